@@ -1,18 +1,28 @@
-"""`tt.compile`, `tt.export` and `tt.compiler`: a program's operators as graphs, fused into kernels (`torch.compile`).
+"""`tt.compile`, `tt.export` and `tt.compiler`: operator graphs, fused into kernels (`torch.compile`).
 
-In this folder `capture` runs a function on fake tensors and gives its graph, with the guards under which it holds;
-`splitting` takes a function apart at a statement that no graph holds; `training` splits a graph with its derivative
-into forward and backward, between which `partition` keeps as few bytes as can be; `liveness` counts the bytes that live
-at once; `passes` make graphs better, one by an `attention_pattern`, and `element_order` follows elements through views;
-`schedule` says which steps are one kernel, of the kinds in `pointwise`, `reductions`, `norm_gradients`,
-`loss_gradients`, `one_hots`, `block_reductions`, `gathers`, `picks`, `concatenations` and `draws`, `epilogues` and
-`prologues` which are in that of a product, `norm_kernels` which norms have what is beside them, and `scheduling` puts
-them together; `host` and `triton` write code for the CPU and for CUDA, whose kernels `parallel` compiles in processes.
-`compilation` makes a recording ready to run; `optimized` finds one by the look of a call (`call_key`), or runs the
-function in parts, or as it is. `minifier` finds the operators at fault where a compiled program fails. `cuda_graphs`
-captures what runs on CUDA, and `dynamic_shapes` makes a recording serve many sizes. `options` is what modes ask for,
-`frontend` is `tt.compile`, `marks`, `size_marks` and `stances` what programs say to a compiler, `backends` who may take
-its place. `export` captures modules ahead of time, and saves them.
+The stages of a compilation, in order:
+
+- `capture` runs a function on fake tensors and returns its graph, with the guards under which the graph is valid.
+- `splitting` splits a function at a statement that cannot be captured (a graph break).
+- `training` splits a joint graph into forward and backward; `partition` minimizes the bytes kept between the two.
+- `passes` rewrites graphs, with `attention_pattern` for attention and `element_order` to follow elements through
+  views.
+- `schedule` groups steps into kernels; `scheduling` runs it and the fusions below; `liveness` counts live bytes.
+- `host` and `triton` generate code for the CPU and for CUDA; `parallel` compiles CUDA kernels in worker processes.
+- `compilation` makes a recording ready to run.
+- `optimized` looks up a compilation by the call's key (`call_key`), or runs the function in parts or eagerly.
+
+Kinds of fusible steps: `pointwise`, `reductions`, `norm_gradients`, `loss_gradients`, `one_hots`, `block_reductions`,
+`gathers`, `picks`, `concatenations` and `draws`. `epilogues` and `prologues` fuse steps into a matmul's kernel, and
+`norm_kernels` fuses them with batch norms.
+
+Other modules:
+
+- `minifier` finds the operators at fault when a compiled program fails.
+- `cuda_graphs` captures CUDA programs as CUDA graphs; `dynamic_shapes` makes one recording serve many sizes.
+- `options` translates modes, `frontend` is `tt.compile`, and `backends` registers other backends.
+- `marks`, `size_marks` and `stances` are what programs say to a compiler.
+- `export` captures modules ahead of time and saves them.
 
 `import triten` imports `frontend`, `marks` and `stances`; all else comes with the first call of `tt.compile`.
 """

@@ -1,9 +1,8 @@
-"""Attention that a program writes by hand, in a graph: ``softmax(scale * query @ key^T + mask) @ value``.
+"""Pattern matcher for handwritten attention: ``softmax(scale * query @ key^T + mask) @ value``.
 
-It is found by its softmax. Before that stand a product and steps of scores (a scale, a mask, a cast), after it the
-product with the values; where the graph has the derivative, its four products and the same steps of the scores'
-gradient. Nobody else may read what is between the products: the weights, and whatever else has an element for each
-query and key.
+The match starts at the softmax. Before the softmax stand a matmul and steps on scores (a scale, a mask, a cast); after
+it stands the matmul with the values. In a joint graph the match includes the derivative: four matmuls and the same
+steps on the gradient of the scores. No other step may read the values between the matmuls, such as the weights.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ ROWS, COLUMNS = "a row for each query", "a row for each key"
 
 
 class Scores(NamedTuple):
-    """Steps from a product to a softmax.
+    """Steps from a matmul to a softmax.
 
     Attributes:
-        product: query @ key^T.
-        scale: what the steps multiply it by, together.
-        mask: what is added, or for `is_filled` the bools of what becomes minus infinity.
-        lead: the sizes before queries and keys, where the mask is applied, or at the softmax.
+        product: The matmul query @ key^T.
+        scale: Product of all factors that the steps apply.
+        mask: The addend, or if `is_filled` the bools of the elements set to minus infinity.
+        lead: The sizes before queries and keys, at the mask or at the softmax.
     """
 
     product: Node
@@ -50,12 +49,12 @@ class Scores(NamedTuple):
 
 
 class Dropout(NamedTuple):
-    """Weights that are dropped at random.
+    """Dropout of the attention weights.
 
     Attributes:
-        node: the draw.
-        p: how likely a weight is dropped.
-        left, kept: what takes its results.
+        node: The random op.
+        p: The probability of dropping a weight.
+        left, kept: The nodes that take its results: the remaining weights and the mask.
     """
 
     node: Node
@@ -66,11 +65,11 @@ class Dropout(NamedTuple):
 
 @dataclass
 class Gradients:
-    """The derivative.
+    """Derivative of handwritten attention.
 
     Attributes:
-        grad: the gradient of the result, as the products have it.
-        of_query, of_key, of_value: the products that give them, where they are wanted; of keys perhaps transposed.
+        grad: The gradient of the result, as the matmuls read it.
+        of_query, of_key, of_value: The matmuls that compute them, if requested; that of keys may be transposed.
     """
 
     grad: Node
@@ -82,13 +81,13 @@ class Gradients:
 
 @dataclass
 class Attention:
-    """Attention by hand.
+    """Handwritten attention in a graph.
 
     Attributes:
-        scores: the steps before the softmax.
-        result: the product with the values.
-        dropout: the draw between softmax and product.
-        gradients: the derivative; None where the graph has none of it.
+        scores: The steps before the softmax.
+        result: The matmul with the values.
+        dropout: The dropout between softmax and matmul, or None.
+        gradients: The derivative; None if the graph does not contain it.
     """
 
     scores: Scores
@@ -98,7 +97,7 @@ class Attention:
 
     @property
     def query(self) -> Node:
-        """Queries, as the product has them: (N, L, E), or (L, E)."""
+        """Queries as the matmul reads them: (N, L, E), or (L, E)."""
         return _operand(self.scores.product, 0)
 
     @property
@@ -128,20 +127,20 @@ class Attention:
 
 
 def has_attention(graph: Graph) -> bool:
-    """Whether a graph has what attention has: a softmax, and two products."""
+    """Return True if a graph has a softmax and at least two matmuls, as attention does."""
     names = [operator_name(node) for node in graph.nodes]
     return SOFTMAX in names and sum(name in PRODUCTS for name in names) > 1
 
 
 def attentions(graph: Graph) -> list[Attention]:
-    """All of a graph, in order."""
+    """Return every attention in a graph, in order."""
     softmaxes = [n for n in graph.find_nodes(op="call_function") if operator_name(n) == SOFTMAX]
     found = [_attention(node) for node in softmaxes]
     return [each for each in found if each is not None]
 
 
 def flat(node: Node) -> Elements:
-    """The elements of a product's operand as (N, rows, columns)."""
+    """Return the elements of a matmul's operand as (N, rows, columns)."""
     found = elements_of(node)
     return found if len(found.sizes) == 3 else Elements(found.root, (1, *found.sizes), (0, *found.strides))
 
@@ -187,7 +186,7 @@ def _attention(softmax: Node) -> Attention | None:
 
 
 def _dropout(readers: list[tuple[Node, Node]], product: Node) -> Dropout | None:
-    """The draw that reads all weights, if there is one."""
+    """Return the dropout that reads all weights, or None."""
     for seen, user in readers:
         if operator_name(user) != DROPOUT or _order(seen, product) != ROWS:
             continue
@@ -199,7 +198,7 @@ def _dropout(readers: list[tuple[Node, Node]], product: Node) -> Dropout | None:
 
 
 def _order(seen: Node, product: Node) -> str | None:
-    """In which order what is seen has an element for each query and key; None for any other."""
+    """Return the order in which a view has one element for each query and key, or None."""
     queries, keys = product.val.sizes[-2:]
     found = flat(seen) if seen.val.ndim in (2, 3) else elements_of(seen)
     if found.sizes[-2:] == (queries, keys) and found.strides == row_major(found.sizes):
@@ -211,7 +210,7 @@ def _order(seen: Node, product: Node) -> str | None:
 
 
 def _readers(node: Node) -> Iterator[tuple[Node, Node]]:
-    """Who reads a step, through views, copies and casts: what it sees, and the reader."""
+    """Yield the readers of a step through views, copies and casts, each with the view that it reads."""
     for user in list(node.users):
         name = operator_name(user)
         if name in VIEWS or name == COPY or (_is_cast(user) and elements_of(node).is_row_major):
@@ -223,7 +222,7 @@ def _readers(node: Node) -> Iterator[tuple[Node, Node]]:
 
 
 def _is_cast(node: Node) -> bool:
-    """Whether a step is a copy in another floating-point dtype, of up to 32 bits."""
+    """Return True if a step casts to a floating-point dtype of at most 32 bits."""
     if operator_name(node) != CAST or not isinstance(node.val, TensorSpec):
         return False
     specs = node.args[0].val, node.val
@@ -233,7 +232,10 @@ def _is_cast(node: Node) -> bool:
 
 
 def _before(node: Node) -> Node | None:
-    """The step before a node and its views, copies and casts, if nobody else reads these and they keep its order."""
+    """Return the step before a node and its views, copies and casts.
+
+    Return None if another step reads these, or if they change the element order.
+    """
     while True:
         path = ancestors(node)
         if not elements_of(node).is_row_major or elements_of(node).root is not path[-1]:
@@ -247,7 +249,7 @@ def _before(node: Node) -> Node | None:
 
 
 def _scores(node: Node, lead: tuple[int, ...]) -> Scores | None:
-    """The steps before a softmax, or before one of them, that has these sizes before queries and keys."""
+    """Return the steps before a softmax, with these sizes before queries and keys."""
     step = _before(node)
     if step is None:
         return None
@@ -259,7 +261,7 @@ def _scores(node: Node, lead: tuple[int, ...]) -> Scores | None:
         if found is None or factor.__class__ not in NUMBERS or not factor or not math.isfinite(factor):
             return None
         if found.mask is not None and (factor < 0 or not found.is_filled):
-            return None  # minus infinity stays what it is, a number that was added does not
+            return None  # minus infinity is unchanged by a factor, an added number is not
         return found._replace(scale=found.scale * factor if name in MULTIPLIED else found.scale / factor)
     if name == FILL and step.args[2] == -math.inf:
         return _masked(step, step.args[0], step.args[1], True)
@@ -286,7 +288,7 @@ def _masked(step: Node, scores: Node, mask: Node, is_filled: bool) -> Scores | N
 
 
 def _gradients(attention: Attention, derivative: Node | None, of_value: Node | None) -> Gradients | None:
-    """The derivative by the softmax's, and by the product that gives the values' gradient."""
+    """Return the derivative, matched from the softmax's backward and the matmul that computes the values' gradient."""
     grad = None if of_value is None else _operand(of_value, 1)
     if derivative is not None:
         product = _before(derivative.args[0])
@@ -308,7 +310,7 @@ def _gradients(attention: Attention, derivative: Node | None, of_value: Node | N
 
 
 def _before_dropout(step: Node | None, dropout: Dropout) -> Node | None:
-    """The step before the derivative of a draw; None for any other step."""
+    """Return the step before the backward of a dropout; None for any other step."""
     if step is None or operator_name(step) != DROPOUT_BACKWARD:
         return None
     grad, mask, scale = step.args
@@ -319,7 +321,10 @@ def _before_dropout(step: Node | None, dropout: Dropout) -> Node | None:
 
 
 def _follow(step: Node, found: Gradients, attention: Attention, scale: float, is_filled: bool) -> bool:
-    """Note the products that read the scores' gradient, after steps that are those of the scores. Whether these are."""
+    """Record the matmuls that read the scores' gradient, after the same steps as those of the scores.
+
+    Return False if the steps differ.
+    """
     scores = attention.scores
     for seen, user in _readers(step):
         name = operator_name(user)
@@ -341,7 +346,7 @@ def _follow(step: Node, found: Gradients, attention: Attention, scale: float, is
 
 
 def _note(seen: Node, product: Node, found: Gradients, attention: Attention) -> bool:
-    """Note a product that reads the scores' gradient as one of the queries or the keys. Whether it is one."""
+    """Record a matmul that computes the gradient of the queries or the keys. Return False if it computes neither."""
     left, right = product.args[:2]
     how = _order(seen, attention.scores.product)
     if left is right:
@@ -358,5 +363,5 @@ def _note(seen: Node, product: Node, found: Gradients, attention: Attention) -> 
 
 
 def dtypes(attention: Attention) -> set[ScalarType]:
-    """The dtypes of the products' operands."""
+    """Return the dtypes of the matmuls' operands."""
     return {n.val.dtype for n in (attention.query, attention.key, attention.value, attention.result)}

@@ -1,8 +1,10 @@
-"""Backends: what makes a graph a function (`torch.compiler.list_backends`, `torch._dynamo.register_backend`).
+"""Backends: functions that compile a graph (`torch.compiler.list_backends`, `torch._dynamo.register_backend`).
 
-``"triten"`` fuses, and writes code; PyTorch's ``"inductor"`` is another name of it. ``"graph"`` calls the graph's
-operators one after the other, through the dispatcher; ``"eager"`` leaves functions as they are. A backend of one's own
-is a function from a `Graph` and example inputs to a function of the graph's inputs.
+- ``"triten"`` fuses and generates code; PyTorch's ``"inductor"`` is another name of it.
+- ``"graph"`` calls the graph's operators one by one, through the dispatcher.
+- ``"eager"`` leaves functions unchanged.
+
+A custom backend is a function from a `Graph` and example inputs to a function of the graph's inputs.
 """
 
 from __future__ import annotations
@@ -70,10 +72,10 @@ def register_backend(
 
 
 def list_backends(exclude_tags: Sequence[str] = ("debug", "experimental")) -> list[str]:
-    """The backends that there are, by name (`torch.compiler.list_backends`).
+    """Return the names of the available backends (`torch.compiler.list_backends`).
 
     Args:
-        exclude_tags: with ``"debug"`` among them those for debugging are left out.
+        exclude_tags: Tags of the backends to leave out. Only ``"debug"`` has an effect.
 
     Example:
         >>> import triten as tt
@@ -85,7 +87,7 @@ def list_backends(exclude_tags: Sequence[str] = ("debug", "experimental")) -> li
 
 
 def find_backend(name: str | Backend) -> str | Backend:
-    """A backend by name, or as it is: a built-in one's name, or a function. Raises RuntimeError for an unknown one."""
+    """Return a backend by name, or as given if it is callable. Raise RuntimeError for an unknown name."""
     if callable(name):
         return name
     found = _registered.get(name)
@@ -99,13 +101,13 @@ def find_backend(name: str | Backend) -> str | Backend:
 
 
 def interpreted(graph: Graph) -> Compiled:
-    """A graph as a function that calls its operators one after the other."""
+    """Return a function that calls a graph's operators one by one."""
     forward = forward_of(graph)
     return lambda *inputs: forward(None, *inputs)
 
 
 def kernel_for(kernel: Kernel, tunes: bool = False) -> Callable[..., tuple[Any, ...]]:
-    """A fused kernel as a function of bytes, on the device that it is for; of measured shape if it `tunes`."""
+    """Return a fused kernel as a function of buffers on its device. With `tunes`, its shape is autotuned."""
     if isinstance(kernel, ProductKernel):
         from .triton.products import device_product_kernel
 
@@ -132,10 +134,11 @@ def compile_graph(
     is_boxed: bool = False,
     tunes: bool = False,
 ) -> tuple[Compiled, Schedule | None]:
-    """A function of a graph's inputs, and the schedule that it follows where this package made it.
+    """Return a graph as a function of its inputs, and its schedule if this package compiled it.
 
-    With `is_boxed` it is a function of the list of inputs, which it empties; with `tunes` what it launches on a GPU is
-    measured.
+    Args:
+        is_boxed: If True, the function takes a list of inputs, which it empties. Default: False.
+        tunes: If True, GPU launches are autotuned. Default: False.
     """
     if callable(backend):
         return boxed(backend(graph, examples), is_boxed), None
@@ -151,7 +154,8 @@ def compile_graph(
 
 
 def compiling_kernels(graph: Graph) -> AbstractContextManager[None]:
-    """A block in which a graph's kernels are planned; those for CUDA are compiled by several processes at its end."""
+    """Return a context in which a graph's kernels are planned. At its end, worker processes compile the CUDA
+    kernels."""
     if all(spec.device.type != "cuda" for node in graph.nodes for spec in specs_of(node)):
         return nullcontext()
     from .parallel.planned import compiled_in_parallel
@@ -162,7 +166,7 @@ def compiling_kernels(graph: Graph) -> AbstractContextManager[None]:
 def _kernels_of(
     graph: Graph, schedule: Schedule, tunes: bool
 ) -> Callable[..., Callable[..., tuple[Any, ...]]]:
-    """What makes a schedule's kernels; first its operators are measured, where that is wanted and possible."""
+    """Return the kernel factory of a schedule, and tune its operators first if requested and possible."""
     device = device_of(graph) if tunes else None
     if device is None:
         return kernel_for
@@ -175,5 +179,5 @@ def _kernels_of(
 
 
 def boxed(function: Callable[..., Any], is_boxed: bool = True) -> Compiled:
-    """A function of the list of inputs, if that is wanted."""
+    """Return the function, as a function of the list of inputs if `is_boxed`."""
     return (lambda given: function(*given)) if is_boxed else function

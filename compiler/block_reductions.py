@@ -1,8 +1,8 @@
-"""Which steps of a graph reduce what many blocks share: columns, everything, rows that no block has whole.
+"""Matcher of reductions that blocks share: over columns, over everything, or over rows that span blocks.
 
-Each block of the index space has a partial result, and the partial results are combined in the order of the blocks. So
-pointwise steps that make what is reduced may be computed block by block, too, and so may further reductions of the same
-dimensions. What reads a reduction waits for the last block: it is another kernel.
+Each block of the index space has a partial result, and the partial results are combined in block order. The kernel
+also computes the pointwise producers of the reduced operand, and other reductions over the same dimensions. A consumer
+of a reduction waits for the last block, so it is in another kernel.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ NORM = "_vector_norm_stub"
 STUBS = frozenset((NORM, *(f"{name}_stub" for name in ("sum", "mean", "amax", "amin", "prod", "any", "all"))))
 """The kernels of the operators that may reduce blocks."""
 TRUTHS = frozenset({"any_stub", "all_stub"})
-"""The reductions of truth values; no others give them."""
+"""The only reductions with a boolean result."""
 MOMENTS = frozenset({"var_stub", "std_stub", "var_mean_stub", "std_mean_stub"})
 """Variances and their roots, in kernels on the CPU."""
 LARGEST = frozenset({"argmax_stub", "max_dim_stub"})
 SMALLEST = frozenset({"argmin_stub", "min_dim_stub"})
 PLACES = LARGEST | SMALLEST
-"""Reductions that say where an extremum is: of columns, likewise."""
+"""Argmax and argmin reductions over columns."""
 
 
 class ReductionSpace(NamedTuple):
-    """The index space of reductions over the same dimensions.
+    """Index space of reductions over the same dimensions.
 
     Attributes:
-        sizes: of what is reduced.
-        dims: the dimensions that are reduced, in order.
-        device: where it is.
+        sizes: Sizes of the reduced operand.
+        dims: The reduced dimensions, in order.
+        device: Its device.
     """
 
     sizes: tuple[int, ...]
@@ -60,28 +60,28 @@ class ReductionSpace(NamedTuple):
         return math.prod(self.sizes[d] for d in self.dims)
 
     def holds(self, sizes: Sequence[int]) -> bool:
-        """Whether a result of these sizes belongs to such a kernel: all elements, or what reductions leave."""
+        """Return True if a result of these sizes belongs to the kernel: all elements, or a reduction's result."""
         ones = tuple([1 if d in self.dims else n for d, n in enumerate(self.sizes)])
         return tuple(sizes) in (self.sizes, self.kept, ones)
 
     def joins(self, reader: Node, is_pointwise: bool, operand: Node) -> bool:
-        """Whether a step reads only the same block of another one's result: none reads what is reduced."""
+        """Return True if a step reads only the same block of another step's result, before any reduction."""
         if not isinstance(operand.val, TensorSpec):
             return True  # several results, of which `reader` takes one
         return bool(operand.val.sizes == self.sizes)
 
 
 class ReductionCall(NamedTuple):
-    """A step that reduces what many blocks share.
+    """A reduction that blocks share.
 
     Attributes:
-        node: the step.
-        source: what is reduced.
-        stub: the name of its kernel.
-        space: its index space.
-        order: the order of a norm; empty for other reductions.
-        whole: the step with the kernel of an eager call.
-        arguments: the operator's, by name.
+        node: The step.
+        source: The operand that is reduced.
+        stub: The name of its kernel.
+        space: Its index space.
+        order: The order of a norm; empty for other reductions.
+        whole: The step with the kernel of an eager call.
+        arguments: The operator's arguments by name.
     """
 
     node: Node
@@ -94,11 +94,11 @@ class ReductionCall(NamedTuple):
 
     @property
     def operands(self) -> list[Any]:
-        """What the kernel of an eager call is called with after its outputs: what is reduced, and numbers."""
+        """Arguments of the eager kernel after its outputs: the reduced operand, and numbers."""
         return self.whole.operands
 
     def planned(self) -> PlannedKernel:
-        """The kernel of an eager call."""
+        """Return the kernel of an eager call."""
         return self.whole.planned({self.source: self.source.val})[1]
 
     @property
@@ -109,7 +109,7 @@ class ReductionCall(NamedTuple):
 
     @property
     def results(self) -> dict[int, Node]:
-        """The nodes of its outputs by their places: itself, or what takes one of several."""
+        """Nodes of its outputs by their places: itself, or the `getitem` of each."""
         if isinstance(self.node.val, TensorSpec):
             return {0: self.node}
         return {user.args[1]: user for user in self.node.users}
@@ -118,7 +118,7 @@ class ReductionCall(NamedTuple):
 def planned_reduction(
     stub: str, spec: TensorSpec, out: TensorSpec, dims: Sequence[int], order: str = ""
 ) -> PlannedKernel:
-    """The eager kernel of a reduction."""
+    """Return the eager kernel of a reduction."""
     call = reduction_call_of(stub, spec, out, dims, order)
     return find_kernel(stub, spec.device.type, call.name)(call)
 
@@ -126,14 +126,14 @@ def planned_reduction(
 def reduction_call_of(
     stub: str, spec: TensorSpec, out: TensorSpec, dims: Sequence[int], order: str = ""
 ) -> StructuredCall:
-    """What the factory of a reduction's kernel is asked."""
+    """Return the call with which a reduction's kernel factory is asked."""
     name = stub.removesuffix("_stub")
     args = {"self": spec, "ord": order} if order else {"self": spec}
     return StructuredCall(name, args, ("self",), (out,), None, out.device, {"dims": tuple(dims)})
 
 
 def block_reduction(node: Node) -> ReductionCall | None:
-    """A step as one that reduces what many blocks share, or None for any other."""
+    """Return a step as a reduction that blocks share, or None."""
     if node.op != "call_function" or not isinstance(node.target, OpOverload) or node.is_impure:
         return None
     entry = node.target._entry

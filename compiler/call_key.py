@@ -1,4 +1,4 @@
-"""The look of a call: what calls have in common that one graph may serve."""
+"""Cache key of a call: the properties that calls of one graph share."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from ..runtime.tensor_impl import TensorImpl
 
 PLAIN = frozenset({Tensor, Parameter})
 SPEC = attrgetter("_spec")
-"""Gives a tensor's spec."""
+"""Return a tensor's spec."""
 
 
 def signature(leaves: Sequence[Any], spec: TreeSpec) -> tuple[list[Any] | None, Any]:
-    """The tensors among the leaves, and the key of calls that look like this one; None where it has none.
+    """Return the tensors among the leaves, and the cache key of calls with the same metadata.
 
-    That is so for subclasses of tensors, for dual tensors, and for tensors whose history is not defined.
+    The tensors are None for tensor subclasses, dual tensors, and tensors whose history is not defined.
     """
     tensors = []
     looks: list[Any] = [spec, is_grad_enabled(), is_inference_mode_enabled(), get_default_dtype()]
@@ -70,7 +70,7 @@ HASHED = frozenset({bool, int, complex, str, bytes, type(None), Size})
 
 
 class Identity:
-    """An object as a part of a key: equal to itself alone. It is held weakly where that can be."""
+    """Object as a part of a key: equal to itself alone, and held weakly if possible."""
 
     __slots__ = ("_hash", "_reference")
 
@@ -92,7 +92,7 @@ class Identity:
 
 
 def is_plain_call(leaves: Sequence[Any], spec: TreeSpec, tensors: Sequence[Any]) -> bool:
-    """Whether a call is of tensors and numbers, no tensor twice or with a history, in a thread without modes."""
+    """Return True if a call has only distinct tensors and numbers, none requires grad, and no mode is active."""
     if modes or is_inference_mode_enabled() or get_default_device().type != "cpu":
         return False
     if flat_looks(leaves) is None or spec != tree_flatten((tuple(leaves), {}))[1]:
@@ -101,7 +101,7 @@ def is_plain_call(leaves: Sequence[Any], spec: TreeSpec, tensors: Sequence[Any])
 
 
 def flat_looks(args: Sequence[Any]) -> list[Any] | None:
-    """The look of each of a call's arguments, if all are tensors and numbers."""
+    """Return the metadata of each argument of a call, or None if one is neither a tensor nor a number."""
     looks: list[Any] = []
     for each in args:
         kind = each.__class__

@@ -1,6 +1,6 @@
-"""Batch norms by statistics that are known: a scale and a shift of each channel, which an epilogue may apply.
+"""Batch norms by running statistics: a scale and a shift of each channel, which an epilogue may apply.
 
-The step has three results, of which the first alone has elements: it is what a step after it takes.
+The step has three results, of which only the first has elements.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ OPERATOR = "aten::_native_batch_norm_legit_no_training"
 
 
 def is_channels_last(spec: TensorSpec) -> bool:
-    """Whether the channels of pictures or volumes lie innermost, without gaps, and not as in a contiguous tensor."""
+    """Return True for a dense channels-last tensor of 4 or 5 dimensions that is not also contiguous."""
     if spec.ndim not in (4, 5) or spec.is_contiguous:
         return False
     return bool(spec.strides == channels_last_strides(spec.sizes))
 
 
 class ChannelNormCall(NamedTuple):
-    """A batch norm by running statistics.
+    """Batch norm by running statistics.
 
     Attributes:
-        node: the step, which has three results.
-        input, mean, variance: the nodes of what is normalised, and of the statistics.
-        weight, bias: those of the scale and the shift after that, or None.
-        eps: what is added to the variance.
+        node: The step, which has three results.
+        input, mean, variance: The nodes of the normalized tensor and of the statistics.
+        weight, bias: The nodes of the scale and the shift after it, or None.
+        eps: Constant added to the variance.
     """
 
     node: Node
@@ -53,7 +53,7 @@ class ChannelNormCall(NamedTuple):
         return [self.input, *self.of_channels]
 
     def operand_spec(self, node: Node) -> TensorSpec:
-        """An operand's spec as it is broadcast: what has a number for each channel lies along the second dimension."""
+        """Return an operand's broadcast spec. A per-channel operand lies along the second dimension."""
         spec: TensorSpec = node.val
         if node is self.input:
             return spec
@@ -62,7 +62,7 @@ class ChannelNormCall(NamedTuple):
 
 
 def channel_norm_call(node: Node) -> ChannelNormCall | None:
-    """The batch norm whose first result a step takes, if that is all that is read of it; None for any other step."""
+    """Return the batch norm whose first result a step takes, if no other result is read; else None."""
     made = node.args[0] if node.target is operator.getitem and node.args[1] == 0 else None
     if not isinstance(made, Node) or not isinstance(made.target, OpOverload):
         return None

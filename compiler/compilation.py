@@ -57,16 +57,16 @@ _TRANSFORMED = FORWARD_BIT | functionality_bit(Functionality.Batched)
 
 @dataclass(frozen=True)
 class Compilation:
-    """A graph that serves calls, ready to run.
+    """A compiled graph, ready to run.
 
     Attributes:
-        recording: the graph and its guards.
-        schedules: of the graph, or of forward and backward.
-        run: from the graph's inputs to the leaves of the result.
-        hold: the guards' check, which gives the tensors that the function holds.
-        written: the inputs that the graph writes to.
-        finish: from the leaves of the result to the result.
-        graphed: the programs that may run as CUDA graphs: of the graph, or of forward and backward.
+        recording: The graph and its guards.
+        schedules: The schedule of the graph, or those of forward and backward.
+        run: Function from the graph's inputs to the leaves of the result.
+        hold: Check of the guards, which returns the tensors that the function holds.
+        written: The inputs that the graph writes to.
+        finish: Function from the leaves of the result to the result.
+        graphed: The programs that may run as CUDA graphs: of the graph, or of forward and backward.
     """
 
     recording: Recording
@@ -79,7 +79,7 @@ class Compilation:
 
     @property
     def has_operators(self) -> bool:
-        """Whether it computes anything."""
+        """True if the graph calls any operator."""
         return bool(self.recording.graph.find_nodes(op="call_function"))
 
     @staticmethod
@@ -89,7 +89,7 @@ class Compilation:
         run: Callable[[Sequence[Any]], Sequence[Any]],
         *programs: Callable[..., Any],
     ) -> Compilation:
-        """What serves calls by a recording."""
+        """Return the compilation of a recording."""
         structure = recording.structure
         build: Callable[[Sequence[Any]], Any] = lambda leaves: tree_unflatten(list(leaves), structure)  # noqa: E731
         if structure.is_leaf():
@@ -120,7 +120,7 @@ class Compilation:
 
 
 def bare(tensor: Any) -> Any:
-    """A tensor's bytes without its history, under the same count of writes."""
+    """Return a tensor over the same data without autograd history, with the same version counter."""
     if not tensor._spec.requires_grad:
         return tensor
     made = blank_tensor()
@@ -131,7 +131,7 @@ def bare(tensor: Any) -> Any:
 
 
 def without_history(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """A function that makes the inputs at these places bare; a tensor that comes again is made so once."""
+    """Return a function that detaches the inputs at these places. A repeated tensor is detached once."""
     if not places:
         return lambda inputs: inputs
     seen: list[Any] = [None] * (max(places) + 1)
@@ -153,12 +153,12 @@ def without_history(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence
 
 
 def needing_gradients(recording: Recording, examples: Sequence[Any]) -> list[int]:
-    """The inputs that require grad, which all calls of a graph have in common."""
+    """Return the places of the inputs that require grad, which all calls of a graph have in common."""
     return [i for i, tensor in enumerate(examples) if tensor._spec.requires_grad]
 
 
 def laid_out(gradient: Any, spec: Any) -> Any:
-    """A gradient in the strides for which backward was captured: eager ones may be expanded numbers."""
+    """Return a gradient with the strides for which backward was captured. Eager gradients may be expanded."""
     found = gradient._spec
     if (found.sizes, found.strides) == (spec.sizes, spec.strides):
         return bare(gradient)
@@ -169,7 +169,7 @@ def laid_out(gradient: Any, spec: Any) -> Any:
 def compiled(
     recording: Recording, backend: str | Backend, tensors: Sequence[Any], options: Options = PLAIN_OPTIONS
 ) -> Compilation:
-    """A recording ready to run."""
+    """Compile a recording."""
     held = recording.guards.hold()
     examples = [*tensors, *(held or ())]
     if recording.gradients is None:
@@ -184,7 +184,7 @@ def _quick(
     tell_apart: Callable[[list[Any]], None] | None,
     plain: bool,
 ) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """A call of a program whose results are objects of its own, with no more steps than there are to do."""
+    """Return the shortest call of a program whose results are objects of its own."""
     if tell_apart is not None:
 
         def told_apart(inputs: Sequence[Any]) -> Sequence[Any]:
@@ -331,7 +331,7 @@ def _with_gradients(
 
 
 def _is_view_made(result: object) -> bool:
-    """Whether a result is a view of what the graph makes, not of an input."""
+    """Return True if a result is a view of a value that the graph computes, not of an input."""
     return isinstance(result, Node) and is_view(result) and base_of(result).op == "call_function"
 
 
@@ -346,14 +346,16 @@ def _stage_function(
     draws: bool,
     unshared: Sequence[int],
 ) -> type[Function]:
-    """What autograd calls for the results of a stage: of what forward made, the results of earlier stages, and the
-    inputs, to its own results. Leaves take gradients at `unshared` places for their own.
+    """Return the autograd Function of a stage.
+
+    Its inputs are saved values of forward, the results of earlier stages, and the graph's inputs; its outputs are the
+    stage's results. Leaves take over the gradients at `unshared` places.
     """
     results, kept_inputs, kept = recording.results, stage.kept_inputs, stage.kept
     differentiable, before = set(with_gradient), len(earlier)
     places = [*range(1, 1 + before), *(1 + before + i for i in recording.gradients or ())]
-    # A result that views what the graph made and nobody else has is a tensor of its own to whoever writes to it: a view
-    # that a custom function returns could not be written to.
+    # A result that views an internal value is returned as a tensor of its own: a view that a custom function returns
+    # could not be written to.
     viewing = [i for i in own if _is_view_made(recording.graph.output_node.args[0][i])]
     tangent_specs = [n.val for n in stage.graph.find_nodes(op="placeholder")[len(kept_inputs) + len(kept) :]]
 
@@ -407,7 +409,7 @@ def _stage_function(
 
 
 def joint_of_stage(recording: Recording, number: int) -> Graph:
-    """Forward and backward of a stage in one, from results of earlier stages, inputs, and gradients of its results."""
+    """Return a stage's joint graph, from results of earlier stages, inputs, and gradients of its results."""
     graph = recording.graph
     every = graph.find_nodes(op="placeholder")
     first = len(every) - len(recording.differentiable)
@@ -430,7 +432,7 @@ def joint_of_stage(recording: Recording, number: int) -> Graph:
 def graphed_forward(
     program: Callable[..., Any], graph: Graph, recording: Recording, examples: Sequence[Any]
 ) -> GraphedProgram:
-    """A program that runs as CUDA graphs, which read parameters and what the function holds where it lies."""
+    """Return forward as CUDA graphs, which read parameters and held tensors in place."""
     count = recording.arguments + len(recording.held)
     places = [i for i in range(count) if i >= recording.arguments or isinstance(examples[i], Parameter)]
     return GraphedProgram(program, graph, lambda: places, recording.results)
@@ -439,7 +441,7 @@ def graphed_forward(
 def graphed_backward(
     program: Callable[..., Any], stage: BackwardGraph, forward: GraphedProgram
 ) -> GraphedProgram:
-    """The program of backward as CUDA graphs, which read what those of forward read in place, and what they keep."""
+    """Return backward as CUDA graphs, which read in place the tensors that forward reads in place, and saved values."""
 
     def places() -> list[int]:
         given = [i for i, place in enumerate(stage.kept_inputs) if place in forward.aliased]

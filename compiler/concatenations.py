@@ -1,7 +1,7 @@
-"""`cat` and paddings in fused kernels: each element is computed by the part that it belongs to.
+"""Fusion of `cat` and padding: each element is computed by the part that contains it.
 
-A part may be a tensor, or the last of pointwise steps that nobody else reads, which are computed where the result is
-stored: no part is written first. What pads a tensor, as the gradient of a slice is padded with zeros, is one number.
+A part is a tensor, or the last of a chain of pointwise steps that no other step reads. The kernel computes the chain
+where it stores the result, so no part is written first. A padding, as in the gradient of a slice, is one number.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .pointwise import PointwiseCall, bound_arguments
 from .reductions import DTYPES
 
 MOST_PARTS = 8
-"""Of one `cat`: each element asks for all of them which it belongs to."""
+"""The most parts of one `cat`: each element is compared with the bounds of every part."""
 MOST_STEPS = 16
-"""Of all parts together: each is computed for all elements of a program, those of other parts among them."""
+"""The most steps of all parts together: each is computed for all elements of a program, including other parts'."""
 
 
 class Padding(NamedTuple):
@@ -38,13 +38,13 @@ class Padding(NamedTuple):
 
 
 class CatCall(NamedTuple):
-    """A step that puts tensors, and paddings, one after another along a dimension.
+    """A `cat` or a padding along a dimension.
 
     Attributes:
-        node: the step.
-        dim: the dimension.
-        parts: what is put together.
-        chains: for each part the steps that it alone needs, which are computed with it.
+        node: The step.
+        dim: The dimension.
+        parts: The joined tensors and paddings.
+        chains: For each part, the steps that only this part needs, which are computed with it.
     """
 
     node: Node
@@ -59,7 +59,7 @@ class CatCall(NamedTuple):
 
     @property
     def starts(self) -> list[int]:
-        """Where along the dimension each part begins, and where the last one ends."""
+        """Start of each part along the dimension, and the end of the last part."""
         lengths = [p.length if isinstance(p, Padding) else p.val.sizes[self.dim] for p in self.parts]
         return [0, *accumulate(lengths)]
 
@@ -70,11 +70,11 @@ class CatCall(NamedTuple):
 
 
 class Region(NamedTuple):
-    """A part of a `cat` as the place where a step is computed.
+    """Part of a `cat` for which a step is computed.
 
     Attributes:
-        cat: the `cat`.
-        part: which of its parts.
+        cat: The `cat`.
+        part: The index of the part.
     """
 
     cat: CatCall
@@ -90,20 +90,20 @@ class Region(NamedTuple):
 
     @property
     def start(self) -> int:
-        """Where it begins along the dimension."""
+        """Start of the part along the dimension."""
         return self.cat.starts[self.part]
 
 
 def cat_call(
     node: Node, calls: Mapping[Node, Any], results: Collection[Node], taken: Collection[Node]
 ) -> CatCall | None:
-    """A step as a `cat` that may be in a kernel, or None for any other.
+    """Return a step as a fusible `cat`, or None.
 
     Args:
-        node: the step.
-        calls: the steps that may be in kernels.
-        results: what the program returns.
-        taken: steps that other kernels have.
+        node: The step.
+        calls: The steps that may be in kernels.
+        results: The nodes that the program returns.
+        taken: Steps that other kernels compute.
     """
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
         return None
@@ -155,7 +155,7 @@ def _constant_padding(values: Sequence[Any], spec: TensorSpec) -> Parts | None:
 
 
 def _is_exact(value: Any, spec: TensorSpec) -> bool:
-    """Whether a number is the same in a tensor's dtype, or rounded to it; what overflows is left to the operator."""
+    """Return True if a tensor's dtype represents a number exactly or rounded, without overflow."""
     if not isinstance(value, float | int):
         return False
     return not math.isfinite(value) or abs(value) < 6e4 if spec.dtype.is_floating_point else value in (0, 1)
@@ -171,7 +171,7 @@ JOINING: dict[str, Callable[[Sequence[Any], TensorSpec], Parts | None]] = {
     "aten::slice_backward": _gradient_of_slice,
     "aten::constant_pad_nd": _constant_padding,
 }
-"""The operators whose results consist of parts; each function tells from the arguments the dimension and the parts."""
+"""Operators whose results consist of parts, with functions from the arguments to the dimension and the parts."""
 
 
 def _is_part(part: TensorSpec, spec: TensorSpec) -> bool:
@@ -187,7 +187,7 @@ def _chain_of(
     results: Collection[Node],
     taken: Collection[Node],
 ) -> frozenset[Node]:
-    """The pointwise steps of a part's sizes that nobody else reads."""
+    """Return the pointwise steps of a part's sizes that no step outside of the part reads."""
     found: set[Node] = set()
     waiting = [part]
     while waiting:
@@ -204,7 +204,7 @@ def _chain_of(
 
 
 def cat_calls(nodes: Sequence[Node], calls: Mapping[Node, Any], results: Collection[Node]) -> list[CatCall]:
-    """The steps of a graph that may be a `cat` in a kernel, each with the steps of its own."""
+    """Return the fusible `cat` steps of a graph, each with its own chains."""
     found: list[CatCall] = []
     taken: set[Node] = set()
     for node in nodes:
@@ -216,7 +216,7 @@ def cat_calls(nodes: Sequence[Node], calls: Mapping[Node, Any], results: Collect
 
 
 def regions_of(calls: Sequence[Any]) -> dict[Node, Region]:
-    """The steps of a kernel that are computed for a part of a `cat`."""
+    """Return the steps of a kernel that are computed for one part of a `cat`."""
     return {
         node: Region(call, k)
         for call in calls

@@ -1,8 +1,9 @@
-"""What was captured, as files: ``TRITEN_COMPILE_DEBUG=folder`` has every compilation write a folder of its own.
+"""Debug output: ``TRITEN_COMPILE_DEBUG=folder`` makes every compilation write a folder of files.
 
-`graph.txt` is the graph as it was recorded, `schedule.txt` what is computed in which order (two of each for forward and
-backward, the latter in one file), `guards.txt` what the function read, and ``<kernel>.py`` the source of a fused kernel
-for CUDA.
+- `graph.txt` is the recorded graph; `schedule.txt` is the order of execution.
+- With gradients there are two of each, for forward and backward; the schedules share one file.
+- `guards.txt` is what the function read.
+- ``<kernel>.py`` is the source of a fused kernel for CUDA.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ VARIABLE = "TRITEN_COMPILE_DEBUG"
 def write_debug_files(
     name: str, number: int, recording: Recording, schedules: Sequence[Schedule | None]
 ) -> None:
-    """Write a compilation's files, if the environment asks for them. Raises OSError where they cannot be written."""
+    """Write a compilation's files, if the environment requests them. Raise OSError if they cannot be written."""
     named = os.environ.get(VARIABLE)
     if not named:
         return

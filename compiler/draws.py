@@ -1,7 +1,7 @@
-"""Dropout in fused kernels: a kernel draws the random numbers that an eager call would draw.
+"""Fusion of dropout: a kernel generates the same random numbers as an eager call.
 
-Element i of a draw has word i % 4 of counter `first` + i // 4 (`dispatch/structured/meta/draws.py`), whatever kernel it
-is in; a call of the kernel takes the counters of its draws from the device's generator, in the order of the program.
+Element i of a random op has word i % 4 of counter `first` + i // 4 (`dispatch/structured/meta/draws.py`), in every
+kernel. A kernel call takes the counters of its random ops from the device's generator, in program order.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ DTYPES = frozenset({float16, bfloat16, float32, float64})
 
 
 class DropoutCall(NamedTuple):
-    """A step that drops elements at random, and says which it kept.
+    """Dropout of elements, with the mask of the kept ones.
 
     Attributes:
-        node: the step.
-        source: what it drops elements of.
-        p: how likely an element is dropped.
+        node: The step.
+        source: The input.
+        p: The probability of dropping an element.
     """
 
     node: Node
@@ -36,12 +36,12 @@ class DropoutCall(NamedTuple):
 
     @property
     def operands(self) -> list[Any]:
-        """What it drops elements of."""
+        """Input of the dropout."""
         return [self.source]
 
     @property
     def spec(self) -> TensorSpec:
-        """What is left."""
+        """Spec of the output."""
         spec: TensorSpec = self.source.val
         return spec
 
@@ -52,12 +52,12 @@ class DropoutCall(NamedTuple):
 
     @property
     def results(self) -> dict[int, Node]:
-        """What takes one of its results, by their places: what is left, and the mask."""
+        """Nodes that take a result, by its place: the output, and the mask."""
         return {user.args[1]: user for user in self.node.users}
 
 
 def dropout_call(node: Node) -> DropoutCall | None:
-    """A step as dropout that may be in a kernel, or None for any other."""
+    """Return a step as a fusible dropout, or None."""
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
         return None
     if node.target._entry.name != "aten::native_dropout":

@@ -15,18 +15,18 @@ VIEWS = frozenset({
     "aten::view", "aten::_unsafe_view", "aten::transpose.int", "aten::t", "aten::permute", "aten::expand",
     "aten::unsqueeze", "aten::squeeze", "aten::squeeze.dim", "aten::alias", "aten::detach",
 })  # fmt: skip
-"""Views that have every element of their operand once (`expand` where it repeats none)."""
+"""Views that have every element of their operand once (`expand` if it repeats none)."""
 COPY = "aten::clone"
 PERMUTE = find_overload("aten::permute")
 
 
 class Elements(NamedTuple):
-    """The elements of `root`, a step's result in row-major order, as another step sees them.
+    """Elements of `root`, a step's result in row-major order, as another step sees them.
 
     Attributes:
-        root: the step.
-        sizes: the sizes of what is seen.
-        strides: how far apart the elements along each dimension are in row-major order; 0 along those of size 1.
+        root: The step.
+        sizes: The sizes of the view.
+        strides: The strides of the elements in row-major order; 0 along dimensions of size 1.
     """
 
     root: Node
@@ -35,17 +35,17 @@ class Elements(NamedTuple):
 
     @property
     def is_row_major(self) -> bool:
-        """Whether they come in the order of the root's."""
+        """True if the elements are in the root's row-major order."""
         return self.strides == row_major(self.sizes)
 
     def transposed(self) -> Elements:
-        """With the last two dimensions exchanged."""
+        """Return the elements with the last two dimensions exchanged."""
         *sizes, rows, columns = self.sizes
         *strides, down, across = self.strides
         return Elements(self.root, (*sizes, columns, rows), (*strides, across, down))
 
     def joined(self, first: int = 2) -> Elements | None:
-        """With the first dimensions, so many, as one; None where one stride does not go through them."""
+        """Return the view with its first dimensions merged; None if no single stride covers them."""
         sizes, strides = self.sizes[:first], self.strides[:first]
         size, step = 1, 0
         for n, s in zip(reversed(sizes), reversed(strides), strict=True):
@@ -58,23 +58,23 @@ class Elements(NamedTuple):
 
 
 def row_major(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of elements in row-major order, 0 along dimensions of size 1."""
+    """Return the strides of elements in row-major order, 0 along dimensions of size 1."""
     return tuple([0 if n == 1 else s for n, s in zip(sizes, contiguous_strides(sizes), strict=True)])
 
 
 def seen(root: Node, spec: TensorSpec) -> Elements:
-    """Elements that lie as a spec says."""
+    """Return the elements with the layout of a spec."""
     strides = tuple([0 if n == 1 else s for n, s in zip(spec.sizes, spec.strides, strict=True)])
     return Elements(root, tuple(spec.sizes), strides)
 
 
 def operator_name(node: Node) -> str:
-    """The operator's name, such as ``aten::view``; empty for what is none's call."""
+    """Return the operator's name, such as ``aten::view``; empty if the node calls no operator."""
     return node.target._entry.name if isinstance(node.target, OpOverload) else ""
 
 
 def elements_of(node: Node) -> Elements:
-    """The elements that a step sees of the step before all views and copies."""
+    """Return the elements that a step sees of the step before all views and copies."""
     return seen(*_followed(node))
 
 
@@ -89,7 +89,7 @@ def _followed(node: Node) -> tuple[Node, TensorSpec]:
 
 
 def viewed(node: Node, spec: TensorSpec) -> TensorSpec | None:
-    """What a view or a copy sees of elements that lie as a spec says; None where no strides say it."""
+    """Return the spec of a view or a copy over elements of this layout; None if no strides express it."""
     if operator_name(node) == COPY:
         return spec
     found = meta_of(node.target, node.args, node.kwargs, {node.args[0]: spec})
@@ -101,12 +101,12 @@ def viewed(node: Node, spec: TensorSpec) -> TensorSpec | None:
 def meta_of(
     target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], specs: Mapping[Node, TensorSpec]
 ) -> Any:
-    """The specs of a call's results, as its Meta kernel has them: one, or a tuple; None where it raises.
+    """Return the specs of a call's results from its Meta kernel: one, or a tuple; None if it raises.
 
     Args:
-        target: the operator.
-        args, kwargs: its arguments, with nodes in the place of tensors.
-        specs: those of operands that are to have others than their own.
+        target: The operator.
+        args, kwargs: Its arguments, with nodes instead of tensors.
+        specs: Specs that replace those of some operands.
     """
 
     def meta(operand: Node) -> Any:
@@ -125,7 +125,7 @@ def meta_of(
 
 
 def gives_the_same(node: Node, specs: Mapping[Node, TensorSpec]) -> bool:
-    """Whether a step gives a tensor of the same sizes, strides and dtype for operands of these specs."""
+    """Return True if a step's result has the same sizes, strides and dtype for operands of these specs."""
     if not isinstance(node.target, OpOverload) or not isinstance(node.val, TensorSpec):
         return False
     found = meta_of(node.target, node.args, node.kwargs, specs)
@@ -137,8 +137,10 @@ def gives_the_same(node: Node, specs: Mapping[Node, TensorSpec]) -> bool:
 
 
 def called(graph: Graph, target: OpOverload, *args: Any, **kwargs: Any) -> Node:
-    """A new step at the graph's insertion point, with the specs that its Meta kernel gives. Raises RuntimeError where
-    that refuses the operands."""
+    """Add a step at the graph's insertion point, with specs from its Meta kernel.
+
+    Raise RuntimeError if the Meta kernel refuses the operands.
+    """
     found = meta_of(target, args, kwargs, {})
     if found is None:
         raise RuntimeError(f"{target} does not take {args}, {kwargs}")
@@ -152,7 +154,7 @@ def called(graph: Graph, target: OpOverload, *args: Any, **kwargs: Any) -> Node:
 
 
 def ancestors(node: Node) -> list[Node]:
-    """A step and those before it, as far as it sees them through views and copies, the nearest first."""
+    """Return a step and those that it sees through views and copies, the nearest first."""
     found = [node]
     while operator_name(found[-1]) in VIEWS or operator_name(found[-1]) == COPY:
         found.append(found[-1].args[0])
@@ -160,7 +162,7 @@ def ancestors(node: Node) -> list[Node]:
 
 
 def seen_from(node: Node, path: Sequence[Node]) -> Elements | None:
-    """The elements of a step as the last step of a path of views and copies sees them; None where no strides say it."""
+    """Return the elements of a step as seen through a path of views and copies; None if no strides express them."""
     spec: TensorSpec | None = TensorSpec.contiguous(node.val.sizes, node.val.dtype, node.val.device)
     for each in path:
         spec = None if spec is None else viewed(each, spec)
@@ -168,10 +170,10 @@ def seen_from(node: Node, path: Sequence[Node]) -> Elements | None:
 
 
 class Relocation:
-    """Steps that saw an old step's elements see them in a new one, which has them in another order in memory.
+    """Relocation of a step's readers to a new step with another element order in memory.
 
-    They read views of the new step; what no view is possible for keeps the old one. So do results of the program,
-    unless the new step `is_free`: nobody minds if it is written to.
+    The readers read views of the new step. Readers for which no view is possible keep the old step. Results of the
+    program keep it too, unless the new step `is_free`, that is, it may be written to.
     """
 
     def __init__(self, graph: Graph, is_free: bool) -> None:
@@ -180,7 +182,7 @@ class Relocation:
         self.results = frozenset(graph.output_node.all_input_nodes)
 
     def run(self, old: Node, elements: Elements) -> None:
-        """Have what sees `old`, whose elements are these of the new step, read that where it can."""
+        """Redirect readers of `old`, whose elements are these of the new step, to the new step where possible."""
         spec = TensorSpec.of(elements.sizes, elements.strides, old.val.dtype, old.val.device)
         self._look_up(old, spec, elements.root)
 
@@ -196,7 +198,7 @@ class Relocation:
                 self._look_up(user, found, new)
 
     def _read_from(self, old: Node, new: Node) -> None:
-        """Have the users of a step read another one of its sizes, where that gives the same."""
+        """Redirect the users of a step to another step of its sizes, if their results stay the same."""
         if new.val.strides == old.val.strides and (self.is_free or not self.is_given(old)):
             old.replace_all_uses_with(new)
             return
@@ -215,14 +217,14 @@ class Relocation:
             return called(self.graph, target, node, *args, **kwargs)
 
     def is_given(self, node: Node) -> bool:
-        """Whether a step, or a view of it, is a result of the program."""
+        """Return True if a step, or a view of it, is a result of the program."""
         return node in self.results or any(
             self.is_given(user) for user in node.users if operator_name(user) in VIEWS
         )
 
 
 def _order(elements: Elements, sizes: Sequence[int]) -> tuple[int, ...] | None:
-    """The order of the root's dimensions in which elements come, for a root of these sizes."""
+    """Return the order of the root's dimensions in which the elements come; None if there is none."""
     strides = contiguous_strides(tuple(sizes))
     left = list(range(len(sizes)))
     order = []

@@ -1,4 +1,4 @@
-"""Where the element of an operand lies by the indices of a product: its batch, row and column."""
+"""Strides of an operand's elements in terms of a matmul's batch, row and column."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Terms = tuple[tuple[int, int, int], ...]
 def grouped_terms(
     spec: TensorSpec, domain: Sequence[int], sizes: Sequence[int]
 ) -> tuple[Terms, Terms, Terms] | None:
-    """Where the element of an operand lies by a product's batch, row and column; None where these do not say it.
+    """Return the address terms of an operand by a matmul's batch, row and column; None if these do not determine it.
 
     Args:
-        spec: the operand.
-        domain: the sizes to which it is broadcast, with as many elements as the product.
-        sizes: the product's batch, rows and columns.
+        spec: The operand.
+        domain: The sizes to which it is broadcast, with as many elements as the matmul's result.
+        sizes: The matmul's batch, rows and columns.
 
     Example:
         >>> import triten as tt
@@ -55,13 +55,13 @@ def grouped_terms(
 
 
 def permuted(spec: TensorSpec, domain: Sequence[int], order: Sequence[int]) -> TensorSpec:
-    """An operand broadcast to a domain, whose dimensions come in another order."""
+    """Return an operand broadcast to a domain, with its dimensions permuted."""
     strides = broadcast_strides(spec, domain)
     return spec.replace(sizes=tuple([domain[i] for i in order]), strides=tuple([strides[i] for i in order]))
 
 
 def memory_order(sizes: Sequence[int], strides: Sequence[int]) -> tuple[int, ...] | None:
-    """The dimensions in the order in which elements lie, the outermost first; None where these have gaps.
+    """Return the dimensions in memory order, outermost first; None if the elements have gaps.
 
     Example:
         >>> from triten.compiler.element_places import memory_order

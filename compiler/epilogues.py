@@ -1,7 +1,7 @@
-"""Products and the pointwise steps that read them as one kernel: such steps are the product's epilogue.
+"""Fusion of pointwise steps into the epilogue of a matmul or convolution.
 
-A step joins a product if it has an element for each of the product's, in the same order, be it through views of other
-sizes, and reads its other operands by the product's rows and columns. Steps of a row's kernel stay there.
+A fusible step has one element for each element of the matmul's result, in the same order, possibly through views. It
+reads its other operands by the result's rows and columns. Steps of a row kernel stay there.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ PRODUCTS = frozenset(
 )
 """Operators that may have an epilogue."""
 VIEWS = frozenset({"aten::view", "aten::_unsafe_view", "aten::unsqueeze", "aten::squeeze.dim"})
-"""Those that give a contiguous tensor's elements other sizes."""
+"""Views that give a contiguous tensor other sizes."""
 MOST_STEPS = 24
-"""Of an epilogue: each element of a tile of sums is in registers meanwhile."""
+"""The most steps of an epilogue: each element of the accumulator tile stays in registers meanwhile."""
 MOST_TILES = 5
-"""Operands of an epilogue that have an element for each of the product's, and results."""
+"""The most operands and results of an epilogue that have one element for each element of the matmul's result."""
 
 
 def product_call(node: Node) -> PointwiseCall | None:
-    """A step as a product that may have an epilogue, or None for any other."""
+    """Return a step as a matmul that may have an epilogue, or None."""
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
         return None
     entry = node.target._entry
@@ -57,7 +57,7 @@ def product_call(node: Node) -> PointwiseCall | None:
 
 
 def is_view(node: Node) -> bool:
-    """Whether a step gives a contiguous tensor other sizes."""
+    """Return True if a step is a reshape of a contiguous tensor."""
     if not isinstance(node.target, OpOverload) or node.target._entry.name not in VIEWS:
         return False
     given = node.args[0]
@@ -65,13 +65,13 @@ def is_view(node: Node) -> bool:
 
 
 def result_spec(node: Node) -> TensorSpec:
-    """The spec of a step's result: of the first of several."""
+    """Return the spec of a step's result, the first of several."""
     spec: TensorSpec = node.val if isinstance(node.val, TensorSpec) else node.val[0]
     return spec
 
 
 def operand_spec(call: EpilogueCall, node: Node) -> TensorSpec:
-    """The spec of an operand as a step broadcasts it."""
+    """Return the spec of an operand as a step broadcasts it."""
     spec: TensorSpec = call.operand_spec(node) if isinstance(call, ChannelNormCall) else node.val
     return spec
 
@@ -79,7 +79,7 @@ def operand_spec(call: EpilogueCall, node: Node) -> TensorSpec:
 def operand_terms(
     kernel: ProductKernel, call: EpilogueCall, operand: Node
 ) -> tuple[Terms, Terms, Terms] | None:
-    """Where the element of a step's operand lies, as `grouped_terms` says, by the kernel's sizes."""
+    """Return the address terms of a step's operand (`grouped_terms`) by the kernel's sizes."""
     spec, domain = operand_spec(call, operand), result_spec(call.node).sizes
     if kernel.is_channels_last:
         spec = permuted(spec, domain, (0, *range(2, len(domain)), 1))
@@ -88,11 +88,11 @@ def operand_terms(
 
 
 def with_epilogues(schedule: Schedule, is_served: Callable[[ProductKernel], bool]) -> Schedule:
-    """A schedule in which products are together with the pointwise kernels that read them.
+    """Return a schedule in which matmuls are fused with the pointwise kernels that read them.
 
     Args:
-        schedule: of single products, and of pointwise kernels.
-        is_served: whether there is such a kernel for these steps.
+        schedule: A schedule of single matmuls and of pointwise kernels.
+        is_served: Return True if there is a kernel for these steps.
     """
     steps = list(schedule.steps)
     nodes = [step.node for step in steps if isinstance(step, OperatorCall)]
@@ -111,7 +111,7 @@ def with_epilogues(schedule: Schedule, is_served: Callable[[ProductKernel], bool
             if root in products or root in made_by:
                 at = _place_of(steps, place, made_by.get(root), root)
                 found = [*found, (at, passed)]
-        # The last product of several has the others' elements as operands.
+        # The last of several matmuls has the results of the others as operands.
         for at, passed in sorted(_by_place(found).items(), reverse=True):
             absorbed = {*passed, *(call.node for call in calls if isinstance(call, ChannelNormCall))}
             taken = {call.node for call in calls if isinstance(call, ResultOf)}
@@ -139,9 +139,9 @@ def _is_one_of(step: Step, nodes: Collection[Node]) -> bool:
 
 
 def _calls_of(step: Step) -> tuple[EpilogueCall | ResultOf, ...]:
-    """The steps of an epilogue that a step may be.
+    """Return a step as steps of an epilogue; empty if it is not fusible.
 
-    That which takes a batch norm's result stands for both, and dropout for what takes its results.
+    The reader of a batch norm's result stands for both, and dropout for the readers of its results.
     """
     if isinstance(step, FusedKernel):
         found = tuple([c for c in step.calls if isinstance(c, PointwiseCall | DropoutCall | ResultOf)])
@@ -159,7 +159,7 @@ def _calls_of(step: Step) -> tuple[EpilogueCall | ResultOf, ...]:
 
 
 def _read_through(calls: Sequence[EpilogueCall | ResultOf], views: set[Node]) -> dict[Node, list[Node]]:
-    """What steps read, each behind the views through which they do."""
+    """Return the operands of steps, each with the views through which they read it."""
     found: dict[Node, list[Node]] = {}
     computed = [call for call in calls if not isinstance(call, ResultOf)]
     for operand in dict.fromkeys(o for call in computed for o in call.operands if isinstance(o, Node)):
@@ -173,7 +173,7 @@ def _read_through(calls: Sequence[EpilogueCall | ResultOf], views: set[Node]) ->
 
 
 def _place_of(steps: Sequence[Step], end: int, kernel: ProductKernel | None, node: Node) -> int:
-    """The place of a product's step before `end`: of the kernel that has it, or of its own call."""
+    """Return the place before `end` of the step that computes a matmul: its kernel, or its own call."""
     for i in range(end - 1, -1, -1):
         step = steps[i]
         if step is kernel or (isinstance(step, OperatorCall) and step.node is node):
@@ -182,7 +182,7 @@ def _place_of(steps: Sequence[Step], end: int, kernel: ProductKernel | None, nod
 
 
 def _by_place(found: Sequence[tuple[int, list[Node]]]) -> dict[int, list[Node]]:
-    """The views of each place, each once."""
+    """Return the distinct views of each place."""
     joined: dict[int, list[Node]] = {}
     for at, passed in found:
         known = joined.setdefault(at, [])
@@ -197,7 +197,7 @@ def _joined(
     calls: Sequence[EpilogueCall | ResultOf],
     results: set[Node],
 ) -> ProductKernel | None:
-    """A product, or one with an epilogue already, with pointwise steps; None where they do not fit."""
+    """Return a matmul, possibly with an epilogue already, fused with pointwise steps; None if they do not fit."""
     if isinstance(step, ProductKernel):
         product, before = step.product, step.calls
     else:
@@ -216,7 +216,7 @@ def _joined(
 
 
 def _in_order(views: Sequence[Node]) -> list[Node]:
-    """Views, each after what it views."""
+    """Return views in topological order."""
     found: list[Node] = []
     for view in views:
         chain = [view]
@@ -255,11 +255,14 @@ class Dependencies:
         self.before = {node: before_each(node, nodes, i) for i, node in enumerate(nodes)}
 
     def before_any(self, step: Step) -> set[Node]:
-        """What has to run before a step."""
+        """Return all nodes that must run before a step."""
         return {given for node in _nodes_of(step) for given in self.before[node]}
 
     def after(self, steps: Sequence[Step], at: int, place: int, views: set[Node]) -> list[Step] | None:
-        """The steps between two that come after both once these are one; None where one has to come between."""
+        """Return the steps between two that must run after both once these are fused.
+
+        Return None if a step has to run between the two.
+        """
         late = set(_nodes_of(steps[at]))
         moved: list[Step] = []
         for step in steps[at + 1 : place]:

@@ -1,4 +1,4 @@
-"""What `tt.compile` makes of a call: the graph, its kernels and guards, or why there is none."""
+"""Explanation of a compiled call: the graph, its kernels and guards, or why there is no graph."""
 
 from __future__ import annotations
 
@@ -26,19 +26,18 @@ from .training import split
 
 @dataclass(frozen=True)
 class Explanation:
-    """What `explain` found; `str()` is a page of it.
+    """Result of `explain`; `str()` is a page of it.
 
     Attributes:
-        graphs: the graphs in the order of the program, each with its schedules: one, or those of forward and backward.
-        break_reasons: what splits the graph, or why there is none, with the line.
-        guards: the places that the function reads, with their values in words.
-        sources: the source of each fused kernel for CUDA, by its name.
-        eager_peak_bytes: the most bytes of values between inputs and results that live at once when the operators run
-            one by one, forward and backward, each value as long as something reads it.
-        peak_bytes: the same for the schedules.
-        execution: how each fused kernel runs, in words.
-        tuning: whether kernels are chosen by measuring, in words; empty where that is not asked for.
-        cuda_graphs: of each schedule whether it is captured as a CUDA graph, in words; empty where none is asked for.
+        graphs: The graphs in program order, each with one schedule, or those of forward and backward.
+        break_reasons: The reason and line of each graph break, or why there is no graph.
+        guards: The guarded places and their values, in words.
+        sources: The source of each fused kernel for CUDA, by its name.
+        eager_peak_bytes: Peak of the live intermediate bytes when the operators run one by one, forward and backward.
+        peak_bytes: The same for the schedules.
+        execution: How each fused kernel runs, in words.
+        tuning: Whether kernels are autotuned, in words; empty if not requested.
+        cuda_graphs: For each schedule, whether it is captured as a CUDA graph, in words; empty if not requested.
     """
 
     graphs: tuple[tuple[Schedule, ...], ...]
@@ -114,15 +113,15 @@ class Explanation:
 
 
 def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What `tt.compile` makes of a call (`torch._dynamo.explain`).
+    """Explain how `tt.compile` compiles a call (`torch._dynamo.explain`).
 
-    Nothing but constants is computed if the call is one graph. Otherwise it is run, as what comes after a break is only
-    known then.
+    If the call is one graph, only constants are computed. Otherwise the call is run, since the code after a graph
+    break is only known then.
 
     Args:
-        function: a function or module, compiled or not.
-        args: of the call; without any, a function of the arguments is returned, as PyTorch has it.
-        kwargs: of the call.
+        function: A function or module, compiled or not.
+        args: Arguments of the call. Without arguments, return a function of the arguments, as PyTorch does.
+        kwargs: Keyword arguments of the call.
 
     Returns:
         An `Explanation`.
@@ -182,7 +181,7 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def _explained_in_parts(
     function: Callable[..., Any], args: Any, kwargs: Any, error: Unsupported
 ) -> Explanation:
-    """What is made of a call that has graph breaks."""
+    """Explain a call that has graph breaks."""
     optimized = OptimizedFunction(function, find_backend("inductor"), False)
     if not optimized.can_be_split:
         return Explanation((), (str(error),), (), {})
@@ -204,14 +203,14 @@ def _explained_in_parts(
 
 
 def executions_of(schedules: Sequence[Schedule]) -> tuple[str, ...]:
-    """How each fused kernel runs, in words."""
+    """Describe how each fused kernel runs."""
     return tuple(
         [f"{kernel.name}: {execution_of(kernel)}" for schedule in schedules for kernel in schedule.kernels]
     )
 
 
 def guards_of(recording: Recording) -> tuple[str, ...]:
-    """The guards of a graph in words."""
+    """Describe the guards of a graph."""
     guards = [
         f"{location.name} is {shown(value)}"
         for location, value in recording.guards.places
@@ -221,7 +220,7 @@ def guards_of(recording: Recording) -> tuple[str, ...]:
 
 
 def _tuning(compiled: OptimizedFunction, graphs: Sequence[Graph]) -> str:
-    """Whether kernels are chosen by measuring."""
+    """Describe whether kernels are autotuned."""
     if not compiled.options.tunes:
         return ""
     devices = {device_of(graph) for graph in graphs}
@@ -239,7 +238,7 @@ def _tuning(compiled: OptimizedFunction, graphs: Sequence[Graph]) -> str:
 
 
 def _cuda_graphs(compiled: OptimizedFunction, graphs: Sequence[Graph]) -> tuple[str, ...]:
-    """Whether each graph is captured as a CUDA graph: by what it computes, and by what calls have shown so far."""
+    """Describe whether each graph is captured as a CUDA graph, from its operators and from earlier calls."""
     if not compiled.options.cudagraphs:
         return ()
     reasons = [why_not(graph) for graph in graphs]

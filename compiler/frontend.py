@@ -1,4 +1,4 @@
-"""`tt.compile`: a function or module that runs as graphs, captured as it is called."""
+"""`tt.compile`: compilation of a function or module, captured at its first call."""
 
 from __future__ import annotations
 
@@ -41,32 +41,37 @@ def compile(
     isolate_recompiles: bool = False,
     shapes_spec: Any = None,
 ) -> Any:
-    """A function or module that computes the same, with pointwise operators fused into kernels (`torch.compile`).
+    """Compile a function or module: fuse its operators into kernels (`torch.compile`).
 
-    A call runs the function once on fake tensors, which records the operators that it calls, with their derivative if
-    gradients are on. Later calls run the recorded graph, as long as arguments look alike (shapes, strides, dtypes,
-    devices, requires-grad, Python values) and all that the Python code read is what it was: attributes of modules,
-    globals, closures. At a statement that cannot be recorded, as it reads a tensor's value, changes Python objects or
-    prints, the function is split: Python runs the statement, and what stands around it, and what it calls, has graphs
-    of its own. `tt.compiler.explain` tells where and why.
+    The first call runs the function on fake tensors, which records its operators, and their derivative if gradients
+    are on.
+    Later calls run the recorded graph while its guards hold. The guards check:
+
+    - the metadata of arguments: shapes, strides, dtypes, devices, requires-grad, Python values;
+    - all that the Python code read: attributes of modules, globals, closures.
+
+    A statement that cannot be captured is a graph break: it reads a tensor's value, changes Python objects or prints.
+    Python runs this statement; the code around it, and the functions that it calls, have graphs of their own.
+    `tt.compiler.explain` tells where and why.
 
     Args:
-        model: a function or a module; without one, a decorator is returned.
-        fullgraph: raise `tt.compiler.Unsupported` where the function cannot be recorded as one graph.
-        dynamic: False captures each choice of sizes by itself. Otherwise dimensions that differ between two calls vary
-            from then on: further sizes get their graphs without capturing, where sizes do not decide what is computed.
-        backend: a name of `tt.compiler.list_backends(())`, or a function from a graph and example inputs to a function.
-        mode: one of PyTorch's modes. ``"reduce-overhead"`` captures what runs on CUDA as CUDA graphs;
-            ``"max-autotune-no-cudagraphs"`` times candidates of the kernels on a GPU, ``"max-autotune"`` does both. On
-            the CPU all are the default one.
-        options: ``{"triton.cudagraphs": True}`` and ``{"max_autotune": True}`` do the same; others of PyTorch's have no
-            effect.
-        name: what the function is called in messages.
-        disable: give back `model` as it is.
-        recompile_limit: the most graphs of the function, or of each of its parts, 8 unless given; calls that none
-            serves then run eagerly.
-        isolate_recompiles: has no effect: every call of `compile` has graphs of its own.
-        shapes_spec: has no effect yet.
+        model: A function or a module. Default: None, which returns a decorator.
+        fullgraph: If True, raise `tt.compiler.Unsupported` at a graph break. Default: False.
+        dynamic: If False, capture each choice of sizes separately. Otherwise dimensions that differ between two calls
+            are dynamic from then on: further sizes need no capture, unless sizes decide what is computed.
+        backend: A name of `tt.compiler.list_backends(())`, or a function from a graph and example inputs to a
+            function.
+        mode: One of PyTorch's modes. ``"reduce-overhead"`` captures CUDA programs as CUDA graphs.
+            ``"max-autotune-no-cudagraphs"`` autotunes GPU kernels. ``"max-autotune"`` does both. On the CPU all modes
+            equal the default.
+        options: ``{"triton.cudagraphs": True}`` and ``{"max_autotune": True}`` do the same; PyTorch's other options
+            have no effect.
+        name: Name of the function in messages.
+        disable: If True, return `model` unchanged. Default: False.
+        recompile_limit: Maximum number of graphs of the function, or of each of its parts. Default: 8. Calls beyond
+            the limit run eagerly.
+        isolate_recompiles: No effect: every call of `compile` has graphs of its own.
+        shapes_spec: No effect yet.
 
     Returns:
         For a function, a function; for a module, an `OptimizedModule` over it; without `model`, a decorator.
@@ -94,7 +99,7 @@ def compile(
             raise AssertionError(f"A callable function is expected, but {type(function)} is provided.")
         if disable:
             return function
-        # Late, so that importing the package does not import what compiles.
+        # Imported late, so that importing the package does not import the compiler.
         from ..nn.modules.module import Module
         from .backends import find_backend
         from .optimized import OptimizedFunction
@@ -121,18 +126,19 @@ def compile(
 
 
 def set_default_backend(backend: BackendName | None) -> None:
-    """Which backend calls of `tt.compile` without one have (`torch.compiler.set_default_backend`); None: PyTorch's."""
+    """Set the default backend of `tt.compile` (`torch.compiler.set_default_backend`). None restores PyTorch's
+    default."""
     global _default_backend
     _default_backend = "inductor" if backend is None else backend
 
 
 def get_default_backend() -> BackendName:
-    """What `set_default_backend` was given (`torch.compiler.get_default_backend`)."""
+    """Return the backend set by `set_default_backend` (`torch.compiler.get_default_backend`)."""
     return _default_backend
 
 
 def is_compiling() -> bool:
-    """Whether this thread captures a function (`torch.compiler.is_compiling`).
+    """Return True if this thread is capturing a function (`torch.compiler.is_compiling`).
 
     Example:
         >>> import triten as tt
@@ -145,12 +151,12 @@ def is_compiling() -> bool:
 
 
 def is_dynamo_compiling() -> bool:
-    """Whether this thread captures a function (`torch.compiler.is_dynamo_compiling`)."""
+    """Return True if this thread is capturing a function (`torch.compiler.is_dynamo_compiling`)."""
     return is_compiling()
 
 
 def is_exporting() -> bool:
-    """Whether this thread captures a module for `tt.export` (`torch.compiler.is_exporting`)."""
+    """Return True if this thread is capturing a module for `tt.export` (`torch.compiler.is_exporting`)."""
     from .capture.recording import capturing
 
     return capturing.exports > 0
@@ -164,11 +170,15 @@ def reset() -> None:
 
 
 def cudagraph_mark_step_begin() -> None:
-    """Has no effect: results of earlier calls stay valid, since no CUDA graph is replayed into memory that somebody
-    still holds (`torch.compiler.cudagraph_mark_step_begin`)."""
+    """Do nothing (`torch.compiler.cudagraph_mark_step_begin`).
+
+    Results of earlier calls stay valid: no CUDA graph is replayed into memory that is still referenced.
+    """
 
 
 def set_enable_guard_collectives(enabled: bool) -> bool:
-    """Returns what was set before: guards are not compared between processes, so False
-    (`torch.compiler.set_enable_guard_collectives`)."""
+    """Return the previous setting, always False (`torch.compiler.set_enable_guard_collectives`).
+
+    Guards are not compared between processes.
+    """
     return False

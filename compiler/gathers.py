@@ -1,8 +1,8 @@
-"""Steps that take the rows of a table at the numbers that a tensor holds: embeddings, `index_select`, an index tensor.
+"""Gathers of table rows by an index tensor: embeddings, `index_select`, an index tensor.
 
-A row of the result is a row of the table, so that such a step is computed for some rows together with what reads them.
-On CUDA it is a load at an address that another load gives; on the CPU rows are taken into a block. Numbers are checked
-as the eager kernels check them.
+A row of the result is a row of the table, so the step is computed for a block of rows together with its readers. On
+CUDA it is a load at a loaded address; on the CPU rows are copied into a block. Indices are checked as the eager
+kernels check them.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ FEWEST_ON_HOST = 1 << 15
 
 
 class TableRows(NamedTuple):
-    """What an operator takes rows of.
+    """Rows that an operator gathers from a table.
 
     Attributes:
-        table: the tensor whose rows are taken.
-        numbers: which rows are taken.
-        wraps: whether negative numbers count from the end.
+        table: The tensor whose rows are gathered.
+        numbers: The row indices.
+        wraps: True if negative indices count from the end.
     """
 
     table: Node
@@ -47,7 +47,7 @@ class GatherCall(RowCall):
 
     @property
     def rows(self) -> TableRows:
-        """What is taken."""
+        """Table and indices of the gathered rows."""
         found = _rows_of(self.node.target._entry.name, self.call.values)
         assert found is not None
         return found
@@ -58,18 +58,18 @@ class GatherCall(RowCall):
         return [self.rows.table, self.rows.numbers]
 
     def view_of(self, operand: Node, space: RowSpace) -> View:
-        """How an input is seen: a number for each row, or the table as a whole.
+        """Return the view of an input: an index for each row, or the table as a whole.
 
-        The rows may be more than the step's own, which are broadcast to them.
+        The step's own rows may be broadcast to more rows.
         """
         return View(operand, len(space.lead) if operand is self.rows.numbers else None)
 
     def space_at(self, reader: PointwiseCall, space: RowSpace | None) -> RowSpace | None:
-        """The rows over which this step is computed with a step on CUDA that broadcasts its result.
+        """Return the rows over which this step is fused with a CUDA step that broadcasts its result, or None.
 
         Args:
-            reader: the step.
-            space: the rows that it is computed over, if it is.
+            reader: The step that broadcasts.
+            space: The rows of the kernel, if already chosen.
         """
         spec, line = reader.node.val, self.space.line
         found = space or RowSpace(tuple(spec.sizes[: -len(line)]), line, self.space.device)
@@ -83,7 +83,7 @@ class GatherCall(RowCall):
 
 
 def gather_call(node: Node) -> GatherCall | None:
-    """A step as one that takes rows of a table, or None for any other."""
+    """Return a step as a gather of table rows, or None."""
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
         return None
     entry = node.target._entry
@@ -134,7 +134,7 @@ OPERATORS = {
     "aten::index_select": _index_select,
     "aten::index.Tensor": _index,
 }
-"""The operators that may take rows; each function tells from the arguments which."""
+"""Operators that may gather rows, with functions from the arguments to the rows."""
 
 
 def _rows_of(name: str, values: tuple[Any, ...]) -> TableRows | None:

@@ -1,4 +1,4 @@
-"""What a kernel of several operators is called."""
+"""Names of kernels that fuse several operators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Call(Protocol):
 
 
 def joined_name(calls: Sequence[_Call]) -> str:
-    """The names of operators as that of a kernel."""
+    """Return a kernel's name, joined from the names of its operators."""
     names = [call.node.target._opname.strip("_") for call in calls]
     text = "_".join(names)
     return text if len(text) <= LONGEST_NAME else f"{names[0]}_{len(names) - 2}_more_{names[-1]}"

@@ -1,7 +1,7 @@
-"""The bytes that live at once while steps run: values come with the step that makes them and go after their last use.
+"""Liveness analysis: bytes that are live while steps run, from the step that makes a value to its last use.
 
-Memory is counted, not tensors: a view holds what it views, and what is in a fused kernel holds nothing. The inputs of a
-graph are somebody else's, unless they are said to be values that forward keeps; its results stay to the end.
+It counts memory, not tensors: a view keeps its base alive, and values inside a fused kernel take no memory. The caller
+owns a graph's inputs, except values that forward keeps. Results are live to the end.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .schedule import OperatorCall, Schedule
 
 
 def peak_bytes(schedule: Schedule, kept: Collection[Node] = ()) -> int:
-    """The most bytes of values that live at once.
+    """Return the peak of live bytes.
 
     Args:
-        schedule: the steps.
-        kept: the graph's inputs that live for it alone, each until its last use.
+        schedule: The steps.
+        kept: Inputs that are live for the graph alone, each until its last use.
 
     Example:
         >>> import triten as tt
@@ -59,7 +59,7 @@ def peak_bytes(schedule: Schedule, kept: Collection[Node] = ()) -> int:
 
 
 def _bytes_of(node: Node) -> int:
-    """A value's bytes; of several, those that no step takes out of them."""
+    """Return the bytes of a value; for several results, of those that no step takes out."""
     if isinstance(node.val, TensorSpec):
         return node.val.numel * node.val.itemsize
     taken = {user.args[1] for user in node.users if user.target is operator.getitem}

@@ -1,8 +1,8 @@
-"""The gradient of the negative log likelihood as a step over rows, on the CPU where there are loops.
+"""The gradient of the negative log likelihood as a step over rows, on the CPU if compiled loops are available.
 
-A row of it is zero but at the row's target. So it joins the gradient of log_softmax, which reads it: neither is it
-written out nor filled with zeros. What a target has is made of the number of rows, so that no part of the rows is
-computed by the eager kernel.
+A row of the gradient is zero except at the row's target. So the step is fused with the gradient of log_softmax, which
+reads it, and no zeros are written. The value at the target depends on the number of rows, so the eager kernel never
+computes a part of the rows.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ LEAST_INT32, MOST_INT32 = -(1 << 31), (1 << 31) - 1
 
 
 class LossGradientCall(RowCall):
-    """A step that makes the gradient of such a loss."""
+    """The gradient of nll_loss as a step over rows."""
 
     __slots__ = ()
 
     @property
     def takes_all_rows(self) -> bool:
-        """Whether its eager kernel is to be called with all rows."""
+        """True: the eager kernel is called with all rows."""
         return True
 
     @property
@@ -46,12 +46,12 @@ class LossGradientCall(RowCall):
         return int(self.call.values[5])
 
     def view_of(self, operand: Node, space: RowSpace) -> View:
-        """How an input is seen: rows, a number for each, or one for all."""
+        """Return the view of an input: rows, a number for each row, or one number for all."""
         return View(operand, operand.val.ndim or None)
 
 
 def loss_gradient_call(node: Node) -> LossGradientCall | None:
-    """A step as such a one, or None for any other."""
+    """Return a step as the gradient of the negative log likelihood, or None."""
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
         return None
     entry = node.target._entry
@@ -81,7 +81,7 @@ def loss_gradient_call(node: Node) -> LossGradientCall | None:
 
 
 def check_of_targets(call: LossGradientCall) -> Callable[[Any], None]:
-    """A function of an array of targets that raises the error of an eager call for one that is no class."""
+    """Return a function that checks an array of targets and raises the eager error for an invalid class."""
     from ..cpu_fallback.loss.loss import check_classes
 
     classes, ignore_index = call.space.n, call.ignore_index

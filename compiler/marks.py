@@ -1,4 +1,4 @@
-"""What programs say to a compiler about their functions (`torch.compiler`): leave this one out, take that as it is."""
+"""Marks that programs put on functions for the compiler (`torch.compiler`), such as `disable`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """A function that no graph holds: a compiled function that calls it is split there (`torch.compiler.disable`).
+    """Return a function that causes a graph break when a compiled function calls it (`torch.compiler.disable`).
 
     Args:
-        fn: the function; without one, a decorator is returned.
-        recursive: has no effect: what the function calls is in no graph either.
-        reason: what `tt.compiler.explain` says of it.
+        fn: The function. Default: None, which returns a decorator.
+        recursive: No effect: functions that `fn` calls are not captured either.
+        reason: The reason that `tt.compiler.explain` reports.
 
     Example:
         >>> import triten as tt
@@ -46,7 +46,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """The function or functions themselves: all are captured as they run (`torch.compiler.allow_in_graph`).
+    """Return the function or functions unchanged: all are captured as they run (`torch.compiler.allow_in_graph`).
 
     Raises:
         AssertionError: one cannot be called.
@@ -59,15 +59,17 @@ def allow_in_graph(fn: Any) -> Any:
 
 
 def assume_constant_result(fn: Function) -> Function:
-    """The function itself: it is called when a graph is captured, and its result is part of that if it is no tensor
-    (`torch.compiler.assume_constant_result`)."""
+    """Return the function unchanged (`torch.compiler.assume_constant_result`).
+
+    Capture calls it once, and a result that is not a tensor is a constant of the graph.
+    """
     return fn
 
 
 def nested_compile_region(fn: Any = None, **options: Any) -> Any:
-    """The function itself: a region is captured with what calls it (`torch.compiler.nested_compile_region`).
+    """Return the function unchanged: a region is captured with its caller (`torch.compiler.nested_compile_region`).
 
-    Without a function, a decorator.
+    Without a function, return a decorator.
     """
     return (lambda function: function) if fn is None else fn
 
@@ -78,8 +80,9 @@ def substitute_in_graph(
     can_constant_fold_through: bool = False,
     skip_signature_check: bool = False,
 ) -> Callable[[Function], Function]:
-    """A decorator that leaves a function as it is: the original is captured as it runs
-    (`torch.compiler.substitute_in_graph`).
+    """Return a decorator that leaves a function unchanged (`torch.compiler.substitute_in_graph`).
+
+    The original function is captured as it runs.
 
     Raises:
         TypeError: `original_fn` is not a function.
@@ -90,9 +93,9 @@ def substitute_in_graph(
 
 
 def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of NumPy arrays as one of tensors (`torch.compiler.wrap_numpy`).
+    """Wrap a function of NumPy arrays as a function of tensors (`torch.compiler.wrap_numpy`).
 
-    Arrays and tensors share their memory. The result of one that needs a gradient has none.
+    Arrays and tensors share memory. The result has no gradient.
 
     Example:
         >>> import triten as tt
@@ -120,7 +123,7 @@ def _as_tensor(value: Any) -> Any:
 
 
 def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
-    """A nest of tuples, lists and dicts with a function of each of its leaves."""
+    """Apply a function to each leaf of a nest of tuples, lists and dicts."""
     if isinstance(value, tuple | list):
         return type(value)(_mapped(function, each) for each in value)
     if isinstance(value, dict):

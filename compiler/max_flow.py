@@ -1,6 +1,6 @@
-"""Dinic's algorithm for the maximum flow through a network, and the minimum cut that it leaves behind.
+"""Dinic's algorithm for the maximum flow through a network, and the resulting minimum cut.
 
-`scipy.sparse.csgraph.maximum_flow` has capacities of 32 bits, which bytes of tensors exceed.
+`scipy.sparse.csgraph.maximum_flow` has capacities of 32 bits, which sizes of tensors in bytes exceed.
 
 Source: E. A. Dinic, "Algorithm for solution of a problem of maximum flow in networks with power estimation" (1970).
 """
@@ -12,7 +12,7 @@ from collections import deque
 
 
 class FlowNetwork:
-    """A directed network whose vertices are numbers.
+    """Directed network whose vertices are numbers.
 
     Example:
         >>> from triten.compiler.max_flow import FlowNetwork
@@ -27,19 +27,19 @@ class FlowNetwork:
 
     def __init__(self, vertices: int) -> None:
         self._edges: list[list[int]] = [[] for _ in range(vertices)]
-        # An edge and its reverse stand beside each other, at numbers that differ in the lowest bit.
+        # An edge and its reverse are adjacent, at numbers that differ in the lowest bit.
         self._ends: list[int] = []
         self._residual: list[float] = []
 
     def add_edge(self, start: int, end: int, capacity: float) -> None:
-        """An edge; `math.inf` is a capacity."""
+        """Add an edge; `math.inf` is a valid capacity."""
         self._edges[start].append(len(self._ends))
         self._edges[end].append(len(self._ends) + 1)
         self._ends += (end, start)
         self._residual += (capacity, 0)
 
     def maximum_flow(self, source: int, sink: int) -> float:
-        """Send as much as can be. Raises ValueError where that is infinitely much."""
+        """Return the maximum flow. Raise ValueError if it is infinite."""
         total: float = 0
         while True:
             levels = self._levels(source)
@@ -59,7 +59,7 @@ class FlowNetwork:
                 total += amount
 
     def sink_side(self, sink: int) -> set[int]:
-        """After `maximum_flow`: the vertices behind the minimum cut that is nearest to the sink."""
+        """Return the sink's side of the minimum cut that is nearest to the sink, after `maximum_flow`."""
         found = {sink}
         pending = [sink]
         while pending:
@@ -71,7 +71,7 @@ class FlowNetwork:
         return found
 
     def _levels(self, source: int) -> list[int]:
-        """How many edges with room each vertex is from the source; -1 for what cannot be reached."""
+        """Return each vertex's distance from the source in the residual graph; -1 if unreachable."""
         levels = [-1] * len(self._edges)
         levels[source] = 0
         pending = deque([source])
@@ -85,7 +85,7 @@ class FlowNetwork:
         return levels
 
     def _path(self, source: int, sink: int, levels: list[int], following: list[int]) -> list[int] | None:
-        """Edges to the sink, each a level further, or None; `following` is where each vertex's search goes on."""
+        """Return edges of an augmenting path, or None; `following` has the next edge of each vertex's search."""
         path: list[int] = []
         vertex = source
         while vertex != sink:

@@ -1,7 +1,7 @@
-"""The gradients of layer_norm and rms_norm as steps over rows, on the CPU where there are loops.
+"""The gradients of layer_norm and rms_norm as steps over rows, on the CPU if compiled loops are available.
 
-A row's gradient is made of that row alone; the gradients of weight and bias are sums over all rows, which a loop adds
-up meanwhile. What reads such a sum waits for the last row: it is in another kernel.
+A row's input gradient depends on that row alone. The gradients of weight and bias are sums over all rows, which the
+same loop accumulates. A reader of these sums waits for the last row, so it is in another kernel.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ STUBS = {
 }
 """The operators, and how their kernels are called."""
 GIVEN = ("grad_out", "input", "mean", "rstd", "weight")
-"""What a kernel is called with; an operator may have no mean, and a call no weight."""
+"""Arguments of the kernel; an operator may have no mean, and a call no weight."""
 DTYPES = frozenset({float16, bfloat16, float32})
 FEWEST = 1 << 13
 """Elements from which an eager call is a loop, which adds up in the order of this one."""
 
 
 class GradientKernel:
-    """What plans the kernel of such an operator.
+    """Planner of the kernel of a norm's gradient.
 
     Attributes:
-        stub: the kernel's name.
+        stub: The kernel's name.
     """
 
     def __init__(self, stub: str) -> None:
@@ -44,7 +44,7 @@ class GradientKernel:
     def planned_kernel(
         self, op: OperatorEntry, values: Sequence[Any]
     ) -> tuple[StructuredCall, PlannedKernel]:
-        """The kernel for operands of these specs, as `StructuredKernel.planned_kernel`."""
+        """Return the kernel for operands of these specs, as `StructuredKernel.planned_kernel` does."""
         named = dict(zip([argument.name for argument in op.schema.arguments], values, strict=True))
         given = {name: named[name] for name in GIVEN if name in named}
         source = given["input"]
@@ -72,7 +72,7 @@ class NormGradientCall(RowCall):
 
     @property
     def operands(self) -> list[Any]:
-        """What the kernel is called with after its outputs."""
+        """Arguments of the kernel after its outputs."""
         names = [argument.name for argument in self.node.target._entry.schema.arguments]
         return [self.call.values[names.index(name)] for name in GIVEN if name in names]
 
@@ -87,13 +87,13 @@ class NormGradientCall(RowCall):
         return [spec for spec in self.specs[:1] if spec is not None]
 
     def view_of(self, operand: Node, space: RowSpace) -> View:
-        """How an input is seen: rows, numbers of these, or what they have in common."""
+        """Return the view of an input: rows, a number for each row, or a line that rows share."""
         is_rows = operand.val.sizes in (space.sizes, space.kept)
         return View(operand, len(space.sizes) if is_rows else None)
 
 
 def norm_gradient_call(node: Node) -> NormGradientCall | None:
-    """A step as such a one, or None for any other."""
+    """Return a step as a norm's gradient, or None."""
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
         return None
     entry = node.target._entry

@@ -1,6 +1,6 @@
-"""Batch norms by running statistics with the pointwise steps beside them, as one kernel on CUDA.
+"""Fusion of batch norms by running statistics with adjacent pointwise steps, into one CUDA kernel.
 
-What no product's kernel has taken goes with the steps that read its result, and those that make what it normalises.
+A batch norm that no matmul kernel includes is fused with the readers of its result and the producers of its input.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from .reductions import ResultOf
 from .schedule import FusedKernel, OperatorCall, Schedule, Step
 
 MOST_INPUTS = 12
-"""Of such a kernel: each is an address, and a value in registers."""
+"""The most inputs of the kernel: each is an address, and a value in registers."""
 NormStep = PointwiseCall | ChannelNormCall | ResultOf
-"""A step of such a kernel."""
+"""A step of a batch norm's kernel."""
 
 
 def with_channel_norms(schedule: Schedule) -> Schedule:
-    """A schedule in which batch norms are together with pointwise steps.
+    """Return a schedule in which batch norms are fused with pointwise steps.
 
     Args:
-        schedule: in which products have what they may have.
+        schedule: A schedule after prologue and epilogue fusion.
     """
     steps = list(schedule.steps)
     norms = [call for step in steps if (call := _norm_of(step)) is not None]
@@ -39,13 +39,13 @@ def with_channel_norms(schedule: Schedule) -> Schedule:
 
 
 def _norm_of(step: Step) -> ChannelNormCall | None:
-    """The batch norm whose result a step takes, on CUDA."""
+    """Return the batch norm on CUDA whose result a step takes, or None."""
     call = channel_norm_call(step.node) if isinstance(step, OperatorCall) else None
     return call if call is not None and call.input.val.device.type == "cuda" else None
 
 
 def _join(steps: list[Step], norm: ChannelNormCall, results: set[Node], order: Dependencies) -> None:
-    """Put a norm together with the steps beside it, where there are any."""
+    """Fuse a norm with adjacent steps, if any."""
     taken = result_of(norm)
     calls: tuple[NormStep, ...] = (norm, ResultOf(taken))
     at = next(i for i, step in enumerate(steps) if isinstance(step, OperatorCall) and step.node is norm.node)
@@ -70,7 +70,7 @@ def _join(steps: list[Step], norm: ChannelNormCall, results: set[Node], order: D
 
 
 def _reads(readers: Sequence[NormStep], calls: Sequence[NormStep]) -> bool:
-    """Whether steps read the result of another one."""
+    """Return True if steps read a result of other steps."""
     made = {call.node for call in calls}
     return any(
         o in made for c in readers if not isinstance(c, ResultOf) for o in c.operands if isinstance(o, Node)
@@ -86,7 +86,7 @@ def _joined(
     order: Dependencies,
     taken: Node,
 ) -> tuple[list[Step], int] | None:
-    """The steps with two of them as one, and its place; None where another one has to come between."""
+    """Return the steps with two fused into one, and its place; None if another step has to run between."""
     moved = order.after(steps, at, place, {taken})
     made = None if moved is None else _kernel(calls, results)
     if moved is None or made is None:
@@ -102,7 +102,7 @@ def _takes(step: Step, taken: Node) -> bool:
 
 
 def _calls_of(step: Step) -> tuple[NormStep, ...]:
-    """The steps of a kernel of pointwise steps and norms, or a pointwise one by itself; none for any other."""
+    """Return the steps of a kernel of pointwise steps and norms, or a single pointwise step; empty for any other."""
     if isinstance(step, OperatorCall):
         call = pointwise_call(step.node)
         return () if call is None else (call,)
@@ -113,7 +113,7 @@ def _calls_of(step: Step) -> tuple[NormStep, ...]:
 
 
 def _is_alike(calls: Sequence[NormStep], taken: Node) -> bool:
-    """Whether steps go over elements that lie as a norm's do."""
+    """Return True if the pointwise steps have the sizes and strides of a norm's result."""
     last = [call for call in calls if isinstance(call, PointwiseCall)]
     return bool(last) and all(
         call.node.val.sizes == taken.val.sizes and call.node.val.strides == taken.val.strides for call in last
@@ -121,7 +121,7 @@ def _is_alike(calls: Sequence[NormStep], taken: Node) -> bool:
 
 
 def _kernel(calls: tuple[NormStep, ...], results: set[Node]) -> FusedKernel | None:
-    """Steps as a kernel; None where it would have too many inputs."""
+    """Return steps as a kernel; None if it would have too many inputs."""
     nodes = [call.node for call in calls]
     inside = set(nodes)
     inputs = tuple(dict.fromkeys(n for node in nodes for n in node.all_input_nodes if n not in inside))

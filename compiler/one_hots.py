@@ -1,7 +1,7 @@
-"""A number added at a place of each row of zeros, as a step over rows, on the CPU where there are loops.
+"""A scatter-add of one number into each row of zeros, as a step over rows, on the CPU if compiled loops are available.
 
-It is the gradient of a `gather` that picks an element of each row (`passes.scattered_zeros` has seen to the zeros).
-What reads the row computes it anew, so that it need not be written.
+It is the gradient of a `gather` of one element per row (`passes.scattered_zeros` prepares the zeros). Readers of the
+row recompute it, so the row need not be written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .reductions import RowCall, RowSpace, View, is_served
 SCATTER_ADD, EXPAND = "aten::scatter_add", "aten::expand"
 DTYPES = frozenset({float16, bfloat16, float32})
 LONGEST = (1 << 31) - 1
-"""The longest row, whose places are counted in 32 bits."""
+"""The longest row, whose positions fit in 32 bits."""
 
 
 class OneHotCall(RowCall):
@@ -40,16 +40,16 @@ class OneHotCall(RowCall):
 
     @property
     def takes_all_rows(self) -> bool:
-        """Whether its eager kernel is to be called with all rows, which share the number that zeros are."""
+        """True: the eager kernel is called with all rows, which share the expanded zero."""
         return True
 
     def view_of(self, operand: Node, space: RowSpace) -> View:
-        """How an input is seen: a number for each row, or the zeros."""
+        """Return the view of an input: a number for each row, or the zeros."""
         return View(operand, len(space.sizes))
 
 
 def one_hot_call(node: Node) -> OneHotCall | None:
-    """A step as such a one, or None for any other."""
+    """Return a step as a scatter-add into rows of zeros, or None."""
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
         return None
     entry = node.target._entry
@@ -81,7 +81,7 @@ def one_hot_call(node: Node) -> OneHotCall | None:
 
 
 def is_zero(node: Node) -> bool:
-    """Whether all elements of a value are known to be zero: it is a number, or one that is expanded."""
+    """Return True if all elements of a value are known to be zero: a constant, or one that is expanded."""
     name = node.target._entry.name if isinstance(node.target, OpOverload) else ""
     if name == EXPAND:
         return is_zero(node.args[0])
@@ -94,6 +94,6 @@ def is_zero(node: Node) -> bool:
 
 
 def check_of_places(call: OneHotCall) -> Callable[[Any], None]:
-    """A function of an array of places that raises the error of an eager call for one out of bounds."""
+    """Return a function that checks an array of indices and raises the eager error for one out of bounds."""
     size, dim = call.space.n, len(call.space.lead)
     return lambda places: check_bounds(places, size, dim, False, RuntimeError)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ..dispatch.layers.graph.graph import Node
 
 MOST_OPERANDS = 60
-"""Inputs and outputs of a kernel at most; a loop may have a workspace, the seeds of draws and sums beside them."""
+"""Maximum number of inputs and outputs of a kernel. A loop also takes a workspace, random seeds and sums."""
 
 
 def bounded_runs(nodes: Sequence[Node]) -> list[list[Node]]:

@@ -1,4 +1,4 @@
-"""A compiled function: its graphs by the look of the arguments, and the function in parts for what no graph serves."""
+"""Compiled functions: graphs by cache key, and the function in parts for calls without a graph."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ from .stances import state as stance
 from .uncompiled_calls import AsItIs, InParts
 
 LIMIT = 8
-"""Graphs of one function, after which calls that none serves run eagerly (`torch._dynamo.config.recompile_limit`)."""
+"""Maximum number of graphs of a function; further calls run eagerly (`torch._dynamo.config.recompile_limit`)."""
 SIZES = 64
 """Graphs of one function for other sizes than were captured; the oldest is dropped, and made again if it is wanted."""
 CAPTURED_SIZES = 16
 """Those of them that may be captured as CUDA graphs, each of which has memory of its own."""
 ATTEMPTS = 3
-"""How often a call that could not be captured is tried: what a first call sets up does not change in the next."""
+"""Capture attempts for a failing call: a first call may set up state that the next call does not change."""
 
 VARIETY = 3
 """So many values of one argument of a part have graphs of their own."""
@@ -74,17 +74,17 @@ class Attempt:
 
 
 class OptimizedFunction:
-    """A function that runs as a graph wherever one serves the call, and otherwise in parts, or as it is.
+    """Function that runs as a graph if one matches the call, and otherwise in parts, or eagerly.
 
     Args:
-        function: what is compiled.
-        backend: a built-in one's name, or a function.
-        fullgraph: raise `Unsupported` for a call that cannot be captured.
-        limit: the most graphs; None for `LIMIT`.
-        options: how graphs are compiled.
-        family: the compiled functions that this one belongs to, None for one of the program's.
-        source: of a part, its tree.
-        tree: of a part, what it takes and returns.
+        function: The function to compile.
+        backend: The name of a built-in backend, or a function.
+        fullgraph: If True, raise `Unsupported` for a call that cannot be captured.
+        limit: Maximum number of graphs. Default: None, which means `LIMIT`.
+        options: Compilation options.
+        family: The family of compiled functions that this one belongs to; None for a function of the program.
+        source: For a part, its syntax tree.
+        tree: For a part, its inputs and outputs.
     """
 
     def __init__(
@@ -134,16 +134,16 @@ class OptimizedFunction:
         return len(self.graphs())
 
     def graphs(self) -> list[Compilation]:
-        """Its graphs that compute something."""
+        """Return the compilations with operators."""
         return [each for same_look in self.compilations.values() for each in same_look if each.has_operators]
 
     @property
     def can_be_split(self) -> bool:
-        """Whether there is a syntax tree to split the function by."""
+        """True if the function has source that can be split by its syntax tree."""
         return self._splitter().source is not None
 
     def members(self) -> Iterator[OptimizedFunction]:
-        """This function, its parts where it is split, and, of one of the program's, what those call."""
+        """Yield this function, its parts if it is split, and for a function of the program, their callees."""
         yield self
         for split in () if self.splitter is None else list(self.splitter.splits.values()):
             for part in split.parts.values():
@@ -154,7 +154,7 @@ class OptimizedFunction:
                 yield from member.members()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a graph, captured now if there is none for such arguments, or the function."""
+        """Run a graph, captured now if none matches the arguments, or the function."""
         if not kwargs and not modes and not inference_enabled:
             # Tensors alone, in a thread without modes, as in most calls: they are not walked through.
             try:
@@ -166,7 +166,7 @@ class OptimizedFunction:
                 else:
                     known = None
             except AttributeError:
-                known = []  # the function must not run in this handler, where its `raise` would find this error
+                known = []  # leave this handler before the function runs, or its `raise` would find this error
             if known is not None and stance.stance == "default":
                 for each in known:
                     held = each.hold()
@@ -184,7 +184,7 @@ class OptimizedFunction:
         return self._call(args, kwargs)
 
     def _with_numbers(self, args: tuple[Any, ...]) -> Any:
-        """`__call__` where not all arguments are tensors."""
+        """Call the function when some arguments are not tensors."""
         looks = flat_looks(args)
         if looks is not None and stance.stance == "default":
             tensors = [each for each in args if isinstance(each, TensorImpl)]
@@ -248,15 +248,16 @@ class OptimizedFunction:
         return self._run(self.last_split, args, kwargs)
 
     def _run(self, split: Split | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the function in parts, or as it is."""
+        """Run the function in parts, or eagerly."""
         if split is None or self.splitter is None or not self.splitter.is_current():
             return self.function(*args, **kwargs)
         return split(*self.splitter.prefix, *args, **kwargs)
 
     def _is_worth_while(self, args: tuple[Any, ...], leaves: Sequence[Any], tensors: Sequence[Any]) -> bool:
-        """Whether a graph is made of a part or of what the program's code calls.
+        """Return True if a part, or a callee of the program's code, is worth compiling.
 
-        A part that is given ever other numbers or objects would have a graph for each: what reads them is split off.
+        A part whose numbers or objects change in every call would need a graph for each, so their readers are split
+        off.
         """
         if self.tree is None:
             return bool(tensors) or not all(isinstance(leaf, NUMBERS) for leaf in leaves)
@@ -286,7 +287,7 @@ class OptimizedFunction:
         return made
 
     def _split(self, error: Unsupported, leaves: Any, spec: Any) -> Split | None:
-        """The function split where it cannot be captured."""
+        """Split the function at the statement that cannot be captured."""
         splitter = self._splitter()
         if splitter.source is None:
             return None
@@ -300,13 +301,13 @@ class OptimizedFunction:
         return self.last_split
 
     def _quick_key(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
-        """The key of calls of tensors and numbers."""
+        """Return the cache key of a call of tensors and numbers."""
         looks = flat_looks(leaves)
         assert looks is not None
         return (is_grad_enabled(), get_default_dtype(), get_default_device(), *looks)
 
     def _made_for_sizes(self, leaves: Any, spec: Any, tensors: Any, key: Any) -> bool:
-        """Whether a graph was made for a call that differs in sizes from earlier ones, without capturing it."""
+        """Make a graph without capture for a call that differs from earlier calls in sizes. Return True on success."""
         if self.backend != "triten" or key in self.compilations or stance.stance != "default":
             return False
         look = look_without_sizes(key)
@@ -355,7 +356,7 @@ class OptimizedFunction:
         return True
 
     def _why(self, key: Any) -> str:
-        """Why a call needs another graph."""
+        """Return the reason why a call needs another graph."""
         known = self.compilations.get(key)
         if not known:
             return "arguments of another look came"
@@ -384,12 +385,12 @@ class OptimizedFunction:
 
 
 class Family:
-    """Compiled functions that belong together: what the statements of a split function call is compiled, too.
+    """Family of compiled functions: the callees of a split function's statements are compiled, too.
 
     Args:
-        backend: the one that all have.
-        limit: the most graphs of each.
-        options: how graphs are compiled.
+        backend: Their backend.
+        limit: Maximum number of graphs of each.
+        options: Compilation options.
     """
 
     def __init__(self, backend: str | Backend, limit: int | None, options: Options) -> None:
@@ -397,7 +398,7 @@ class Family:
         self.members: dict[Any, OptimizedFunction] = {}
 
     def callee(self, target: Any) -> Any:
-        """What is called in the place of something: a function or module of the program compiled, all else itself."""
+        """Return the compiled version of a callee if it is user code; otherwise return the callee."""
         if not isinstance(target, FunctionType | MethodType | Module):
             return target
         found = python_function(target)
@@ -407,7 +408,7 @@ class Family:
         if not is_users(function.__code__.co_filename) and type(target) is not Sequential:
             return target
         if prefix and not isinstance(prefix[0], Module):
-            target = function  # an object is an argument like others
+            target = function  # an object is an ordinary argument
         else:
             prefix = ()
         key = (id(target.__self__), function) if isinstance(target, MethodType) else target
@@ -422,13 +423,13 @@ class Family:
 
 
 def has_same_twice(args: tuple[Any, ...]) -> bool:
-    """Whether a list or dict is in the arguments of a part twice: a capture would see two."""
+    """Return True if a part's arguments contain a list or dict twice: capture would see two objects."""
     ids = [id(each) for each in containers_in(args)]
     return len(set(ids)) < len(ids)
 
 
 def look_of(value: Any) -> Any:
-    """What tells one value of an argument from another, tensors left out."""
+    """Return a key that distinguishes values of an argument, ignoring tensors."""
     leaves, spec = tree_flatten(value)
     looks = [
         None
@@ -442,7 +443,7 @@ def look_of(value: Any) -> Any:
 
 
 def levels_to_the_user() -> int:
-    """The `stacklevel` of a warning that its caller gives, such that it names the user's line."""
+    """Return the `stacklevel` with which the caller's warning names the user's line."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and is_own(frame.f_code.co_filename):
         frame, level = frame.f_back, level + 1
@@ -450,12 +451,12 @@ def levels_to_the_user() -> int:
 
 
 def not_for_graphs() -> bool:
-    """Whether this thread's operators go through keys that a graph passes by: modes, tracers, vmap, the profiler."""
+    """Return True if this thread has dispatch keys active that a graph bypasses: modes, tracers, vmap, the profiler."""
     return bool(modes) and bool(local.included or local.excluded)
 
 
 def overlapping(inputs: Sequence[Any], written: Sequence[int]) -> bool:
-    """Whether a tensor that is written to shares memory with another input."""
+    """Return True if a tensor that is written to shares memory with another input."""
     roots = [id(root_of(tensor._data)) for tensor in inputs]
     if len(set(roots)) == len(roots):
         return False

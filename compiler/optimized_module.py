@@ -11,10 +11,10 @@ from .options import PLAIN_OPTIONS, Options
 
 
 class OptimizedModule(Module):
-    """A module around another, whose calls run as graphs.
+    """Wrapper of a module whose calls run as graphs.
 
-    Parameters, attributes and `train()` are those of the module within, which is `_orig_mod`; the state dict has its
-    name in front of theirs, as PyTorch's has.
+    Parameters, attributes and `train()` are those of the original module, `_orig_mod`. Names in the state dict have
+    this prefix, as in PyTorch.
     """
 
     _orig_mod: Module
@@ -37,7 +37,7 @@ class OptimizedModule(Module):
         return self.__dict__["_compiled"](*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """As a call."""
+        """Call the module."""
         return self(*args, **kwargs)
 
     def train(self, mode: bool = True) -> OptimizedModule:

@@ -1,4 +1,4 @@
-"""What `mode` and `options` of `tt.compile` ask for."""
+"""Options and modes of `tt.compile`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MODES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Options:
-    """How graphs are compiled.
+    """Compilation options.
 
     Attributes:
-        cudagraphs: whether programs on CUDA are captured as CUDA graphs.
-        tunes: whether the kernels of programs on CUDA are chosen by measuring.
-        dynamic: False where each choice of sizes is captured by itself.
+        cudagraphs: If True, capture CUDA programs as CUDA graphs.
+        tunes: If True, autotune the kernels of CUDA programs.
+        dynamic: If False, capture each choice of sizes separately.
     """
 
     cudagraphs: bool = False
@@ -51,7 +51,7 @@ PASSES = frozenset(
 
 
 def refuse_pass(name: str, value: Any) -> None:
-    """Raise NotImplementedError where a setting is a pass over PyTorch's graphs, which no graph here is."""
+    """Raise NotImplementedError if a setting is a pass over PyTorch's graphs, which this compiler does not have."""
     if name in PASSES and value is not None and value != {}:
         raise NotImplementedError(
             f"torch._inductor.config.{name} = {value!r}: triten's compiler has graphs of its own and runs no passes of "
@@ -61,7 +61,7 @@ def refuse_pass(name: str, value: Any) -> None:
 
 
 def options_of(mode: str | None, options: Mapping[str, Any] | None, dynamic: bool | None = None) -> Options:
-    """The options of a mode, or those given by PyTorch's names, of which others have no effect.
+    """Return the options of a mode, or those given by PyTorch's names. Unsupported options have no effect.
 
     Raises:
         RuntimeError: both are given, or the mode is unknown.

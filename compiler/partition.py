@@ -1,15 +1,19 @@
-"""Which values forward keeps for backward: as few bytes as can be, where all else is computed again.
+"""Choice of the values that forward saves for backward: the fewest bytes, with recomputation of the rest.
 
-The choice is a minimum cut (AOTAutograd's `min_cut_rematerialization_partition`). Every value is an edge whose capacity
-is the bytes that it holds; a value that may be computed again has edges of infinite capacity from its operands; what
-may not comes from the source, and what backward reads goes to the sink. The edges of the cut are the values to keep. Of
-several least cuts the one nearest to backward is taken, in which the fewest steps run twice.
+The choice is a minimum cut (AOTAutograd's `min_cut_rematerialization_partition`):
 
-Computed again are views, copies, constants and pointwise operators, which run as fused kernels. Products, convolutions,
-reductions, scans and draws of random numbers are not, and neither is the last step of a long chain.
+- Every value is an edge whose capacity is its size in bytes.
+- A recomputable value has edges of infinite capacity from its operands; any other value has one from the source.
+- Values that backward reads have edges to the sink.
+- The edges of the cut are the values to save.
 
-What eager's backward does not hold may change before backward runs: an input of the call, which its owner may write to,
-and the memory of a result. So those are kept only where backward itself reads them.
+Among several minimum cuts, the one nearest to backward recomputes the fewest steps.
+
+Views, copies, constants and pointwise operators are recomputed, since they run as fused kernels. Matmuls,
+convolutions, reductions, scans and random ops are not recomputed, nor is the last step of a long chain.
+
+An input of the call and the memory of a result may change before backward runs, as eager's backward does not hold
+them. They are saved only if eager's backward reads them.
 """
 
 from __future__ import annotations
@@ -45,16 +49,16 @@ def values_to_keep(
     written: Collection[Node],
     held: Collection[Node],
 ) -> set[Node]:
-    """The values that forward keeps for backward, inputs among them.
+    """Return the values that forward saves for backward, including inputs.
 
     Args:
-        graph: forward and backward as one.
-        wanted: the values without gradients that steps with gradients read.
-        read: the values of forward that eager's backward reads.
-        forward: the steps that results need. What is none of them runs once, in backward, if it is not kept.
-        external: the inputs, and the results, whose memory others have.
-        written: the inputs that the graph writes to, which have other elements when backward runs.
-        held: the inputs that live on whether they are kept or not.
+        graph: The joint graph of forward and backward.
+        wanted: The values without gradients that steps with gradients read.
+        read: The values of forward that eager's backward reads.
+        forward: The steps that results need. Other steps run once, in backward, unless their value is saved.
+        external: The inputs and results, whose memory is visible to the caller.
+        written: The inputs that the graph writes to, which have other elements when backward runs.
+        held: The inputs that stay alive whether they are saved or not.
     """
     needed = needed_for(wanted)
     before = [node for node in graph.nodes if node in needed]
@@ -87,7 +91,7 @@ def values_to_keep(
 
 
 def needed_for(targets: Collection[Node], given: Collection[Node] = ()) -> set[Node]:
-    """The targets and all that they are computed from; what is given is not looked behind."""
+    """Return the targets and all their ancestors, stopping at `given` nodes."""
     found: set[Node] = set()
     pending = list(targets)
     while pending:
@@ -99,7 +103,7 @@ def needed_for(targets: Collection[Node], given: Collection[Node] = ()) -> set[N
 
 
 def is_view(node: Node) -> bool:
-    """Whether a step gives a tensor, or several, over the memory of its first operand."""
+    """Return True if a step returns one or more views of its first operand."""
     if not isinstance(node.target, OpOverload):
         return False
     schema = node.target._entry.schema
@@ -107,7 +111,7 @@ def is_view(node: Node) -> bool:
 
 
 def roots_of(nodes: Sequence[Node]) -> dict[Node, Node]:
-    """For each step the one that made the memory in which its result is."""
+    """Return for each step the step that owns the memory of its result."""
     roots: dict[Node, Node] = {}
     for node in nodes:
         given = node.all_input_nodes
@@ -121,7 +125,7 @@ def roots_of(nodes: Sequence[Node]) -> dict[Node, Node]:
 
 
 def bytes_of(node: Node, root: Node) -> float:
-    """The bytes that live on while a value does; infinitely many for what is no single tensor."""
+    """Return the bytes that a live value holds; infinity for several results."""
     if not isinstance(node.val, TensorSpec):
         return math.inf
     spec = root.val if isinstance(root.val, TensorSpec) else node.val
@@ -130,7 +134,7 @@ def bytes_of(node: Node, root: Node) -> float:
 
 
 def may_run_twice(node: Node) -> bool:
-    """Whether a step gives the same bits again, in a time that reading its operands takes."""
+    """Return True if recomputing a step is bitwise identical and costs about as much as reading its operands."""
     if node.target is operator.getitem:
         return True
     if node.op != "call_function" or node.is_impure or not isinstance(node.target, OpOverload):
@@ -141,7 +145,8 @@ def may_run_twice(node: Node) -> bool:
 
 
 def _depth(node: Node, depths: dict[Node, int]) -> int:
-    """How many steps run again for a value, views not counted, and 1 at least; 0 for what never runs again."""
+    """Return the number of steps, without views, that recomputing a value runs, at least 1; 0 if it is not
+    recomputed."""
     if not may_run_twice(node):
         return 0
     given = node.all_input_nodes

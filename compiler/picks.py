@@ -1,8 +1,8 @@
-"""Steps that pick an element for each number of an index tensor, in pointwise kernels.
+"""Gathers of one element for each index, in pointwise kernels.
 
-They are `gather`, and `index_select` of the last dimension; on the CPU also `x[..., numbers]`, and in kernels over rows
-a `gather` that picks an element of each row. An element is loaded where its number says, among the loads of the kernel.
-Rows of tables have steps of their own, in kernels over rows (`gathers`).
+They are `gather`, and `index_select` of the last dimension; on the CPU also `x[..., indices]`, and in row kernels a
+`gather` of one element per row. The kernel loads an element at its index. Gathers of table rows are steps of row
+kernels (`gathers`).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ GATHER, INDEX_SELECT, INDEX = "aten::gather", "aten::index_select", "aten::index
 
 
 class PickCall(NamedTuple):
-    """A step that picks elements along a dimension.
+    """Gather of elements along a dimension.
 
     Attributes:
-        node: the step.
-        source: what elements are picked of.
-        numbers: which are picked.
-        dim: along which dimension.
-        wraps: whether negative numbers count from the end.
+        node: The step.
+        source: The source tensor.
+        numbers: The indices.
+        dim: The dimension.
+        wraps: True if negative indices count from the end.
     """
 
     node: Node
@@ -39,7 +39,7 @@ class PickCall(NamedTuple):
 
     @property
     def operands(self) -> list[Any]:
-        """What is read at the index of the result: the numbers alone."""
+        """Operands read at the result's index: the indices alone."""
         return [self.numbers]
 
     @property
@@ -48,7 +48,8 @@ class PickCall(NamedTuple):
         return tuple([0 if d == self.dim else s for d, s in enumerate(self.source.val.strides)])
 
     def is_of_rows(self, space: RowSpace) -> bool:
-        """Whether it picks an element of each row, which a kernel over these rows may do on the CPU."""
+        """Return True if the step picks one element of each row and the rows are on the CPU, so a row kernel can fuse
+        it."""
         sizes, last = tuple(self.node.val.sizes), len(space.lead)
         is_one = (
             len(space.line) == 1 and self.dim == last and sizes == space.kept == tuple(self.numbers.val.sizes)
@@ -57,7 +58,7 @@ class PickCall(NamedTuple):
 
 
 def pick_call(node: Node) -> PickCall | None:
-    """A step as one that picks elements, or None for any other."""
+    """Return a step as a gather of elements, or None."""
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
         return None
     name, spec = node.target._entry.name, node.val
@@ -76,14 +77,15 @@ def pick_call(node: Node) -> PickCall | None:
     if which.dtype not in NUMBERS or from_.dtype not in DTYPES or which.numel < 2 or not from_.numel:
         return None
     at = dim % spec.ndim
-    # The numbers of `index_select` are broadcast to the result as they are only along the last dimension.
+    # Only along the last dimension are the indices of `index_select` broadcast to the result unchanged.
     if spec.numel < 2 or (name != GATHER and (at != spec.ndim - 1 or which.ndim != 1)):
         return None
     return PickCall(node, source, numbers, at, name == INDEX)
 
 
 def _of_last(node: Node) -> tuple[Node, int, Node | None]:
-    """What is picked of, along which dimension, and the numbers, if the last dimension alone has some."""
+    """Return the source, dimension and indices of an `index` call; no indices unless only the last dimension
+    has some."""
     source, indices = bound_arguments(node)
     is_last = len(indices) == source.val.ndim and not any(isinstance(each, Node) for each in indices[:-1])
     return source, -1, indices[-1] if is_last else None

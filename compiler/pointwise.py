@@ -1,9 +1,8 @@
-"""Which steps of a graph are pointwise, and the kernels that compute them on a piece of their operands.
+"""Matcher of pointwise steps, and the kernels that compute them on a piece of their operands.
 
-A pointwise step is a call of a structured operator with the tag `pointwise`, one output, and an element of the result
-for each element of the broadcast operands; or a copy to another dtype or order in memory. Its kernel is the eager one:
-the operator's factory is asked for a piece's specs as it is asked for a tensor's, so that a fused kernel has eager's
-bits.
+A pointwise step calls a structured operator with the tag `pointwise` and one output, whose elements correspond to
+those of the broadcast operands. A copy to another dtype or memory order is pointwise too. The kernel is the eager one,
+planned by the operator's factory for the specs of a piece, so a fused kernel is bitwise identical to eager.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ FILLS = frozenset({"aten::masked_fill.Scalar"})
 
 
 class CopyKernel:
-    """What plans a copy: from a source of any strides to a contiguous output."""
+    """Planner of a copy from any strides to a contiguous output."""
 
     def __init__(self, out: TensorSpec) -> None:
         self.dtype = out.dtype
@@ -36,7 +35,7 @@ class CopyKernel:
     def planned_kernel(
         self, op: OperatorEntry, values: Sequence[Any]
     ) -> tuple[StructuredCall, PlannedKernel]:
-        """The kernel of a copy, as `StructuredKernel.planned_kernel`."""
+        """Return the kernel of a copy, as `StructuredKernel.planned_kernel` does."""
         source: TensorSpec = values[0]
         out = TensorSpec.contiguous(source.sizes, self.dtype, source.device)
         call = StructuredCall("copy", {"self": source}, ("self",), (out,), None, out.device, {})
@@ -44,16 +43,16 @@ class CopyKernel:
 
 
 class Planner(Protocol):
-    """What plans an operator's kernels."""
+    """Planner of an operator's kernels."""
 
     def planned_kernel(
         self, op: OperatorEntry, values: Sequence[Any]
     ) -> tuple[StructuredCall, PlannedKernel]:
-        """The kernel for operands of these specs."""
+        """Return the kernel for operands of these specs."""
 
 
 class DeviceOnly:
-    """In the place of what plans a kernel, for operators that only programs for CUDA are written for."""
+    """Placeholder planner for operators that are fused only on CUDA."""
 
     def planned_kernel(
         self, op: OperatorEntry, values: Sequence[Any]
@@ -63,13 +62,13 @@ class DeviceOnly:
 
 
 class PointwiseCall(NamedTuple):
-    """A step that is pointwise.
+    """A pointwise step.
 
     Attributes:
-        node: the step.
-        values: the operator's arguments in schema order, with nodes in the place of tensors.
-        runtime: the positions of those that its kernel is called with.
-        kernel: what plans the operator's kernels.
+        node: The step.
+        values: The operator's arguments in schema order, with nodes instead of tensors.
+        runtime: The positions of the arguments passed to its kernel.
+        kernel: Planner of the operator's kernels.
     """
 
     node: Node
@@ -79,19 +78,19 @@ class PointwiseCall(NamedTuple):
 
     @property
     def operands(self) -> list[Any]:
-        """What the kernel is called with after its output: nodes and numbers."""
+        """Arguments of the kernel after its output: nodes and numbers."""
         return [self.values[i] for i in self.runtime]
 
     def planned(self, specs: dict[Node, TensorSpec]) -> tuple[StructuredCall, PlannedKernel]:
-        """The kernel for operands of these specs."""
+        """Return the kernel for operands of these specs."""
         values = [specs[v] if isinstance(v, Node) else v for v in self.values]
         return self.kernel.planned_kernel(self.node.target._entry, values)
 
 
 def pointwise_call(node: Node) -> PointwiseCall | None:
-    """A step as a pointwise one whose result a kernel goes over in order, or None for any other.
+    """Return a step as a pointwise one whose result a kernel iterates in order, or None.
 
-    Such a result is contiguous; on CUDA its elements may lie in any order of its dimensions, without gaps.
+    The result is contiguous; on CUDA it may be any dense permutation of its dimensions.
     """
     call = element_call(node)
     if call is None or node.val.is_contiguous:
@@ -101,7 +100,7 @@ def pointwise_call(node: Node) -> PointwiseCall | None:
 
 
 def element_call(node: Node) -> PointwiseCall | None:
-    """A step as a pointwise one, wherever the elements of its result lie, or None for any other."""
+    """Return a step as a pointwise one, for any layout of its result, or None."""
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
         return None
     if not isinstance(node.val, TensorSpec) or not node.val.numel:
@@ -134,7 +133,7 @@ def element_call(node: Node) -> PointwiseCall | None:
 
 
 def _has_element_on_cuda(call: PointwiseCall, given: Sequence[Node]) -> bool:
-    """Whether a program in Triton computes a step. It has no complex numbers, and so loads none for a cast either."""
+    """Return True if Triton can compute a step. Triton has no complex numbers, so it cannot load them for a cast."""
     if any(node.val.dtype.is_complex for node in (call.node, *given)):
         return False
     return call.planned({node: node.val for node in given})[1].element is not None
@@ -150,7 +149,7 @@ def _copy_call(node: Node) -> PointwiseCall | None:
 
 
 def bound_arguments(node: Node) -> Sequence[Any]:
-    """The arguments of a call in schema order, defaults filled in, with nodes in the place of tensors."""
+    """Return the arguments of a call in schema order with defaults, and nodes instead of tensors."""
     stand_ins: dict[int, Node] = {}
 
     def stand_in(given: Node) -> Any:

@@ -1,4 +1,4 @@
-"""A product with an epilogue, with prologues, or both, as a step of a schedule."""
+"""Matmul with an epilogue, with prologues, or both, as a step of a schedule."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .pointwise import PointwiseCall
 from .reductions import ResultOf
 
 EpilogueCall = PointwiseCall | ChannelNormCall | DropoutCall
-"""A step that may be in an epilogue: pointwise, of a convolution's channels, or a draw."""
+"""A step that may be in an epilogue: pointwise, a batch norm of a convolution's channels, or a dropout."""
 
 
 PrologueCall = PointwiseCall | ChannelNormCall
@@ -26,12 +26,12 @@ Triple = tuple[int, int, int]
 
 
 class OperandMatrix(NamedTuple):
-    """An operand as the product's kernel multiplies it.
+    """Operand as the matmul kernel multiplies it.
 
     Attributes:
-        is_left: whether it is the left one, which the input of a convolution of several taps is.
-        sizes, strides: batch, rows and columns; of a volume images or filters, pixels or taps, and channels.
-        is_volume: whether it is of a convolution that is no product of matrices.
+        is_left: True for the left operand, such as the input of a convolution that is not 1x1.
+        sizes, strides: Batch, rows and columns; of a volume: images or filters, pixels or taps, and channels.
+        is_volume: True for an operand of a convolution that is not a matmul.
     """
 
     is_left: bool
@@ -41,20 +41,20 @@ class OperandMatrix(NamedTuple):
 
 
 def result_of(call: EpilogueCall) -> Node:
-    """The node of a step's result: of a batch norm what takes it."""
+    """Return the node of a step's result; for a batch norm, the node that takes its first result."""
     return next(iter(call.node.users)) if isinstance(call, ChannelNormCall) else call.node
 
 
 @dataclass(frozen=True)
 class Prologue:
-    """The steps that make an operand of a product, computed of the tiles that the product loads.
+    """Steps that make an operand of a matmul, computed on the tiles that the matmul loads.
 
     Attributes:
-        operand: the operand as the product reads it.
-        calls: the steps in order, the last of which makes the operand.
-        views: those through which the product reads it, in order.
-        source: the input that has an element for each of the operand's.
-        matrix: the operand as it is multiplied.
+        operand: The operand as the matmul reads it.
+        calls: The steps in order; the last makes the operand.
+        views: The views through which the matmul reads it, in order.
+        source: The input that has an element for each of the operand's.
+        matrix: The operand as it is multiplied.
     """
 
     operand: Node
@@ -65,7 +65,7 @@ class Prologue:
 
     @property
     def is_left(self) -> bool:
-        """Whether it is the left operand."""
+        """True for the left operand."""
         return self.matrix.is_left
 
     @property
@@ -75,7 +75,7 @@ class Prologue:
 
     @property
     def steps(self) -> tuple[PrologueCall | ResultOf, ...]:
-        """All steps: those that are computed, what takes their results, and views."""
+        """All steps: computed steps, the steps that take their results, and views."""
         found: list[PrologueCall | ResultOf] = []
         for call in self.calls:
             found.append(call)
@@ -85,13 +85,14 @@ class Prologue:
 
     @property
     def inputs(self) -> list[Node]:
-        """What the steps read, the source first."""
+        """Inputs of the steps, the source first."""
         inside = {result_of(call) for call in self.calls}
         read = [o for call in self.calls for o in call.operands if isinstance(o, Node) and o not in inside]
         return list(dict.fromkeys([self.source, *read]))
 
     def terms(self, node: Node) -> tuple[Terms, Terms, Terms] | None:
-        """Where the element of an input lies by the operand's batch, row and column; None where these do not say it."""
+        """Return the address terms of an input by the operand's batch, row and column; None if these do not determine
+        it."""
         made = self.made.val
         sizes, strides = self.matrix.sizes, self.matrix.strides
         inner, outer = memory_order(made.sizes, made.strides), memory_order(sizes, strides)
@@ -106,7 +107,7 @@ class Prologue:
         return batch, rows, columns
 
     def _spec(self, node: Node) -> TensorSpec | None:
-        """An input's spec as steps broadcast it; None where they do so differently."""
+        """Return an input's spec as the steps broadcast it; None if they broadcast it differently."""
         readers = [call for call in self.calls if any(o is node for o in call.operands)]
         specs = {c.operand_spec(node) if isinstance(c, ChannelNormCall) else node.val for c in readers}
         return specs.pop() if len(specs) == 1 else None
@@ -114,14 +115,14 @@ class Prologue:
 
 @dataclass(frozen=True)
 class ProductKernel:
-    """A product, the steps that make its operands, and those that are computed of its elements before these are stored.
+    """A matmul, the steps that make its operands, and its epilogue.
 
     Attributes:
-        product: the product.
-        calls: all steps in order; a view is a `ResultOf`, as is what takes a result of a batch norm or of dropout.
-        inputs: the nodes outside that they read.
-        outputs: the steps that are read outside, or are results; a product and its views are one.
-        prologues: of each operand that is computed.
+        product: The matmul.
+        calls: All steps in order. A `ResultOf` is a view, or takes a result of a batch norm or of dropout.
+        inputs: The outside nodes that they read.
+        outputs: The steps that are read outside, or are results. A matmul and its views are one.
+        prologues: The prologue of each computed operand.
     """
 
     product: PointwiseCall
@@ -132,25 +133,25 @@ class ProductKernel:
 
     @property
     def computed(self) -> list[EpilogueCall]:
-        """The steps that are computed: prologues, the product, and its epilogue."""
+        """Computed steps: prologues, the matmul, and its epilogue."""
         return [call for call in self.calls if not isinstance(call, ResultOf)]
 
     @property
     def epilogue(self) -> list[EpilogueCall]:
-        """The steps behind the product, in order."""
+        """Steps after the matmul, in order."""
         computed = self.computed
         return computed[computed.index(self.product) + 1 :]
 
     @property
     def is_channels_last(self) -> bool:
-        """Whether it is a convolution whose channels lie innermost."""
+        """True for a channels-last convolution."""
         return is_channels_last(self.product.node.val)
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Those of the product: batch, rows and columns, in the order in which elements lie.
+        """Batch, rows and columns of the result, in memory order.
 
-        Of a convolution images, channels and pixels; where channels lie innermost 1, all pixels, and channels.
+        For a convolution: images, channels and pixels; if channels-last: 1, all pixels, and channels.
         """
         sizes = self.product.node.val.sizes
         if self.is_channels_last:
@@ -162,7 +163,7 @@ class ProductKernel:
 
     @property
     def draws(self) -> list[DropoutCall]:
-        """Its draws of random numbers, in order."""
+        """Random ops of the kernel, in order."""
         return [call for call in self.calls if isinstance(call, DropoutCall)]
 
     @property
@@ -173,7 +174,7 @@ class ProductKernel:
 
     @property
     def tiles(self) -> int:
-        """How many operands of the epilogue, and results, have an element for each of the product's."""
+        """Number of epilogue operands and results with one element for each of the matmul's."""
         numel = math.prod(self.sizes)
         results = {self.root(node) for node in self.outputs}
         whole = [node for node in self.operands if node.val.numel == numel]
@@ -181,7 +182,7 @@ class ProductKernel:
 
     @property
     def device(self) -> Device:
-        """Where it runs."""
+        """Device of the kernel."""
         spec: TensorSpec = self.product.node.val
         return spec.device
 
@@ -191,7 +192,7 @@ class ProductKernel:
         return joined_name(self.computed)
 
     def root(self, node: Node) -> Node:
-        """The step whose elements a step of the kernel has: itself, or what it is a view of."""
+        """Return the step whose elements a step of the kernel has: itself, or the base of the view."""
         drawn = {each for call in self.draws for each in call.results.values()}
         views = {call.node for call in self.calls if isinstance(call, ResultOf)} - drawn
         while node in views:

@@ -1,9 +1,12 @@
-"""Steps that make an operand of a product, in the product's kernel: they are the operand's prologue.
+"""Fusion of steps that make a matmul's operand into the matmul's prologue.
 
-A pointwise step, or a batch norm by running statistics, joins if the product alone reads what it makes, be it through
-views, and one of its operands has an element for each of the result's. What is loaded of that one is computed on its
-way to the tensor cores, again for each tile of the product's other side; `most_repeats` says how often that is worth
-it.
+A pointwise step, or a batch norm by running statistics, is fused under two conditions:
+
+- The matmul alone reads its result, possibly through views.
+- One operand has an element for each of the result's.
+
+The kernel loads this operand and computes the steps before the tensor cores, again for each tile of the matmul's other
+dimension. `most_repeats` limits the repeats.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ OPERANDS = {
     "_addmm_activation": (1, 2),
     "convolution": (0, 1),
 }
-"""The places of a product's matrices among its arguments; of a convolution input and weight."""
+"""The places of a matmul's operands among its arguments; for a convolution, input and weight."""
 VIEWS = frozenset(
     f"aten::{name}"
     for name in (
@@ -43,9 +46,9 @@ VIEWS = frozenset(
         "expand",
     )
 )
-"""Views that begin where the tensor begins."""
+"""Views that begin at the tensor's first element."""
 MOST_STEPS = 8
-"""Of a prologue."""
+"""The most steps of a prologue."""
 SIMPLE = frozenset(
     f"aten::{name}"
     for name in (
@@ -58,17 +61,17 @@ SIMPLE = frozenset(
 FEW, NORM, MANY = 4, 8, 24
 """Instructions of a simple step, conversions included, of a batch norm by known statistics, and of any other one."""
 ADDRESSES = 8
-"""Instructions of an operand whose elements have an address each, such as scales of groups."""
+"""Cost in instructions of an operand whose elements have an address each, such as scales of groups."""
 FOR_A_BYTE = 8
 """Instructions that the lanes of a device issue while its memory moves a byte: on an H100 128 lanes of 132
 multiprocessors at 1.7 GHz, and 3.35 TB/s."""
 
 
 def most_repeats(prologue: Prologue) -> int:
-    """How often an operand may be computed in a product's kernel so that this costs no more than a kernel of its own.
+    """Return how often an operand may be recomputed before fusing it costs more than a kernel of its own.
 
-    That one would read the source and write the operand. Where an element of the source has more bytes than one of the
-    operand, the product's kernel reads these again each time, too. What is computed once costs nothing more.
+    A separate kernel would read the source and write the operand. If the source has wider elements than the operand,
+    the matmul kernel also reads the extra bytes at each repeat. Computing once adds no cost.
     """
     work = 0
     for call in prologue.calls:
@@ -83,11 +86,11 @@ def most_repeats(prologue: Prologue) -> int:
 
 
 def with_prologues(schedule: Schedule, is_served: Callable[[ProductKernel], bool]) -> Schedule:
-    """A schedule in which products are together with the pointwise kernels that make their operands.
+    """Return a schedule in which matmuls are fused with the pointwise kernels that make their operands.
 
     Args:
-        schedule: with epilogues.
-        is_served: whether there is a kernel for these steps.
+        schedule: A schedule after epilogue fusion.
+        is_served: Return True if there is a kernel for these steps.
     """
     steps = list(schedule.steps)
     products = [made for step in steps if (made := _product_of(step)) is not None]
@@ -103,7 +106,7 @@ def with_prologues(schedule: Schedule, is_served: Callable[[ProductKernel], bool
                 inside = {call.node for call in prologue.steps}
                 rest = [step for step in steps[:here] if not _is_in(step, inside)]
                 first = next(i for i, step in enumerate(steps) if _is_in(step, inside))
-                # A write between the two may be to what the steps read.
+                # A write between the two may change operands of the steps.
                 if any(order.before_any(step) & inside for step in rest[first:]):
                     continue
                 made = _with(kernel, prologue)
@@ -115,7 +118,7 @@ def with_prologues(schedule: Schedule, is_served: Callable[[ProductKernel], bool
 
 
 def _place_of(steps: Sequence[Step], product: Node) -> int:
-    """The place of the step that computes a product."""
+    """Return the place of the step that computes a matmul."""
     found: int = next(
         i
         for i, step in enumerate(steps)
@@ -126,7 +129,7 @@ def _place_of(steps: Sequence[Step], product: Node) -> int:
 
 
 def _product_of(step: Step) -> ProductKernel | None:
-    """A step as a product that has no prologue yet."""
+    """Return a step as a matmul kernel, with or without an epilogue, or None."""
     if isinstance(step, ProductKernel):
         return step
     if not isinstance(step, OperatorCall):
@@ -138,21 +141,21 @@ def _product_of(step: Step) -> ProductKernel | None:
 
 
 def _is_in(step: Step, nodes: Collection[Node]) -> bool:
-    """Whether a step computes one of these nodes."""
+    """Return True if a step computes one of these nodes."""
     if isinstance(step, OperatorCall):
         return step.node in nodes
     return isinstance(step, FusedKernel) and any(call.node in nodes for call in step.calls)
 
 
 def operand_matrices(product: PointwiseCall, at: int) -> list[OperandMatrix]:
-    """An operand of a product as it may be multiplied: a convolution of one tap may be a product of matrices."""
+    """Return the ways in which an operand may be multiplied: a 1x1 convolution may also be a matmul."""
     one = _matrix(product, at)
     volume = _volume(product, at) if product.node.target._entry.name == "aten::convolution" else None
     return [each for each in (one, volume) if each is not None]
 
 
 def _volume(product: PointwiseCall, at: int) -> OperandMatrix | None:
-    """The input or the weight of a convolution as its copies see it; None where its elements lie otherwise."""
+    """Return the input or the weight of a convolution as a volume; None for other layouts."""
     spec: TensorSpec = product.values[at].val
     if at == 1 and product.values[6]:
         return None
@@ -167,9 +170,9 @@ def _volume(product: PointwiseCall, at: int) -> OperandMatrix | None:
 
 
 def _matrix(product: PointwiseCall, at: int) -> OperandMatrix | None:
-    """An operand of a product of matrices; None where it is none.
+    """Return an operand of a matmul; None if the step is not a matmul.
 
-    A convolution of one tap is one: of pixels and a weight where channels lie innermost, else of a weight and planes.
+    A 1x1 convolution is one: channels-last, of pixels and a weight; otherwise of a weight and planes.
     """
     name = product.node.target._entry.name.removeprefix("aten::")
     seen: TensorSpec = product.values[at].val
@@ -195,7 +198,7 @@ def _matrix(product: PointwiseCall, at: int) -> OperandMatrix | None:
 def _prologues(
     steps: Sequence[Step], product: PointwiseCall, at: int, results: set[Node]
 ) -> Iterator[Prologue]:
-    """The prologues that the steps may be which make an operand for this product alone; that of most steps first."""
+    """Yield the prologues made of steps that only this matmul reads, the longest first."""
     operand = product.values[at]
     matrices = operand_matrices(product, at)
     views: list[Node] = []
@@ -228,7 +231,7 @@ def _is_view(node: Node) -> bool:
 
 
 def _calls_of(step: Step) -> tuple[PrologueCall, ...]:
-    """The steps of a pointwise kernel of one result, that comes last, or a batch norm; none for any other."""
+    """Return the steps of a pointwise kernel whose only result comes last, or a batch norm; empty for any other."""
     if isinstance(step, OperatorCall):
         norm = channel_norm_call(step.node)
         call = element_call(step.node) if norm is None else norm
@@ -240,14 +243,14 @@ def _calls_of(step: Step) -> tuple[PrologueCall, ...]:
 
 
 def _sources(calls: Sequence[PrologueCall]) -> list[Node]:
-    """The inputs of steps that have an element for each of the result's."""
+    """Return the inputs of steps that have an element for each of the result's."""
     inside, made = {result_of(call) for call in calls}, result_of(calls[-1]).val
     read = dict.fromkeys(o for call in calls for o in call.operands if isinstance(o, Node))
     return [node for node in read if node not in inside and node.val.numel == made.numel]
 
 
 def _with(kernel: ProductKernel, prologue: Prologue) -> ProductKernel:
-    """A kernel with one prologue more."""
+    """Return a kernel with one more prologue."""
     calls = (*prologue.steps, *kernel.calls)
     nodes = [call.node for call in calls]
     inside = set(nodes)

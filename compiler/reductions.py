@@ -1,8 +1,8 @@
-"""Which steps of a graph compute each row by itself: reductions over the last dimensions, softmax, layer norm.
+"""Matcher of steps that compute each row independently: reductions over the last dimensions, softmax, layer norm.
 
-A row is what is reduced, `RowSpace.line`; how many there are say the dimensions before it, `RowSpace.lead`. Such a step
-has for each row a number or a row, which depend on no other row: so that it may be computed for some rows together with
-pointwise steps over them. Its kernel is the eager one, asked for the specs of some rows.
+A row has the reduced dimensions, `RowSpace.line`; the dimensions before it, `RowSpace.lead`, count the rows. A step's
+result for a row is a number or a row that depends on no other row. So a block of rows can be computed together with
+pointwise steps. The kernel is the eager one, planned for the specs of some rows.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ OPERATORS = frozenset(
 )
 """The operators that may reduce rows."""
 PLACES = frozenset({"aten::max.dim", "aten::min.dim", "aten::argmax", "aten::argmin"})
-"""Those that say where an extremum is."""
+"""Argmax and argmin operators."""
 DTYPES = frozenset({bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64})
-"""What rows are made of: others are refused by some operators, or computed in other ways."""
+"""Dtypes of rows: some operators refuse other dtypes, or compute them in other ways."""
 LONGEST_ROW_BYTES = 1 << 20
-"""Of a row on the CPU: blocks have whole rows, and are to stay in the cache."""
+"""The longest row on the CPU in bytes: blocks have whole rows, and must fit in the cache."""
 LONGEST_DEVICE_ROW = 1 << 16
-"""Elements of a row on a GPU, which one program goes through."""
+"""The longest row on a GPU, in elements, for one program."""
 FEWEST_DEVICE_ROWS = 128
 """Rows from which programs of one row fill a GPU; eager kernels share the work on fewer long ones among programs."""
 SHORT_DEVICE_ROW = 4096
-"""Elements of a row that one program goes through as quickly as several do."""
+"""The longest row, in elements, for which one program is as fast as several."""
 
 
 class RowSpace(NamedTuple):
-    """The index space of steps that compute each row by itself.
+    """Index space of steps that compute each row independently.
 
     Attributes:
-        lead: the sizes of the dimensions that say which row.
-        line: those of a row.
-        device: where they are.
+        lead: The sizes of the dimensions that count rows.
+        line: The sizes of a row.
+        device: Its device.
     """
 
     lead: tuple[int, ...]
@@ -79,7 +79,7 @@ class RowSpace(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return math.prod(self.lead)
 
     @property
@@ -88,13 +88,13 @@ class RowSpace(NamedTuple):
         return math.prod(self.line)
 
     def holds(self, sizes: Sequence[int]) -> bool:
-        """Whether a result of these sizes belongs to such a kernel: whole rows, or a number for each."""
+        """Return True if a result of these sizes belongs to the kernel: whole rows, or a number for each."""
         return tuple(sizes) in (self.sizes, self.kept, self.lead)
 
     def joins(self, reader: Node, is_pointwise: bool, operand: Node) -> bool:
-        """Whether a step reads only the same row of another one's result.
+        """Return True if a step reads only the same row of another step's result.
 
-        Numbers for each row that are without the dimensions of a row would be broadcast along other dimensions.
+        A number for each row must keep the row's dimensions: otherwise it would be broadcast along other dimensions.
         """
         if not isinstance(operand.val, TensorSpec):
             return True  # several results, of which `reader` takes one
@@ -103,11 +103,11 @@ class RowSpace(NamedTuple):
 
 
 class RowCall(NamedTuple):
-    """A step that computes each row by itself.
+    """Step that computes each row independently.
 
     Attributes:
-        call: the step, with its kernel.
-        space: its rows.
+        call: The step, with its kernel.
+        space: Its rows.
     """
 
     call: PointwiseCall
@@ -120,19 +120,19 @@ class RowCall(NamedTuple):
 
     @property
     def operands(self) -> list[Any]:
-        """What the kernel is called with after its outputs: nodes and numbers."""
+        """Arguments of the kernel after its outputs: nodes and numbers."""
         return self.call.operands
 
     @property
     def results(self) -> dict[int, Node]:
-        """The nodes of its outputs by their places: itself, or what takes one of several."""
+        """Nodes of its outputs by their places: itself, or the `getitem` of each."""
         if isinstance(self.node.val, TensorSpec):
             return {0: self.node}
         return {user.args[1]: user for user in self.node.users}
 
     @property
     def specs(self) -> tuple[TensorSpec, ...]:
-        """The specs of its outputs; None for one that is not asked for."""
+        """Specs of its outputs; None for an unrequested output."""
         val = self.node.val
         return (val,) if isinstance(val, TensorSpec) else tuple(val)
 
@@ -143,7 +143,7 @@ class RowCall(NamedTuple):
 
     @property
     def takes_all_rows(self) -> bool:
-        """Whether its eager kernel is to be called with all rows: it makes more than each row's own results."""
+        """True if the eager kernel needs all rows, since it also computes sums over rows."""
         return bool(self.column_sums)
 
     @property
@@ -152,16 +152,17 @@ class RowCall(NamedTuple):
         return self.specs
 
     def planned(self, specs: dict[Node, TensorSpec]) -> tuple[StructuredCall, PlannedKernel]:
-        """The kernel for operands of these specs."""
+        """Return the kernel for operands of these specs."""
         return self.call.planned(specs)
 
     def view_of(self, operand: Node, space: RowSpace) -> View:
-        """How an input is seen that the step reads."""
+        """Return the view of an input that the step reads."""
         is_rows = operand.val.sizes == space.sizes and operand.val.ndim
         return View(operand, len(space.sizes) if is_rows else None)
 
     def reads_inside(self, operand: Node) -> bool:
-        """Whether a row reads of an operand the same row alone, so that both may be in one kernel."""
+        """Return True if a row of the result reads only the same row of an operand, so that one kernel may
+        fuse both."""
         return self.space.joins(self.node, False, operand)
 
 
@@ -176,7 +177,7 @@ class ResultOf(NamedTuple):
 
 
 def row_call(node: Node) -> RowCall | None:
-    """A step as one that computes each row by itself, or None for any other."""
+    """Return a step that computes each row independently, or None."""
     if node.op != "call_function" or not isinstance(node.target, OpOverload) or node.is_impure:
         return None
     entry = node.target._entry
@@ -207,7 +208,7 @@ def row_call(node: Node) -> RowCall | None:
 
 
 def space_of(source: TensorSpec, arguments: Mapping[str, Any]) -> RowSpace | None:
-    """The rows of an operator with these arguments; None where it does not reduce the last dimensions."""
+    """Return the rows of an operator with these arguments; None if it does not reduce the last dimensions."""
     if "normalized_shape" in arguments:
         count = len(arguments["normalized_shape"])
     else:
@@ -226,7 +227,7 @@ def space_of(source: TensorSpec, arguments: Mapping[str, Any]) -> RowSpace | Non
 
 
 def are_of_rows(space: RowSpace, operands: Sequence[TensorSpec], results: Sequence[TensorSpec]) -> bool:
-    """Whether a step reads and makes whole rows, what they have in common, and numbers for each, without gaps."""
+    """Return True if a step reads and makes only contiguous rows, lines that rows share, and numbers for each row."""
     return (
         all(spec.is_contiguous and space.holds(spec.sizes) for spec in results)
         and all(spec.is_contiguous and spec.sizes in (space.sizes, space.line) for spec in operands)
@@ -235,7 +236,7 @@ def are_of_rows(space: RowSpace, operands: Sequence[TensorSpec], results: Sequen
 
 
 def is_served(space: RowSpace, source: TensorSpec) -> bool:
-    """Whether rows are many and short enough that a block has some of them."""
+    """Return True if rows are many and short enough for a block to have several."""
     if space.rows < 2 or space.n < 2:
         return False
     if space.device.type == "cpu":
@@ -244,27 +245,27 @@ def is_served(space: RowSpace, source: TensorSpec) -> bool:
 
 
 def takes_each_once(node: Node) -> bool:
-    """Whether several results are only read one by one, each by one step."""
+    """Return True if a node's results are only read by `getitem`, each by one step."""
     places = [user.args[1] if user.target is operator.getitem else None for user in node.users]
     return None not in places and len(set(places)) == len(places) > 0
 
 
 def results_of(call: PointwiseCall | RowCall) -> dict[int, Node]:
-    """The nodes of a step's outputs by their places."""
+    """Return the nodes of a step's outputs by their places."""
     return call.results if isinstance(call, RowCall) else {0: call.node}
 
 
 def specs_of(call: PointwiseCall | RowCall) -> tuple[TensorSpec, ...]:
-    """The specs of a step's outputs."""
+    """Return the specs of a step's outputs."""
     return call.specs if isinstance(call, RowCall) else (call.node.val,)
 
 
 class View(NamedTuple):
-    """How a step sees an input: with the dimensions that say which row first, or as it is.
+    """View of an input by a step: with the row dimensions first, or unchanged.
 
     Attributes:
-        node: the input.
-        ndim: the dimensions that it is expanded to, of size 1; None for what all rows have in common.
+        node: The input.
+        ndim: The number of dimensions to which it is expanded with size 1; None for an input that all rows share.
     """
 
     node: Node
@@ -280,11 +281,11 @@ class ReadingStep(Protocol):
 
     @property
     def operands(self) -> list[Any]:
-        """What it reads: nodes and numbers."""
+        """Operands of the step: nodes and numbers."""
 
 
 def views_of(call: ReadingStep, inputs: Sequence[Node], space: RowSpace) -> dict[Node, View]:
-    """How a step sees those of its operands that are the kernel's inputs."""
+    """Return the views that a step has of those of its operands that are the kernel's inputs."""
     found = {}
     for operand in call.operands:
         if isinstance(operand, Node) and operand in inputs:

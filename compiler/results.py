@@ -1,7 +1,7 @@
-"""The objects that a call returns: what a graph gives in the places of results, and what its inputs are there.
+"""Result objects of a call: graph outputs, and inputs that are returned.
 
-A graph has one step for all that looks alike, and views in between of which the program knows nothing. The program has
-objects: some are its arguments, some the same, some views of others.
+A graph has one step for equal values, and intermediate views that the program does not have. The program returns
+objects: some are its arguments, some are the same object, and some are views of others.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .training import view_of_result
 
 
 def passed_through(graph: Graph) -> dict[int, int]:
-    """Which results are inputs as they are."""
+    """Return the results that are inputs unchanged, with the inputs' places."""
     places = {node: i for i, node in enumerate(graph.find_nodes(op="placeholder"))}
     results = graph.output_node.args[0]
     return {i: places[r] for i, r in enumerate(results) if isinstance(r, Node) and r in places}
 
 
 def given_back(inputs: Sequence[Any], source: int, is_identical: bool, is_view: bool = False) -> Any:
-    """An input as a result: itself, a view of all of it, or where the program detached it, a tensor over its memory."""
+    """Return an input as a result: itself, a view of all of it, or a detached tensor over its memory."""
     tensor = inputs[source]
     if is_view:
         return ops.alias(tensor)
@@ -35,19 +35,19 @@ def given_back(inputs: Sequence[Any], source: int, is_identical: bool, is_view: 
 
 
 def views_of_all(recording: Recording, places: Iterable[int]) -> set[int]:
-    """Which of the places of results that look like an input are views of it."""
+    """Return the places, of results with an input's metadata, that are views of the input."""
     return {i for i in places if i not in recording.identical and recording.bases.get(i, -1) is not None}
 
 
 def objects_of_results(recording: Recording, given: Container[int]) -> Callable[[list[Any]], None] | None:
-    """What makes of a graph's results, in their places, the objects that the program's are; None if they are these.
+    """Return a function that replaces a graph's results by distinct objects as in the program; None if not needed.
 
-    A graph has one step for all that looks alike, such as a tensor and the same one detached, and views in between of
-    which the program knows nothing.
+    A graph has one step for values that are equal, such as a tensor and its detached copy, and it may have
+    intermediate views that the program does not have.
 
     Args:
-        recording: whose results they are.
-        given: the places of results that look like an input, and are objects of their own.
+        recording: The recording of the results.
+        given: The places of results that have an input's metadata, and are objects of their own.
     """
     nodes = recording.graph.output_node.args[0]
     own = [
@@ -80,7 +80,7 @@ def objects_of_results(recording: Recording, given: Container[int]) -> Callable[
 
 
 def _shared(nodes: Sequence[Node], places: Sequence[int], recording: Recording) -> dict[int, int]:
-    """The places of results that have the same step as an earlier one, and are other objects, with that one's place."""
+    """Return the places of results that share a step with an earlier result but are other objects, with its place."""
     first: dict[Node, int] = {}
     pairs = [(i, first.setdefault(node, i)) for i, node in zip(places, nodes, strict=True)]
     return {i: other for i, other in pairs if i != other and i not in recording.repeated}
@@ -89,7 +89,7 @@ def _shared(nodes: Sequence[Node], places: Sequence[int], recording: Recording) 
 def views_taken(
     graph: Graph, places: Sequence[int], recording: Recording
 ) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """What takes the results at these places, which are views of inputs, from the inputs."""
+    """Return a function that takes the results at these places, which are views of inputs, from the inputs."""
     take = interpreted(views_of(graph, places))
     results = graph.output_node.args[0]
     shared = {
@@ -109,7 +109,8 @@ def views_taken(
 
 
 def views_of_results(recording: Recording) -> Callable[[list[Any]], None] | None:
-    """What takes the results that are views of others, with gradients, from these; None where there are none."""
+    """Return a function that takes the results that are views of others, with gradients, from these; None
+    without any."""
     if not recording.views:
         return None
     views = {
@@ -119,7 +120,7 @@ def views_of_results(recording: Recording) -> Callable[[list[Any]], None] | None
     def take(filled: list[Any]) -> None:
         for i, (base, view) in views.items():
             part = view(filled[base])[0]
-            # All of it is another tensor all the same.
+            # A view of all of it must be another tensor.
             filled[i] = ops.alias(part) if part is filled[base] else part
         for i, (creation, made_by) in recording.marks.items():
             filled[i]._creation = creation
@@ -130,7 +131,7 @@ def views_of_results(recording: Recording) -> Callable[[list[Any]], None] | None
 
 
 def shadows_of_results(recording: Recording) -> Callable[[list[Any]], None] | None:
-    """What takes the results without gradients over the memory of others from these; None where there are none."""
+    """Return a function that takes results without gradients over other results' memory; None without any."""
     if not recording.shadows:
         return None
     views = {
@@ -154,12 +155,12 @@ def shadows_of_results(recording: Recording) -> Callable[[list[Any]], None] | No
 
 
 def without_hidden(build: Callable[[Sequence[Any]], Any], count: int) -> Callable[[Sequence[Any]], Any]:
-    """What makes a result of its leaves, the last ones left out."""
+    """Return a function that builds a result from its leaves without the last `count`."""
     return lambda leaves: build(leaves[:-count])
 
 
 def as_inference_results(results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[Any]:
-    """Results as inference tensors, but for inputs and views of them."""
+    """Return results as inference tensors, except inputs and views of them."""
     roots = {id(root_of(t._data)) for t in inputs}
     for tensor in results:
         if isinstance(tensor, TensorImpl) and id(root_of(tensor._data)) not in roots:
@@ -169,7 +170,7 @@ def as_inference_results(results: Sequence[Any], inputs: Sequence[Any]) -> Seque
 
 
 def views_of(graph: Graph, places: Sequence[int]) -> Graph:
-    """The part of a graph that takes the results at these places, which are views of inputs."""
+    """Return the part of a graph that takes the results at these places, which are views of inputs."""
     made = Graph()
     results = [graph.output_node.args[0][i] for i in places]
     needed = needed_for(results)
@@ -185,7 +186,7 @@ def views_of(graph: Graph, places: Sequence[int]) -> Graph:
 def uncounted(
     run: Callable[[Sequence[Any]], Sequence[Any]], places: Sequence[int]
 ) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """A call after which the inputs at these places, written through `data`, have the versions that they had."""
+    """Return a call that restores the versions of the inputs at these places, which are written through `data`."""
 
     def run_uncounted(inputs: Sequence[Any]) -> Sequence[Any]:
         cells = [inputs[i].version_cell() for i in places if not inputs[i]._spec.is_inference]
@@ -202,7 +203,7 @@ def uncounted(
 def counted_apart(
     run: Callable[[Sequence[Any]], Sequence[Any]], versions: dict[int, int]
 ) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """A call whose results at these places have counts of writes of their own, shared by those of one value."""
+    """Return a call whose results at these places have their own version counters, shared by results of one value."""
 
     def run_apart(inputs: Sequence[Any]) -> Sequence[Any]:
         results = run(inputs)

@@ -1,7 +1,6 @@
-"""The order in which a graph is computed, and which of its steps are one kernel.
+"""Schedules: the order in which a graph is computed, and its fused kernels.
 
-A schedule is what code is generated from: calls of operators as they are, and `FusedKernel`s. It is printed by
-`str()`, and `check` says what is wrong with one.
+Code is generated from a schedule: operator calls and `FusedKernel`s. `str()` prints it, and `check` validates it.
 
 Example:
     >>> import triten as tt
@@ -43,7 +42,7 @@ from .product_kernel import ProductKernel
 from .reductions import ResultOf, RowCall, RowSpace, row_call
 
 MOST_STEPS = 64
-"""Of a kernel over rows: a GPU's registers hold no more, and a long row would be gone through too often."""
+"""The most steps of a row kernel: a GPU's registers hold no more, and the CPU would pass a long row too often."""
 
 RowStep = PointwiseCall | RowCall | ResultOf | CatCall | DropoutCall | PickCall
 """A step that may be in a kernel over rows."""
@@ -81,7 +80,7 @@ class FusedKernel:
 
     @property
     def domain(self) -> TensorSpec:
-        """The spec of the first output, whose sizes are those of the index space."""
+        """Spec of the first output, whose sizes are those of the index space."""
         spec: TensorSpec = self.outputs[0].val
         return spec
 
@@ -97,7 +96,7 @@ class FusedKernel:
 
     @property
     def draws(self) -> list[DropoutCall]:
-        """Its draws of random numbers, in order."""
+        """Random ops of the kernel, in order."""
         return [call for call in self.calls if isinstance(call, DropoutCall)]
 
     @property
@@ -117,7 +116,7 @@ class FusedKernel:
 
     @property
     def device(self) -> Device:
-        """Where it runs."""
+        """Device of the kernel."""
         return self.domain.device
 
     def __str__(self) -> str:
@@ -145,7 +144,7 @@ class RowsKernel:
 
     @property
     def device(self) -> Device:
-        """Where it runs."""
+        """Device of the kernel."""
         return self.space.device
 
     @property
@@ -166,7 +165,7 @@ class RowsKernel:
 
     @property
     def draws(self) -> list[DropoutCall]:
-        """Its draws of random numbers, in order."""
+        """Random ops of the kernel, in order."""
         return [call for call in self.calls if isinstance(call, DropoutCall)]
 
     @property
@@ -189,13 +188,13 @@ class RowsKernel:
 
 @dataclass(frozen=True)
 class ReductionKernel:
-    """Reductions of what many blocks share, and the pointwise steps before them, that are computed together.
+    """Reductions that many blocks share, fused with the pointwise steps before them.
 
     Attributes:
-        calls: the steps in order.
-        inputs: the nodes outside that they read.
-        outputs: the steps that are read outside, or are results.
-        space: what is reduced.
+        calls: The steps in order.
+        inputs: The outside nodes that they read.
+        outputs: The steps that are read outside, or are results.
+        space: The reduced index space.
     """
 
     calls: tuple[PointwiseCall | ReductionCall | ResultOf, ...]
@@ -205,7 +204,7 @@ class ReductionKernel:
 
     @property
     def device(self) -> Device:
-        """Where it runs."""
+        """Device of the kernel."""
         return self.space.device
 
     @property
@@ -225,7 +224,7 @@ class ReductionKernel:
 
     @property
     def chain(self) -> FusedKernel | None:
-        """The pointwise steps as a kernel of their own, whose outputs are this one's and what is reduced."""
+        """The pointwise steps as a kernel of their own, whose outputs are this kernel's and the reduced operands."""
         pointwise = [call for call in self.calls if isinstance(call, PointwiseCall)]
         if not pointwise:
             return None
@@ -262,7 +261,7 @@ class Schedule:
         return "\n".join(map(str, self.steps))
 
     def check(self) -> None:
-        """Raise RuntimeError for a step that is missing, comes twice, or comes before what it reads."""
+        """Raise RuntimeError for a step that is missing, duplicate, or before its operands."""
         done = {*self.graph.find_nodes(op="placeholder"), *self.graph.find_nodes(op="get_attr")}
         for step in self.steps:
             nodes = [step.node] if isinstance(step, OperatorCall) else [call.node for call in step.calls]
@@ -278,17 +277,20 @@ class Schedule:
 
 
 def plain_schedule(graph: Graph) -> Schedule:
-    """Every step as it is."""
+    """Return a schedule without fusion."""
     return Schedule(graph, tuple(OperatorCall(n) for n in graph.find_nodes(op="call_function")))
 
 
 def fused_schedule(graph: Graph) -> Schedule:
-    """A schedule in which steps over one index space are as few kernels as can be.
+    """Return a schedule in which steps over one index space are fused into as few kernels as possible.
 
-    A step joins the kernels of what it reads, unless something between would have to run both before and after the
-    kernel. Pointwise steps go together, and reductions with those over the same rows, and with one another where they
-    read the same. Reductions that blocks share come last: nothing can follow them in their kernel. Kernels of one step
-    stay calls.
+    A step joins the kernels of its operands, unless a step in between would have to run both before and after the
+    kernel. Fusion follows these rules:
+
+    - Pointwise steps fuse with each other, and reductions with pointwise steps over the same rows.
+    - Reductions fuse with one another if they read the same operand.
+    - Reductions that blocks share come last: no step can follow them in their kernel.
+    - A kernel of one step stays an operator call.
     """
     nodes = graph.find_nodes(op="call_function")
     calls = fused_steps(nodes)
@@ -307,14 +309,14 @@ def fused_schedule(graph: Graph) -> Schedule:
 
 
 def _turn(node: Node, calls: dict[Node, FusedStep]) -> int:
-    """When a step is grouped: the results of reductions that blocks share with these, which come last."""
+    """Return a step's turn in grouping: reductions that blocks share come last, and their results first."""
     if isinstance(calls[node], ResultOf):
         return 0 if isinstance(calls.get(node.args[0]), ReductionCall) else 1
     return 2 if isinstance(calls[node], ReductionCall) else 1
 
 
 def fused_steps(nodes: Sequence[Node]) -> dict[Node, FusedStep]:
-    """The steps that may be in a kernel."""
+    """Return the fusible steps."""
     found: dict[Node, FusedStep] = {}
     for node in nodes:
         call: FusedStep | None = pointwise_call(node) or row_call(node) or gather_call(node)
@@ -328,12 +330,12 @@ def fused_steps(nodes: Sequence[Node]) -> dict[Node, FusedStep]:
 
 
 def _is_turned(call: FusedStep) -> bool:
-    """Whether it is a pointwise step whose elements lie in another order than a contiguous tensor's."""
+    """Return True for a pointwise step whose result is not contiguous."""
     return isinstance(call, PointwiseCall) and not call.node.val.is_contiguous
 
 
 def _neighbours(node: Node, calls: dict[Node, FusedStep]) -> list[Node]:
-    """What a step may join: its operands, and for a reduction what reads them, too."""
+    """Return the steps that a step may join: its operands, and for a reduction also other readers of its operands."""
     if not isinstance(calls[node], RowCall | ReductionCall):
         return node.all_input_nodes
     return [n for given in node.all_input_nodes for n in (given, *given.users) if n is not node]
@@ -347,14 +349,14 @@ def _one_domain(a: Node, b: Node) -> bool:
 
 
 def _picks_inside(members: Sequence[Node], calls: dict[Node, FusedStep]) -> bool:
-    """Whether elements would be picked of what a kernel is still computing."""
+    """Return True if a kernel would gather elements of a value that it is still computing."""
     picks = [call for node in members if isinstance(call := calls.get(node), PickCall)]
     inside = set(members) if picks else set()
     return any(node in inside for call in picks for node in (call.source, call.numbers))
 
 
 def _mixed_on_host(members: Sequence[Node], calls: dict[Node, FusedStep]) -> bool:
-    """Whether a kernel on the CPU would both join and draw or pick, or join along several dimensions: no loop does."""
+    """Return True if a CPU kernel would mix `cat` with random ops or gathers, or `cat` along several dimensions."""
     joins = [call for node in members if isinstance(call := calls.get(node), CatCall)]
     if not joins or joins[0].node.val.device.type != "cpu":
         return False
@@ -364,14 +366,14 @@ def _mixed_on_host(members: Sequence[Node], calls: dict[Node, FusedStep]) -> boo
 
 
 def _is_apart(call: FusedStep, space: RowSpace | ReductionSpace) -> bool:
-    """Whether no kernel over rows, or with reductions that blocks share, has a step of this kind."""
+    """Return True if no kernel over rows, or with reductions that blocks share, supports a step of this kind."""
     if isinstance(space, RowSpace):
         return isinstance(call, CatCall) or (isinstance(call, PickCall) and not call.is_of_rows(space))
     return isinstance(call, CatCall | PickCall | DropoutCall)
 
 
 def _has_sizes(node: Node, space: RowSpace | ReductionSpace) -> bool:
-    """Whether a step has a result of whole rows."""
+    """Return True if a step has a result of whole rows."""
     specs = node.val if isinstance(node.val, tuple | list) else (node.val,)
     return any(spec is not None and spec.sizes == space.sizes for spec in specs)
 
@@ -397,21 +399,21 @@ class _Grouping:
                     self.before[i] |= self.before[j] | 1 << j
 
     def join(self, node: Node, candidates: list[Node]) -> None:
-        """Put a step, whose users are not grouped yet, together with those of its operands that it may join."""
+        """Fuse a step, whose users are not grouped yet, with those of its operands that it may join."""
         here = self.place[node]
         for candidate in candidates:
             there = self.place[candidate]
             together = self.members[here] | self.members[there]
-            # What reads the same, but comes later, is not grouped yet.
+            # A later reader of the same operand is not grouped yet.
             if there > here or together == self.members[here] or not self._fits(here, there, together):
                 continue
-            # What any member needs, outside of the group, must not need a member.
+            # Outside steps that a member needs must not need a member.
             needed = self._needed(together) & ~together
             if not any(self.before[i] & together for i in bits_of(needed)):
                 self._unite(together, needed, self.spaces[here] or self.spaces[there])
 
     def unite(self, nodes: Sequence[Node]) -> None:
-        """Put steps together, none of which is needed for what another one needs outside of them."""
+        """Fuse steps. No outside step may be between two of them."""
         together = sum(1 << self.place[node] for node in nodes)
         self._unite(together, self._needed(together) & ~together, None)
 
@@ -435,7 +437,7 @@ class _Grouping:
                 self._unite(together, self._needed(together) & ~together, space)
 
     def _fits(self, here: int, there: int, together: int) -> bool:
-        """Whether the groups of two steps have one index space."""
+        """Return True if the groups of two steps have one index space."""
         spaces = {self.spaces[here], self.spaces[there]} - {None}
         members = [self.nodes[i] for i in bits_of(together)]
         if not spaces:
@@ -444,7 +446,7 @@ class _Grouping:
                 is_one and not _picks_inside(members, self.calls) and not _mixed_on_host(members, self.calls)
             )
         if isinstance(self.calls[self.nodes[here]], ResultOf):
-            return True  # It is never apart from the step that gives several results.
+            return True  # it is always in the kernel of the step with several results
         space = next(iter(spaces))
         if len(spaces) > 1 or space is None or together.bit_count() > MOST_STEPS:
             return False
@@ -491,9 +493,9 @@ class _Grouping:
 
 
 def before_each(node: Node, nodes: list[Node], place: int) -> list[Node]:
-    """What has to run before a step of a graph, which is at a place among all of them.
+    """Return all nodes that must run before a step of a graph at this place.
 
-    That is what it reads; for a draw of random numbers the draw before it, too; for a write everything before it.
+    These are its operands; for a random op also the previous random op; for a write all nodes before it.
     """
     if not node.is_impure:
         return node.all_input_nodes
@@ -504,7 +506,7 @@ def before_each(node: Node, nodes: list[Node], place: int) -> list[Node]:
 
 
 def bits_of(number: int) -> list[int]:
-    """The places of the bits of a number.
+    """Return the positions of the set bits of a number.
 
     Example:
         >>> from triten.compiler.schedule import bits_of
@@ -522,9 +524,9 @@ def bits_of(number: int) -> list[int]:
 def _ordered(
     graph: Graph, nodes: list[Node], calls: dict[Node, FusedStep], grouping: _Grouping
 ) -> list[Step]:
-    """Groups in an order in which each comes after what it needs, as close to the graph's own as can be.
+    """Return the groups in topological order, as close to the graph's own order as possible.
 
-    Draws of random numbers keep their order, and writes come after everything else.
+    Random ops keep their order, and writes come after everything else.
     """
     place = grouping.place
     leader = {node: min(bits_of(grouping.members[place[node]])) for node in nodes}
@@ -558,7 +560,7 @@ def _steps(
     results: set[Node],
     space: RowSpace | ReductionSpace | None,
 ) -> list[Step]:
-    """Make a group one kernel, several where it has too many operands, or calls where nothing can be fused."""
+    """Make a group one kernel, several if it has too many operands, or calls if nothing can be fused."""
     if sum(not isinstance(calls.get(node), ResultOf) for node in members) < 2:
         return [OperatorCall(node) for node in members]
     inside = set(members)
@@ -592,10 +594,10 @@ def _is_over(node: Node, spec: TensorSpec, calls: dict[Node, FusedStep]) -> bool
 def _is_worth(
     members: Sequence[Node], calls: dict[Node, FusedStep], space: RowSpace | ReductionSpace
 ) -> bool:
-    """Whether steps are more quickly computed together.
+    """Return True if fusing steps is faster.
 
-    On the CPU nothing would be read from the cache where no step makes whole rows, and eager kernels take longer
-    blocks; but those of variances and places read elements several times, or copy them.
+    On the CPU, if no step makes whole rows, fusion saves no reads and eager kernels take longer blocks. Variances and
+    argmax are exceptions: they read elements several times, or copy them.
     """
     if space.device.type != "cpu" or any(_has_sizes(node, space) for node in members):
         return True
@@ -603,5 +605,5 @@ def _is_worth(
 
 
 def _run(run: list[Node], calls: dict[Node, FusedStep], results: set[Node], is_pointwise: bool) -> list[Step]:
-    """Steps that follow one another: those over one index space as a kernel, others as calls."""
+    """Return consecutive steps: a kernel for steps over one index space, calls for others."""
     return _steps(run, calls, results, None) if is_pointwise else [OperatorCall(node) for node in run]

@@ -1,4 +1,4 @@
-"""The schedule that is compiled of a graph: steps that are one kernel, products with more, single loops."""
+"""Scheduling of a graph: fused kernels, matmuls with prologues and epilogues, single loops."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .schedule import Schedule, fused_schedule
 
 
 def schedule_of(graph: Graph) -> Schedule:
-    """The schedule that is compiled.
+    """Return the schedule that is compiled.
 
     Args:
-        graph: the graph, after the passes.
+        graph: The graph, after the passes.
     """
     schedule = fused_schedule(graph)
     if _has_products(graph):

@@ -1,6 +1,6 @@
-"""What programs say of the sizes of a tensor before they call a compiled function (torch/_dynamo/decorators.py).
+"""Marks for the sizes of a tensor, set before a call of a compiled function (torch/_dynamo/decorators.py).
 
-A mark is kept on the tensor, under the names that PyTorch has for it, and looked at where a call has no graph yet.
+A mark is stored on the tensor under PyTorch's name for it, and is read when a call has no graph yet.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class ConstraintViolationError(RuntimeError):
 
 
 class DimRange(NamedTuple):
-    """The sizes that a marked dimension may have; None where there is no bound."""
+    """Range of a marked dimension; None for a missing bound."""
 
     dim: int
     min: int | None
@@ -26,13 +26,13 @@ class DimRange(NamedTuple):
 
 
 class SizeMarks(NamedTuple):
-    """The marks of a tensor's dimensions, counted from the front.
+    """Marks of a tensor's dimensions, counted from the front.
 
     Attributes:
-        dynamic: those that must vary.
-        weak: those that vary where they can.
-        static: those that have a graph for each size.
-        ranges: of those that vary.
+        dynamic: Dimensions that must be dynamic.
+        weak: Dimensions that are dynamic if possible.
+        static: Dimensions with a graph for each size.
+        ranges: Ranges of dynamic dimensions.
     """
 
     dynamic: frozenset[int]
@@ -78,7 +78,7 @@ def mark_dynamic(
 
 
 def maybe_mark_dynamic(t: Any, index: int | Sequence[int]) -> None:
-    """As `mark_dynamic`, without an error where the dimension cannot vary (`torch._dynamo.maybe_mark_dynamic`)."""
+    """Mark a dimension dynamic without an error if it cannot vary (`torch._dynamo.maybe_mark_dynamic`)."""
     for each in _indices(index):
         _mark(t, WEAK, each)
 
@@ -106,7 +106,7 @@ def mark_static(t: Any, index: int | Sequence[int] | None = None) -> Any:
 
 
 def marks_of(tensor: Any) -> SizeMarks | None:
-    """The marks of a tensor, None for a tensor without."""
+    """Return the marks of a tensor, or None."""
     state = vars(tensor)
     if DYNAMIC not in state and WEAK not in state and STATIC not in state:
         return None

@@ -9,7 +9,7 @@ from .schedule import Kernel, ReductionKernel, RowsKernel, Schedule
 
 
 def sources_of(schedules: Sequence[Schedule]) -> dict[str, str]:
-    """The source of each fused kernel for CUDA, by its name."""
+    """Return the source of each fused kernel for CUDA, by its name."""
     found = {}
     for schedule in schedules:
         for kernel in schedule.kernels:
@@ -20,7 +20,7 @@ def sources_of(schedules: Sequence[Schedule]) -> dict[str, str]:
 
 
 def _written(kernel: Kernel) -> tuple[str, str]:
-    """The name and the source of a kernel for CUDA."""
+    """Return the name and the source of a kernel for CUDA."""
     if isinstance(kernel, ProductKernel):
         from .triton.products import write_product_kernel
 
@@ -42,7 +42,7 @@ def _written(kernel: Kernel) -> tuple[str, str]:
 
 
 def execution_of(kernel: Kernel) -> str:
-    """How a fused kernel runs, in words."""
+    """Describe how a fused kernel runs."""
     if isinstance(kernel, ProductKernel) or kernel.device.type == "cuda":
         return "one Triton kernel"
     if isinstance(kernel, RowsKernel):

@@ -1,4 +1,4 @@
-"""How compiled functions are called (`torch.compiler.set_stance`): compiled, eagerly, or not anew."""
+"""Stance of compiled functions (`torch.compiler.set_stance`): compiled, eager, or without recompilation."""
 
 from __future__ import annotations
 
@@ -24,16 +24,19 @@ state = _State()
 
 
 class set_stance:
-    """How compiled functions are called, set at once, or for a block or a function (`torch.compiler.set_stance`).
+    """Stance of compiled functions: set at once, or for a block or a function (`torch.compiler.set_stance`).
 
-    ``"force_eager"`` runs functions as they are; ``"eager_on_recompile"`` runs those eagerly that have no graph for
-    their arguments yet, and ``"fail_on_recompile"`` refuses them; ``"eager_then_compile"`` runs the first call of each
-    function eagerly. It holds for the thread.
+    The stance holds for the thread:
+
+    - ``"force_eager"`` runs functions eagerly.
+    - ``"eager_on_recompile"`` runs a call eagerly if there is no graph for its arguments yet.
+    - ``"fail_on_recompile"`` raises in this case.
+    - ``"eager_then_compile"`` runs the first call of each function eagerly.
 
     Args:
-        stance: one of PyTorch's.
-        skip_guard_eval_unsafe: has no effect: guards are always looked at.
-        force_backend: the backend of functions that are compiled meanwhile.
+        stance: One of PyTorch's stances.
+        skip_guard_eval_unsafe: No effect: guards are always checked.
+        force_backend: The backend of functions that are compiled meanwhile.
 
     Raises:
         RuntimeError: `stance` is unknown, or `force_backend` is given with another than the default.
@@ -60,7 +63,7 @@ class set_stance:
         state.stance, state.backend = self._own
 
     def __call__(self, fn: Function) -> Function:
-        """A function under the stance, which ends here for everything else."""
+        """Return a function that runs under the stance, and end the stance for other code."""
         state.stance, state.backend = self._before.pop()
 
         @functools.wraps(fn)
@@ -75,7 +78,7 @@ class set_stance:
         return under_stance  # type: ignore[return-value]
 
     def __enter__(self) -> None:
-        """The stance has been set already."""
+        """Do nothing: the constructor has set the stance."""
 
     def __exit__(self, *_: object) -> None:
         state.stance, state.backend = self._before.pop()

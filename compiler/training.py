@@ -1,7 +1,7 @@
-"""A graph with its derivative as two: forward, which keeps what backward needs, and backward.
+"""Split of a joint graph into forward, which saves what backward needs, and backward.
 
-A step belongs to backward if it reads the gradient of a result. What both need is computed in forward and kept, or
-computed again in backward, as `partition` chooses.
+A step belongs to backward if it reads the gradient of a result. Values that both need are computed in forward and
+saved, or recomputed in backward, as `partition` chooses.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class BackwardGraph:
     """Backward of the results of one stage.
 
     Attributes:
-        graph: from inputs, kept values and the gradients of the stage's results to the gradients of the differentiable
-            results of earlier stages, and of inputs.
-        kept_inputs: the inputs that it reads.
-        kept: which of the values that forward keeps it reads.
+        graph: Inputs: inputs, saved values and gradients of the stage's results. Outputs: gradients of the
+            differentiable results of earlier stages, and of inputs.
+        kept_inputs: The inputs that it reads.
+        kept: Indices of the saved values that it reads.
     """
 
     graph: Graph
@@ -38,9 +38,9 @@ class SplitGraph:
     """Forward and backward.
 
     Attributes:
-        forward: from the recording's inputs without gradients to its results and then the kept values.
-        kept: how many values forward keeps.
-        stages: backward of the results of each stage, of which most programs have one.
+        forward: Graph from the recording's inputs without gradients to its results and then the saved values.
+        kept: Number of values that forward saves.
+        stages: Backward of the results of each stage. Most programs have one stage.
     """
 
     forward: Graph
@@ -60,14 +60,14 @@ class SplitGraph:
 
 @dataclass(frozen=True)
 class _Stage:
-    """What a stage's backward is made of.
+    """Parts of a stage's backward.
 
     Attributes:
-        tangents: the gradients of its results.
-        gradients: what it gives.
-        steps: the steps that read its tangents, and are needed.
-        ends: the values among what it gives that read none.
-        needed: all that it is computed from.
+        tangents: The gradients of its results.
+        gradients: Its outputs.
+        steps: The needed steps that read its tangents.
+        ends: The outputs that read no tangent.
+        needed: All nodes from which it is computed.
     """
 
     tangents: list[Node]
@@ -78,7 +78,7 @@ class _Stage:
 
 
 def split(recording: Recording) -> SplitGraph:
-    """Forward and backward of a recording that has a derivative."""
+    """Split a recording with a derivative into forward and backward."""
     for place, base in (recording.views | recording.shadows).items():
         view_of_result(recording, place, base)
     graph = recording.graph
@@ -86,7 +86,7 @@ def split(recording: Recording) -> SplitGraph:
     tangents = inputs[len(inputs) - len(recording.differentiable) :]
     own = inputs[: len(inputs) - len(tangents)]
     results: Sequence[Any] = graph.output_node.args[0][: recording.results]
-    # Draws whose results nobody reads move the generator on all the same.
+    # A random op advances the generator even if its results are unused.
     after = computed_from(graph, tangents)
     effects = [n for n in graph.find_nodes(op="call_function") if n.is_impure]
     forward = needed_for([*_nodes_in(results), *(n for n in effects if n not in after)])
@@ -95,7 +95,7 @@ def split(recording: Recording) -> SplitGraph:
             forward.add(node)
     stages = _stages(recording, tangents, effects)
     steps, ends = {n for s in stages for n in s.steps}, [n for s in stages for n in s.ends]
-    # What backward reads of forward, and what it reads that could be computed before any gradient comes.
+    # Values of forward that backward reads, and values that could be computed before the first gradient arrives.
     later = [n for s in stages for n in s.needed if n not in forward]
     available = forward | set(own)
     read = _operands(later, ends, available.__contains__)
@@ -119,7 +119,7 @@ def split(recording: Recording) -> SplitGraph:
 
 
 def view_of_result(recording: Recording, place: int, of: int) -> Graph:
-    """From a result to another over its memory. Raises Unsupported where the graph does not take it from there."""
+    """Return the graph from a result to a view of it. Raise Unsupported if the graph has no such path."""
     results = recording.graph.output_node.args[0]
     base, view = results[of], results[place]
     made = Graph()
@@ -148,7 +148,7 @@ def _stages(recording: Recording, tangents: Sequence[Node], effects: Sequence[No
 
 
 def gradients_by_stage(recording: Recording) -> list[Sequence[Any]]:
-    """What each stage gives: the gradients of earlier results, then those of inputs."""
+    """Return the outputs of each stage: the gradients of earlier results, then those of inputs."""
     every = recording.graph.output_node.args[0]
     first, found = recording.results, []
     for arrivals in recording.arrivals:
@@ -183,7 +183,7 @@ def _backward(
 
 
 def computed_from(graph: Graph, sources: Sequence[Node]) -> set[Node]:
-    """All steps that read the sources, or what is computed from them."""
+    """Return all steps that depend on the sources."""
     found = set(sources)
     for node in graph.nodes:
         if any(given in found for given in node.all_input_nodes):
@@ -196,12 +196,12 @@ def _nodes_in(values: Sequence[Any]) -> list[Node]:
 
 
 def _operands(nodes: Iterable[Node], others: Iterable[Node], counts: Callable[[Node], bool]) -> set[Node]:
-    """The operands of nodes, and others, that count."""
+    """Return the operands of nodes, and other nodes, that satisfy `counts`."""
     return {n for n in (*(g for node in nodes for g in node.all_input_nodes), *others) if counts(n)}
 
 
 def _in_late_order(graph: Graph, steps: set[Node], after: set[Node], ends: Sequence[Node]) -> list[Node]:
-    """The steps of backward, those without gradients right before the first that reads them."""
+    """Return the steps of backward, with each recomputed step right before its first reader."""
     order: dict[Node, None] = {}
     place = {node: i for i, node in enumerate(graph.nodes)}
     for last in (*(node for node in graph.nodes if node in steps and node in after), *ends):
@@ -217,7 +217,7 @@ def _in_late_order(graph: Graph, steps: set[Node], after: set[Node], ends: Seque
 
 
 def unshared_results(graph: Graph) -> tuple[int, ...]:
-    """The places of results in whose memory nothing else lies: no input, no view of one, and no other result.
+    """Return the places of results that share memory with no input and no other result.
 
     Example:
         >>> import triten as tt
@@ -237,7 +237,7 @@ def unshared_results(graph: Graph) -> tuple[int, ...]:
 
 
 def base_of(node: Node) -> Node:
-    """The node in whose memory a node's result lies."""
+    """Return the node that owns the memory of a node's result."""
     while node.op == "call_function":
         source = node.args[0] if node.target is operator.getitem else node
         schema = source.target._entry.schema if source.op == "call_function" else None
@@ -249,7 +249,7 @@ def base_of(node: Node) -> Node:
 
 
 def _computed_again(wanted: Iterable[Node], kept: set[Node]) -> set[Node]:
-    """The steps without gradients that backward runs for what it reads and is not kept."""
+    """Return the steps that backward recomputes for wanted values that are not saved."""
     again: set[Node] = set()
     pending = list(wanted)
     while pending:

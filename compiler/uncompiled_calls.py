@@ -1,4 +1,4 @@
-"""What serves calls without a graph, in the place of a `Compilation`: the function in parts, or as it is."""
+"""Replacements of a `Compilation` for calls without a graph: the function in parts, or run eagerly."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .splitting.split import Split, Splitter
 
 
 class InParts:
-    """A split function in the place of a `Compilation`, for calls of tensors alone.
+    """A split function instead of a `Compilation`, for calls of tensors alone.
 
     Args:
-        split: the function in parts.
-        splitter: knows whether it is still the function.
+        split: The function in parts.
+        splitter: The splitter, which checks that the function has not changed.
     """
 
     written = ()
@@ -22,24 +22,24 @@ class InParts:
         self._split, self._splitter = split, splitter
 
     def hold(self) -> tuple[Any, ...] | None:
-        """No tensors; None if the function is another one by now."""
+        """Return no tensors; None if the function has changed."""
         return () if self._splitter is not None and self._splitter.is_current() else None
 
     def run(self, inputs: Sequence[Any]) -> Any:
-        """The result."""
+        """Run the function in parts."""
         assert self._splitter is not None
         return self._split(*self._splitter.prefix, *inputs)
 
     def finish(self, result: Any) -> Any:
-        """The result as it is."""
+        """Return the result unchanged."""
         return result
 
 
 class AsItIs:
-    """A function that no graph holds and that is not split in the place of a `Compilation`, for calls of tensors alone.
+    """A function that is neither captured nor split, instead of a `Compilation`, for calls of tensors alone.
 
     Args:
-        function: the function.
+        function: The function.
     """
 
     written = ()
@@ -48,9 +48,9 @@ class AsItIs:
         self.run = lambda inputs: function(*inputs)
 
     def hold(self) -> tuple[Any, ...]:
-        """No tensors."""
+        """Return no tensors."""
         return ()
 
     def finish(self, result: Any) -> Any:
-        """The result as it is."""
+        """Return the result unchanged."""
         return result

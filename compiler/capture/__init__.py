@@ -1,12 +1,14 @@
-"""Capture: a Python function is run once on fake tensors, and becomes a graph and the guards under which it holds.
+"""Capture: a Python function runs once on fake tensors, and becomes a graph and the guards under which it is valid.
 
-`recording` runs the function, as `traced_function` calls it, and gives its graph, with a derivative in as many `stages`
-as results depend on each other; `shared_results` knows which results share memory, and `held_data` makes a step of
-`Tensor.data`. `frames` sees which Python code ran and `values_read` which tensors Python looked into; `reachable` finds
-the objects that this code can have read and their `locations`, `objects` knows which of them stay what they are, and
-`guards` makes a check of them, which each later call passes before the graph runs. `side_effects` refuses what changes
-Python objects, and puts them back; `stand_ins` see calls of `print` and of clocks. A function that cannot be captured
-raises `Unsupported`, which says where, and is split there.
+- `recording` runs the function through `traced_function`, and returns its graph.
+- The derivative has several `stages` if results depend on each other.
+- `shared_results` finds results that share memory; `held_data` makes `Tensor.data` a step.
+- `frames` records the Python code that ran, and `values_read` the tensors whose values Python read.
+- `reachable` finds the objects that this code can have read and their `locations`.
+- `objects` knows which of them are immutable, and `guards` compiles a check that precedes each later call.
+- `side_effects` refuses changes of Python objects and reverts them.
+- `stand_ins` detects calls of `print` and of clocks.
+- A function that cannot be captured raises `Unsupported` with the place, and is split there.
 
-Nothing here knows how a graph is computed: that is `passes`, `host` and `triton`.
+Capture does not depend on code generation (`passes`, `host` and `triton`).
 """

@@ -1,7 +1,7 @@
-"""Which Python code a call runs: its names, its globals and the objects in its variables.
+"""Tracing of the Python code that a call runs: its names, its globals and the objects in its variables.
 
-A tracing function is called for every Python function that starts. Code of the standard library, of NumPy and of this
-package is passed by, but for modules (`nn`) and optimizers, whose attributes programs set.
+A trace function sees every Python function that starts. It skips code of the standard library, of NumPy and of this
+package, except modules (`nn`) and optimizers, whose attributes programs set.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from .stand_ins import StandIns
 from .unsupported import PACKAGE, is_own
 
 OBSERVED_ROOMS = ("nn", "optim")
-"""Folders of this package whose code reads what programs set."""
+"""Folders of this package whose code reads attributes that programs set."""
 STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 SITE_PACKAGES = sysconfig.get_path("purelib")
 BY_STRING = frozenset({"getattr", "hasattr", "vars", "__dict__"})
-"""What reads attributes by names that need not stand in the code."""
+"""Names that read attributes whose names need not appear in the code."""
 PASSED_BY = ("numpy", "scipy", "ml_dtypes", "triton", "cupy", "llvmlite")
-"""Installed packages whose code reads nothing of the program's."""
+"""Installed packages whose code reads nothing of the program."""
 
 
 class Watch:
@@ -49,19 +49,19 @@ class Watch:
         self._current: int | None = None
 
     def begin(self, line: int | None) -> None:
-        """A line begins; None at the function's end."""
+        """Record the start of a line; None at the function's end."""
         if self.line is None and self._current is not None and self.is_there():
             self.line = self._current
         self._current = line
 
 
 class Frames:
-    """What ran while a function was observed.
+    """Code that ran while a function was observed.
 
     Attributes:
-        codes: the code objects that started.
-        globals: of each code's module, by the id of the dict: the dict, and the names that code has.
-        variables: values of arguments and local variables, by id.
+        codes: The code objects that started.
+        globals: For each code's module, by the id of its dict: the dict, and the names in the code.
+        variables: Values of arguments and local variables, by id.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Frames:
 
     @property
     def names(self) -> set[str] | None:
-        """Every name of an attribute or a global in the code that ran; None where it makes names at run time.
+        """Names of attributes and globals in the code that ran; None if it makes names at run time.
 
         Names in strings count, as `getattr` and `hasattr` take them.
         """
@@ -85,7 +85,7 @@ class Frames:
 
     @property
     def reads_grad(self) -> bool:
-        """Whether the code names the gradients of tensors."""
+        """True if the code names the gradients of tensors."""
         return any("grad" in code.co_names or "grad" in code.co_consts for code in self.codes)
 
     def _enter(self, frame: FrameType) -> None:
@@ -102,12 +102,12 @@ class Frames:
 
     @contextmanager
     def observed(self, stand_ins: StandIns, watch: Watch | None = None) -> Iterator[Frames]:
-        """See what runs in this thread while the block does.
+        """Observe the code that runs in this thread inside the block.
 
         Args:
-            stand_ins: they surround the block. A trace function that an interrupt leaves in place asks them whether the
+            stand_ins: Stand-ins around the block. A trace function that an interrupt leaves in place asks them if the
                 block still runs, and ends.
-            watch: sees its function line by line.
+            watch: Observer of a function line by line. Default: None.
         """
 
         def at_return(frame: FrameType, event: str, _: object) -> Any:
@@ -127,7 +127,7 @@ class Frames:
         collector = _Collector()
 
         def at_call(frame: FrameType, event: str, _: object) -> Any:
-            # Every function that starts comes here: nearly all are passed by at once.
+            # Every function call reaches this line, and nearly all are skipped at once.
             if frame.f_code.co_filename in _passed_by:
                 return None
             if event != "call" or collector.is_running or not is_observed(frame.f_code):
@@ -153,7 +153,7 @@ class Frames:
 
 
 class _Collector:
-    """Whether the garbage collector runs in this thread: its callbacks and finalizers are not the program's code."""
+    """State of the garbage collector in this thread: its callbacks and finalizers are not the program's code."""
 
     def __init__(self) -> None:
         self.is_running = False
@@ -161,7 +161,7 @@ class _Collector:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Know of it while the block runs."""
+        """Track garbage collections while the block runs."""
         own = (self._begin, self._end)
         try:
             gc.callbacks.insert(0, self._begin)
@@ -180,22 +180,22 @@ class _Collector:
 
 
 def has_attributes(value: object) -> bool:
-    """Whether a value is an object whose attributes may be read."""
+    """Return True if a value is an object whose attributes may be read."""
     return not isinstance(value, TensorImpl) and (hasattr(value, "__dict__") or hasattr(value, "__slots__"))
 
 
 def is_observed(code: CodeType) -> bool:
-    """Whether code may read what a program sets."""
+    """Return True if code may read values that a program sets."""
     return is_observed_file(code.co_filename)
 
 
 _passed_by: set[str] = set()
-"""Files whose code is known to be passed by."""
+"""Cache of skipped files."""
 
 
 @cache
 def is_observed_file(filename: str) -> bool:
-    """Whether a file's code may read what a program sets."""
+    """Return True if a file's code may read values that a program sets."""
     found = _is_observed_file(filename)
     if not found:
         _passed_by.add(filename)

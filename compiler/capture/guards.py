@@ -1,6 +1,6 @@
-"""Guards: a check that what a captured function read is still what it was.
+"""Guards: a check that everything a captured function read is unchanged.
 
-The check is written out as one function, since it stands before every call of the graph.
+The check is generated as one function, since it precedes every call of the graph.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Guard = Callable[[], tuple[Any, ...] | None]
 
 
 class Guards:
-    """The places that a captured function read, with their values, and the tensors that it holds.
+    """Places that a captured function read, with their values, and the tensors that it holds.
 
-    `hold()` gives those tensors as they are now, or None if a place has another value or a tensor another spec.
+    `hold()` returns the current tensors, or None if a place has another value or a tensor another spec.
 
     Args:
-        places: the places, each with its value.
-        held: the places of tensors, each with the spec of its tensor.
+        places: The places, each with its value.
+        held: The places of tensors, each with the spec of its tensor.
 
     Example:
         >>> from triten.compiler.capture.guards import Guards
@@ -47,7 +47,7 @@ class Guards:
         self.hold: Guard = self._written()
 
     def broken(self) -> str | None:
-        """The first place that is not what it was, in words; None if all are."""
+        """Return the first guard that fails, in words; None if all hold."""
         for location, value in self.places:
             now = location.read()
             if not same(value, now):
@@ -60,7 +60,7 @@ class Guards:
         return None
 
     def _written(self) -> Guard:
-        """One condition of all places, and the held tensors behind it."""
+        """Generate one condition of all places, followed by the held tensors."""
         names: dict[str, Any] = {"MISSING": MISSING, "same": same, "same_elements": same_elements}
         broken = [self._broken(i, location, value, names) for i, (location, value) in enumerate(self.places)]
         lines = ["def hold():", "    try:"]
@@ -83,7 +83,7 @@ class Guards:
         return guard
 
     def _broken(self, i: int, location: Location, value: Any, names: dict[str, Any]) -> str:
-        """A condition that holds where a place is not what it was; identity is looked at first."""
+        """Return a condition that is true if a place has changed; identity is checked first."""
         names[f"h{i}"] = location.holder
         if location.kind == "size":
             return f"len(h{i}) != {value}"
@@ -130,7 +130,8 @@ class Guards:
 
 
 def same(value: Any, now: Any) -> bool:
-    """Whether a place has what it had: the same object; an equal number of the same class; a tensor of the class."""
+    """Return True if a place is unchanged: the same object, an equal number of the same class, or a tensor of the
+    class."""
     if value is now:
         return True
     if isinstance(value, float):
@@ -147,12 +148,12 @@ def same(value: Any, now: Any) -> bool:
 
 
 def same_elements(values: tuple[Any, ...], now: tuple[Any, ...]) -> bool:
-    """`same` of two tuples of one length."""
+    """Return True if `same` holds for all pairs of two tuples of one length."""
     return all(a is b or same(a, b) for a, b in zip(values, now, strict=True))
 
 
 def shown(value: Any) -> str:
-    """A value in a message."""
+    """Return a value's text in a message."""
     if value is MISSING:
         return "absent"
     if isinstance(value, NUMBERS) or value.__class__ in (tuple, list, dict):

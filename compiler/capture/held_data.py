@@ -1,7 +1,7 @@
-"""`Tensor.data` of a tensor that the function holds: as a step of the graph, like that of an argument.
+"""`Tensor.data` of a tensor that the function holds, as a step of the graph, like that of an argument.
 
-Eagerly it is a new tensor over the same bytes. To a graph that would be a tensor made of numbers: what is written to it
-would be lost.
+Eagerly it is a new tensor over the same bytes. To a graph it would be a constant tensor, and writes to it would be
+lost.
 
 before, in a function that holds ``w``::
 

@@ -1,4 +1,4 @@
-"""Places that hold values: what guards look at, and what side effects are put back to."""
+"""Locations of values, which guards check and to which side effects are reverted."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from typing import Any, Final
 import numpy as np
 
 MISSING: Final = object()
-"""What a place holds that is not there."""
+"""The value of a place that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
     """A place that holds a value.
 
-    `kind` is ``entry`` (of a dict), ``attribute`` (of a class or function, or in a slot), ``cell`` (of a closure),
-    ``element`` (one of a list or tuple), ``elements`` (all of them, or the keys of a dict), ``size`` (of a dict),
-    ``class`` (of an object), ``bytes`` (of an array), ``items`` (of the environment), ``state`` (of Python's or NumPy's
-    random numbers), ``gradient`` (whether a tensor has one) or ``literal`` (a tensor that the function makes of
-    numbers).
-    `holder` is what has the place, `key` names it, and `name` is for people.
+    `holder` is the object that has the place, `key` names the place, and `name` is its name for people. `kind` is one
+    of:
+
+    - ``entry`` (of a dict), ``attribute`` (of a class or function, or in a slot), ``cell`` (of a closure);
+    - ``element`` (one of a list or tuple), ``elements`` (all of them, or the keys of a dict), ``size`` (of a dict);
+    - ``class`` (of an object), ``bytes`` (of an array), ``items`` (of the environment);
+    - ``state`` (of a Python or NumPy random generator);
+    - ``gradient`` (True if a tensor has one) or ``literal`` (a tensor that the function makes of numbers).
     """
 
     kind: str
@@ -32,7 +34,7 @@ class Location:
     name: str
 
     def read(self) -> Any:
-        """The value now; `MISSING` where there is none."""
+        """Return the current value; `MISSING` if there is none."""
         if self.kind == "entry":
             return self.holder.get(self.key, MISSING)
         if self.kind == "attribute":
@@ -100,11 +102,11 @@ class Location:
 
 
 LARGEST_ARRAY = 1 << 14
-"""Bytes of the largest array of NumPy's, or bytearray, whose elements are looked at before every call."""
+"""The most bytes of a NumPy array, or bytearray, whose elements are checked before every call."""
 
 
 def bytes_of(array: Any) -> bytes:
-    """The elements of a NumPy array or a bytearray."""
+    """Return the bytes of a NumPy array or a bytearray."""
     return array.tobytes() if isinstance(array, np.ndarray) else bytes(array)
 
 
@@ -117,7 +119,7 @@ def write_bytes(array: Any, value: bytes) -> None:
 
 
 def state_of(generator: Any) -> bytes:
-    """The state of a generator of Python's or NumPy's random numbers, as bytes."""
+    """Return the state of a Python or NumPy random generator, as bytes."""
     if isinstance(generator, random.Random):
         return pickle.dumps(generator.getstate())
     if isinstance(generator, np.random.Generator):

@@ -11,11 +11,11 @@ from ...runtime.size import Size
 from ...runtime.tensor_impl import TensorImpl
 
 FIXED = (types.ModuleType, types.BuiltinFunctionType, Size)
-"""Objects that are what they are for as long as a process runs, or equal to those of another call."""
+"""Objects that never change while a process runs, or that compare equal between calls."""
 
 
 def containers_in(value: Any) -> Iterator[Any]:
-    """The lists, dicts and the like in a nest."""
+    """Yield the lists, dicts and deques in a nest."""
     if isinstance(value, list | dict | deque):
         yield value
     if isinstance(value, tuple | list | deque):
@@ -27,7 +27,7 @@ def containers_in(value: Any) -> Iterator[Any]:
 
 
 def has_hooks(tensor: TensorImpl) -> bool:
-    """Whether something is called with the gradient of a tensor."""
+    """Return True if a tensor has gradient hooks."""
     edge = None if tensor._autograd is None else tensor._autograd.edge
     return edge is not None and edge[0].hooks is not None
 

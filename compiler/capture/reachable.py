@@ -1,8 +1,7 @@
-"""The Python objects that code can have read: a walk from functions, modules and variables to what they hold.
+"""Python objects that code can have read: a walk from functions, modules and variables to their contents.
 
-A walk gives `Location`s: a place that holds a value, such as an entry of a dict of attributes. Which attributes of an
-object count is told by the names in the code that ran. Guards and the search for side effects are both made of
-locations.
+A walk collects `Location`s: a place that holds a value, such as an entry of a dict of attributes. The names in the
+code that ran select the attributes. Guards and the detection of side effects both use locations.
 """
 
 from __future__ import annotations
@@ -47,15 +46,15 @@ CONSTANTS = (ScalarType, Device, Layout, MemoryFormat, enum.Enum, type, frozense
 
 @dataclass
 class Walk:
-    """What a walk has found.
+    """Walk over the objects that a function can reach.
 
     Attributes:
-        names: attributes that count; None for all.
-        is_first: whether the function has not run yet: code is followed that it may run.
-        reads_grad: whether the code that ran names tensors' gradients, so that it matters which have one.
-        codes: the code that ran, whose functions' closures and defaults are read.
-        places: the locations, with the value of each at its visit.
-        tensors: where each tensor was found first, by id.
+        names: Attributes to follow; None for all.
+        is_first: True if the function has not run yet: the walk follows code that it may run.
+        reads_grad: True if the code that ran names tensors' gradients, so that their presence matters.
+        codes: The code that ran, whose functions' closures and defaults are read.
+        places: The locations, with the value of each at its visit.
+        tensors: The first location of each tensor, by id.
     """
 
     names: set[str] | None
@@ -71,21 +70,21 @@ class Walk:
     _classes: set[type] = field(default_factory=set)
 
     def visit(self, value: Any, name: str) -> None:
-        """Go on to all that a value leads to."""
+        """Visit everything that is reachable from a value."""
         self._pending.append((value, name))
         self._visit_pending()
 
     def visit_globals(self, names: Iterable[str], module: dict[str, Any]) -> None:
-        """Go on from the globals that code names."""
+        """Visit the globals that code names."""
         self._place_globals(names, module)
         self._visit_pending()
 
     def has_seen(self, value: Any) -> bool:
-        """Whether the walk came by an object."""
+        """Return True if the walk visited an object."""
         return id(value) in self._seen
 
     def arrays(self) -> list[np.ndarray[Any, Any]]:
-        """The arrays of NumPy's that the walk came by."""
+        """Return the NumPy arrays that the walk visited."""
         return [each for each in self._seen.values() if isinstance(each, np.ndarray)]
 
     def _visit_pending(self) -> None:
@@ -224,7 +223,7 @@ class Walk:
         top = kind.__module__.partition(".")[0]
         if top == "triten" and not kind.__module__.startswith(OBSERVED_MODULES):
             return
-        if top == "triton":  # a kernel, whose caches change with each launch; a graph holds it as it is
+        if top == "triton":  # a kernel, whose caches change with each launch; a graph holds it unchanged
             return
         if isinstance(value, RANDOM):
             if not self.is_first:
@@ -232,7 +231,7 @@ class Walk:
             self.places.append((Location("state", value, None, path), state_of(value)))
             return
         if hasattr(kind, "__next__") and kind.__module__ in ("builtins", "itertools"):
-            # What it gave cannot be put back, so that the function is not even tried.
+            # Consumed elements cannot be put back, so the function does not run at all.
             raise Unsupported(f"the function can read {path}, a {kind.__name__}, whose elements come once")
         if isinstance(value, type(os.environ)):
             self.places.append((Location("items", value, None, path), tuple(value.items())))
@@ -250,25 +249,27 @@ class Walk:
         self._shape_of(value, path)
 
     def _shape_of(self, value: Any, path: str) -> None:
-        """That an object has no more attributes and no other class, and what its class holds."""
+        """Record an object's set of attributes and its class, and visit its class."""
         own = getattr(value, "__dict__", None)
         if self.is_first and isinstance(own, dict):
-            # What the function adds is found, and taken away again.
+            # Record attributes, so that the function's additions are found and removed.
             self.places.append((Location("elements", own, None, f"the attributes of {path}"), tuple(own)))
         if not self.is_first and isinstance(own, dict):
             self.places.append((Location("size", own, None, f"the attributes of {path}"), len(own)))
-        # A guard keeps what it looks at alive: arguments, which are known by identity anyway, are not to be.
+        # A guard keeps its objects alive, but arguments, which are checked by identity anyway, must not be kept
+        # alive.
         if not self.is_first and id(value) not in self.roots:
             self.places.append((Location("class", value, None, f"the class of {path}"), type(value)))
         self._open_class(type(value))
 
     def _is_followed(self, cls: type) -> bool:
-        """Whether what a class holds counts: before the code has run, the methods of a library lead to all of it."""
+        """Return True if the walk follows a class. Before the run it skips libraries, whose methods lead to all of
+        them."""
         file = _file_of(cls)
         return is_users_class(cls) and not (self.is_first and file.startswith(SITE_PACKAGES))
 
     def _open_class(self, cls: type) -> None:
-        """What a user's class holds, for its objects or for itself: numbers, containers, classes and methods."""
+        """Visit the attributes of a user's class: numbers, containers, classes and methods."""
         if cls in self._classes:
             return
         self._classes.add(cls)
@@ -298,7 +299,8 @@ class Walk:
 
 
 def is_users_class(cls: type) -> bool:
-    """Whether a class is the program's: its attributes may change, which those of libraries and enumerations do not."""
+    """Return True for a class of the program, whose attributes may change, unlike those of libraries and
+    enumerations."""
     if isinstance(cls, enum.EnumMeta) or cls.__module__ in sys.builtin_module_names:
         return False
     return is_observed_file(_file_of(cls))
@@ -309,7 +311,7 @@ def _file_of(cls: type) -> str:
 
 
 def names_in(code: types.CodeType) -> set[str]:
-    """The names of attributes and globals in code and in the functions that it defines."""
+    """Return the names of attributes and globals in code and in the functions that it defines."""
     found = set(code.co_names)
     for each in code.co_consts:
         if isinstance(each, types.CodeType):
@@ -318,7 +320,7 @@ def names_in(code: types.CodeType) -> set[str]:
 
 
 def walk_before(function: Any, leaves: Sequence[Any]) -> Walk:
-    """All that a function can reach, before it has run: whatever it changes of that is a side effect."""
+    """Walk over all that a function can reach before it runs: a change of any of it is a side effect."""
     walk = Walk(None)
     walk.visit(function, getattr(function, "__name__", type(function).__name__))
     for leaf in leaves:
@@ -327,7 +329,7 @@ def walk_before(function: Any, leaves: Sequence[Any]) -> Walk:
 
 
 def walk_after(function: Any, leaves: Sequence[Any], frames: Frames, before: Walk) -> Walk:
-    """What the code that ran can have read: variables that it made itself, which `before` has not seen, left out."""
+    """Walk over all that the code can have read, except variables that it made itself, unseen by `before`."""
     walk = Walk(
         frames.names, False, frames.codes, {id(leaf) for leaf in leaves}, reads_grad=frames.reads_grad
     )
@@ -335,7 +337,7 @@ def walk_after(function: Any, leaves: Sequence[Any], frames: Frames, before: Wal
     for leaf in leaves:
         walk.visit(leaf, "an argument")
     for module, names in frames.globals.values():
-        # What this package's own modules define does not change.
+        # Definitions of this package's own modules do not change.
         if not is_own(module.get("__file__") or ""):
             walk.visit_globals(names, module)
     for value in frames.variables.values():

@@ -1,4 +1,4 @@
-"""A function as a graph: run once on fake tensors, without writes, and with its derivative where one is wanted."""
+"""Recording of a function as a graph: run once on fake tensors, without writes, and with an optional derivative."""
 
 from __future__ import annotations
 
@@ -54,36 +54,37 @@ capturing = _Capturing()
 
 @dataclass(frozen=True)
 class Recording:
-    """What a function computes, and when.
+    """Captured function: its graph, and the guards under which it is valid.
 
-    The graph's inputs are the tensors among the arguments, then the tensors that the function holds, then, if
-    `gradients` is not None, a gradient for each of `differentiable`. Its output is the tuple of the leaves of the
-    result, followed for each stage by gradients of leaves of earlier stages, and of the inputs at `gradients`.
+    The graph's inputs are the tensors among the arguments, then the tensors that the function holds. If `gradients` is
+    not None, a gradient for each of `differentiable` follows. Its output is the tuple of the leaves of the result. For
+    each stage, gradients of leaves of earlier stages and of the inputs at `gradients` follow.
 
     Attributes:
-        graph: the program, functional but for writes to inputs (``copy_``) at its end.
-        arguments: how many inputs are arguments.
-        held: where the function holds the other inputs.
-        results: how many leaves the result has, hidden ones among them.
-        structure: the result's.
-        guards: the check that the graph still holds.
-        written: the inputs that the graph writes to.
-        uncounted: those of them whose version stays what it is, since the program writes through `data`.
-        differentiable: the leaves of the result that have a gradient, by stages.
-        stages: the same, those that depend on each other in different stages (see `stages`).
-        arrivals: for each stage the leaves of earlier ones whose gradients it gives, one for each addend.
-        identical: the leaves that are inputs as they are.
-        aliases: the leaves with a gradient that are, or view, an input.
-        views: leaves with a gradient that are views of another such leaf, by that one's place.
-        marks: of leaves that are views of others what keeps them from being written to, and what they were made by.
-        shadows: leaves without a gradient over the memory of a leaf that has one, by that one's place.
-        hidden: how many of the leaves, the last ones, are no part of the result: tensors that others are views of.
-        repeated: leaves of the result that are the same tensor as an earlier one, by that one's place.
-        bases: leaves that are no views, with None, and those that are views of another leaf, with that one's place.
-        versions: leaves over the memory of an input or another leaf whose writes are counted apart, as those of `data`
-            are, by the place of the first leaf with that count.
-        objects: leaves of the result that are Python objects, the same in each call.
-        gradients: the inputs whose gradients the graph computes, None for a graph without derivative.
+        graph: The program, functional except for writes to inputs (``copy_``) at its end.
+        arguments: The number of inputs that are arguments.
+        held: The locations of the other inputs.
+        results: The number of leaves of the result, including hidden ones.
+        structure: Structure of the result.
+        guards: The guards of the graph.
+        written: The inputs that the graph writes to.
+        uncounted: Written inputs whose version is unchanged, since the program writes through `data`.
+        differentiable: The leaves of the result that have a gradient, by stages.
+        stages: The same leaves; leaves that depend on each other are in different stages (see `stages`).
+        arrivals: For each stage, the leaves of earlier ones whose gradients it computes, one for each addend.
+        identical: The leaves that are inputs unchanged.
+        aliases: The leaves with a gradient that are, or view, an input.
+        views: Leaves with a gradient that are views of another such leaf, with that leaf's place.
+        marks: For leaves that are views of others, the reason that forbids writes to them, and the operator that made
+            them.
+        shadows: Leaves without a gradient over the memory of a leaf that has one, with that leaf's place.
+        hidden: The number of last leaves that are not part of the result: bases of other leaves.
+        repeated: Leaves of the result that are the same tensor as an earlier one, with that leaf's place.
+        bases: Leaves that are not views, with None, and those that are views of another leaf, with that leaf's place.
+        versions: Leaves over the memory of an input or another leaf with a version counter of their own, as with
+            `data`, with the place of the first leaf with that counter.
+        objects: Leaves of the result that are Python objects, the same in each call.
+        gradients: The inputs whose gradients the graph computes; None for a graph without derivative.
     """
 
     graph: Graph
@@ -127,15 +128,15 @@ def record(
     with _one_at_a_time, _without_collections():
         with suppress(UnknownTensor):
             return _recorded(function, leaves, spec, None, watch)
-        # Again, with a look at the tensors that there are: those that the function makes of numbers are constants.
-        # They are held meanwhile, so that no new one has the id of one that is gone.
+        # Record again with a list of the existing tensors: tensors that the function makes of numbers are constants.
+        # The list keeps them alive, so that no new tensor reuses an id.
         known = [each for each in gc.get_objects() if isinstance(each, TensorImpl)]
         return _recorded(function, leaves, spec, {id(each): each for each in known}, watch)
 
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """Keep the garbage collector from running meanwhile: a capture makes many objects, nearly all of which live on."""
+    """Disable the garbage collector: a capture makes many objects, nearly all of which live on."""
     if not gc.isenabled():
         yield
         return
@@ -147,11 +148,11 @@ def _without_collections() -> Iterator[None]:
 
 
 _one_at_a_time = forkable(threading.RLock())
-"""Stand-ins for `print` and its kin are those of one capture."""
+"""Lock of captures: stand-ins for `print` and similar functions belong to one capture."""
 
 
 class UnknownTensor(Unsupported):
-    """A tensor that the function uses, and whose place in the program is not found."""
+    """Error: a tensor that the function uses has no known location in the program."""
 
 
 def _recorded(
@@ -240,9 +241,9 @@ def _recorded(
 
 
 def reads_of(refusals: Refusals, there: dict[int, Any] | None) -> Callable[[Any], None]:
-    """What refuses to read a tensor that was there before the function ran: one made of numbers has these forever.
+    """Return a function that refuses to read a tensor from before the run, since the graph would keep its values.
 
-    Which were there is not known where `gc.freeze` hides them.
+    If `gc.freeze` hides objects, it is unknown which tensors these are.
     """
 
     def refuse(tensor: Any) -> None:
@@ -261,9 +262,9 @@ READ = "the function reads the value of a tensor that it holds"
 def _lift(
     graph: Graph, found: dict[int, tuple[Any, Location]], there: dict[int, Any] | None
 ) -> list[tuple[Location, Any]]:
-    """Make inputs of the graph's constants, in the order of their first use. Returns where they are held.
+    """Make the graph's constants inputs, in the order of their first use. Return their locations.
 
-    Those that were not there before the function ran are literals of its code.
+    Constants that did not exist before the function ran are literals of its code.
     """
     held: list[tuple[Location, Any]] = []
     made: dict[int, Node] = {}
@@ -293,7 +294,7 @@ def _lift(
 
 
 def _replace(nodes: dict[Node, Node]) -> None:
-    """Put nodes in the place of others, which are erased: the arguments of each user are made once."""
+    """Replace nodes by others and erase them: the arguments of each user are rebuilt once."""
     for user in dict.fromkeys(user for node in nodes for user in node.users):
         user.args = map_nodes(user.args, lambda node: nodes.get(node, node))
         user.kwargs = map_nodes(user.kwargs, lambda node: nodes.get(node, node))
@@ -302,7 +303,7 @@ def _replace(nodes: dict[Node, Node]) -> None:
 
 
 def _is_made(tensor: Any, there: dict[int, Any]) -> bool:
-    """Whether the function made a tensor, and its memory: a write to it is no other tensor's."""
+    """Return True if the function made a tensor and its memory, so that a write to it affects no other tensor."""
     if id(tensor) in there or tensor._spec.requires_grad:
         return False
     data = [each._data for each in there.values() if hasattr(getattr(each, "_data", None), "base")]
@@ -320,9 +321,9 @@ def _placeholder(graph: Graph, name: str, val: Any, last: Node | None) -> Node:
 
 
 def _give_back(graph: Graph, inputs: dict[int, Node]) -> None:
-    """Have results be these inputs: a view in the input's own geometry looks like the input.
+    """Replace results by these inputs: a view with the input's own geometry equals the input.
 
-    An input that was written to is the result, too, and not what the write returns: that has no history.
+    A written input is the result itself, and not the result of the write, which has no history.
     """
     results = [
         each.args[0] if isinstance(each, Node) and _writes(each) else each
@@ -334,7 +335,7 @@ def _give_back(graph: Graph, inputs: dict[int, Node]) -> None:
 
 
 def _make_inputs(graph: Graph, nodes: Sequence[Any]) -> None:
-    """Make inputs of the nodes that stand for gradients to come."""
+    """Make the nodes of incoming gradients inputs."""
     last = _last_placeholder(graph)
     for i, node in enumerate(nodes):
         last = _placeholder(graph, f"tangent_{i}", node.val, last)
@@ -346,7 +347,7 @@ def _writes(node: Node) -> bool:
 
 
 def _written_inputs(graph: Graph, inputs: Sequence[Node]) -> tuple[int, ...]:
-    """The inputs that the graph writes to. Raises Unsupported for a write to anything else, or by anything else."""
+    """Return the inputs that the graph writes to. Raise Unsupported for any other write."""
     written: list[int] = []
     for node in filter(_writes, graph.nodes):
         target = node.args[0] if node.args else None
@@ -357,9 +358,9 @@ def _written_inputs(graph: Graph, inputs: Sequence[Node]) -> tuple[int, ...]:
 
 
 def _refuse_shared_arrays(before: Walk, inputs: Sequence[Node], held: Sequence[tuple[Location, Any]]) -> None:
-    """Raise Unsupported where a tensor that the function makes of an array of NumPy's is more than read.
+    """Raise Unsupported if a tensor that the function makes of a NumPy array is more than read.
 
-    What is written to it, or to a result over its memory, is the array's.
+    A write to the tensor, or to a result over its memory, would write to the array.
     """
     for node, (location, tensor) in zip(inputs, held, strict=False):
         if (

@@ -1,6 +1,6 @@
-"""What the results of a captured function share: an object, memory, a count of writes, with inputs and each other.
+"""Objects, memory and version counters that results of a captured function share with inputs and each other.
 
-All is told by the places of results.
+Results are identified by their places.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .unsupported import Unsupported
 
 
 def identities(results: Sequence[Any], handles: Sequence[Any]) -> set[int]:
-    """The results that are arguments, or tensors that the function holds, as they are."""
+    """Return the results that are arguments, or held tensors, unchanged."""
     given = Identities(handles)
     return {
         i
@@ -25,7 +25,7 @@ def identities(results: Sequence[Any], handles: Sequence[Any]) -> set[int]:
 
 
 def repeated_results(results: Sequence[Any]) -> dict[int, int]:
-    """The results that are the same tensor as an earlier one, with that one's place."""
+    """Return the results that are the same tensor as an earlier one, with that result's place."""
     first = {id(leaf): i for i, leaf in reversed(list(enumerate(results)))}
     return {
         i: first[id(leaf)]
@@ -35,7 +35,7 @@ def repeated_results(results: Sequence[Any]) -> dict[int, int]:
 
 
 def bases_of_views(results: Sequence[Any]) -> dict[int, int | None]:
-    """The results that are no views, with None, and those that are views of another one, with that one's place."""
+    """Return the results that are not views, with None, and those that are views of another one, with its place."""
     places = {id(leaf): i for i, leaf in reversed(list(enumerate(results))) if isinstance(leaf, TensorImpl)}
     found: dict[int, int | None] = {}
     for i, leaf in enumerate(results):
@@ -47,9 +47,10 @@ def bases_of_views(results: Sequence[Any]) -> dict[int, int | None]:
 
 
 def own_versions(results: Sequence[Any]) -> dict[int, int]:
-    """The results that share memory, but no count of writes, with an input or an earlier result, as `data` does.
+    """Return the results that share memory, but no version counter, with an input or an earlier result, as with
+    `data`.
 
-    Each has the place of the first one with its count.
+    Each has the place of the first result with its counter.
     """
     usual: dict[int, Any] = {}
     first: dict[int, int] = {}
@@ -65,9 +66,9 @@ def own_versions(results: Sequence[Any]) -> dict[int, int]:
 
 
 def views_of_inputs(results: Sequence[Any], inputs: Sequence[Any]) -> list[int]:
-    """The results with gradients that are, or view, a tensor that the function was given or holds.
+    """Return the results with gradients that are, or view, a tensor that the function was given or holds.
 
-    They are taken from that tensor anew, outside of the graph's one call of autograd's.
+    The caller takes them from that tensor again, outside of the graph's single autograd node.
     """
     given = {id(handle._data.storage) for handle in inputs}
     found = []
@@ -83,24 +84,25 @@ def views_of_inputs(results: Sequence[Any], inputs: Sequence[Any]) -> list[int]:
 
 
 def unrecorded_views(results: Sequence[Any]) -> list[int]:
-    """The results that view a tensor which requires grad, made in no_grad: they require it, and have no history."""
+    """Return the results that require grad without history: views, made in no_grad, of a tensor that requires grad."""
     return [i for i, leaf in enumerate(results) if isinstance(leaf, TensorImpl) and is_unrecorded(leaf)]
 
 
 def is_alone(leaf: object) -> bool:
-    """Whether it is a tensor and no view, which requires grad, where nothing is recorded, as its base does."""
+    """Return True for a tensor that is not a view."""
     return isinstance(leaf, TensorImpl) and leaf._view_base is None
 
 
 def views_of_each_other(results: Sequence[Any], places: Sequence[int]) -> dict[int, int]:
-    """The results that are views of others, by the places of those. They are taken from them outside of the graph."""
+    """Return the results that are views of others, with their bases' places. The caller takes them outside of the
+    graph."""
     bases = {id(results[i]): i for i in places}
     found = {i: bases.get(id(results[i]._view_base)) for i in places}
     return {i: base for i, base in found.items() if base is not None}
 
 
 def shadows(results: Sequence[Any], places: Sequence[int]) -> dict[int, int]:
-    """The results without a gradient over the memory of one that has one, such as it detached, by that one's place."""
+    """Return the results without a gradient over the memory of one that has one, such as its detached copy."""
     storages = {id(results[i]._data.storage): i for i in places}
     found = {
         i: storages.get(id(getattr(leaf._data, "storage", None)))
@@ -111,6 +113,6 @@ def shadows(results: Sequence[Any], places: Sequence[int]) -> dict[int, int]:
 
 
 def marks_of_views(results: Sequence[Any], places: Iterable[int]) -> dict[int, tuple[Creation, str | None]]:
-    """What keeps views from being written to, and what they were made by: those of `chunk` come together."""
+    """Return the reason that forbids writes to views, and the operator that made them, such as `chunk`."""
     marks = {i: (creation_of(results[i]), getattr(results[i]._autograd, "made_by", None)) for i in places}
     return {i: (creation, made_by) for i, (creation, made_by) in marks.items() if creation is not None}

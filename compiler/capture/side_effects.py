@@ -1,8 +1,8 @@
-"""Side effects: what a function changes outside of tensors, which a graph would not change again.
+"""Side effects: changes outside of tensors, which a graph would not repeat.
 
-A function is captured by running it, and so what it changed is seen: a walk before it has the old values. They are put
-back, and the function runs eagerly, once, as the program meant. What leaves no trace in the program's objects (output,
-clocks, seeds) is refused where it is called.
+Capture runs the function, and then compares objects with their values from a walk before it. It reverts changes, and
+the function runs eagerly, once. Side effects that leave no trace in the program's objects (output, clocks, seeds) are
+refused when they are called.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CLOCK = "gives something else each time"
 
 
 def changed_places(before: Walk) -> list[tuple[Location, Any]]:
-    """The places that have another value than at a walk, with the one from then."""
+    """Return the places whose values differ from those at a walk, with the old values."""
     changed = []
     for location, value in before.places:
         now = location.read()
@@ -46,7 +46,7 @@ def changed_places(before: Walk) -> list[tuple[Location, Any]]:
 
 
 class Looks:
-    """What tensors that a walk found are, apart from their elements: a function that sets it has no graph."""
+    """Metadata of the tensors that a walk found: a function that changes it has no graph."""
 
     def __init__(self, walk: Walk) -> None:
         self._looks = [
@@ -55,7 +55,7 @@ class Looks:
         ]
 
     def changed(self) -> list[tuple[Any, Any, str]]:
-        """The tensors with another look, each with the old one and a name."""
+        """Return the tensors with changed metadata, each with the old metadata and a name."""
         return [
             (tensor, (spec, data, grad, own), location.name)
             for tensor, location, spec, data, grad, own in self._looks
@@ -79,12 +79,12 @@ class Looks:
 
 
 def gradient_of(tensor: Any) -> Any:
-    """A tensor's gradient, if it has one."""
+    """Return a tensor's gradient, or None."""
     return None if tensor._autograd is None else tensor._autograd.grad
 
 
 def refuse_side_effects(before: Walk, looks: Looks) -> None:
-    """Put back what was changed since a walk. Raises Unsupported if anything was."""
+    """Revert changes since a walk. Raise Unsupported if there were any."""
     changed = changed_places(before)
     tensor = looks.restore()
     for location, value in reversed(changed):
@@ -97,7 +97,7 @@ def refuse_side_effects(before: Walk, looks: Looks) -> None:
 
 
 def unchanged_elements(value: tuple[Any, ...], now: tuple[Any, ...]) -> bool:
-    """Whether a container has the very elements that it had; a tensor for another one is a change."""
+    """Return True if a container has the same elements; an equal tensor that is another object is a change."""
     return len(value) == len(now) and all(
         a is b or (a.__class__ in (bool, int, float, complex, str, bytes) and same(a, b))
         for a, b in zip(value, now, strict=True)
@@ -105,7 +105,7 @@ def unchanged_elements(value: tuple[Any, ...], now: tuple[Any, ...]) -> bool:
 
 
 class Refusals:
-    """What a function did that no graph does, even if it caught the error that told it so."""
+    """Unsupported actions of a function, even if it caught the errors."""
 
     def __init__(self) -> None:
         self.first: Unsupported | None = None
@@ -119,11 +119,11 @@ class Refusals:
 
 
 def refuse_effects(stand_ins: StandIns, refusals: Refusals) -> None:
-    """Have the user's code raise Unsupported where it does what no graph does: output, a look at a clock, a seed.
+    """Make the user's code raise Unsupported for side effects: output, reads of a clock, seeds.
 
     Args:
-        stand_ins: begins and ends it.
-        refusals: remembers the first one.
+        stand_ins: Stand-ins that activate and end this.
+        refusals: Record of the first one.
     """
     places: list[tuple[Any, str, str]] = [
         (builtins, "print", OUTPUT),
@@ -181,7 +181,7 @@ def refusing_draws() -> Iterator[None]:
 
 
 class _Stream:
-    """A stream that refuses what the user's code writes beneath a capture."""
+    """Stream that refuses writes of the user's code during a capture."""
 
     def __init__(self, stream: Any, stand_ins: StandIns, refusals: Refusals) -> None:
         self._own = (stream, stand_ins, refusals)
@@ -197,12 +197,12 @@ class _Stream:
 
 
 def is_users(filename: str) -> bool:
-    """Whether code is the program's: neither this package's nor the standard library's."""
+    """Return True for code of the program, neither of this package nor of the standard library."""
     return is_observed_file(filename) and not is_own(filename)
 
 
 def same_state(a: Any, b: Any) -> bool:
-    """Whether two states of NumPy's generator are equal."""
+    """Return True if two states of a NumPy generator are equal."""
     if isinstance(a, dict):
         return all(same_state(a[key], b[key]) for key in a)
     return bool(np.array_equal(a, b))

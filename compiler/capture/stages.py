@@ -1,8 +1,8 @@
-"""Results of which one is computed from another: their derivatives, each as far as the next earlier result.
+"""Stages of results that depend on each other: each derivative ends at the next earlier result.
 
-A program may ask for the gradient of one result with regard to another, hook it, or retain its gradient. So a result
-that others are computed from ends their derivative: the gradient that comes to it is handed to autograd, which goes on
-from there. Results of one stage do not depend on each other.
+A program may request the gradient of one result with regard to another, hook it, or retain its gradient. So the
+derivative of later results ends at the result that they depend on. Autograd receives the gradient there, and
+continues. Results of one stage do not depend on each other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .unsupported import Unsupported
 
 
 def stages_of(results: Sequence[Any]) -> list[list[int]]:
-    """The results, tensors with histories, by their numbers: those of a stage depend on earlier ones alone."""
+    """Return the stages of the results, tensors with history, by number: a stage depends only on earlier stages."""
     edges = [edge_of(tensor) for tensor in results]
     place = {edge: i for i, edge in enumerate(edges) if edge is not None}
     needs: list[set[int]] = []
@@ -23,7 +23,7 @@ def stages_of(results: Sequence[Any]) -> list[list[int]]:
         found = _edges_from([] if own is None else [own[0]])
         needs.append({place[edge] for edge in found if edge in place and edge != own})
     levels: dict[int, int] = {}
-    # Whoever needs another needs more than it does.
+    # A result needs more results than any result that it depends on.
     for i in sorted(range(len(results)), key=lambda i: len(needs[i])):
         levels[i] = 1 + max((levels[j] for j in needs[i] if j in levels), default=-1)
     return [
@@ -59,7 +59,7 @@ def cut_at(results: Sequence[Any], ends: Sequence[Any]) -> list[tuple[int, Gradi
 
 
 def _nodes_from(starts: Sequence[Node]) -> set[Node]:
-    """The nodes that gradients get to, leaves left out."""
+    """Return the autograd nodes that gradients reach, except leaves."""
     found: set[Node] = set()
     pending = list(starts)
     while pending:

@@ -1,12 +1,12 @@
-"""Stand-ins: what takes the place of attributes of modules and classes while a function is captured.
+"""Stand-ins: replacements of attributes of modules and classes during a capture.
 
-A capture has to see calls of `print` or `time.time` in its thread. Python's other means do not serve. A profile
-function would end that of `cProfile`. `sys.monitoring` begins with Python 3.12 and sees all threads. No audit event
-tells of a clock. So attributes are replaced. An interrupt may leave a stand-in in place, which two rules make harmless:
+A capture must see calls of `print` or `time.time` in its thread. Other means of Python do not work: a profile function
+would end that of `cProfile`; `sys.monitoring` begins with Python 3.12 and sees all threads; no audit event reports a
+clock. So attributes are replaced. An interrupt may leave a stand-in in place, which two rules make harmless:
 
-- It acts only beneath the ``with`` statement that put it there, which it looks for on the stack of its thread.
+- It acts only beneath the ``with`` statement that installed it, which it looks for on the stack of its thread.
   Anywhere else it forwards the call.
-- It is taken away with the first call in its thread that finds it left behind, or by the next block of stand-ins.
+- The first call in its thread that finds it left behind removes it, or else the next block of stand-ins.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _standing: list[StandIns] = []
 
 
 class StandIns:
-    """A context manager within whose block other objects stand in for attributes.
+    """Context manager that replaces attributes by other objects inside its block.
 
     Example:
         >>> import math
@@ -43,24 +43,24 @@ class StandIns:
         self._frame: FrameType | None = None
 
     def replace(self, holder: Any, name: str, make: Callable[[Any], Any]) -> None:
-        """Have ``make(original)`` stand in for an attribute; it asks `is_active` itself.
+        """Replace an attribute by ``make(original)``, which calls `is_active` itself.
 
         Args:
-            holder: a module or a class.
-            name: the attribute's name.
-            make: called when the block begins.
+            holder: A module or a class.
+            name: The attribute's name.
+            make: Factory, called when the block begins.
         """
         self._wanted.append((holder, name, make))
 
     def replace_function(
         self, holder: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]
     ) -> None:
-        """Have the function ``make(original)`` stand in for a function, beneath the block and in its thread.
+        """Replace a function by ``make(original)``, beneath the block and in its thread.
 
         Args:
-            holder: a module or a class.
-            name: the attribute's name.
-            make: called when the block begins.
+            holder: A module or a class.
+            name: The attribute's name.
+            make: Factory, called when the block begins.
         """
 
         def made(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,7 +74,8 @@ class StandIns:
         self.replace(holder, name, made)
 
     def is_active(self) -> bool:
-        """Return whether this thread is beneath the block. Take everything away that was left behind in this thread."""
+        """Return True if this thread is beneath the block. Otherwise remove the stand-ins left behind in this
+        thread."""
         if threading.get_ident() != self._thread:
             return False
         if self._is_beneath(sys._getframe(1)):
@@ -108,7 +109,7 @@ class StandIns:
         self._remove(all_of_them=True)
 
     def _remove(self, all_of_them: bool = False) -> None:
-        """Put the originals back, by default where the stand-in still is."""
+        """Restore the originals, by default only where the stand-in is still in place."""
         for holder, name, original, is_own, made in reversed(self._placed):
             if not all_of_them and vars(holder).get(name) is not made:
                 continue
@@ -120,7 +121,7 @@ class StandIns:
         _standing[:] = [each for each in _standing if each is not self]
 
     def _is_running(self) -> bool:
-        """Return whether the thread of the block is beneath it."""
+        """Return True if the thread of the block is beneath it."""
         return self._is_beneath(sys._current_frames().get(self._thread))
 
     def _is_beneath(self, frame: FrameType | None) -> bool:

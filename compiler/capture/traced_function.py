@@ -66,7 +66,7 @@ class _CaptureLayer(Layer):
 
 
 class TracedFunction:
-    """The function of flat tensors that is traced: result leaves, gradients, and the gradients that come in."""
+    """Traced function of flat tensors: its result leaves, gradients, and incoming gradients."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class TracedFunction:
                 continue
             handle = next(given)
             if handle._spec.requires_grad and not cast(Tensor, leaf).is_leaf:
-                # A stand-in is a leaf; what stands for one that is none is made by an operator.
+                # A stand-in is a leaf; for a tensor that is not a leaf, an operator makes it.
                 made = ops.alias(handle)
                 raw[id(made)] = made, handle
                 handle = made
@@ -137,7 +137,7 @@ class TracedFunction:
             filled.append(same.setdefault(id(leaf), handle))
         args, kwargs = tree_unflatten(filled, self.spec)
         self.given = (handles, filled, args, kwargs)
-        # What stands for an argument with a history is looked at, too.
+        # Stand-ins of arguments with history are checked, too.
         self.looks = [
             (t, t._spec.requires_grad, t._data) for t in (*handles, *(made for made, _ in raw.values()))
         ]
@@ -173,7 +173,7 @@ class TracedFunction:
         return self._with_gradients(found, handles, tracer)
 
     def has_refused(self) -> bool:
-        """Whether the function has done by now what no graph holds to its arguments, or has read a value."""
+        """Return True if the function has changed its arguments in an unsupported way, or has read a value."""
         if self.given is None:
             return False
         try:
@@ -184,7 +184,7 @@ class TracedFunction:
         return tracer is not None and tracer.has_refused
 
     def _refuse_changes(self) -> None:
-        """Raise Unsupported if an argument is not what it was: elements of a list, attributes of a tensor."""
+        """Raise Unsupported if an argument changed: elements of a list, attributes of a tensor."""
         assert self.given is not None
         _, filled, args, kwargs = self.given
         _refuse_changes(filled, self.spec, args, kwargs)
@@ -233,7 +233,7 @@ class TracedFunction:
         self.structure_leaves = found
 
     def refuse_new_objects(self, walk: Walk) -> None:
-        """Raise Unsupported if the result holds an object that no guard looks at."""
+        """Raise Unsupported if the result holds an object without a guard."""
         for i, leaf in self.objects.items():
             if not isinstance(leaf, (*NUMBERS, *CONSTANTS, *FIXED)) and not walk.has_seen(leaf):
                 reason = f"the result holds a {type(leaf).__name__}"
@@ -274,14 +274,14 @@ class TracedFunction:
         for o in outputs:
             strides = o.stride() if o._spec.is_dense() else contiguous_strides(o._spec.sizes)
             tangents.append(ops.empty_strided(o.shape, strides, dtype=o.dtype, device=o.device))
-            # The node itself: what later looks like the tensor, such as its transpose's transpose, has another one.
+            # The node itself: an equal view, such as the transpose of the transpose, has another node.
             self.tangents.append(list(tracer.graph.nodes)[-1])
         grads = self._gradients_by_stages(outputs, wanted, tangents)
         plain = [leaf.detach() if isinstance(leaf, Tensor) and leaf.requires_grad else leaf for leaf in found]
         return (*plain, *grads)
 
     def _add_bases(self, found: list[Any]) -> None:
-        """Let results that view one tensor with a history, and are not it, be views of it as one more result."""
+        """Add bases as extra results, so that results that view a common tensor with history are views of it."""
         first: dict[int, int] = {}
         bases: dict[int, Any] = {}
         shared: dict[int, bool] = {}
@@ -314,7 +314,7 @@ class TracedFunction:
     def _gradients_by_stages(
         self, outputs: Sequence[Any], wanted: Sequence[Any], tangents: Sequence[Any]
     ) -> list[Any]:
-        """For each stage the gradients of the results of earlier ones, and of what is wanted."""
+        """Return for each stage the gradients of the results of earlier stages, and of the wanted inputs."""
         if len(self.stages) == 1:
             return list(gradients(outputs, wanted, tangents, allow_unused=True))
         arrivals = cut_at(outputs, outputs[: len(outputs) - len(self.stages[-1])])
@@ -341,7 +341,7 @@ class TracedFunction:
         return every
 
     def _refuse_shared_memory(self, results: Sequence[Any]) -> None:
-        """Raise Unsupported where results share memory: one call of autograd's cannot give views of each other."""
+        """Raise Unsupported if results share memory: one autograd node cannot return views of each other."""
         seen: dict[int, Any] = {}
         for i, leaf in enumerate(results):
             if isinstance(leaf, TensorImpl) and not any(
@@ -360,7 +360,7 @@ def _refuse_changes(leaves: Sequence[Any], spec: TreeSpec, args: Any, kwargs: An
 
 
 def modes_of_thread() -> tuple[Any, ...]:
-    """What a function may switch for its thread."""
+    """Return the modes that a function may switch for its thread."""
     casts = (local.autocast, tuple(autocast.dtypes.values()), autocast.cache_enabled)
     default = get_default_dtype(), get_default_device(), are_deterministic_algorithms_enabled()
     return (is_grad_enabled(), is_inference_mode_enabled(), casts, *default)

@@ -1,4 +1,4 @@
-"""What cannot be captured, and where the program asked for it."""
+"""Errors of capture, with the place in the program."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Span = tuple[int | None, int | None, int | None, int | None]
 
 @dataclass(frozen=True)
 class Step:
-    """Where one of the functions that ran stood.
+    """Position in one of the functions that ran.
 
     Attributes:
-        code: the function's.
-        span: lines and columns: the first line, the last one, the first column, the one behind.
+        code: The function's code.
+        span: Lines and columns: the first line, the last line, the first column, and the end column.
     """
 
     code: CodeType
@@ -28,20 +28,20 @@ class Step:
 
     @staticmethod
     def of(code: CodeType, instruction: int, line: int | None) -> Step:
-        """The place of an instruction."""
+        """Return the position of an instruction."""
         spans = list(code.co_positions())
         span = spans[instruction // 2] if 0 <= instruction // 2 < len(spans) else (None,) * 4
         return Step(code, (line, line, None, None) if span[0] is None else span)
 
 
 class Unsupported(RuntimeError):
-    """Part of a program that a graph cannot hold (`torch._dynamo.exc.Unsupported`).
+    """Unsupported part of a program, which cannot be captured (`torch._dynamo.exc.Unsupported`).
 
     Attributes:
-        reason: what it is, a sentence without a full stop.
-        place: ``file:line: text`` of the user's code, or None where that is not known.
-        trail: where the functions stood that were running, from the outermost on.
-        element: which element of the function's result it is about, None if it is not about one.
+        reason: The reason, a sentence without a full stop.
+        place: ``file:line: text`` of the user's code, or None if unknown.
+        trail: The positions of the running functions, the outermost first.
+        element: The element of the function's result that it concerns, or None.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class Unsupported(RuntimeError):
         self.element = element
 
     def located(self, trace: TracebackType | None) -> Unsupported:
-        """The same error, which knows where a traceback says that it arose."""
+        """Return the same error with the position from a traceback."""
         place = self.place or place_of(trace)
         return type(self)(self.reason, place, self.trail or trail_of(trace), self.element)
 
 
 def place_of(trace: TracebackType | None) -> str | None:
-    """The innermost line of a traceback that is not this package's own."""
+    """Return the innermost line of a traceback that is not this package's own."""
     for frame in reversed(traceback.extract_tb(trace)):
         if not is_own(frame.filename):
             return f"{frame.filename}:{frame.lineno}: {(frame.line or '').strip()}"
@@ -72,7 +72,7 @@ def place_of(trace: TracebackType | None) -> str | None:
 
 
 def trail_of(trace: TracebackType | None) -> tuple[Step, ...]:
-    """Where the functions of a traceback stood, from the outermost on."""
+    """Return the positions of the functions of a traceback, the outermost first."""
     found = []
     while trace is not None:
         found.append(Step.of(trace.tb_frame.f_code, trace.tb_lasti, trace.tb_lineno))
@@ -81,7 +81,7 @@ def trail_of(trace: TracebackType | None) -> tuple[Step, ...]:
 
 
 def trail_from(frame: FrameType | None) -> tuple[Step, ...]:
-    """Where a frame and those that called it stand, from the outermost on."""
+    """Return the positions of a frame and its callers, the outermost first."""
     found = []
     while frame is not None:
         found.append(Step.of(frame.f_code, frame.f_lasti, frame.f_lineno))
@@ -91,7 +91,7 @@ def trail_from(frame: FrameType | None) -> tuple[Step, ...]:
 
 @cache
 def is_own(filename: str) -> bool:
-    """Whether a file is one of this package's, its tests and examples left out."""
+    """Return True if a file belongs to this package, except its tests and examples."""
     if filename.startswith("<"):
         return filename.startswith("<triten")
     try:

@@ -1,4 +1,4 @@
-"""Values of tensors that a function holds: a graph would keep the number that was read, and the tensor changes."""
+"""Reads of values of held tensors: a graph would keep the number, while the tensor changes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from ...dispatch.tensor import Tensor
 from .stand_ins import StandIns
 
 READERS = ("item", "host_array", "numpy")
-"""What gives a tensor's elements to Python; `float`, `bool`, `tolist`, `print` and others call one of these."""
+"""Functions that return a tensor's elements to Python; `float`, `bool`, `tolist`, `print` and others call one
+of them."""
 
 
 def refuse_reads(stand_ins: StandIns, refuse: Callable[[Any], None]) -> None:
-    """Have a function be called, which may raise, with each tensor whose elements are read, but for fake ones.
+    """Call a function, which may raise, with each tensor whose elements are read, except fake tensors.
 
-    Those refuse by themselves, and what stands for a tensor reads that one.
+    Fake tensors refuse by themselves, and a stand-in of a tensor reads the tensor.
 
     Args:
-        stand_ins: begins and ends it.
-        refuse: the function.
+        stand_ins: Stand-ins that activate and end this.
+        refuse: The function.
     """
 
     def refusing(read: Callable[..., Any]) -> Callable[..., Any]:

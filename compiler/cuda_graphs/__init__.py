@@ -1,6 +1,8 @@
-"""CUDA graphs of compiled programs: what ``mode="reduce-overhead"`` puts in front of a program on CUDA.
+"""CUDA graphs of compiled programs, which ``mode="reduce-overhead"`` uses for programs on CUDA.
 
-`eligibility` says which graphs of operators can be captured, `captured` holds one capture with its inputs and outputs,
-and `graphed` is the program that takes a capture where one serves the call. What CUDA graphs are by themselves is in
-`runtime.cuda.graph`; nothing here knows of fusion or of guards.
+- `eligibility` decides which graphs of operators can be captured.
+- `captured` holds one capture with its inputs and outputs.
+- `graphed` is the program that replays a matching capture.
+
+CUDA graphs themselves are in `runtime.cuda.graph`. Nothing here depends on fusion or on guards.
 """

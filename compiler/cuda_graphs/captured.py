@@ -1,8 +1,8 @@
-"""A program captured once as a CUDA graph, with the addresses of its inputs and the memory of its outputs.
+"""Program captured once as a CUDA graph, with the addresses of its inputs and the memory of its outputs.
 
-Inputs that lie where they lay are read in place; the others are copied into tensors of the capture's own. Outputs lie
-in the capture's memory: each replay gives new tensors over it, and a `Lease` that lives as long as any of them, or a
-view of one. A capture is replayed only while nobody has its lease, so nothing that is held is ever overwritten.
+Inputs at unchanged addresses are read in place; the others are copied into static tensors of the capture. Outputs are
+in the capture's memory. Each replay returns new tensors over it, and a `Lease` that lives as long as any of them, or a
+view of one. A capture is replayed only if its lease has ended, so live outputs are never overwritten.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .outputs import Lease, as_given, memory_of, written_outputs
 Program = Callable[..., tuple[Any, ...]]
 
 ATTEMPTS = 2
-"""How often a program is captured whose allocations are not those that were seen before."""
+"""The number of captures of a program whose allocations differ from the traced ones."""
 
 
 class CapturedProgram:
@@ -57,7 +57,7 @@ class CapturedProgram:
     def run(
         self, program: Program, inputs: Sequence[Any], pools: Pools, cuda: Driver, stream: int
     ) -> tuple[Any, ...]:
-        """The program's outputs, computed on the tensors that the capture will read: this loads kernels."""
+        """Run the program on the tensors that the capture will read, which loads kernels, and return its outputs."""
         static = self._fill(inputs, cuda, stream)
         with pools.traced() as trace:
             made = program(*static)
@@ -84,7 +84,7 @@ class CapturedProgram:
     def _try(
         self, program: Program, static: Sequence[Any], pools: Pools, generators: Sequence[Generator]
     ) -> Sequence[Any]:
-        """The outputs of a capture, in memory that no other one computes with."""
+        """Return the outputs of a capture, in memory that no other capture uses for intermediates."""
         foretold = self._foretold
         for _ in range(ATTEMPTS):
             with pools.traced(foretold or frozenset()) as trace:
@@ -94,7 +94,7 @@ class CapturedProgram:
                 return outputs
             foretold = trace.places_of(memory)
             del outputs, memory
-        # Its allocations are never the same: it gets memory that it shares with nobody.
+        # Its allocations change between runs, so it gets memory that it shares with no other capture.
         with pools.traced() as trace:
             outputs = self._capture_once(program, static, None, generators)
         if trace.places_of(memory_of(outputs, static)) is None:
@@ -115,7 +115,7 @@ class CapturedProgram:
             return program(*static)
 
     def replay(self, inputs: Sequence[Any], cuda: Driver, stream: int) -> tuple[Any, ...]:
-        """The outputs for these inputs, whose addresses are the capture's where it does not copy."""
+        """Return the outputs for these inputs, whose addresses are the capture's unless it copies them."""
         for i, static in self._copied.items():
             copy_bytes(static, inputs[i], cuda, stream)
         for block in self._blocks:
@@ -134,7 +134,7 @@ class CapturedProgram:
         return [self._copied.get(i, x) for i, x in enumerate(inputs)]
 
     def _write_back(self, inputs: Sequence[Any], cuda: Driver, stream: int, bumps: bool) -> None:
-        """What the program wrote to copies of inputs goes to these; writes of a replay are counted."""
+        """Copy writes to static inputs back to the inputs; writes of a replay bump versions."""
         for i in self._written:
             static = self._copied.get(i)
             if static is not None:
@@ -148,7 +148,7 @@ def _nobody() -> None:
 
 
 def static_like(spec: TensorSpec) -> Any:
-    """A tensor of a capture's own, with an input's strides, whose elements are not set."""
+    """Return an uninitialized static tensor with an input's strides."""
     made = blank_tensor()
     made._data = CUDA_ALLOCATOR.allocate(storage_size(spec.sizes, spec.strides) * spec.itemsize, spec.device)
     made._spec = spec
@@ -157,7 +157,7 @@ def static_like(spec: TensorSpec) -> Any:
 
 
 def copy_bytes(target: Any, source: Any, cuda: Driver, stream: int) -> None:
-    """Copy a tensor's elements to one of equal strides, with one copy of the driver's unless most of it are gaps."""
+    """Copy a tensor's elements to one of equal strides, with one driver copy unless it is mostly gaps."""
     spec = target._spec
     elements = storage_size(spec.sizes, spec.strides)
     if not spec.numel:
@@ -171,12 +171,12 @@ def copy_bytes(target: Any, source: Any, cuda: Driver, stream: int) -> None:
 
 
 def is_expanded(spec: TensorSpec) -> bool:
-    """Whether several elements are one in memory."""
+    """Return True if several elements share memory."""
     return any(size > 1 and not stride for size, stride in zip(spec.sizes, spec.strides, strict=True))
 
 
 def wait_for(others: set[int], cuda: Driver, stream: int) -> None:
-    """Have a stream wait for what other streams, which use its memory, have been given."""
+    """Let a stream wait for the work of other streams that use its memory."""
     for other in [each for each in others if each != stream]:
         event = cuda.create_event()
         cuda.record_event(event, other)

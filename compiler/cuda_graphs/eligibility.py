@@ -12,7 +12,7 @@ from ...runtime.tensor_spec import TensorSpec
 
 
 def device_of(graph: Graph) -> Device | None:
-    """The one CUDA device on which a graph computes; None for any other graph."""
+    """Return the single CUDA device on which a graph computes; None for any other graph."""
     devices = {spec.device for node in graph.nodes for spec in specs_of(node)}
     if len(devices) != 1:
         return None
@@ -21,7 +21,7 @@ def device_of(graph: Graph) -> Device | None:
 
 
 def why_not(graph: Graph) -> str | None:
-    """Why a graph of operators is no CUDA graph, in words; None for one that can be captured.
+    """Return the reason why a graph of operators cannot be captured as a CUDA graph; None if it can.
 
     Example:
         >>> import triten as tt
@@ -37,7 +37,8 @@ def why_not(graph: Graph) -> str | None:
                 return f"%{node.name} is on {spec.device}"
         name = node.target._opname if isinstance(node.target, OpOverload) else ""
         if "strided" in name and node.all_input_nodes:
-            # `as_strided` and its kin count from the start of a storage, of which a copied input has another.
+            # `as_strided` and similar operators count from the start of a storage, and a copied input has another
+            # storage.
             return f"%{node.name} reads a tensor's storage by offsets"
     if device_of(graph) is None:
         return "it computes on several devices"
@@ -45,7 +46,7 @@ def why_not(graph: Graph) -> str | None:
 
 
 def written_inputs(graph: Graph) -> tuple[int, ...]:
-    """The places of the inputs that a graph writes to."""
+    """Return the places of the inputs that a graph writes to."""
     places = {node: i for i, node in enumerate(graph.find_nodes(op="placeholder"))}
     found: dict[int, None] = {}
     for node in graph.find_nodes(op="call_function"):
@@ -62,7 +63,7 @@ def written_inputs(graph: Graph) -> tuple[int, ...]:
 
 
 def specs_of(node: Node) -> Iterator[TensorSpec]:
-    """The specs of a node's tensors."""
+    """Yield the specs of a node's tensors."""
     if node.op in ("placeholder", "call_function"):
         yield from _specs_in(node.val)
 

@@ -1,8 +1,8 @@
-"""A program that runs as CUDA graphs: captured after a warm-up, for each set of addresses that its inputs come with.
+"""Program that runs as CUDA graphs: captured after a warm-up, for each set of input addresses.
 
-A call takes a capture whose inputs lie where its own do and whose outputs nobody holds any more; one more is made where
-there is none. So two calls whose results are both alive have two captures, as have a gradient that is kept and the
-next one; and what no capture serves runs as it does without CUDA graphs.
+A call replays a capture with the same input addresses whose outputs are no longer alive; if there is none, it makes a
+new capture. So two calls with live results have two captures, as do a gradient that is kept and the next one. A call
+without a usable capture runs without CUDA graphs.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from .memory import Pools
 from .outputs import is_leased
 
 CAPTURES = 8
-"""Captures of a program that there may be at a time: so many calls may have results that live at once."""
+"""The most captures of a program at a time, that is, of calls whose results live at once."""
 ATTEMPTS = 32
 """Captures of a program that are made in all."""
 ADDRESSES = 4
-"""Addresses that an input may come with before it is copied."""
+"""The number of addresses of an input before it is copied."""
 
 
 class _Order:
-    """What is replayed on a device: one capture after another, as they share the memory of what they compute with."""
+    """Order of replays on a device: captures run one after another, as they share the memory of intermediates."""
 
     def __init__(self, device: int) -> None:
         self.pools = Pools(device)
@@ -59,19 +59,19 @@ _orders: dict[int, _Order] = {}
 
 
 class GraphedProgram:
-    """A program of CUDA tensors, in the place of which captures of it are replayed.
+    """Program of CUDA tensors that replays captures of itself.
 
     Attributes:
-        reason: why it is not captured, None while nothing speaks against it.
-        is_replayed: whether its last call was a replay.
+        reason: The reason that it is not captured; None if it may be.
+        is_replayed: True if its last call was a replay.
 
     Args:
-        program: the function of a graph's inputs, which none of them requires grad.
-        graph: what it computes.
-        in_place: gives the inputs that should be read where they lie: parameters, buffers, what another program leaves.
-        copied_results: how many outputs, from the first, are copied out of the capture if they are small.
-        after: the program that computes inputs of this one.
-        kept: those inputs. The program is captured once they come from a replay.
+        program: The function of a graph's inputs, none of which requires grad.
+        graph: The graph that it computes.
+        in_place: Return the inputs to read in place: parameters, buffers, results of another program.
+        copied_results: The number of first outputs that are copied out of the capture if they are small.
+        after: The program that computes inputs of this one.
+        kept: The places of those inputs. The program is captured once they come from a replay.
     """
 
     def __init__(
@@ -104,16 +104,16 @@ class GraphedProgram:
 
     @property
     def aliased(self) -> frozenset[int]:
-        """The inputs that are read where they lie."""
+        """Places of the inputs that are read in place."""
         return frozenset(self._aliased)
 
     @property
     def captures(self) -> int:
-        """How many captures there are."""
+        """Number of captures."""
         return len(self._captures)
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """The program's outputs, by a replay if a capture serves the call."""
+        """Return the program's outputs, by a replay if a capture matches the call."""
         self.is_replayed = False
         if self.reason is not None:
             return self.program(*inputs)
@@ -144,12 +144,13 @@ class GraphedProgram:
                 order.is_capturing = False
 
     def _may_capture(self, inputs: Sequence[Any]) -> bool:
-        """Whether a call that no capture serves is captured; the first one shows which inputs stay where they are."""
+        """Return True if a call without a matching capture is captured; the first call shows which addresses are
+        stable."""
         if self._kept and not any(is_leased(inputs[i]._data) for i in self._kept):
             return False
         if (
             get_allocator("cuda") is not CUDA_ALLOCATOR
-        ):  # memory of another one does not come from a capture's pool
+        ):  # memory of another allocator does not come from a capture's pool
             return False
         if self._first is None:
             self._first = [weakref.ref(root_of(x._data)) for x in inputs]
@@ -175,7 +176,7 @@ class GraphedProgram:
         return True
 
     def _note_addresses(self, inputs: Sequence[Any]) -> None:
-        """Have inputs copied that come with ever new addresses, unless they are what a capture left."""
+        """Copy inputs whose addresses keep changing, unless a capture returned them."""
         wandering = set()
         for i in self._aliased:
             data = inputs[i]._data
@@ -197,13 +198,13 @@ class GraphedProgram:
         except RuntimeError as error:
             self.reason = f"it cannot be captured: {str(error).partition(chr(10))[0]}"
         else:
-            # The newest comes first.
+            # The newest capture comes first.
             self._captures.insert(0, made)
         return found
 
 
 def generators_of(graph: Graph) -> list[Generator]:
-    """The CUDA generators that a graph's operators draw from, besides the default one."""
+    """Return the CUDA generators that a graph's operators use, besides the default one."""
     found: dict[int, Generator] = {}
     for node in graph.find_nodes(op="call_function"):
         for value in (*node.args, *node.kwargs.values()):

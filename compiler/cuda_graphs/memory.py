@@ -1,8 +1,8 @@
-"""Where captures have their memory: outputs in one pool, all else in another, and both shared by all captures.
+"""Memory of captures: outputs in one pool, all else in another, and both shared by all captures.
 
-Captures replay in any order, and outputs live on between replays. So memory that one capture computes with may serve
-any other to compute with, but never become an output: that would be overwritten by the next replay of the first. Which
-allocations are outputs is known from having run the program before, by their place among all that it makes.
+Captures replay in any order, and outputs live on between replays. So captures may share memory for intermediates, but
+this memory must never become an output: the next replay of another capture would overwrite it. A run of the program
+before the capture shows which allocations are outputs, by their position among all allocations.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Pools:
 
     @contextmanager
     def traced(self, outputs: frozenset[int] = frozenset()) -> Iterator[Trace]:
-        """See what this thread allocates while the block runs, and serve some of it from the pool of outputs.
+        """Trace this thread's allocations while the block runs, and serve some from the pool of outputs.
 
         Args:
-            outputs: their places among the allocations.
+            outputs: The positions of outputs among the allocations. Default: none.
         """
         trace = Trace(self.outputs, outputs)
         before = CUDA_ALLOCATOR.pool_observer
@@ -54,27 +54,27 @@ class Trace:
         self._asked = 0
 
     def takes(self, stream: int) -> bool:
-        """Whether the next allocation is an output."""
+        """Return True if the next allocation is an output."""
         if threading.get_ident() != self._thread:
             return False
         self._asked += 1
         return self._asked - 1 in self._outputs
 
     def allocated(self, block: Block) -> None:
-        """An allocation was served."""
+        """Record an allocation."""
         if threading.get_ident() == self._thread:
             self.blocks.append(block)
 
     def places_of(self, memory: Sequence[DataPtr]) -> frozenset[int] | None:
-        """The places of these pointers, which still live, among the allocations; None if one is not among them."""
+        """Return the positions of these live pointers among the allocations; None if one is missing."""
         last = {block.address: i for i, block in enumerate(self.blocks)}
         places = [last.get(data.address) for data in memory if data.nbytes]
-        if self._asked != len(self.blocks):  # one was asked for again, as memory was short
+        if self._asked != len(self.blocks):  # the allocator retried a request, as memory was short
             return None
         found = frozenset([place for place in places if place is not None])
         return found if len(found) == len(places) else None
 
     def is_as_foretold(self, memory: Sequence[DataPtr]) -> bool:
-        """Whether these pointers are what was served from the pool of outputs, and all of it."""
+        """Return True if these pointers are exactly the allocations from the pool of outputs."""
         served = [block for block in self.blocks if block.segment.pool.owner == self._pool]
         return self.places_of(memory) == self._outputs and len(served) == len(self._outputs)

@@ -1,4 +1,4 @@
-"""The outputs of a replay: tensors over a capture's memory, and what says that somebody holds one."""
+"""Outputs of a replay: tensors over a capture's memory, and the lease that shows that one is alive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SMALL_RESULT = 64 << 10
 
 
 class Lease:
-    """Stands for a capture's memory while anything over it lives: each pointer has it as its deleter, so holds it."""
+    """Lease of a capture's memory: the deleter of each pointer over it, so it lives as long as any pointer."""
 
     __slots__ = ("__weakref__", "memory")
 
@@ -27,17 +27,19 @@ class Lease:
         self.memory = memory
 
     def __call__(self, data: DataPtr) -> None:
-        """A pointer is no more; the memory stays the capture's."""
+        """Release a pointer; the memory stays the capture's."""
 
 
 def is_leased(data: Any) -> bool:
-    """Whether a pointer is to the memory of a capture."""
+    """Return True if a pointer is to the memory of a capture."""
     return isinstance(root_of(data).deleter, Lease)
 
 
 def source_of(value: Any, static: Sequence[Any]) -> tuple[int, int | None] | None:
-    """The input that an output views, and by how many bytes its first element lies further on; None for an output of
-    its own. The offset is None where the output is the input."""
+    """Return the input that an output views, with the byte offset of its first element, or None for a separate output.
+
+    The offset is None if the output is the input.
+    """
     for i, given in enumerate(static):
         if given is value:
             return i, None
@@ -49,7 +51,7 @@ def source_of(value: Any, static: Sequence[Any]) -> tuple[int, int | None] | Non
 
 
 def as_given(value: Any, static: Sequence[Any], inputs: Sequence[Any]) -> Any:
-    """An output of a call on copies of inputs; what is a copy, or views one, is of the input itself."""
+    """Return an output of a call on copies of inputs; a copy, or a view of it, is replaced by the input or its view."""
     source = source_of(value, static) if isinstance(value, TensorImpl) else None
     if source is None or static[source[0]] is inputs[source[0]]:
         return value
@@ -62,7 +64,7 @@ def as_given(value: Any, static: Sequence[Any], inputs: Sequence[Any]) -> Any:
 
 
 def memory_of(outputs: Sequence[Any], static: Sequence[Any]) -> list[DataPtr]:
-    """The memory that outputs lie in, which is not an input's."""
+    """Return the memory of outputs, except memory of inputs."""
     roots = [
         root_of(value._data)
         for value in outputs
@@ -72,12 +74,12 @@ def memory_of(outputs: Sequence[Any], static: Sequence[Any]) -> list[DataPtr]:
 
 
 def written_outputs(outputs: Sequence[Any], static: Sequence[Any], copied_results: int) -> Outputs:
-    """A function from ``(inputs, lease, cuda, stream)`` to the outputs of a replay.
+    """Return a function from ``(inputs, lease, cuda, stream)`` to the outputs of a replay.
 
     Args:
-        outputs: those of the capture.
-        static: its inputs.
-        copied_results: how many outputs, from the first, are copied out if they are small.
+        outputs: The outputs of the capture.
+        static: Its inputs.
+        copied_results: The number of first outputs that are copied out if they are small.
     """
     writer = _Writer(outputs, static)
     lines = ["def outputs(inputs, lease, cuda, stream):"]
@@ -102,7 +104,7 @@ class _Writer:
         self.places = [id(root_of(value._data)) for value in outputs if isinstance(value, TensorImpl)]
 
     def output(self, i: int, value: Any, is_result: bool) -> str:
-        """The name of an output, for which lines are written unless it comes again."""
+        """Return the name of an output, and write its lines unless it is a repeated output."""
         if not isinstance(value, TensorImpl):
             self.globals[f"v{i}"] = value
             return f"v{i}"
@@ -134,7 +136,7 @@ class _Writer:
         return f"v{i}"
 
     def _root(self, i: int, root: DataPtr, is_copied: bool) -> str:
-        """The name of a pointer to an output's memory, or to a copy of it."""
+        """Return the name of a pointer to an output's memory, or to a copy of it."""
         name = self.roots.get((id(root), is_copied))
         if name is not None:
             return name
@@ -151,7 +153,7 @@ class _Writer:
         return f"r{i}"
 
     def _cell(self, i: int, root: DataPtr) -> str:
-        """Outputs that share memory share the count of writes to it."""
+        """Return the version counter of an output; outputs that share memory share it."""
         if self.places.count(id(root)) == 1:
             return "None"
         if id(root) not in self.cells:

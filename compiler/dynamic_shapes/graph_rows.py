@@ -1,4 +1,5 @@
-"""A graph as rows that a template compares, and back: nests of lists and dicts in the place of nodes and tuples."""
+"""Conversion of a graph to rows that a template compares, and back: nested lists and dicts instead of nodes and
+tuples."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class SliceRow(dict[str, Any]):
 
 
 def rows_of(graph: Graph) -> list[dict[str, Any]]:
-    """The steps of a graph. Raises DifferentCaptures for a tensor among their arguments."""
+    """Return the steps of a graph as rows. Raise DifferentCaptures for a tensor among their arguments."""
     places: dict[Node, int] = {}
     rows = []
     for i, node in enumerate(graph.nodes):
@@ -42,7 +43,7 @@ def rows_of(graph: Graph) -> list[dict[str, Any]]:
 
 
 def graph_of(rows: Sequence[Mapping[str, Any]], like: Graph) -> Graph:
-    """The graph of rows, whose steps have the names and notes of one that is like it."""
+    """Return the graph of rows, with the names and metadata of the steps of a similar graph."""
     made = Graph()
     nodes: list[Node] = []
     for row, node in zip(rows, like.nodes, strict=True):

@@ -1,8 +1,8 @@
-"""Sizes as Python code sees them while a function is captured for many: what it decides by them is noted.
+"""Sizes as Python code sees them during a capture for many sizes: decisions based on them are recorded.
 
-A tensor's sizes, asked for by the program's own code, are `ObservedSize`s. They compute as integers do; a comparison
-notes its outcome, and what takes the integer itself (`range`, `float`, a key of a dict, text) notes which it is. What
-is passed to an operator is not noted: that is in the graph.
+A tensor's sizes, read by the program's own code, are `ObservedSize`s. They compute as integers do. A comparison
+records its outcome. A use of the integer itself (`range`, `float`, a dict key, text) records its value. Arguments of
+operators are not recorded, since they are in the graph.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
 class Observations:
-    """What one capture saw.
+    """Observations of one capture.
 
     Attributes:
-        reads: the sizes that were asked for, in order.
-        decisions: what was decided by them.
-        results: what was computed of them, each with its value.
+        reads: The sizes that were read, in order.
+        decisions: The decisions based on them.
+        results: The results computed from them, each with its value.
     """
 
     def __init__(self) -> None:
@@ -44,20 +44,20 @@ class Observations:
         self.results: list[tuple[Expression, int]] = []
 
     def read(self, size: int) -> ObservedSize:
-        """A size that was asked for."""
+        """Return an observed size for a size that was read."""
         self.reads.append(size)
         return ObservedSize(self, size, ("read", len(self.reads) - 1))
 
     def computed(self, value: int, expression: Expression) -> ObservedSize:
-        """A number that was computed of sizes."""
+        """Return an observed size for a number computed from sizes."""
         self.results.append((expression, value))
         return ObservedSize(self, value, expression)
 
 
 def is_noted() -> bool:
-    """Whether the program's own code asks: it called what called this.
+    """Return True if the program's own code called the caller.
 
-    Operators look at their arguments in code of this package, and the graph has what came of it.
+    Operators inspect their arguments in code of this package, and the graph has the outcome.
     """
     depth = 2
     while (caller := sys._getframe(depth).f_code.co_filename) == __file__:
@@ -66,7 +66,7 @@ def is_noted() -> bool:
 
 
 class ObservedSize(SymInt):
-    """An integer that notes what is decided by it."""
+    """Integer that records the decisions based on it."""
 
     __slots__ = ("_expression", "_seen", "_value")
 
@@ -74,7 +74,7 @@ class ObservedSize(SymInt):
         self._seen, self._value, self._expression = seen, value, expression
 
     def _fixed(self) -> int:
-        """The integer, which is the only one for which the graph holds."""
+        """Return the integer, and record that the graph is valid for this integer only."""
         if is_noted():
             self._seen.decisions.append(("eq", self._expression, self._value, True))
         return self._value
@@ -122,7 +122,7 @@ class ObservedSize(SymInt):
 
 
 def plain(value: Any, beside: Any) -> Any:
-    """An operand as a number; beside a tensor it is the argument of an operator."""
+    """Return an operand as a number; next to a tensor it is the argument of an operator."""
     if not isinstance(value, ObservedSize):
         return value
     return value._value if isinstance(beside, TensorImpl) else value._fixed()
@@ -240,7 +240,7 @@ def _always(hook: Any) -> Callable[[Any], Any]:
 
 
 class ObservedShape(Size):
-    """The sizes of a tensor, which stay observed in what is cut and joined of them."""
+    """Sizes of a tensor, whose slices and concatenations stay observed."""
 
     def __getitem__(self, index: Any) -> Any:
         found = tuple.__getitem__(self, index)

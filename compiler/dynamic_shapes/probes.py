@@ -1,4 +1,4 @@
-"""Captures of a function at sizes that it is not called with: tensors without elements stand for its arguments."""
+"""Captures of a function at sizes that no call has had: fake tensors stand for its arguments."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ LARGE = 4099
 NAMES = ("s0", "s1", "s2")
 """The sizes that may vary independently, by PyTorch's names for them."""
 SPARE = 2
-"""So many captures more than there are coefficients of a sum of products: what the sum is held to."""
+"""The number of captures beyond the coefficients of a polynomial, to verify the fit."""
 
 Varying = Sequence[Sequence[str | None]]
 """For each tensor among the arguments, and each of its dimensions, which of the varying sizes it has; None for none."""
 
 
 def stand_in(tensor: Any, sizes: tuple[int, ...]) -> Any:
-    """A tensor like another, of other sizes, that holds nothing."""
+    """Return a fake tensor like another one, with other sizes."""
     made = type(tensor)._blank()
     made._spec = tensor._spec.replace(sizes=sizes)
     made._data = phantom(made._spec)
@@ -50,9 +50,9 @@ def captured_at(
     point: Sizes,
     observes: bool = True,
 ) -> tuple[Recording, Observations]:
-    """What a function computes for arguments of other sizes, and what its code saw of them if it `observes`.
+    """Capture a function for arguments of other sizes. With `observes`, its code sees observed sizes.
 
-    Raises Unsupported as `record` does.
+    Raise Unsupported as `record` does.
     """
     made: dict[int, Any] = {}
     given: list[Any] = []
@@ -73,7 +73,7 @@ def captured_at(
 
 
 def corners(names: Sequence[str], ends: Sequence[tuple[int, int]]) -> list[dict[str, int]]:
-    """All combinations of two sizes of each name.
+    """Return all combinations of two sizes of each name.
 
     Example:
         >>> from triten.compiler.dynamic_shapes.probes import corners
@@ -86,9 +86,9 @@ def corners(names: Sequence[str], ends: Sequence[tuple[int, int]]) -> list[dict[
 
 
 def points(seen: Sequence[Sizes], low: int, high: int, is_bounded: bool = False) -> list[dict[str, int]]:
-    """The sizes that are tried: those that came, small and large ones in all combinations, and some between.
+    """Return the sizes to try: those of calls, small and large ones in all combinations, and some between.
 
-    Where sizes are bounded, none is above the greatest, and there may be fewer.
+    If sizes are bounded, none is above the greatest, and there may be fewer.
     """
     names = list(seen[0])
     tried = [dict(each) for each in seen]
@@ -118,19 +118,19 @@ def template_of(
     seen: Sequence[Sizes],
     ends: tuple[int, int] | None = None,
 ) -> RecordingTemplate:
-    """What a function computes for all sizes in a range, which is as wide as can be.
+    """Return the template of a function for all sizes in a range that is as wide as possible.
 
     Args:
-        function: what is called.
-        leaves: of the arguments.
-        spec: the arguments' structure.
-        varying: which of their dimensions vary.
-        seen: sizes that it was called with.
-        ends: the least and the greatest size, where they are known.
+        function: The function.
+        leaves: Leaves of the arguments.
+        spec: The arguments' structure.
+        varying: The dynamic dimensions of the arguments.
+        seen: Sizes of earlier calls.
+        ends: The least and the greatest size, if known. Default: None.
 
     Raises:
-        DifferentCaptures: the sizes decide what it computes.
-        Unsupported: it cannot be captured.
+        DifferentCaptures: The sizes decide what it computes.
+        Unsupported: It cannot be captured.
     """
     known: dict[tuple[int, ...], tuple[Recording, Observations]] = {}
     names = list(seen[0])

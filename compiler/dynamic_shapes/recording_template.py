@@ -16,21 +16,20 @@ from .template import DifferentCaptures, Template
 
 
 class RecordingTemplate:
-    """What captures at several sizes have in common.
+    """Common template of captures at several sizes.
 
-    Sizes lie between those that were tried, so that what is decided by one of them being small or large, in whatever
-    code, would have shown.
+    Its sizes lie between those that were tried. So a decision based on one of them being small or large, in any code,
+    would have shown.
 
     Args:
-        names: of the sizes.
-        points: the sizes of each capture.
-        recordings: the captures, and once more that at the first sizes, which the program's code saw as integers: so it
-            shows if they make a difference to it. All are without steps that nothing reads: operators make some at
-            their first call.
-        observations: what the program's code saw in each but the last.
+        names: Names of the sizes.
+        points: The sizes of each capture.
+        recordings: The captures without dead steps, some of which operators make at their first call. The last one
+            repeats the first sizes with plain integers, to detect code that treats them differently.
+        observations: Observations of each capture but the last.
 
     Raises:
-        DifferentCaptures: they are not of one graph.
+        DifferentCaptures: They are not of one graph.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class RecordingTemplate:
         self.template = Template.of(names, [*points, points[0]], rows, observations)
 
     def recording(self, sizes: Sizes) -> Recording | None:
-        """The recording for these sizes; None where it is not known that the function has this graph for them."""
+        """Return the recording for these sizes; None if it is unknown that the function has this graph for them."""
         if any(not self.low[name] <= size <= self.high[name] for name, size in sizes.items()):
             return None
         if self.template.broken(sizes) is not None:
@@ -81,7 +80,7 @@ def _compare_recordings(recordings: Sequence[Recording]) -> None:
 
 
 def _all_guards(recordings: Sequence[Recording]) -> Guards:
-    """Guards that hold where those of all captures do. Raises DifferentCaptures where no state fulfils them."""
+    """Return guards that hold if those of all captures do. Raise DifferentCaptures if they contradict each other."""
     found: dict[Any, tuple[Location, Any]] = {}
     for recording in recordings:
         for location, value in recording.guards.places:

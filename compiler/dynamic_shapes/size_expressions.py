@@ -1,4 +1,5 @@
-"""Integers as expressions of named sizes: sums of products, found from examples, and what programs compute of them."""
+"""Integers as expressions of named sizes: polynomials fitted to examples, and numbers that programs compute from
+sizes."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ OPERATIONS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", 
 
 
 class SizeExpression(NamedTuple):
-    """A sum of products, by its coefficients.
+    """Polynomial of sizes, by its coefficients.
 
     Example:
         >>> from triten.compiler.dynamic_shapes.size_expressions import SizeExpression
@@ -28,7 +29,7 @@ class SizeExpression(NamedTuple):
     coefficients: dict[Product, int]
 
     def value(self, sizes: Sizes) -> int:
-        """The number at these sizes."""
+        """Return the number at these sizes."""
         total = 0
         for product, coefficient in self.coefficients.items():
             term = coefficient
@@ -46,7 +47,7 @@ class SizeExpression(NamedTuple):
 
 
 class ComputedSize(NamedTuple):
-    """What a program computes of sizes by an operator of Python's, where no sum of products is the same.
+    """Number that a program computes from sizes by a Python operator, if no polynomial equals it.
 
     Example:
         >>> from triten.compiler.dynamic_shapes.size_expressions import ComputedSize, SizeExpression
@@ -59,7 +60,7 @@ class ComputedSize(NamedTuple):
     operands: tuple[Number, ...]
 
     def value(self, sizes: Sizes) -> int:
-        """The number at these sizes. Raises ZeroDivisionError as the program would."""
+        """Return the number at these sizes. Raise ZeroDivisionError as the program would."""
         found: int = getattr(operator, self.operation)(*[value_of(each, sizes) for each in self.operands])
         return found
 
@@ -73,12 +74,12 @@ Number = int | SizeExpression | ComputedSize
 
 
 def value_of(number: Number, sizes: Sizes) -> int:
-    """A number at these sizes."""
+    """Return a number at these sizes."""
     return number if isinstance(number, int) else number.value(sizes)
 
 
 def names_in(number: Number) -> set[str]:
-    """The sizes that a number depends on."""
+    """Return the names of the sizes that a number depends on."""
     if isinstance(number, int):
         return set()
     if isinstance(number, SizeExpression):
@@ -87,7 +88,7 @@ def names_in(number: Number) -> set[str]:
 
 
 def constants_in(number: Number) -> set[int]:
-    """The integers that an expression is written with."""
+    """Return the integers in an expression."""
     if isinstance(number, int):
         return {number}
     if isinstance(number, SizeExpression):
@@ -96,7 +97,7 @@ def constants_in(number: Number) -> set[int]:
 
 
 def products(names: Sequence[str], has_squares: bool) -> list[Product]:
-    """The products of the names, each at most once in one; with `has_squares`, those of two that are the same, too.
+    """Return the monomials of the names, with each name at most once; with `has_squares`, squares too.
 
     Example:
         >>> from triten.compiler.dynamic_shapes.size_expressions import products
@@ -108,10 +109,10 @@ def products(names: Sequence[str], has_squares: bool) -> list[Product]:
 
 
 def fitted(names: Sequence[str], points: Sequence[Sizes], values: Sequence[int]) -> SizeExpression | None:
-    """The sum of products with whole coefficients that gives each value at its sizes; None where there is none.
+    """Return the polynomial with integer coefficients that fits each value at its sizes; None if there is none.
 
-    Squares are taken where without them there is none, and where there are more examples than coefficients: the rest is
-    what the sum is held to.
+    Squares are used if there is no fit without them, and if there are more examples than coefficients, to verify the
+    fit.
 
     Example:
         >>> from triten.compiler.dynamic_shapes.size_expressions import fitted
@@ -140,7 +141,7 @@ def fitted(names: Sequence[str], points: Sequence[Sizes], values: Sequence[int])
 
 
 def _solved(rows: list[list[Fraction]], count: int) -> list[Fraction] | None:
-    """Gauss' elimination; None where the rows do not say what the unknowns are."""
+    """Solve by Gaussian elimination; return None if the rows do not determine the unknowns."""
     for column in range(count):
         pivot = next((i for i in range(column, len(rows)) if rows[i][column]), None)
         if pivot is None:

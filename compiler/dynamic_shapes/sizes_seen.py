@@ -18,11 +18,11 @@ from .template import DifferentCaptures
 Shapes = Sequence[tuple[int, ...]]
 """The sizes of each tensor among the arguments."""
 TEMPLATES = 3
-"""Templates that are tried for calls that differ in sizes alone: others are wanted when other dimensions vary."""
+"""The most templates for calls that differ in sizes alone: each set of dynamic dimensions needs another."""
 
 
 def look_without_sizes(key: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """The key of a call, with ranks in the place of sizes; None where a tensor's elements have gaps."""
+    """Return the key of a call, with ranks instead of sizes; None if a tensor is not contiguous."""
     found = []
     for part in key:
         if isinstance(part, TensorSpec):
@@ -34,10 +34,10 @@ def look_without_sizes(key: tuple[Any, ...]) -> tuple[Any, ...] | None:
 
 
 class SizesSeen:
-    """The sizes of calls that have all else in common, and the templates that serve them.
+    """Sizes of calls that are equal otherwise, and their templates.
 
     Attributes:
-        reason: why there is no template for the last dimensions that varied, None where there is.
+        reason: The reason why there is no template for the last dynamic dimensions; None if there is one.
     """
 
     def __init__(self) -> None:
@@ -49,11 +49,12 @@ class SizesSeen:
     def recording(
         self, function: Callable[..., Any], leaves: Sequence[Any], spec: TreeSpec, tensors: Sequence[Any]
     ) -> Recording | None:
-        """A recording for a call that no graph serves, made without capturing it; None for the first sizes, and where
-        sizes decide what the function computes.
+        """Return a recording for a call without a graph, made without capture.
+
+        Return None for the first sizes, and if sizes decide what the function computes.
 
         Raises:
-            ConstraintViolationError: they decide it, and are those of a dimension that is marked to vary.
+            ConstraintViolationError: Sizes decide it, and a dimension is marked dynamic.
         """
         sizes = tuple([tensor._spec.sizes for tensor in tensors])
         marks = [marks_of(tensor) for tensor in tensors]
@@ -104,13 +105,13 @@ class SizesSeen:
 
 
 class MarkedSizes(NamedTuple):
-    """What marks say of a call.
+    """Marks of a call's tensors.
 
     Attributes:
-        varying: the dimensions that are marked to vary; those of one size are one, as in PyTorch.
-        names: their sizes.
-        is_strict: whether one of them must vary.
-        ends: the least and the greatest size that all may have, where bounds are given.
+        varying: The dimensions marked dynamic; those of equal sizes share a name, as in PyTorch.
+        names: Their sizes.
+        is_strict: True if one of them must be dynamic.
+        ends: The least and the greatest size that all may have, if bounds are given.
     """
 
     varying: Varying
@@ -120,7 +121,7 @@ class MarkedSizes(NamedTuple):
 
 
 def marked_sizes(marks: Sequence[SizeMarks | None], sizes: Shapes) -> MarkedSizes:
-    """What marks say of a call of these sizes. Raises ConstraintViolationError for a size that is out of its range."""
+    """Return the marks of a call of these sizes. Raise ConstraintViolationError for a size that is out of its range."""
     by_size: dict[int, str] = {}
     varying = []
     least, most = [], []
@@ -149,7 +150,7 @@ def marked_sizes(marks: Sequence[SizeMarks | None], sizes: Shapes) -> MarkedSize
 
 
 def varies_where_fixed(varying: Varying, marks: Sequence[SizeMarks | None]) -> bool:
-    """Whether a dimension varies that is marked as static, and not marked to vary."""
+    """Return True if a dynamic dimension is marked static, and not marked dynamic."""
     return any(
         name is not None and each is not None and i in each.static and i not in each.dynamic | each.weak
         for names, each in zip(varying, marks, strict=True)
@@ -175,7 +176,8 @@ def refuse_constant(marks: Sequence[SizeMarks | None], sizes: Shapes, error: Dif
 
 
 def difference(first: Shapes, now: Shapes) -> tuple[Varying, list[dict[str, int]]]:
-    """Which dimensions differ between two calls, and what they are in each; those that differ alike are one size.
+    """Return the dimensions that differ between two calls, and their sizes in each; those that change alike share a
+    name.
 
     Example:
         >>> from triten.compiler.dynamic_shapes.sizes_seen import difference
@@ -198,7 +200,7 @@ def difference(first: Shapes, now: Shapes) -> tuple[Varying, list[dict[str, int]
 
 
 def point_of(varying: Varying, sizes: Shapes, first: Shapes) -> Sizes | None:
-    """The varying sizes of a call; None where another dimension differs, or two that are one size do not agree."""
+    """Return the dynamic sizes of a call; None if a static dimension differs, or dimensions of one name disagree."""
     found: dict[str, int] = {}
     for names, own, old in zip(varying, sizes, first, strict=True):
         for name, size, before in zip(names, own, old, strict=True):

@@ -1,8 +1,8 @@
-"""A graph's steps for many sizes: those of captures at some sizes, compared number by number.
+"""A graph's steps for many sizes, inferred by comparing captures at some sizes number by number.
 
-Captures must have the same steps in the same order. An integer that differs among them is a sum of products of sizes,
-or what the program's code computes of them, or there is no template; all else has to be equal. What the code decides by
-sizes has to come out alike in all captures, and is looked at anew for each choice of sizes.
+Captures must have the same steps in the same order. An integer that differs among them must be a polynomial of sizes,
+or a number that the program's code computes from sizes. Everything else must be equal. Decisions of the code based on
+sizes must be equal in all captures, and are checked again for each choice of sizes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "
 
 
 class DifferentCaptures(Exception):
-    """Captures at several sizes are no examples of one graph.
+    """Error: captures at several sizes are not examples of one graph.
 
     Attributes:
-        path: the way to what differs in their rows; None where it is none of these.
-        capture: which of the captures differs from the first, where one does.
-        decision: what the program's code decides otherwise: "constant" where a size must be what it was, "comparison"
-            where there may be other sizes for which it decides alike; None where it is not that.
+        path: The path to the difference in their rows; None if it is elsewhere.
+        capture: The capture that differs from the first, if any.
+        decision: The kind of a differing decision: "constant" if a size must stay the same, "comparison" if other
+            sizes may give the same outcome; None for other differences.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Decision(NamedTuple):
     outcome: bool
 
     def holds(self, sizes: Sizes) -> bool:
-        """Whether it has the same outcome at these sizes."""
+        """Return True if it has the same outcome at these sizes."""
         try:
             found = getattr(operator, self.comparison)(
                 value_of(self.left, sizes), value_of(self.right, sizes)
@@ -88,28 +88,27 @@ class Template:
         rows: Sequence[Sequence[Any]],
         observations: Sequence[Observations] = (),
     ) -> Template:
-        """What captures at several sizes have in common.
+        """Return the common template of captures at several sizes.
 
         Args:
-            names: of the sizes.
-            points: the sizes of each capture.
-            rows: of each, its steps.
-            observations: what the program's code saw in as many of them, the first ones; none where it saw plain
-                integers.
+            names: Names of the sizes.
+            points: The sizes of each capture.
+            rows: The steps of each capture.
+            observations: Observations of the first captures; none for captures with plain integers.
 
         Raises:
-            DifferentCaptures: they are not of one graph.
+            DifferentCaptures: They are not of one graph.
         """
         numbers = _Numbers(names, points, observations)
         expressions = {path: numbers.expression(values, path) for path, values in differing_numbers(rows)}
         return Template(rows[0], expressions, numbers.decisions)
 
     def rows_at(self, sizes: Sizes) -> Any:
-        """The steps for these sizes. Raises ZeroDivisionError as the program would."""
+        """Return the steps for these sizes. Raise ZeroDivisionError as the program would."""
         return placed(self.rows, self.expressions, sizes)
 
     def broken(self, sizes: Sizes) -> Decision | None:
-        """A decision that the program makes otherwise at these sizes."""
+        """Return a decision that differs at these sizes, or None."""
         return next((each for each in self.decisions if not each.holds(sizes)), None)
 
 
@@ -141,7 +140,7 @@ class _Numbers:
         ]
 
     def expression(self, values: Sequence[int], path: Path | None = None) -> Number:
-        """What gives these values. Raises DifferentCaptures for what is not known to."""
+        """Return the expression of these values. Raise DifferentCaptures if there is none."""
         if all(v == values[0] for v in values):
             return values[0]
         found = fitted(self.names, self.points[: len(values)], values)
@@ -155,7 +154,7 @@ class _Numbers:
         raise DifferentCaptures(f"{values[0]} follows from no sum of products of sizes", path)
 
     def closed(self, expression: Expression) -> Number:
-        """An expression of what the code read as one of sizes."""
+        """Return an expression of the code's reads as an expression of sizes."""
         if isinstance(expression, int):
             return expression
         if expression[0] == "read":
@@ -175,7 +174,7 @@ def refuse_other_decisions(first: Observations, seen: Observations, capture: int
 
 
 def last_read(expression: Expression) -> int:
-    """The last of the sizes that an expression reads, -1 for none."""
+    """Return the index of the last size that an expression reads, or -1."""
     if isinstance(expression, int):
         return -1
     if expression[0] == "read":
@@ -184,10 +183,10 @@ def last_read(expression: Expression) -> int:
 
 
 def differing_numbers(rows: Sequence[Any]) -> Iterator[tuple[Path, list[int]]]:
-    """The whole numbers at which alike structures differ, with the number in each.
+    """Yield the paths at which integers differ between structures, with the integer of each.
 
     Raises:
-        DifferentCaptures: they differ in anything else.
+        DifferentCaptures: They differ in anything else.
     """
     yield from _differing((), rows)
 
@@ -217,7 +216,7 @@ def _differing(path: Path, values: Sequence[Any]) -> Iterator[tuple[Path, list[i
 
 
 def placed(rows: Any, expressions: Mapping[Path, Number], sizes: Sizes) -> Any:
-    """Rows with the numbers of these sizes; what is not changed is shared with `rows`."""
+    """Return rows with the numbers of these sizes; unchanged rows are shared with `rows`."""
     if not expressions:
         return rows
     here = expressions.get(())

@@ -1,14 +1,16 @@
 """`tt.export`: programs captured ahead of time, saved with tensors and kernels, run elsewhere (`torch.export`).
 
-`frontend` captures a module; `lifting` makes inputs and outputs of what the module holds and writes, which `signature`
-describes. `program` is the result, `module` a module of it, and `execution` what a call runs; `differentiability` says
-whether that may be differentiated, and runs it so. `archive` writes and
-reads files: `program_json`, `graph_json` and `trees` what is JSON there (a step that
-gives too many results is refused by `result_counts`), `safetensors` the tensors, `kernels` compiled
-kernels, which `kernel_recording` makes in a process of its own.
-
-`dynamic_shapes` says which sizes of arguments may differ from call to call; `size_probes` captures a module at several
-and finds the expressions of a `dynamic_graph`, by the means of `compiler.dynamic_shapes`; `size_json` writes them.
+- `frontend` captures a module.
+- `lifting` makes the tensors that the module holds and writes inputs and outputs, which `signature` describes.
+- `program` is the result, `module` wraps it as a module, and `execution` runs a call.
+- `differentiability` decides if a program may be differentiated, and runs it so.
+- `archive` writes and reads files, with JSON in `program_json`, `graph_json` and `trees`.
+- `result_counts` refuses a step with too many results.
+- `safetensors` stores the tensors.
+- `kernels` stores compiled kernels, which `kernel_recording` makes in a process of its own.
+- `dynamic_shapes` parses the dynamic dimensions of arguments.
+- `size_probes` captures a module at several sizes and infers the expressions of a `dynamic_graph`.
+- It uses `compiler.dynamic_shapes`; `size_json` writes the expressions.
 """
 
 from .archive import load, save

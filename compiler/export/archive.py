@@ -46,7 +46,7 @@ DAMAGES = (
     *(zipfile.BadZipFile, NotImplementedError, EOFError, OSError),
     *(ValueError, LookupError, TypeError, OverflowError, struct.error),
 )
-"""What reading raises of archives that are damaged, or none of ours."""
+"""Exceptions that reading raises for damaged or foreign archives."""
 
 
 @api_boundary
@@ -108,7 +108,7 @@ def save(
 def _kernels(
     ep: ExportedProgram, records: Mapping[str, bytes], targets: Sequence[str | Target]
 ) -> dict[str, bytes]:
-    """The kernels of a program that lies in these records: those that it came with, and those for targets."""
+    """Return the kernels of a program: those that it came with, and those compiled for targets."""
     from .kernels import compiled_kernels, packed_kernels
 
     kept = packed_kernels(ep.kernels)
@@ -133,17 +133,17 @@ def _write(records: Mapping[str, bytes], file: IO[bytes]) -> None:
 def load(f: File, *, extra_files: dict[str, Any] | None = None) -> ExportedProgram:
     """Read a program that `save` wrote (`torch.export.load`).
 
-    Nothing of the file is executed. Its graph is checked: every step must give what is written of it.
+    Nothing in the file is executed. Its graph is checked: the result of every step must match the written spec.
 
     Args:
-        f: a path, or a binary file.
-        extra_files: names of the user's files; each gets its content, as text.
+        f: A path, or a binary file.
+        extra_files: Names of the user's files; each gets its content, as text. Default: None.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        RuntimeError: the file is damaged, is no exported program, comes from a newer version, or uses operators or
-            devices that are not there.
-        ValueError: it uses classes that are not registered, or has no such extra file.
+        FileNotFoundError: There is no such file.
+        RuntimeError: The file is damaged, is not an exported program, comes from a newer version, or uses unavailable
+            operators or devices.
+        ValueError: It uses classes that are not registered, or has no such extra file.
 
     Example:
         See `tt.export.save`.
@@ -165,7 +165,7 @@ def load(f: File, *, extra_files: dict[str, Any] | None = None) -> ExportedProgr
 
 
 def _records(file: IO[bytes]) -> dict[str, bytes]:
-    """The records by name. Raises ValueError for an archive that holds more bytes than its file has."""
+    """Return the records by name. Raise ValueError for an archive that holds more bytes than its file has."""
     with zipfile.ZipFile(file) as archive:
         entries = archive.infolist()
         for entry in entries:
@@ -220,7 +220,7 @@ def _shown(f: File) -> str:
 
 @contextmanager
 def _opened(f: File) -> Iterator[IO[bytes]]:
-    """A file to read: one that is given stays open, and is read from its start."""
+    """Open a file to read. A file object stays open, and is read from its start."""
     if isinstance(f, str | os.PathLike):
         with open_regular(f) as file:
             yield file

@@ -13,7 +13,7 @@ from ...utils._pytree import keystr, tree_flatten_with_path
 def argument_names(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> list[tuple[str, str]]:
-    """Of each leaf of ``(args, kwargs)``: a name for its node, and the way to it as Python writes it.
+    """Return, for each leaf of ``(args, kwargs)``, a name for its node and its Python access path.
 
     Example:
         >>> from triten.compiler.export.argument_names import argument_names
@@ -37,7 +37,7 @@ def _step(key: Any) -> str:
 
 
 def positional_names(function: Callable[..., Any], count: int) -> list[str]:
-    """Names of the parameters that get so many positional arguments."""
+    """Return the names of the parameters that receive `count` positional arguments."""
     names = list(_parameter_names(function, count))
     return names + [f"args_{i}" for i in range(len(names), count)]
 

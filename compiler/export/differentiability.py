@@ -1,8 +1,8 @@
-"""Whether a program's operators have the derivative of the module that it was exported from.
+"""Check that a program's operators have the derivative of the exported module.
 
-A program is captured without gradients. What the module does for its derivative alone, a block under `no_grad`, a
-detached tensor, an `autograd.Function`, leaves no trace in the operators. So the module is captured with its
-derivative, and so is the program; a call of the program computes gradients if both are the same.
+A program is captured without gradients. Code that matters only for the derivative (a block under `no_grad`, a detached
+tensor, an `autograd.Function`) leaves no trace in the operators. So both the module and the program are captured with
+their derivatives; a call of the program computes gradients if they are equal.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ DETACH, CLONE, NORM, FUNCTIONAL_NORM, ATTENTION = map(
     ),
 )
 SAME_ELEMENTS = {"aten::detach": 0, "aten::alias": 0, "aten::copy": 1, "aten::clone": 0}
-"""Operators that give the elements of an operand, in the derivative, and which operand."""
+"""Operators whose derivative passes on the elements of an operand, with the operand's place."""
 
 
 def differentiable_inputs(
     module: Module, leaves: Sequence[Any], in_spec: TreeSpec, lifted: Lifted, identical: frozenset[int]
 ) -> frozenset[str]:
-    """Which inputs of a program may require grad: ``"parameters"``, or ``"arguments"``, too.
+    """Return the inputs of a program that may require grad: ``"parameters"``, or ``"arguments"``, too.
 
     Args:
-        module: what was exported.
-        leaves: of the arguments.
-        in_spec: their structure.
-        lifted: the program.
-        identical: its results that are inputs as they are.
+        module: The exported module.
+        leaves: Leaves of the arguments.
+        in_spec: Their structure.
+        lifted: The program.
+        identical: The results that are inputs unchanged.
     """
     with no_grad():
         wanting = [_wanting(leaf) for leaf in leaves]
@@ -65,7 +65,7 @@ def differentiable_inputs(
 
 
 def _wanting(leaf: Any) -> Any:
-    """An argument that requires grad, if it can."""
+    """Return an argument that requires grad, if it can."""
     if not isinstance(leaf, TensorImpl) or leaf._spec.requires_grad or not leaf._spec.dtype.is_floating_point:
         return leaf
     tensor: Any = leaf
@@ -75,17 +75,17 @@ def _wanting(leaf: Any) -> Any:
 def differentiable_program(
     graph: Graph, mutations: int, identical: frozenset[int]
 ) -> Callable[..., tuple[Any, ...]]:
-    """An exported graph's operators one after the other, through the dispatcher, which differentiates them.
+    """Return a function that calls an exported graph's operators through the dispatcher, which differentiates them.
 
-    What it writes to inputs carries no gradient, as what modules write to their buffers.
+    Values written to inputs carry no gradient, as with modules' buffers.
 
     Args:
-        graph: an exported graph, which is not changed.
-        mutations: how many of its outputs are written values; they come first.
-        identical: the results that are inputs as they are.
+        graph: An exported graph, which is not changed.
+        mutations: The number of its outputs that are written values; they come first.
+        identical: The results that are inputs unchanged.
 
     Returns:
-        A function of the graph's inputs, which gives the user's results.
+        A function from the graph's inputs to the user's results.
     """
     own = graph.copy()
     for node in own.find_nodes(op="call_function"):
@@ -110,12 +110,12 @@ def differentiable_program(
 
 
 def differentiable(graph: Graph, mutations: int, identical: frozenset[int], is_traced: bool) -> Run:
-    """A function from a graph's inputs to its user's results, which autograd differentiates.
+    """Return a function from a graph's inputs to its user's results, which autograd differentiates.
 
     Args:
-        graph, mutations, identical: as `differentiable_program` has them.
-        is_traced: call the operators through the dispatcher, where modes, tracers and profilers see them; otherwise
-            they are compiled with their derivative.
+        graph, mutations, identical: See `differentiable_program`.
+        is_traced: If True, call the operators through the dispatcher, where modes, tracers and profilers see them.
+            Otherwise compile them with their derivative.
     """
     program = differentiable_program(graph, mutations, identical)
     called = (
@@ -125,7 +125,7 @@ def differentiable(graph: Graph, mutations: int, identical: frozenset[int], is_t
 
 
 def _normalize_with_derivative(graph: Graph, node: Node) -> None:
-    """Replace batch normalization that gives new statistics, and has no derivative, by one that writes them."""
+    """Replace batch norm that returns new statistics, without derivative, by batch norm that writes them."""
     x, weight, bias, mean, variance, *rest = node.args
     with graph.inserting_before(node):
         copies = [graph.call_function(CLONE, (each,), {}, each.val) for each in (mean, variance)]
@@ -170,13 +170,13 @@ def _has_same_derivative(
 
 
 class _Described:
-    """A recording by what its results and gradients are computed from.
+    """Recording, described by the expressions of its results and gradients.
 
     Args:
-        recording: with its derivative.
-        arguments: the tensors that were given.
-        names: of the program's inputs, by identity.
-        numbers: of expressions; two recordings share it, so that equal ones have one number.
+        recording: The recording with its derivative.
+        arguments: The input tensors.
+        names: Names of the program's inputs, by identity.
+        numbers: Numbers of expressions; two recordings share it, so that equal expressions have one number.
     """
 
     def __init__(
@@ -199,11 +199,11 @@ class _Described:
             self.known[node] = self.number(name)
 
     def number(self, key: Any) -> int:
-        """Of an expression."""
+        """Return the number of an expression."""
         return self.numbers.setdefault(key, len(self.numbers))
 
     def all(self) -> Any:
-        """The results, the gradients by stage and input, the writes, and the random numbers that are drawn."""
+        """Return the results, the gradients by stage and input, the writes, and the random ops."""
         recording = self.recording
         recording.graph.eliminate_dead_code()
         draws: list[Any] = []
@@ -220,7 +220,7 @@ class _Described:
             self.known[node] = key if isinstance(key, int) else self.number(key)
         every = [self.key(each) for each in recording.graph.output_node.args[0]]
         results, rest = every[: recording.results], every[recording.results :]
-        # A result that is an input is what was written to it.
+        # A result that is a written input is the written value.
         results = [("node", writes.get(each[1], each[1])) if each[0] == "node" else each for each in results]
         gradients = [self.inputs[i] for i in recording.gradients or ()]
         by_stage = []
@@ -232,7 +232,7 @@ class _Described:
         return results, by_stage, draws, writes, kinds, recording.identical
 
     def expression(self, node: Node) -> Any:
-        """What a step computes, as a key; the number of an operand where it gives that one's elements."""
+        """Return a step's expression as a key, or the number of the operand whose elements it returns."""
         name = node.target.name() if hasattr(node.target, "name") else node.target
         if name in SAME_ELEMENTS:
             return self.known[node.args[SAME_ELEMENTS[name]]]
@@ -247,7 +247,7 @@ class _Described:
         return (name, self.key(node.args), self.key(dict(node.kwargs)))
 
     def addends(self, node: Node) -> list[Node]:
-        """What is added, sums in sums apart."""
+        """Return the addends of a sum, with nested sums flattened."""
         return [
             inner
             for each in node.args
@@ -255,7 +255,8 @@ class _Described:
         ]
 
     def sum_of(self, addends: Sequence[Node]) -> Any:
-        """A sum, in which the gradients of all parts of a tensor are one addend: that of the parts joined."""
+        """Return the key of a sum, in which the gradients of all parts of a tensor are one addend: that of the joined
+        parts."""
         numbers: list[int] = []
         parts: dict[Any, dict[Any, int]] = {}
         for each in addends:
@@ -287,7 +288,7 @@ class _Described:
         return numbers[0] if len(numbers) == 1 else ("sum", tuple(sorted(numbers)))
 
     def key(self, value: Any) -> Any:
-        """An argument, with numbers in the place of nodes, as a key of a dict."""
+        """Return an argument as a dict key, with numbers instead of nodes."""
         if isinstance(value, Node):
             return ("node", self.known[value])
         if isinstance(value, tuple | list):

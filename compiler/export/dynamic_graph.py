@@ -44,7 +44,7 @@ class DynamicGraph:
         self._made: dict[tuple[int, ...], SizedGraph] = {}
 
     def at(self, sizes: Sizes) -> SizedGraph:
-        """The graph for these sizes.
+        """Return the graph for these sizes.
 
         Raises:
             RuntimeError: the module decides something else at these sizes.
@@ -70,11 +70,11 @@ class DynamicGraph:
         return made
 
     def sizes_of(self, leaves: Sequence[Any], paths: Sequence[str]) -> dict[str, int]:
-        """The named sizes of a call with these tensors.
+        """Return the named sizes of a call with these tensors.
 
         Raises:
-            RuntimeError: a size is out of its range, or is not that of another dimension of the name.
-            TypeError: what should be a tensor is none.
+            RuntimeError: A size is out of its range, or differs from another dimension of the same name.
+            TypeError: An argument that must be a tensor is not.
         """
         found: dict[str, int] = {}
         first: dict[str, str] = {}
@@ -99,7 +99,7 @@ class DynamicGraph:
         return found
 
     def lines(self) -> list[str]:
-        """For people: the ranges, and each number of a step that is an expression."""
+        """Return lines for people: the ranges, and each number of a step that is an expression."""
         lines = [f"{name}: {each}" for name, each in self.ranges.items()]
         return lines + [
             f"%{self.template.rows[path[0]]['name']}{''.join(f'[{step!r}]' for step in path[1:])}: {expression}"
@@ -109,7 +109,7 @@ class DynamicGraph:
 
 
 def without_results(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Steps without what operators give, which follows from the inputs."""
+    """Return steps without their result specs, which follow from the inputs."""
     return [
         {key: value for key, value in row.items() if key != "val" or row["op"] == "placeholder"}
         for row in rows

@@ -44,7 +44,7 @@ class Dim:
 
 
 def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[Dim, ...]:
-    """Several `Dim` with one range (`torch.export.dims`).
+    """Return several `Dim` with one range (`torch.export.dims`).
 
     Example:
         >>> import triten as tt
@@ -55,7 +55,7 @@ def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[D
 
 
 class ValueRange(NamedTuple):
-    """The sizes that a dimension may have; `upper` is None where any is."""
+    """Range of a dimension; `upper` is None if there is no bound."""
 
     lower: int
     upper: int | None
@@ -68,7 +68,7 @@ class ValueRange(NamedTuple):
 
 
 def typical_sizes(ranges: Mapping[str, ValueRange]) -> list[dict[str, int]]:
-    """Sizes of the names that stand for others: one, an odd one, a multiple of 16, and the greatest, if there is one.
+    """Return typical sizes of the names: one, an odd one, a multiple of 16, and the greatest, if there is one.
 
     Example:
         >>> from triten.compiler.export.dynamic_shapes import ValueRange, typical_sizes
@@ -101,17 +101,17 @@ class DynamicSizes(NamedTuple):
 def dynamic_sizes(
     dynamic_shapes: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], names: Sequence[str]
 ) -> DynamicSizes:
-    """What `dynamic_shapes` names of a call.
+    """Return the dynamic dimensions that `dynamic_shapes` names.
 
     Args:
-        dynamic_shapes: for each argument, by name or in order: None; a dict from dimensions to `Dim`; a list of a
-            `Dim` or None for each dimension; of a nested one a nest of these.
-        args, kwargs: the call's.
-        names: of the positional arguments.
+        dynamic_shapes: For each argument, by name or in order: None; a dict from dimensions to `Dim`; a list of a
+            `Dim` or None for each dimension; for a nested argument, a nest of these.
+        args, kwargs: Arguments of the call.
+        names: Names of the positional arguments.
 
     Raises:
-        ValueError: it does not fit the arguments.
-        NotImplementedError: for what is no `Dim`, such as one that is computed from another.
+        ValueError: It does not fit the arguments.
+        NotImplementedError: A value is not a `Dim`, such as one computed from another.
     """
     values = {**dict(zip(names, args, strict=True)), **kwargs}
     if isinstance(dynamic_shapes, Mapping):

@@ -17,14 +17,14 @@ Run = Callable[[Sequence[Any]], Sequence[Any]]
 def runnable(
     graph: Graph, mutations: int, identical: frozenset[int], examples: Sequence[Any], is_traced: bool
 ) -> Run:
-    """A function from a graph's inputs to its user's results.
+    """Return a function from a graph's inputs to its user's results.
 
     Args:
-        graph: an exported graph, which is not changed.
-        mutations: how many of its outputs are written values; they come first.
-        identical: the results that are inputs as they are.
-        examples: inputs of a call that it is to serve: those of later calls have their specs.
-        is_traced: call the operators through the dispatcher, where modes, tracers and profilers see them.
+        graph: An exported graph, which is not changed.
+        mutations: The number of its outputs that are written values; they come first.
+        identical: The results that are inputs unchanged.
+        examples: Inputs of a call that it must serve: later calls have the same specs.
+        is_traced: If True, call the operators through the dispatcher, where modes, tracers and profilers see them.
     """
     own = graph.copy()
     sources = inputs_among_results(own, mutations)
@@ -46,7 +46,7 @@ def runnable(
 
 
 def inputs_among_results(graph: Graph, mutations: int) -> dict[int, int]:
-    """Which results are inputs, by the inputs' places: as they were given, or after a write to them."""
+    """Return the results that are inputs, with the inputs' places: unchanged, or after a write."""
     places = {node: i for i, node in enumerate(graph.find_nodes(op="placeholder"))}
     found = {}
     for i, result in enumerate(graph.output_node.args[0][mutations:]):
@@ -58,5 +58,5 @@ def inputs_among_results(graph: Graph, mutations: int) -> dict[int, int]:
 
 
 def is_write(node: Node) -> bool:
-    """Whether a step writes to one of its arguments."""
+    """Return True if a step writes to one of its arguments."""
     return bool(getattr(getattr(node.target, "_schema", None), "is_mutable", False))

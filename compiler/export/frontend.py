@@ -39,28 +39,28 @@ def export(
     strict: bool = False,
     preserve_module_call_signature: tuple[str, ...] = (),
 ) -> ExportedProgram:
-    """A module as a program of operators that runs without the module's source (`torch.export.export`).
+    """Export a module as a program of operators that runs without the module's source (`torch.export.export`).
 
-    The module is run once on fake tensors, which records the operators that it calls. Shapes, Python values and the
-    mode (`train` or `eval`) are fixed in the graph. Parameters, buffers and other tensors that the module uses become
-    inputs of the graph; buffers and arguments that it writes to are written at the end. The graph has no derivative:
-    where its operators have that of the module, `ExportedProgram.module` differentiates them.
+    The module runs once on fake tensors, which records the operators that it calls. Shapes, Python values and the mode
+    (`train` or `eval`) are constants of the graph. Parameters, buffers and other tensors that the module uses become
+    inputs of the graph. Buffers and arguments that it writes to are written at the end. The graph has no derivative:
+    if its operators have that of the module, `ExportedProgram.module` differentiates them.
 
     Args:
-        mod: the module; of one that `tt.compile` gave, the module that it is around.
-        args: of a call, with tensors in any nesting of tuples, lists, dicts and registered classes.
-        kwargs: of the call, by name.
-        dynamic_shapes: which sizes may differ from call to call: for each argument, by name or in order, None, a dict
-            from dimensions to `Dim`, or a list of these; None for none. The module is captured at several sizes, and
-            numbers in its graph become expressions of the names.
-        strict: has no effect: the module is always captured in one way.
-        preserve_module_call_signature: must be empty.
+        mod: The module. A module compiled by `tt.compile` is unwrapped.
+        args: Example arguments, with tensors in any nesting of tuples, lists, dicts and registered classes.
+        kwargs: Example keyword arguments. Default: None.
+        dynamic_shapes: Dynamic dimensions: for each argument, by name or in order, None, a dict from dimensions to
+            `Dim`, or a list of these. Default: None, all static. The module is captured at several sizes, and numbers
+            in its graph become expressions of the names.
+        strict: No effect: the module is always captured in one way.
+        preserve_module_call_signature: Must be empty.
 
     Raises:
-        ValueError: `mod` is no module, or `args` no tuple.
-        tt.compiler.Unsupported: the module does what no graph holds; the message has the reason and the line. Or it
-            does something else at other sizes that `dynamic_shapes` allows.
-        NotImplementedError: for a size that is computed from another, and for a call signature to preserve.
+        ValueError: `mod` is not a module, or `args` is not a tuple.
+        tt.compiler.Unsupported: The module cannot be captured; the message has the reason and the line. Or it behaves
+        differently at other sizes that `dynamic_shapes` allows.
+        NotImplementedError: A size is computed from another, or there is a call signature to preserve.
 
     Example:
         >>> import triten as tt
@@ -93,7 +93,7 @@ def export(
             raise Unsupported(
                 f"argument {path} is no plain tensor, but a {type(leaf).__name__} of {leaf._spec.layout}"
             )
-    # A tensor that is given twice is two inputs, which later calls may give different tensors.
+    # A tensor passed twice becomes two inputs, since later calls may pass different tensors.
     seen: set[int] = set()
     distinct = []
     with no_grad():
@@ -126,7 +126,7 @@ def export(
 def _captured(
     mod: Module, leaves: Sequence[Any], in_spec: TreeSpec, names: Sequence[str]
 ) -> tuple[Recording, Lifted]:
-    """A module's graph on these leaves."""
+    """Capture a module on these leaves."""
     with no_grad():
         capturing.exports += 1
         try:
@@ -138,7 +138,7 @@ def _captured(
 
 
 def _tensors(lifted: Lifted) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The state dict and the constants of a program."""
+    """Return the state dict and the constants of a program."""
     state: dict[str, Any] = {}
     constants: dict[str, Any] = {}
     for spec in lifted.signature.input_specs:
@@ -155,7 +155,8 @@ def _tensors(lifted: Lifted) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _described(recording: Recording, lifted: Lifted, seen: Observations | None = None) -> Captured:
-    """A capture, to be compared with one at other sizes, and what the module's code saw of sizes in it."""
+    """Return a description of a capture, to compare with captures at other sizes, and the sizes that the code
+    observed."""
     signature = lifted.signature
     outputs = [(spec.kind, type(spec.arg), spec.target) for spec in signature.output_specs]
     # A tensor that the module makes of numbers may be made of sizes.
@@ -172,7 +173,7 @@ def _dynamic(
     dynamic: DynamicSizes,
     example: Captured,
 ) -> DynamicGraph:
-    """The graph with named sizes, of captures on tensors of other sizes, whose memory is nowhere."""
+    """Return the graph with named sizes, from captures on fake tensors of other sizes."""
     tensors = [i for i, leaf in enumerate(leaves) if isinstance(leaf, TensorImpl)]
     sizes: dict[str, int] = {}
     for place, named in zip(tensors, dynamic.places, strict=True):

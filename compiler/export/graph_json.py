@@ -1,8 +1,8 @@
-"""Graphs as JSON: operators by name and overload, arguments, and what each step gives.
+"""Graphs as JSON: operators by name and overload, arguments, and the spec of each step's result.
 
-What is read is checked: a step's operator must exist here, its arguments must be those of its schema, and running the
-graph on fake tensors must give the shapes, strides, dtypes and devices that are written. So a kernel never meets memory
-of another size than it was told of.
+Reading checks the graph: a step's operator must exist here, and its arguments must match its schema. Running the graph
+on fake tensors must give the written shapes, strides, dtypes and devices. So a kernel never accesses memory of another
+size than its spec.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ GETITEM = "getitem"
 
 
 def value_to_json(value: Any) -> Any:
-    """An argument as JSON. Raises NotImplementedError for an object that has none."""
+    """Return an argument as JSON. Raise NotImplementedError for an object without a JSON form."""
     if isinstance(value, Node):
         return {"node": value.name}
     if value is None or value.__class__ in (bool, int, str):
@@ -60,7 +60,7 @@ def value_to_json(value: Any) -> Any:
 
 
 def value_from_json(value: Any, nodes: Mapping[str, Node]) -> Any:
-    """The argument of JSON. Raises ValueError or KeyError for what is none."""
+    """Return the argument of JSON. Raise ValueError or KeyError for invalid JSON."""
     if isinstance(value, list):
         return tuple([value_from_json(each, nodes) for each in value])
     if not isinstance(value, dict):
@@ -80,7 +80,7 @@ def value_from_json(value: Any, nodes: Mapping[str, Node]) -> Any:
 
 
 def spec_to_json(val: Any) -> Any:
-    """What a step gives, as JSON: a tensor's geometry, a list of these, or null for what is no tensor."""
+    """Return a spec as JSON: a tensor's geometry, a list of these, or null for a value that is not a tensor."""
     if isinstance(val, TensorSpec):
         return {
             "sizes": list(val.sizes),
@@ -92,7 +92,7 @@ def spec_to_json(val: Any) -> Any:
 
 
 def spec_from_json(value: Any) -> TensorSpec:
-    """A tensor's geometry. Raises ValueError, KeyError or TypeError for what is none."""
+    """Return a tensor's geometry. Raise ValueError, KeyError or TypeError for invalid JSON."""
     sizes, strides = tuple(value["sizes"]), tuple(value["strides"])
     if len(sizes) != len(strides) or any(type(n) is not int or n < 0 for n in (*sizes, *strides)):
         raise ValueError(f"sizes {sizes} and strides {strides}")
@@ -119,11 +119,11 @@ def graph_to_json(graph: Graph) -> list[dict[str, Any]]:
 
 
 def graph_from_json(rows: list[dict[str, Any]]) -> Graph:
-    """The graph of JSON, checked. A step without ``val`` may give anything.
+    """Return the graph of JSON, checked. A step without ``val`` may return anything.
 
     Raises:
-        ValueError, KeyError, TypeError, LookupError: it is no graph.
-        RuntimeError: a step uses an operator that is not known here, or gives something else than is written.
+        ValueError, KeyError, TypeError, LookupError: It is not a graph.
+        RuntimeError: A step uses an unknown operator, or its result differs from the written spec.
     """
     graph = Graph()
     nodes: dict[str, Node] = {}
@@ -202,7 +202,7 @@ def _seen(result: Any) -> Any:
 
 
 def blank_tensor_of(spec: TensorSpec) -> Any:
-    """A tensor of a spec with memory that is nowhere, for a tracer that looks at the spec alone."""
+    """Return a tensor of a spec with phantom memory, for a tracer that reads the spec alone."""
     made = blank_tensor()
     made._spec, made._data = spec, phantom(spec)
     made._version_cell = made._autograd = made._view_base = None

@@ -1,10 +1,10 @@
-"""A program for a process of its own: every kernel that an exported program launches on a target, compiled for it.
+"""Subprocess that compiles every kernel that an exported program launches on a target.
 
-``python -m triten.compiler.export.kernel_recording ARCHIVE TARGET FOLDER``: the program is loaded and run on a driver
-that notes launches and runs none, so that no GPU is needed. Arguments are at addresses that are multiples of 16, and
-once more at others, for which kernels have variants; named sizes are those of the example, and some that stand for
-others. TARGET is JSON (`target_to_json`). FOLDER gets a file for each kernel, named by its key, the sources that the
-compiler wrote, and ``kernels.json``.
+``python -m triten.compiler.export.kernel_recording ARCHIVE TARGET FOLDER`` loads the program and runs it on a driver
+that records launches and runs none, so that no GPU is needed. Arguments are at addresses that are multiples of 16, and
+once more at others, for which kernels have variants. Named sizes are those of the example, and some typical ones.
+TARGET is JSON (`target_to_json`). FOLDER gets a file for each kernel, named by its key, the sources that the compiler
+wrote, and ``kernels.json``.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ SUFFIX = ".kernel"
 
 
 def target_to_json(target: Target) -> str:
-    """A target as JSON."""
+    """Return a target as JSON."""
     return json.dumps(dataclasses.asdict(target))
 
 
 def target_from_json(text: str) -> Target:
-    """The target of JSON."""
+    """Return the target of JSON."""
     return Target(**json.loads(text))
 
 
 def launches(program: Any, driver: RecordingDriver) -> Iterator[Mapping[str, Any]]:
-    """What the program asks the driver to compile, each request once.
+    """Yield the driver's compilation requests of a program, each once.
 
-    Every call is of a module of its own, since the first one decides what later ones launch.
+    Every call uses a fresh module, since a module's first call determines the launches of later ones.
     """
     seen = []
     for specs in program.tensor_specs():
@@ -60,7 +60,7 @@ def launches(program: Any, driver: RecordingDriver) -> Iterator[Mapping[str, Any
 
 
 def _argument(spec: Any, offset: int) -> Any:
-    """A tensor of a spec that begins `offset` elements behind an address that is a multiple of 512."""
+    """Return a tensor of a spec that begins `offset` elements behind an address that is a multiple of 512."""
     reach = sum((n - 1) * s for n, s in zip(spec.sizes, spec.strides, strict=True)) + 1 if spec.numel else 0
     memory = ops.empty((reach + offset,), dtype=spec.dtype, device=spec.device)
     if spec.device.type == "cpu":
@@ -70,7 +70,7 @@ def _argument(spec: Any, offset: int) -> Any:
 
 def main(archive: str, target: Target, folder: Path) -> None:
     """Write the kernels of an archive's program into a folder."""
-    # What was measured on this machine is nothing of the target's.
+    # Tuning results of this machine do not apply to the target.
     os.environ["TRITEN_TUNING_STORE"] = "0"
     driver = RecordingDriver(target)  # type: ignore[abstract] # its methods are set below the class
     cuda._driver = driver
@@ -100,7 +100,7 @@ def main(archive: str, target: Target, folder: Path) -> None:
 
 
 def _input_specs(program: Any) -> list[Any]:
-    """The specs of a program's inputs, its own tensors among them."""
+    """Return the specs of a program's inputs, including its own tensors."""
     return [node.val for node in program.graph.find_nodes(op="placeholder")]
 
 

@@ -1,7 +1,7 @@
-"""Kernels of an exported program, compiled for named targets: made in processes of their own, and given to launches.
+"""Kernels of an exported program, compiled for named targets in subprocesses, and made available to launches.
 
-In an archive's folder *kernels/sm_90* lie ``index.json``, ``<key>.kernel`` for each kernel, as the store of compiled
-kernels has it, and ``<name>.py`` for each that the compiler wrote, for people to read.
+An archive's folder *kernels/sm_90* has ``index.json``, ``<key>.kernel`` for each kernel, in the format of the cubin
+cache, and ``<name>.py`` for each kernel that the compiler wrote, for people to read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FOLDER = "kernels/"
 
 
 def find_target(target: str | Target) -> Target:
-    """A target by its name. Raises ValueError for an unknown one."""
+    """Return a target by its name. Raise ValueError for an unknown name."""
     if isinstance(target, Target):
         return target
     found = next((each for each in KNOWN.values() if each.name == target), None)
@@ -35,9 +35,10 @@ def find_target(target: str | Target) -> Target:
 
 
 def compiled_kernels(archive: str, targets: Iterable[str | Target]) -> dict[str, bytes]:
-    """The files of the kernels that an archive's program launches on each target, by their names in the archive.
+    """Return the files of the kernels that an archive's program launches on each target, by their names in the
+    archive.
 
-    Raises RuntimeError with what the process says where the program cannot be run or a kernel not be compiled.
+    Raise RuntimeError with the subprocess's message if the program cannot run or a kernel cannot be compiled.
     """
     records: dict[str, bytes] = {}
     for target in [find_target(each) for each in targets]:
@@ -65,7 +66,7 @@ def compiled_kernels(archive: str, targets: Iterable[str | Target]) -> dict[str,
 
 
 def packed_kernels(archives: Iterable[KernelArchive]) -> dict[str, bytes]:
-    """The files of kernels that came with a program that was loaded, but for their sources."""
+    """Return the files of the kernels that came with a loaded program, without their sources."""
     records: dict[str, bytes] = {}
     for archive in archives:
         for capability in archive.capabilities:
@@ -81,7 +82,7 @@ def packed_kernels(archives: Iterable[KernelArchive]) -> dict[str, bytes]:
 
 
 def archived_kernels(records: Mapping[str, bytes], name: str) -> list[KernelArchive]:
-    """What launches find of an archive's kernels, one for each target. Raises ValueError for damaged ones."""
+    """Return an archive's kernels for launches, one archive for each target. Raise ValueError for damaged kernels."""
     found = []
     for path, data in records.items():
         folder, _, file = path.rpartition("/")

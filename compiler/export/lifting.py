@@ -1,6 +1,6 @@
-"""From a recording to an exported graph: the tensors that a module holds become named inputs, writes become outputs.
+"""Lifting of a recording to an exported graph: held tensors become named inputs, writes become outputs.
 
-The order is PyTorch's: parameters, buffers, constants, then what the user gives; written values, then results.
+The order is PyTorch's: parameters, buffers, constants, then user inputs; written values, then results.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MUTATIONS = {
 
 @dataclass(frozen=True)
 class HeldTensor:
-    """A tensor of a module's: what it is, its name, and whether the state dict has it."""
+    """Tensor of a module: its kind, its name, and its membership in the state dict."""
 
     kind: InputKind
     name: str
@@ -48,9 +48,9 @@ class HeldTensor:
 
 @dataclass(frozen=True)
 class Lifted:
-    """An exported graph, its signature, and the tensors behind the inputs that are the module's.
+    """Exported graph, its signature, and the module's tensors behind its inputs.
 
-    `names` has every name of a tensor in the module, tied ones with the name under which the graph has it.
+    `names` maps every name of a tensor in the module, including tied ones, to its name in the graph.
     """
 
     graph: Graph
@@ -60,16 +60,16 @@ class Lifted:
 
 
 def lift(recording: Recording, module: Module, leaves: Sequence[Any], names: Sequence[str]) -> Lifted:
-    """The exported graph of a recording.
+    """Return the exported graph of a recording.
 
     Args:
-        recording: without derivative.
-        module: what was recorded.
-        leaves: of its arguments.
-        names: a name for each leaf.
+        recording: A recording without derivative.
+        module: The recorded module.
+        leaves: Leaves of its arguments.
+        names: A name for each leaf.
 
     Raises:
-        Unsupported: the module writes to a tensor that it does not own, or holds one that is a subclass's.
+        Unsupported: The module writes to a tensor that it does not own, or holds a tensor subclass.
     """
     own, aliases = tensors_of(module)
     known = {id(each.tensor): each for each in own}
@@ -105,7 +105,7 @@ def lift(recording: Recording, module: Module, leaves: Sequence[Any], names: Seq
     by_name = {spec.arg.name: spec for spec in input_specs}
     output_specs, written = [], []
     for node in recording.graph.find_nodes(op="call_function"):
-        # Names are made anew, so that they do not depend on steps that were taken out.
+        # Names are regenerated, so that they do not depend on removed steps.
         copied = copies[node] = graph.call_function(
             node.target,
             map_nodes(node.args, copies.__getitem__),
@@ -133,7 +133,7 @@ def lift(recording: Recording, module: Module, leaves: Sequence[Any], names: Seq
 
 
 def tensors_of(module: Module) -> tuple[list[HeldTensor], dict[str, str]]:
-    """A module's parameters and buffers, each once, and the name of each under every name that it has."""
+    """Return a module's parameters and buffers, each once, and a dict from every name of each to its first name."""
     found: list[HeldTensor] = []
     first: dict[int, str] = {}
     names: dict[str, str] = {}
@@ -158,7 +158,8 @@ def _transient_buffers(module: Module) -> set[str]:
 
 
 def _constants(tensors: Sequence[Any], known: Mapping[int, HeldTensor], module: Module) -> list[HeldTensor]:
-    """The tensors that are held and are neither parameters nor buffers; an attribute's has the attribute's name."""
+    """Return the held tensors that are neither parameters nor buffers. An attribute's tensor has the
+    attribute's name."""
     attributes = {
         id(value): f"{prefix}.{name}" if prefix else name
         for prefix, each in module.named_modules()

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from .program import ExportedProgram
 
 COMPARED = ("sizes", "strides", "dtype", "device", "layout")
-"""What a tensor must have in common with the one that was exported, by the attributes of its spec."""
+"""Spec attributes in which a tensor must equal the exported one."""
 MOST_RUNS = 64
-"""Compiled graphs that a module keeps: one for each look of a call that differs in what is not compared."""
+"""The most compiled graphs that a module keeps: one for each combination of unchecked metadata."""
 SHOWN = {"sizes": "shape"}
 
 
@@ -37,10 +37,10 @@ every: weakref.WeakSet[ExportedModule] = weakref.WeakSet()
 
 
 class ExportedModule(Module):
-    """What `ExportedProgram.module` gives.
+    """Result of `ExportedProgram.module`.
 
-    It has the parameters and buffers of the program under their names: a call uses those that are there when it is
-    made. They may be replaced by others of the same shape, strides, dtype and device.
+    It has the parameters and buffers of the program under their names: a call uses the current ones. They may be
+    replaced by others of the same shape, strides, dtype and device.
     """
 
     def __init__(self, program: ExportedProgram) -> None:
@@ -69,7 +69,7 @@ class ExportedModule(Module):
         state["_mutations"] = sum(s.kind is not OutputKind.USER_OUTPUT for s in signature.output_specs)
 
     def _owner(self, name: str) -> tuple[Module, str]:
-        """The submodule that has a tensor of this dotted name, made where it is missing, and the name's last part."""
+        """Return the submodule that has a tensor of this dotted name, created if missing, and the name's last part."""
         *path, leaf = name.split(".")
         owner: Module = self
         for part in path:
@@ -82,7 +82,7 @@ class ExportedModule(Module):
         return owner, leaf
 
     def _place(self, name: str) -> tuple[dict[str, Any], str]:
-        """The dict that has a tensor of this dotted name, and its key there."""
+        """Return the dict that has a tensor of this dotted name, and its key there."""
         owner, leaf = self._owner(name)
         return next(holder for holder in _holders(owner) if leaf in holder), leaf
 
@@ -109,7 +109,7 @@ class ExportedModule(Module):
         return self._finish(results)
 
     def run_leaves(self, tensors: Sequence[Any]) -> Sequence[Any]:
-        """The leaves of the result of a call with these tensors among the leaves of its arguments."""
+        """Run a call with these tensors among the leaves of its arguments, and return the leaves of its result."""
         program: ExportedProgram = self._program
         try:
             inputs = [holder[leaf] for holder, leaf, _ in self._held]
@@ -147,30 +147,30 @@ class ExportedModule(Module):
             check_tensor(f"'{name}'", tensor, node.val)
 
     def train(self, mode: bool = True) -> ExportedModule:
-        """Refused: the mode is fixed in the graph. Raises NotImplementedError, as PyTorch does."""
+        """Raise NotImplementedError, as PyTorch does: the mode is fixed in the graph."""
         raise NotImplementedError(
             "Calling train() is not supported: the mode of the module is fixed in the graph"
         )
 
     def eval(self) -> ExportedModule:
-        """Refused: the mode is fixed in the graph. Raises NotImplementedError, as PyTorch does."""
+        """Raise NotImplementedError, as PyTorch does: the mode is fixed in the graph."""
         raise NotImplementedError(
             "Calling eval() is not supported: the mode of the module is fixed in the graph"
         )
 
     def extra_repr(self) -> str:
-        """The graph."""
+        """Return the graph's text."""
         return str(self._program.graph)
 
 
 def _holders(owner: Module) -> tuple[dict[str, Any], ...]:
-    """The dicts in which a module keeps tensors."""
+    """Return the dicts in which a module keeps tensors."""
     state = vars(owner)
     return state["_parameters"], state["_buffers"], state
 
 
 def _finisher(spec: TreeSpec) -> Callable[[Sequence[Any]], Any]:
-    """A function from the leaves of a result to the result."""
+    """Return a function from the leaves of a result to the result."""
     if spec.is_leaf():
         return FIRST
     if spec.type is tuple and all(child.is_leaf() for child in spec.children()):

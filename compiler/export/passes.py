@@ -18,19 +18,18 @@ Location = str | Device | Mapping[str, str]
 
 @api_boundary
 def move_to_device_pass(ep: ExportedProgram, location: Location) -> ExportedProgram:
-    """A program with its tensors, and those that its steps make, on another device
-    (`torch.export.passes.move_to_device_pass`).
+    """Move a program, with its tensors and those that its steps make (`torch.export.passes.move_to_device_pass`).
 
-    It computes the operators that it was captured with: what the module would call on the other device may be others,
-    and one that has no kernel there is an error when a call comes to it. Kernels that came with the program are found
-    by the new one, too.
+    The program keeps its captured operators, although the module might call others on the new device. An operator
+    without a kernel there raises an error when a call reaches it. The new program also uses kernels that came with the
+    old one.
 
     Args:
-        ep: the program, which is not changed.
-        location: the device for all; or a dict from devices to devices, in which ``"*"`` stands for any other.
+        ep: The program, which is not changed.
+        location: The device for all; or a dict from devices to devices, in which ``"*"`` stands for any other.
 
     Raises:
-        RuntimeError: a device is not there, or a step refuses its tensors' devices.
+        RuntimeError: A device is not available, or a step refuses its tensors' devices.
 
     Example:
         >>> import triten as tt
@@ -91,7 +90,7 @@ def move_to_device_pass(ep: ExportedProgram, location: Location) -> ExportedProg
 
 
 def _places(location: Location) -> Callable[[str], str]:
-    """A function from the name of a device to that of the one in its place."""
+    """Return a function from the name of a device to the name of its replacement."""
     if not isinstance(location, Mapping):
         where = str(_indexed(location))
         return lambda _: where
@@ -105,7 +104,7 @@ def _places(location: Location) -> Callable[[str], str]:
 
 
 def _indexed(location: str | Device) -> Device:
-    """A device as tensors on it have it: ``cuda`` is the first one."""
+    """Return a device with an index: ``cuda`` is the first one."""
     device = Device(location)
     return Device("cuda", 0) if device.type == "cuda" and device.index is None else device
 

@@ -1,4 +1,4 @@
-"""`ExportedProgram`: a graph, its signature and the tensors that it holds (torch/export/exported_program.py)."""
+"""`ExportedProgram`: a graph, its signature and its tensors (torch/export/exported_program.py)."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from .signature import ConstantArgument, ExportGraphSignature, InputKind, InputS
 class ExportedProgram:
     """A module as a graph of operators, with its tensors (`torch.export.ExportedProgram`).
 
-    Made by `tt.export.export` and `tt.export.load`. Printing one shows the graph and the signature.
+    `tt.export.export` and `tt.export.load` make it. Printing it shows the graph and the signature.
 
     Attributes:
-        graph: the operators; functional, but for writes (``copy_``) to inputs at its end.
-        graph_signature: what each input and output of the graph is.
-        state_dict: parameters and persistent buffers by their names in the module.
-        constants: other buffers, and other tensors that the module uses.
-        example_inputs: ``(args, kwargs)`` of the export; None for a program that was loaded.
-        kernels: those that came with a program that was loaded, which launches find for as long as it lives.
+        graph: The operators; functional, except for writes (``copy_``) to inputs at its end.
+        graph_signature: The role of each input and output of the graph.
+        state_dict: Parameters and persistent buffers by their names in the module.
+        constants: Other buffers, and other tensors that the module uses.
+        example_inputs: ``(args, kwargs)`` of the export; None for a loaded program.
+        kernels: Kernels that came with a loaded program; launches find them while it is alive.
 
     Example:
         >>> import triten as tt
@@ -71,7 +71,7 @@ class ExportedProgram:
         self.kernels: Sequence[Any] = ()
         self._dynamic = dynamic
         self._differentiable = differentiable
-        # How many arguments there are, if each is a leaf; most calls are of tensors alone.
+        # The number of arguments, if each is a leaf; most calls have tensors alone.
         self._flat = in_spec.num_leaves if in_spec == tree_structure(((0,) * in_spec.num_leaves, {})) else -1
         self._in_spec, self._out_spec = in_spec, out_spec
         self._paths = tuple(argument_paths)
@@ -99,12 +99,12 @@ class ExportedProgram:
         )
 
     def module(self) -> ExportedModule:
-        """The program as a module, called as the original was; it shares the program's tensors.
+        """Return the program as a module with the original's call signature; it shares the program's tensors.
 
-        It computes gradients where they are enabled and a parameter or an argument requires grad, if the operators have
-        the derivative of the original: they do not where that has blocks under ``no_grad``, detached tensors, hooks or
-        an `autograd.Function`. Then results do not require grad, and an argument that does is refused. A call checks
-        its arguments, and errors name them.
+        The module computes gradients if they are enabled, a parameter or an argument requires grad, and the operators
+        have the derivative of the original. They do not have it if the original has blocks under ``no_grad``, detached
+        tensors, hooks or an `autograd.Function`. Then results do not require grad, and an argument that does is
+        refused. A call checks its arguments, and errors name them.
         """
         return ExportedModule(self)
 
@@ -149,7 +149,7 @@ class ExportedProgram:
         return self.state_dict[name] if name in self.state_dict else self.constants[name]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Refused, as PyTorch does: call ``program.module()``. Raises RuntimeError."""
+        """Raise RuntimeError, as PyTorch does: call ``program.module()``."""
         raise RuntimeError(
             "Unable to call ExportedProgram directly. You should use `exported_program.module()` instead."
         )
@@ -166,9 +166,10 @@ class ExportedProgram:
     __repr__ = __str__
 
     def tensor_specs(self) -> list[list[Any]]:
-        """The spec of each tensor among the leaves of the arguments: of the example, and of other sizes in the range.
+        """Return the spec of each tensor among the arguments' leaves, for the example and for other sizes in the
+        range.
 
-        These are such as kernels are chosen by: one, an odd one, a multiple of 16, and the greatest.
+        The sizes cover kernel selection: one, an odd one, a multiple of 16, and the greatest.
         """
         found = [[spec for spec in self._expected if spec is not None]]
         if self._dynamic is not None:
@@ -176,7 +177,7 @@ class ExportedProgram:
         return found
 
     def _leaves_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
-        """The leaves of a call's arguments. Raises TypeError for another structure than that of the export."""
+        """Return the leaves of a call's arguments. Raise TypeError if their structure differs from the export's."""
         if not kwargs and len(args) == self._flat and {*map(type, args)} == {Tensor}:
             return args
         expected = self._in_spec.child(1).context
@@ -190,7 +191,7 @@ class ExportedProgram:
         return leaves
 
     def _checked(self, leaves: Sequence[Any], may_need_gradients: bool) -> list[Any]:
-        """The tensors among the leaves. Raises as `ExportedModule.forward` says."""
+        """Return the tensors among the leaves. Raise as `ExportedModule.forward` does."""
         tensors: list[Any] = []
         wanted = self._expected
         if self._dynamic is not None:
@@ -222,7 +223,7 @@ class ExportedProgram:
         return tensors
 
     def _graph_for(self, tensors: Sequence[Any]) -> Graph:
-        """The graph that serves a call with these tensors among the leaves of its arguments."""
+        """Return the graph for a call with these tensors among the leaves of its arguments."""
         if self._dynamic is None:
             return self.graph
         paths = [path for path, each in zip(self._paths, self._expected, strict=True) if each is not None]
@@ -242,7 +243,7 @@ class ExportedProgram:
                 )
 
     def _name_of(self, place: int) -> str:
-        """An input of the graph, in a message."""
+        """Return the name of a graph input for a message."""
         node = self.graph.find_nodes(op="placeholder")[place]
         for spec, path in zip(self._users, self._paths, strict=True):
             if spec.arg.name == node.name:
@@ -252,7 +253,7 @@ class ExportedProgram:
 
 
 def _described(spec: Any) -> str:
-    """A line on an input or output, as PyTorch prints one."""
+    """Return a line about an input or output, in PyTorch's format."""
     shown = repr(spec.arg.value) if isinstance(spec.arg, ConstantArgument) else f"%{spec.arg.name}"
     target = "" if spec.target is None else f" target='{spec.target}'"
     transient = "" if getattr(spec, "persistent", None) is not False else " persistent=False"

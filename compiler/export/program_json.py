@@ -50,7 +50,7 @@ class NewerSchemaError(RuntimeError):
 
 
 def program_to_json(program: ExportedProgram) -> dict[str, Any]:
-    """A program as JSON. Raises NotImplementedError for an argument or a class that cannot be saved."""
+    """Return a program as JSON. Raise NotImplementedError for an argument or a class that cannot be saved."""
     signature = program.graph_signature
     paths = iter(program._paths)
     inputs = []
@@ -123,7 +123,7 @@ def _argument(argument: TensorArgument | ConstantArgument) -> dict[str, Any]:
 
 
 def _tensors(program: ExportedProgram) -> dict[str, Any]:
-    """What each tensor of the program's is beside its elements; one under several names is described once."""
+    """Return the metadata of each tensor of a program; a tensor with several names is described once."""
     first: dict[int, str] = {}
     described: dict[str, Any] = {}
     for name, tensor in {**program.state_dict, **program.constants}.items():
@@ -144,7 +144,7 @@ def _tensors(program: ExportedProgram) -> dict[str, Any]:
 def stored_tensors(
     program: ExportedProgram, described: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The tensors whose elements are saved: of the state dict, and the constants."""
+    """Return the tensors whose elements are saved: of the state dict, and the constants."""
     return (
         {name: t for name, t in program.state_dict.items() if "same_as" not in described[name]},
         {name: t for name, t in program.constants.items() if "same_as" not in described[name]},
@@ -165,7 +165,7 @@ def check_version(described: Mapping[str, Any]) -> None:
 def program_from_json(
     described: Mapping[str, Any], state: Mapping[str, Any], constants: Mapping[str, Any]
 ) -> ExportedProgram:
-    """The program of JSON, with the elements of its tensors. Raises as `graph_from_json`."""
+    """Return the program of JSON, with the elements of its tensors. Raise as `graph_from_json` does."""
     graph = graph_from_json(described["graph"])
     nodes = {node.name: node for node in graph.nodes}
     inputs, paths = [], []
@@ -220,7 +220,7 @@ def _first(described: Mapping[str, Any], name: str) -> str:
 
 
 def _placed(described: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The tensors on their devices, in their strides, as parameters where they are some."""
+    """Return the tensors on their devices, with their strides, and as parameters if they were."""
     made: dict[str, Any] = {}
     for name, row in described.items():
         if "same_as" in row:
@@ -241,7 +241,7 @@ def _placed(described: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str
 
 
 def _has_gaps(spec: TensorSpec) -> bool:
-    """Whether a tensor's memory is out of proportion to its elements, which alone a file holds."""
+    """Return True if a tensor's memory is much larger than its elements, since a file holds only the elements."""
     span = storage_size(spec.sizes, spec.strides)
     return span > GAPS * math.prod(spec.sizes) and span * spec.itemsize > SMALL
 

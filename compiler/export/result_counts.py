@@ -1,4 +1,4 @@
-"""How many tensors a step gives, told from its arguments before it is run: a file may ask for any number of them."""
+"""Bound on the number of result tensors, computed before a step runs: a file may request any number of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BY_COUNT = ("tensor_split", "hsplit", "vsplit", "dsplit")
 
 
 def check_result_count(operator: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raises ValueError for a step that would give more than `MOST_RESULTS` tensors."""
+    """Raise ValueError for a step with more than `MOST_RESULTS` result tensors."""
     schema = operator._schema
     name = schema.name.removeprefix("aten::")
     if name not in BY_SIZE + BY_STEP + BY_COUNT:
@@ -25,7 +25,7 @@ def check_result_count(operator: OpOverload, args: Sequence[Any], kwargs: Mappin
         for argument, value in zip(schema.arguments, operator.bind(args, dict(kwargs)), strict=True)
     }
     sizes, dim = tuple(values["self"].shape), values.get("dim", 0)
-    # The operator itself says what is wrong with other arguments.
+    # The operator itself reports other invalid arguments.
     size = sizes[dim] if type(dim) is int and -len(sizes) <= dim < len(sizes) else 0
     number = values.get("sections", values.get("split_size"))
     if name in BY_SIZE:

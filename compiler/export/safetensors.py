@@ -32,7 +32,7 @@ LARGEST_HEADER = 100_000_000
 
 
 def dumps(tensors: Mapping[str, Any]) -> bytes:
-    """Tensors as bytes. Raises NotImplementedError for a dtype or a layout that the format does not have.
+    """Return tensors as bytes. Raise NotImplementedError for a dtype or a layout that the format does not have.
 
     Example:
         >>> import triten as tt
@@ -43,7 +43,7 @@ def dumps(tensors: Mapping[str, Any]) -> bytes:
     header: dict[str, Any] = {}
     parts: list[bytes] = []
     end = 0
-    # Wide elements first, so that each lies at a multiple of its size.
+    # Wide elements first, so that each is aligned to its size.
     for name in sorted(tensors, key=lambda each: -tensors[each].dtype.itemsize):
         tensor = tensors[name].detach()
         dtype = NAMES.get(tensor.dtype.name)
@@ -61,7 +61,7 @@ def dumps(tensors: Mapping[str, Any]) -> bytes:
 
 
 def loads(data: bytes) -> dict[str, Any]:
-    """The tensors of bytes, on the CPU. Raises ValueError for what is not in the format, or not whole."""
+    """Return the tensors of bytes, on the CPU. Raise ValueError for an invalid format, or truncated data."""
     size = int.from_bytes(data[:8], "little")
     if len(data) < 8 or size > min(LARGEST_HEADER, len(data) - 8):
         raise ValueError("safetensors: the header is longer than the data")

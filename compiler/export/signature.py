@@ -1,4 +1,4 @@
-"""The signature of an exported graph: what each of its inputs and outputs is (torch/export/graph_signature.py)."""
+"""Signature of an exported graph: the role of each input and output (torch/export/graph_signature.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class InputKind(enum.Enum):
-    """What an input of the graph is (`torch.export.graph_signature.InputKind`)."""
+    """Kind of a graph input (`torch.export.graph_signature.InputKind`)."""
 
     USER_INPUT = "user_input"
     PARAMETER = "parameter"
@@ -18,7 +18,7 @@ class InputKind(enum.Enum):
 
 
 class OutputKind(enum.Enum):
-    """What an output of the graph is (`torch.export.graph_signature.OutputKind`)."""
+    """Kind of a graph output (`torch.export.graph_signature.OutputKind`)."""
 
     USER_OUTPUT = "user_output"
     BUFFER_MUTATION = "buffer_mutation"
@@ -28,7 +28,7 @@ class OutputKind(enum.Enum):
 
 @dataclass(frozen=True)
 class TensorArgument:
-    """A tensor that goes into the graph or comes out of it, by its node's name."""
+    """Tensor input or output of the graph, by its node's name."""
 
     name: str
 
@@ -43,13 +43,13 @@ class ConstantArgument:
 
 @dataclass(frozen=True)
 class InputSpec:
-    """One input (`torch.export.graph_signature.InputSpec`).
+    """Input of the graph (`torch.export.graph_signature.InputSpec`).
 
     Attributes:
-        kind: what it is.
-        arg: its node's name, or its value.
-        target: the name of the parameter, buffer or constant; None for what the user gives.
-        persistent: of a buffer, whether it is in the state dict.
+        kind: Its kind.
+        arg: Its node's name, or its value.
+        target: The name of the parameter, buffer or constant; None for a user input.
+        persistent: For a buffer, True if it is in the state dict.
     """
 
     kind: InputKind
@@ -60,12 +60,12 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """One output (`torch.export.graph_signature.OutputSpec`).
+    """Output of the graph (`torch.export.graph_signature.OutputSpec`).
 
     Attributes:
-        kind: what it is; a mutation is the value that was written.
-        arg: its node's name, or its value.
-        target: of a mutation, the name of the buffer or parameter, or of the input's node.
+        kind: Its kind; a mutation is the written value.
+        arg: Its node's name, or its value.
+        target: For a mutation, the name of the buffer or parameter, or of the input's node.
     """
 
     kind: OutputKind
@@ -75,10 +75,10 @@ class OutputSpec:
 
 @dataclass(frozen=True)
 class ExportGraphSignature:
-    """What the inputs and outputs of an exported graph are, in order (`torch.export.ExportGraphSignature`).
+    """Roles of the inputs and outputs of an exported graph, in order (`torch.export.ExportGraphSignature`).
 
-    Parameters, buffers and constants come first among the inputs, mutations first among the outputs. Arguments that are
-    no tensors have specs, and no node.
+    Parameters, buffers and constants come first among the inputs, mutations first among the outputs. Arguments that
+    are not tensors have specs, and no node.
 
     Example:
         >>> import triten as tt
@@ -116,12 +116,12 @@ class ExportGraphSignature:
 
     @property
     def user_inputs(self) -> tuple[Any, ...]:
-        """Of each argument the node's name, or the value of one that is no tensor."""
+        """Node name of each argument, or the value of one that is not a tensor."""
         return tuple([_name_or_value(s.arg) for s in self.input_specs if s.kind is InputKind.USER_INPUT])
 
     @property
     def user_outputs(self) -> tuple[Any, ...]:
-        """Of each result the node's name, or the value of one that is no tensor."""
+        """Node name of each result, or the value of one that is not a tensor."""
         return tuple([_name_or_value(s.arg) for s in self.output_specs if s.kind is OutputKind.USER_OUTPUT])
 
     @property

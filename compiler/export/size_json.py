@@ -8,7 +8,7 @@ from ..dynamic_shapes.size_expressions import OPERATIONS, ComputedSize, Number, 
 
 
 def number_to_json(number: Number) -> Any:
-    """A number as JSON.
+    """Return a number as JSON.
 
     Example:
         >>> from triten.compiler.dynamic_shapes.size_expressions import ComputedSize, SizeExpression
@@ -24,7 +24,7 @@ def number_to_json(number: Number) -> Any:
 
 
 def number_from_json(described: Any) -> Number:
-    """The number of JSON. Raises ValueError, TypeError or KeyError for what is none."""
+    """Return the number of JSON. Raise ValueError, TypeError or KeyError for invalid JSON."""
     if described.__class__ is int:
         return int(described)
     if isinstance(described, list):

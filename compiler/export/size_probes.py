@@ -1,9 +1,9 @@
 """Captures of a module at several sizes, from which a graph with named sizes is made and checked.
 
-The module's code sees sizes that note what is decided by them, and numbers in the graph become expressions of the names
-(`dynamic_shapes.template`). Where that gives no graph, the code sees plain integers: what it computes from them is then
-known at the sizes alone at which it was captured, so that many more are tried where the code has branches. Either way
-captures at the least sizes, with plain integers, must give the graph that the expressions say.
+The module's code sees sizes that record the decisions based on them, and numbers in the graph become expressions of
+the names (`dynamic_shapes.template`). If this gives no graph, the code sees plain integers. Then its results are known
+only at the captured sizes, so many more are tried if the code has branches. In both cases, captures at the least
+sizes, with plain integers, must give the graph that the expressions predict.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ PRIMES = (
 )
 LARGE = 65537
 LEAST = (2, 1, 0)
-"""Sizes at which operators may do something else, the greatest first."""
+"""Sizes at which operators may behave differently, the greatest first."""
 BETWEEN = (*range(3, 19), 24, 32, 48, 64, 96, 100, 127, 128, 129, 255, 256, 257, 512, 1000, 1024, 2048, 4096)
 """Sizes that branches may single out."""
 
@@ -63,10 +63,10 @@ class Captured(NamedTuple):
     """A module's graph at some sizes.
 
     Attributes:
-        rows: its steps as JSON.
-        rest: what else must be equal at all sizes: the signature, structures, which results are inputs.
-        codes: the Python code that ran.
-        seen: what it saw of sizes, if they were observed.
+        rows: Its steps as JSON.
+        rest: Everything else that must be equal at all sizes: the signature, structures, results that are inputs.
+        codes: The Python code that ran.
+        seen: Its observations of sizes, if recorded.
     """
 
     rows: list[dict[str, Any]]
@@ -80,17 +80,17 @@ Capture = Callable[[Sizes, bool], Captured]
 
 
 def dynamic_graph(capture: Capture, example: Captured, dynamic: DynamicSizes, sizes: Sizes) -> DynamicGraph:
-    """The graph of a module with named sizes.
+    """Return the graph of a module with named sizes.
 
     Args:
-        capture: the module's graph at other sizes.
-        example: at those of the example.
-        dynamic: the names.
-        sizes: those of the example.
+        capture: Capture the module at other sizes.
+        example: The capture at the example's sizes.
+        dynamic: The names.
+        sizes: The example's sizes.
 
     Raises:
-        Unsupported: the module does something else at other sizes in the range.
-        ValueError: there are too many names, or a range is too small.
+        Unsupported: The module behaves differently at other sizes in the range.
+        ValueError: There are too many names, or a range is too small.
     """
     names = list(dynamic.dims)
     if len(names) > len(NAMES):
@@ -112,14 +112,14 @@ class _Probes:
         self.used: set[int] = set()
 
     def fresh(self, name: str) -> Iterator[int]:
-        """Sizes in the range of a name that are no other number in the graph, so that none is taken for another."""
+        """Yield sizes in a name's range that differ from all other numbers in the graph, to avoid confusion."""
         for size in PRIMES:
             if _fits(self.dynamic.dims[name], size) and size not in self.taken | self.used:
                 self.used.add(size)
                 yield size
 
     def ends(self) -> list[tuple[int, int]]:
-        """Two sizes of each name."""
+        """Return two sizes of each name."""
         found = []
         for name in self.names:
             chosen = self.fresh(name)
@@ -135,7 +135,7 @@ class _Probes:
         return found
 
     def template(self) -> Template:
-        """The steps with expressions. Raises Unsupported where captures differ in more than these."""
+        """Return the steps with expressions. Raise Unsupported if captures differ in more than these."""
         ends = self.ends()
         least = dict(zip(self.names, [first for first, _ in ends], strict=True))
         points = corners(self.names, ends)
@@ -153,7 +153,7 @@ class _Probes:
             if not broken:
                 return found
         except (DifferentCaptures, Unsupported, NotImplementedError):
-            broken = []  # code that takes the integer itself: captures with integers say what is wrong, if anything
+            broken = []  # code that takes the integer itself: captures with integers report the error, if any
         found = self.fit_integers(points)
         if any(map(has_branches, self.example.codes)):
             broken += self.between(least, found)
@@ -162,7 +162,7 @@ class _Probes:
         return found
 
     def between(self, least: Sizes, template: Template) -> list[dict[str, int]]:
-        """Sizes that branches may single out: usual ones, and those around the numbers that decisions are made by."""
+        """Return sizes that branches may single out: usual ones, and those around the constants of decisions."""
         found = []
         for name in self.names:
             dim = self.dynamic.dims[name]
@@ -179,11 +179,11 @@ class _Probes:
         return found
 
     def fit(self, points: Sequence[dict[str, int]], observes: bool) -> Template:
-        """The steps whose expressions agree with captures at these sizes, and with the example.
+        """Return the steps whose expressions agree with captures at these sizes, and with the example.
 
         Raises:
-            DifferentCaptures: captures differ in more than expressions.
-            Unsupported: there is no capture at some of the sizes, or the example is another one.
+            DifferentCaptures: Captures differ in more than expressions.
+            Unsupported: Capture fails at some of the sizes, or the example differs.
         """
         captured: list[Captured] = []
         for point in points:
@@ -202,14 +202,14 @@ class _Probes:
         return template
 
     def fit_integers(self, points: Sequence[dict[str, int]]) -> Template:
-        """The steps, of captures in which the code sees plain integers. Raises Unsupported."""
+        """Fit the steps to captures in which the code sees plain integers. Raise Unsupported on failure."""
         try:
             return self.fit(points, observes=False)
         except DifferentCaptures as error:
             raise self._different(points[error.capture or 1], error) from None
 
     def least(self, template: Template, name: str) -> int:
-        """The least size of a name at which the module does the same. Raises Unsupported where that is above `min`."""
+        """Return the least size of a name with the same behavior. Raise Unsupported if it is above `min`."""
         dim = self.dynamic.dims[name]
         least = max(dim.min or 0, LEAST[0] + 1)
         for size in LEAST:
@@ -225,8 +225,10 @@ class _Probes:
         return least
 
     def least_together(self, template: Template, least: dict[str, int]) -> dict[str, int]:
-        """The least sizes, at which the module does the same when all names have them. Raises Unsupported if `min` is
-        below."""
+        """Return the least sizes with the same behavior when all names have them at once.
+
+        Raise Unsupported if `min` is below.
+        """
         try:
             self.compare(template, least)
         except Unsupported:
@@ -237,7 +239,7 @@ class _Probes:
         return least
 
     def captured(self, sizes: Sizes, observes: bool = False) -> Captured:
-        """A capture at these sizes. Raises Unsupported, which says them."""
+        """Capture at these sizes. Raise Unsupported with the sizes in the message."""
         if dict(sizes) == self.sizes and not observes:
             return self.example
         try:
@@ -250,9 +252,9 @@ class _Probes:
             ) from None
 
     def compare(self, template: Template, sizes: Sizes) -> None:
-        """Raise Unsupported unless a capture at these sizes gives what the expressions say.
+        """Raise Unsupported unless a capture at these sizes equals the prediction of the expressions.
 
-        A decision that comes out otherwise there, and makes no difference, is none.
+        A decision that differs there without an effect is dropped.
         """
         captured = self.captured(sizes)
         try:
@@ -301,7 +303,7 @@ def _numbers(value: Any) -> Iterator[int]:
 
 
 def has_branches(code: CodeType) -> bool:
-    """Whether code that is not this package's goes one way or the other by a value; ``is None`` does not count."""
+    """Return True if user code branches on a value; ``is None`` does not count."""
     if is_own(code.co_filename):
         return False
     return any(
@@ -312,7 +314,7 @@ def has_branches(code: CodeType) -> bool:
 
 
 def resized(spec: TensorSpec, places: Mapping[int, str], sizes: Sizes, path: str) -> TensorSpec:
-    """The spec of a tensor whose named dimensions have these sizes, dense in the same order of dimensions.
+    """Return the spec of a tensor whose named dimensions have these sizes, dense in the same order of dimensions.
 
     Raises:
         Unsupported: the tensor is not dense.

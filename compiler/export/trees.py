@@ -1,7 +1,7 @@
-"""Structures of arguments and results as JSON, and back without running anything that the JSON names.
+"""Structures of arguments and results as JSON, which is read without running anything that it names.
 
-Classes that programs register (`tt.export.register_dataclass`, `register_pytree_node`) are known by the name that they
-were registered with; whoever loads a program has registered them before.
+Classes that programs register (`tt.export.register_dataclass`, `register_pytree_node`) are identified by their
+registered names; a program must register them before it loads an archive.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from ...dispatch.layers.pytree import LEAF, NAMED_TYPES, SERIALIZATIONS, UNNAMED
 SEQUENCES = {"tuple": tuple, "list": list}
 MAPPINGS = {"dict": dict, "OrderedDict": OrderedDict}
 FACTORIES = {each.__name__: each for each in (dict, float, int, list, set, str, tuple)}
-"""What a loaded `defaultdict` may make its missing values with."""
+"""Default factories that a loaded `defaultdict` may have."""
 KEYS = (str, int, float, bool, type(None))
 
 
 class UnregisteredClassError(ValueError):
-    """A program takes or gives objects of a class that is not registered."""
+    """Error: a program takes or returns objects of an unregistered class."""
 
 
 def tree_to_json(spec: TreeSpec) -> Any:
-    """A structure as JSON. Raises NotImplementedError for a class without a name, and for keys that JSON has not."""
+    """Return a structure as JSON. Raise NotImplementedError for a class without a name, or a key that JSON does not
+    support."""
     if spec.is_leaf():
         return "*"
     children = [tree_to_json(child) for child in spec.children()]
@@ -70,8 +71,10 @@ def _name_of(cls: Any) -> str:
 
 
 def tree_from_json(value: Any) -> TreeSpec:
-    """The structure of JSON. Raises ValueError, KeyError or TypeError for what is none, `UnregisteredClassError` for an
-    unknown class."""
+    """Return the structure of JSON.
+
+    Raise ValueError, KeyError or TypeError for invalid JSON, and `UnregisteredClassError` for an unknown class.
+    """
     if value == "*":
         return LEAF
     for name, known in SEQUENCES.items():

@@ -1,26 +1,38 @@
-"""Code for the CPU: fused kernels as compiled loops, or as NumPy's passes over blocks, and the replay of a schedule.
+"""CPU code generation: fused kernels as compiled loops or blocked NumPy passes, and the replay of a schedule.
 
-`pointwise` makes a fused kernel a function of arrays, as passes of NumPy over blocks that stay in the cache, and `rows`
-one that reduces rows; `block_reductions` has reductions that blocks share, whose `partial_results` are combined in the
-end. `numpy_calls` writes each call. Where llvmlite is installed `loops` does so: `lowering` turns operators into an
-`element_program` by `arithmetic_rows` and `activation_rows`, which see a call as an `operator_step`.
-`elementary_functions` writes functions as instructions, some of which hold for numbers of a range (`ranged_loops`).
-`stages` cuts a program into loops and what NumPy computes between them, `llvm_source` writes a loop as LLVM's text, and
-`object_code` has it compiled by `llvm_compiler`, keeps it on disk and has it loaded by `object_loader`;
-`reduction_loops` are loops that reduce what they compute,
-into the `accumulators` of each reduction, as a `reduction_nest` has it.
+Kernels as functions of arrays:
 
-A kernel over rows is one loop by `row_loops`: a `row_program` has reductions (`reduction_rows` says which), for which
-`reduction_source`, `spread_source` and `lane_sums` have functions by `function_text`, and ufuncs, for which
-`ufunc_loops` finds NumPy's; `row_source` writes its text, with sums over rows. `tiled_loops` makes a fused kernel one,
-too, whose rows are tiles. `draws` has dropout in both, `picks` elements at numbers, and `joined_loops` has `cat`.
-`function_check` compares functions and sums with those of eager kernels.
+- `pointwise` runs a fused kernel as NumPy passes over blocks that stay in the cache; `rows` does so for reductions.
+- `block_reductions` has reductions that blocks share; `partial_results` combines their partial results.
+- `numpy_calls` writes each NumPy call.
 
-`eager_loops` makes loops of single operators for eager calls; `draw_loops` has those of random numbers, `run_sums`
-those of sums, `convolution_source` those of convolutions, `channel_source` those of norms of channels; kernels reach
-them by `makers`. `calling_convention` is what stands around each loop, and `code` writes one line by line. Threads of a
-`task_pool`, whose text is `task_pool_source`, share the parts of a loop.
+Compiled loops, if llvmlite is installed:
 
-`replay` makes a schedule one function of tensors, which serves every device. Functions of Python are written out as
-source. Kernels come from `cpu_fallback`, through the operators.
+- `loops` runs a fused kernel as loops; `stages` splits a program into loops and NumPy calls between them.
+- `lowering` lowers operators to an `element_program` with `arithmetic_rows` and `activation_rows`.
+- These tables see a call as an `operator_step`.
+- `elementary_functions` emits functions as instructions, some of which hold for a range (`ranged_loops`).
+- `llvm_source` prints a loop as LLVM IR.
+- `object_code` compiles it with `llvm_compiler`, caches it on disk and loads it with `object_loader`.
+- `reduction_loops` are loops that reduce, into the `accumulators` of each reduction, over a `reduction_nest`.
+- `function_check` compares functions and sums bitwise with those of eager kernels.
+
+Row kernels:
+
+- `row_loops` runs a kernel over rows as one loop, a `row_program`; `row_source` prints it, with sums over rows.
+- `reduction_rows` lowers reductions; `reduction_source`, `spread_source` and `lane_sums` emit their functions.
+- These functions are written with `function_text`; `ufunc_loops` finds NumPy's loops of ufuncs.
+- `tiled_loops` runs a fused kernel as one loop whose rows are tiles.
+- `draws` fuses dropout into both, `picks` fuses gathers, and `joined_loops` fuses `cat`.
+
+Loops for eager calls, which kernels reach through `makers`:
+
+- `eager_loops` has single operators, `draw_loops` random numbers, and `run_sums` sums.
+- `convolution_source` has convolutions, and `channel_source` norms of channels.
+
+All loops use `calling_convention`, and `code` writes IR line by line. Threads of a `task_pool`, whose IR is
+`task_pool_source`, share the parts of a loop.
+
+`replay` turns a schedule into one function of tensors for any device, written as Python source. Eager kernels come
+from `cpu_fallback`, through the operators.
 """

@@ -1,9 +1,9 @@
-"""What a loop keeps of the elements that it reduces, and how what it kept becomes results.
+"""Accumulators of a loop's reductions, and the combination of their values into results.
 
-A sum, a mean or an extremum is one number, and so is each part of it. A variance of float32 has the first element of a
-part, and in float64 the sum of what all are above it and that of its squares: so one pass over the elements is as exact
-as eager's two, and parts are combined by their means (Chan, Golub, LeVeque, 1983). The place of an extremum has the
-extremum and the number of the step that met it first.
+A sum, a mean, a maximum or a minimum is one number, for each part too. A variance of float32 keeps the first element
+of a part, and in float64 the sums of the deviations from it and of their squares. So one pass is as exact as eager's
+two, and parts are combined by their means (Chan, Golub, LeVeque, 1983). An argmax keeps the maximum and the number of
+the step that met it first.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ Combine = Callable[[Sequence[Any], Sequence[Any]], None]
 
 
 class Runs(NamedTuple):
-    """How accumulators lie, and which elements each of them has met.
+    """Layout of accumulators, and the elements that each of them has met.
 
     Attributes:
-        shape: that of accumulators: how many there are of each result, then `kept`, then lanes if there are any.
-        kept: the sizes of a result.
-        has_lanes: whether the innermost dimension is reduced, by lanes side by side.
-        counts: how many elements each has met, for each slot and lane.
-        run: the steps of a run, of which the last one may have fewer.
-        device: where they are.
+        shape: Shape of the accumulators: the number for each result, then `kept`, then lanes if any.
+        kept: The sizes of a result.
+        has_lanes: True if the innermost dimension is reduced, by adjacent lanes.
+        counts: The number of elements that each accumulator has met, for each slot and lane.
+        run: The steps of a run; the last run may have fewer.
+        device: Device of the accumulators.
     """
 
     shape: tuple[int, ...]
@@ -46,7 +46,7 @@ class Runs(NamedTuple):
     device: Device
 
     def lines(self, array: Any) -> Any:
-        """Accumulators as a matrix, which has a column for each result."""
+        """Return accumulators as a matrix, which has a column for each result."""
         slots, n, lanes = self._sizes
         return array.reshape(slots, n, lanes).transpose(0, 2, 1).reshape(slots * lanes, n)
 
@@ -56,14 +56,13 @@ class Runs(NamedTuple):
 
 
 class Accumulation(Protocol):
-    """A reduction in a loop.
+    """Reduction in a loop.
 
     Attributes:
-        dtypes: those of its accumulators.
-        starts: what they begin with.
-        table: what it reads at each step of a run: ``steps``, their numbers, ``firsts``, which is the first, or
-            nothing.
-        tells_steps: whether each accumulator has to meet all steps of one run and no others.
+        dtypes: Dtypes of its accumulators.
+        starts: Initial values.
+        table: Table read at each step of a run: ``steps``, their numbers, ``firsts``, which is the first, or nothing.
+        tells_steps: True if each accumulator must meet all steps of one run and no others.
     """
 
     dtypes: tuple[ScalarType, ...]
@@ -72,10 +71,10 @@ class Accumulation(Protocol):
     tells_steps: bool
 
     def added(self, program: ElementProgram, totals: list[Value], element: Value, at: Value) -> list[Value]:
-        """Accumulators that have met one more element; `at` is of its table, or the element itself."""
+        """Return accumulators after one more element; `at` is its entry in the table, or the element itself."""
 
     def combination(self, runs: Runs) -> Combine:
-        """What writes the results."""
+        """Return the function that combines accumulators into the results."""
 
 
 COMBINED: dict[str, Callable[[ElementProgram, Value, Value], Value]] = {
@@ -86,7 +85,7 @@ COMBINED: dict[str, Callable[[ElementProgram, Value, Value], Value]] = {
     "any_stub": lambda program, a, b: program.bitwise("or", a, b),
     "all_stub": lambda program, a, b: program.bitwise("and", a, b),
 }
-"""What a loop does with an accumulator and an element, where it keeps one number."""
+"""Update of a single-number accumulator by an element."""
 
 
 class _One:
@@ -116,9 +115,9 @@ class _One:
 
 
 class _Moments:
-    """A variance or its root, with the mean or without.
+    """Variance or standard deviation, with or without the mean.
 
-    Accumulators are the first element, and of all elements the sum and the squares of what they are above it.
+    The accumulators are the first element, and the sums of deviations from it and of their squares.
     """
 
     table, tells_steps = "firsts", True
@@ -130,7 +129,7 @@ class _Moments:
         self.n = call.space.n
         self.freedom = np.float64(max(self.n - (1 if given is None else given), 0))
         self.places = sorted(call.results)
-        count = 4 if 1 in self.places else 3  # A mean of what is not finite is that of a sum.
+        count = 4 if 1 in self.places else 3  # the mean of non-finite elements comes from a sum
         self.dtypes: tuple[ScalarType, ...] = (float64,) * count
         self.starts: tuple[Any, ...] = (np.float64(0),) * count
 
@@ -149,7 +148,7 @@ class _Moments:
 
         def combine(outs: Sequence[Any], partials: Sequence[Any]) -> None:
             firsts, totals, squares, *sums = (runs.lines(each)[is_met] for each in partials)
-            # What means are above the first element of all is as exact as deviations are.
+            # Means relative to the first element of all are as exact as deviations.
             above = totals / counts
             squares -= totals * above
             above += firsts - firsts[0]
@@ -164,9 +163,9 @@ class _Moments:
 
 
 class _Place:
-    """Where the greatest or the least element of a column is, with the element or without; the first of equals or NaNs.
+    """Argmax or argmin of a column, with or without its value; the first among equal elements or NaNs.
 
-    No dimension but one is reduced, and not the innermost: a slot is a run.
+    Exactly one dimension is reduced, not the innermost, and a slot is a run.
     """
 
     table, tells_steps = "steps", True
@@ -211,7 +210,7 @@ class _Place:
 
 
 def lowest(dtype: ScalarType, is_largest: bool) -> Any:
-    """What an extremum begins with: no element is on its other side."""
+    """Return the initial value of a maximum or minimum, which every element replaces or equals."""
     if dtype.is_floating_point:
         return dtype.np.type(-math.inf if is_largest else math.inf)
     limits = np.iinfo(dtype.np)
@@ -219,11 +218,11 @@ def lowest(dtype: ScalarType, is_largest: bool) -> Any:
 
 
 def accumulation_of(call: ReductionCall) -> Accumulation | None:
-    """How a loop reduces; None for what no loop does."""
+    """Return the accumulation of a reduction; None if loops do not support it."""
     if call.stub in COMBINED:
         return _One(call)
     if call.stub in MOMENTS:
-        # Of float64 one pass would lose what the first element is away from the mean.
+        # For float64, one pass would lose the distance of the first element from the mean.
         is_wide = call.source.val.dtype is float64
         return None if is_wide or isinstance(call.arguments.get("correction"), Node) else _Moments(call)
     return _Place(call) if call.stub in PLACES else None

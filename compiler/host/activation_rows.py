@@ -29,7 +29,7 @@ def _relu(s: Step) -> Value:
 
 
 def _called(stub: str) -> Row:
-    """A row of eager kernels that is a ufunc of one float."""
+    """Return the lowering of an eager kernel that is a ufunc of one float."""
     function = OPERATORS[stub][0]
     assert isinstance(function, np.ufunc)
 
@@ -55,7 +55,7 @@ def _silu(s: Step) -> Value:
 
 
 def _gelu(s: Step) -> Value:
-    """Of float32, by the polynomials of eager kernels around NumPy's tanh."""
+    """Lower gelu of float32 with the polynomials of eager kernels around NumPy's tanh."""
     spec = s.call.args["self"]
     is_plain = spec.is_contiguous and spec.sizes == s.call.outputs[0].sizes
     if s.dtype != "float32" or s.is_narrow or not is_plain:
@@ -76,7 +76,7 @@ def _gelu(s: Step) -> Value:
 
 
 def _normal_share(s: Step, a: Value) -> Value:
-    """(1 + erf(a / sqrt(2))) / 2."""
+    """Lower (1 + erf(a / sqrt(2))) / 2."""
     p, square = s.program, product(s, a, a)
     share = product(s, square, s.number(m.NORMAL[-1]))
     for coefficient in m.NORMAL[-2:0:-1]:
@@ -86,14 +86,14 @@ def _normal_share(s: Step, a: Value) -> Value:
 
 
 def _tanh_of_cubic(s: Step, a: Value) -> Value:
-    """tanh(sqrt(2 / pi) * (a + 0.044715 a^3))."""
+    """Lower tanh(sqrt(2 / pi) * (a + 0.044715 a^3))."""
     cubic = product(s, product(s, a, a), s.number(m.SQRT_2_OVER_PI * m.CUBIC))
     inner = product(s, s.program.arithmetic("add", cubic, s.number(m.SQRT_2_OVER_PI)), a)
     return s.ufunc(np.tanh, inner)
 
 
 def _gelu_backward(s: Step) -> Value:
-    """Of many elements of float32, by the chains of eager kernels."""
+    """Lower the gradient of gelu for many float32 elements, with the chains of eager kernels."""
     specs = (s.call.args["grad_output"], s.call.args["self"])
     sizes = s.call.outputs[0].sizes
     is_plain = all(x.is_contiguous and x.sizes == sizes and x.dtype.name == "float32" for x in specs)
@@ -114,7 +114,7 @@ def _gelu_backward(s: Step) -> Value:
 
 
 def _erf(s: Step) -> Value:
-    """Of float32, by the quotient of eager kernels in float64, where their last block is not a short one."""
+    """Lower erf of float32 with the float64 quotient of eager kernels, unless their last block is short."""
     spec, rest = s.call.args["self"], s.numel % BLOCK or BLOCK
     is_plain = spec.is_contiguous and spec.sizes == s.call.outputs[0].sizes
     if s.dtype != "float32" or min(s.numel, rest) < m.ERF_FROM or not is_plain:
@@ -130,7 +130,7 @@ def _erf(s: Step) -> Value:
 
 
 def _mish(s: Step) -> Value:
-    """a * n / (n + 2) with n = e * (e + 2) and e = exp(a), which from 20 on is a."""
+    """Lower mish: a * n / (n + 2) with n = e * (e + 2) and e = exp(a); from 20 on it is a."""
     s.need("f")
     check_extremes(s)
     p, a, two = s.program, s.operand("self"), s.number(2)
@@ -140,7 +140,7 @@ def _mish(s: Step) -> Value:
 
 
 def _polynomial(p: ElementProgram, coefficients: Sequence[float], x: Value) -> Value:
-    """A polynomial in float64, by Horner's rule; coefficients from the lowest power."""
+    """Evaluate a polynomial in float64 by Horner's rule; coefficients start from the lowest power."""
     value = p.number(coefficients[-1], "float64")
     for coefficient in coefficients[-2::-1]:
         value = p.arithmetic("mul", value, x)
@@ -187,7 +187,7 @@ def _native_dropout_backward(s: Step) -> Value:
 
 
 def _leaky_relu(s: Step) -> Value:
-    """The larger of a and its product where the slope allows it."""
+    """Lower leaky_relu, as max(a, slope * a) if the slope allows it."""
     check_extremes(s)
     p, a, slope = s.program, s.operand("self"), s.raw("negative_slope")
     scaled = product(s, a, s.operand("negative_slope"))

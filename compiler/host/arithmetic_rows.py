@@ -1,4 +1,4 @@
-"""Rows of arithmetic: sums and products, comparisons, choices, bits, rounding, roots and powers."""
+"""Lowering of arithmetic: sums and products, comparisons, selection, bits, rounding, roots and powers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .operator_step import Row, Step, check_extremes, inverse, product
 
 
 def _scaled(s: Step, name: str, scale: str) -> Value:
-    """An operand times a scale, which is left out where it is 1."""
+    """Return an operand times a scale, which is omitted if it is 1."""
     value = s.operand(name)
     return product(s, value, s.operand(scale)) if scale in s.call.runtime else value
 
@@ -39,7 +39,7 @@ def _div(s: Step) -> Value:
 
 
 def _addc(name: str) -> Row:
-    """self + value * tensor1 * tensor2, or divided by it."""
+    """Return the lowering of self + value * tensor1 * tensor2, or with a division by tensor2."""
 
     def row(s: Step) -> Value:
         s.need("f" if name == "div" else "fiu")
@@ -67,7 +67,7 @@ def _bitwise_not(s: Step) -> Value:
 
 
 def _logical(name: str) -> Row:
-    """Of truth values; operands of other dtypes are compared with zero first."""
+    """Return the lowering of a logical operator; operands of other dtypes are compared with zero first."""
 
     def row(s: Step) -> Value:
         truths = [s.program.convert(value, "bool") for value in s.operands]
@@ -82,7 +82,7 @@ def _logical_not(s: Step) -> Value:
 
 
 def _shift(name: str) -> Row:
-    """By a number of bits within the width."""
+    """Return the lowering of a shift by a number of bits within the width."""
 
     def row(s: Step) -> Value:
         s.need("iu")
@@ -96,7 +96,7 @@ def _shift(name: str) -> Row:
 
 
 def _integer_division(name: str) -> Row:
-    """Of integers by a constant other than 0 and -1: its quotient or remainder, rounded down or towards zero."""
+    """Return the lowering of integer division or remainder by a constant other than 0 and -1."""
 
     def row(s: Step) -> Value:
         s.need("iu")
@@ -224,13 +224,13 @@ def _rsqrt(s: Step) -> Value:
 
 
 def _pow(s: Step) -> Value:
-    """A power with one of the exponents that have products and roots of their own."""
+    """Lower a power whose exponent reduces to multiplications and roots."""
     s.need("f")
     exponent = s.raw("exponent")
     if isinstance(exponent, Node) or not isinstance(s.raw("self"), Node):
         raise CannotLower("pow")
     if s.is_narrow and exponent != 2:
-        raise CannotLower("pow")  # NumPy's power; the square of a narrow number is exact in float32
+        raise CannotLower("pow")  # NumPy computes the power; the square of a 16-bit float is exact in float32
     a = s.operand("self")
     square = product(s, a, a)
     made: dict[float, Callable[[], Value]] = {
@@ -248,7 +248,7 @@ def _pow(s: Step) -> Value:
 
 
 def _lerp(s: Step) -> Value:
-    """Of a number as weight."""
+    """Lower lerp with a number as weight."""
     s.need("f")
     p, start, end, weight = s.program, s.operand("self"), s.operand("end"), s.raw("weight")
     if isinstance(weight, Node):
@@ -267,7 +267,7 @@ def _lerp(s: Step) -> Value:
         is_infinite = p.compare("eq", p.intrinsic("fabs", a), s.number(np.inf))
         return p.select(is_infinite, s.number(0), term)
 
-    # Where the span is infinite, the weighted sum: infinite between a number and infinity.
+    # If the span is infinite, use the weighted sum, which is infinite between a number and infinity.
     weighted = p.arithmetic("add", share(start, 1 - rounded), share(end, rounded))
     return p.select(p.is_nan(made), weighted, made)
 

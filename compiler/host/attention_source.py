@@ -1,8 +1,8 @@
-"""LLVM's text of attention: a block of queries whose scores stay in the cache, forward and backward, in float32.
+"""LLVM IR of attention in float32: a block of queries whose scores stay in the cache, forward and backward.
 
-Keys (and for gradients values) are first turned, so that scores of neighbouring keys are a vector; all products are
-those of `product_source`. A row's softmax is exact, in two passes over its scores. What is read and where it goes
-stands in an array of int64 (`cpu_fallback/attention/compiled.py` names its places); strides are in elements.
+Keys (and values for gradients) are first transposed, so that scores of adjacent keys form a vector. All matmuls are
+those of `product_source`. A row's softmax is exact, in two passes over its scores. An array of int64 holds sizes and
+strides in elements (`cpu_fallback/attention/compiled.py` names its places).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .vector_tile import Shape
 PIECE = 2048
 """Weights that are added in float32, in lanes; these sums are added in float64."""
 TURNED = 64
-"""Keys that are turned at once: their rows stay in the first-level cache."""
+"""The number of keys transposed at once: their rows stay in the first-level cache."""
 LEAST = "0xFFF0000000000000"
 """Minus infinity."""
 
@@ -38,7 +38,7 @@ class _Attention(FloatCode):
         self.is_causal = self.new(f"icmp ne i64 {self.n['causal']}, 0")
 
     def room(self, begin: str, *sizes: tuple[str, str]) -> list[str]:
-        """Arrays of so many rows and columns, one behind the other."""
+        """Return consecutive arrays of these rows and columns."""
         made, place = [], begin
         for rows, columns in sizes:
             made.append(place)
@@ -46,33 +46,33 @@ class _Attention(FloatCode):
         return made
 
     def turned(self, source: str, stride: str, width: str, factor: str, to: str) -> None:
-        """Turn keys or values."""
+        """Emit the transposition of keys or values."""
         self.do(
             f"call void @turned(ptr {source}, i64 {stride}, i64 {self.n['keys']}, i64 {width}, i64 {self.n['pitch']}, "
             f"float {factor}, ptr {to})"
         )
 
     def product(self, *given: str, adds: bool = False) -> None:
-        """Call `product`."""
+        """Emit a call of `product`."""
         kinds = ("ptr", "i64", "i64", "ptr", "i64", "ptr", "i64", "i64", "i64", "i64")
         arguments = ", ".join(f"{kind} {value}" for kind, value in zip(kinds, given, strict=True))
         self.do(f"call void @product({arguments}, i1 {str(adds).lower()})")
 
     def least(self, a: str, b: str) -> str:
-        """The smaller integer."""
+        """Emit the minimum of two integers."""
         return self.new(f"call i64 @llvm.smin.i64(i64 {a}, i64 {b})")
 
     def seen(self, after: str) -> str:
-        """How many keys a query sees, of which there are so many up to it and with it."""
+        """Return the number of keys that a query attends to; `after` is the causal limit."""
         own = self.least(self.n["keys"], after)
         return self.new(f"select i1 {self.is_causal}, i64 {own}, i64 {self.n['keys']}")
 
     def whole(self, count: str, lanes: int) -> str:
-        """So many elements in whole vectors."""
+        """Round a number of elements up to whole vectors."""
         return self.new(f"and i64 {self.add(count, str(lanes - 1))}, -{lanes}")
 
     def masked(self, row: str, mask: str, count: str, padded: str) -> None:
-        """Mask a row of scores, and those behind what is seen."""
+        """Emit the mask of a row of scores, and of the scores behind the visible keys."""
         if self.mask != "none":
             self.do(f"call void @masked(ptr {row}, ptr {mask}, i64 {self.n['mask_key']}, i64 {count})")
         with self.loop(count, padded) as i:
@@ -80,7 +80,7 @@ class _Attention(FloatCode):
 
 
 def forward_text(shape: Shape, mask: str) -> str:
-    """The loop of ``loop(numbers, scale, q, k, v, mask, out, logsumexp, room)``."""
+    """Return the loop ``loop(numbers, scale, q, k, v, mask, out, logsumexp, room)``."""
     code = _Attention(FORWARD, mask)
     n, lanes = code.n, shape.lanes
     keys, scores, made, totals = code.room(
@@ -126,7 +126,7 @@ def forward_text(shape: Shape, mask: str) -> str:
 
 
 def backward_text(shape: Shape, mask: str) -> str:
-    """The loop of ``loop(numbers, scale, q, k, v, mask, grad, out, logsumexp, to_q, to_k, to_v, room)``."""
+    """Return the loop ``loop(numbers, scale, q, k, v, mask, grad, out, logsumexp, to_q, to_k, to_v, room)``."""
     code = _Attention(BACKWARD, mask)
     n, lanes = code.n, shape.lanes
     keys, values, weights, changes, of_q, of_k, of_v = code.room(
@@ -143,7 +143,7 @@ def backward_text(shape: Shape, mask: str) -> str:
     code.turned(k, n["k_row"], n["width"], code.factor, keys)
     code.turned(v, n["v_row"], n["width_v"], "1.0", values)
     with code.loop("0", code.mul(n["keys"], code.add(n["width"], n["width_v"]))) as i:
-        code.store("0.0", of_k, i)  # and of the values, which are behind them
+        code.store("0.0", of_k, i)  # and for the values behind them
     with code.loop("0", n["group"]) as head, code.loop("0", n["count"], n["block"]) as q:
         rows = code.least(n["block"], code.new(f"sub i64 {n['count']}, {q}"))
         count = code.seen(code.add(q, rows))
@@ -223,7 +223,7 @@ def _module(
     ]
     if mask != "none":
         functions.append(_masked(mask))
-    # What is in the room is read through pointers into it, and so is what a part has written.
+    # The workspace and the written arrays are also accessed through derived pointers, so they are not noalias.
     pointers = [
         f"ptr {'nocapture' if place >= len(arrays) - written else 'nocapture readonly'} %{each}"
         for place, each in enumerate(arrays)
@@ -241,14 +241,14 @@ def _module(
 
 
 def _function_lines(name: str, given: str, made: str) -> list[str]:
-    """Lines by which a function of one number goes from one pointer to another."""
+    """Return the lines that compute a function of one number from one pointer to another."""
     loop = function_loop(name)
     lines = element_lines([(loop.reads[0], given)], loop.instructions, [(loop.writes[0][0], made)], {})
     return [re.sub(r"%([xv])(\d+)", rf"%{name}_\1\2", each) for each in lines]
 
 
 def _turned() -> str:
-    """Rows as columns, times a factor, with zeros behind the last."""
+    """Return the function that transposes rows, times a factor, with zero padding."""
     code = FloatCode("float32")
     with code.loop("0", "%count", TURNED) as first:
         most = code.add(first, str(TURNED))
@@ -271,7 +271,7 @@ def _turned() -> str:
 
 
 def _masked(mask: str) -> str:
-    """A mask's row added to scores, or where it is False minus infinity."""
+    """Return the function that adds a mask's row to scores, or sets them to minus infinity where the mask is False."""
     code = FloatCode("float32")
     with code.loop("0", "%count") as i:
         place = code.mul(i, "%stride")
@@ -290,7 +290,10 @@ def _masked(mask: str) -> str:
 
 
 def _softmax(shape: Shape) -> str:
-    """exp of scores less the largest one, their sum, and the largest; of a row that sees nothing that is 0."""
+    """Return the function that computes exp of scores minus their maximum, their sum, and the maximum.
+
+    The maximum of a row without visible keys is 0.
+    """
     code, v = FloatCode("float32"), shape.vector
     most = code.variable(v, f"<{', '.join([f'float {LEAST}'] * shape.lanes)}>")
     with code.loop("0", "%count", shape.lanes) as i:
@@ -333,7 +336,7 @@ def _exponentials(code: FloatCode, less: str, count: str) -> str:
 
 
 def _weights() -> str:
-    """exp of scores less the logarithm of their sum."""
+    """Return the function that computes exp of scores minus the logarithm of their sum."""
     code = FloatCode("float32")
     _exponentials(code, "%logsumexp", "%count")
     return code.function(
@@ -342,7 +345,7 @@ def _weights() -> str:
 
 
 def _changes() -> str:
-    """Weights times what scores' gradients are above their mean."""
+    """Return the function that multiplies weights by the scores' gradients minus their mean."""
     code = FloatCode("float32")
     with code.loop("0", "%count") as i:
         above = code.new(f"fsub float {code.value('%changes', i)}, %delta")
@@ -355,7 +358,7 @@ def _changes() -> str:
 
 
 def _scaled() -> str:
-    """A row times a number, elsewhere."""
+    """Return the function that stores a row times a number."""
     code = FloatCode("float32")
     with code.loop("0", "%count") as i:
         code.store(code.new(f"fmul float {code.value('%source', i)}, %factor"), "%to", i)
@@ -367,7 +370,10 @@ def _scaled() -> str:
 
 
 def _logarithms() -> str:
-    """Logarithms of sums added to the largest scores; a row that sees nothing has the sum 1 and the score 0."""
+    """Return the function that adds logarithms of sums to the maximal scores.
+
+    A row without visible keys has the sum 1 and the maximum 0.
+    """
     code = FloatCode("float32")
     with code.loop("0", "%count") as i:
         at = code.at("float", "%totals", i)
@@ -389,7 +395,7 @@ ATTENTION: dict[str, Callable[[Shape, str], str]] = {
 
 
 def attention_loop(kind: str, mask: str) -> Callable[..., None] | None:
-    """The loop of this name, for this processor: ``none``, ``bool`` or ``float`` says what mask there is."""
+    """Return the attention loop for this processor; `mask` is ``none``, ``bool`` or ``float``."""
     found = target()
     assert found is not None
     if not found.fuses:

@@ -1,10 +1,10 @@
-"""A kernel of reductions that blocks share, on the CPU: a partial result for each block, combined in their order.
+"""CPU kernels of reductions that blocks share: a partial result for each block, combined in block order.
 
-Few elements are computed whole, each step as an eager call computes it. Many go in blocks of about `BLOCK_BYTES`: the
-pointwise steps of one, in loops where there are some, and then its partial results by the reductions' eager kernels,
-while the block is in the cache. Sums of what one loop computes are that loop's (`reduction_loops`). Threads of the pool
-share the blocks, which follow from the geometry alone; so do the places of their partial results, and the order in
-which these are combined.
+A small kernel computes each step whole, as an eager call does. A large kernel goes in blocks of about `BLOCK_BYTES`.
+For each block it computes the pointwise steps, compiled if possible. The reductions' eager kernels then compute
+partial results while the block is in the cache. If one loop computes the summed values, it also adds them
+(`reduction_loops`). Threads of the pool share the blocks. The geometry alone determines the blocks, the places of
+partial results, and their order of combination.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ SHARED_FROM = 1 << 20
 """Elements, times steps of the kernel, from which threads share blocks: each has several calls of NumPy, between which
 they wait for each other's Python."""
 LEAST_REDUCED = 128
-"""Elements that make one of a partial result at least, where there are as many: a block of a tensor with very long
-rows has a part of each."""
+"""The least number of elements of a partial result, if there are as many: a block of a tensor with very long rows has
+a part of each."""
 
 Program = Callable[..., None]
 
 
 def host_reduction_kernel(kernel: ReductionKernel) -> Kernel:
-    """A function from the arrays of a kernel's inputs to those of its outputs."""
+    """Return a function from a kernel's input arrays to its output arrays."""
     if is_whole(kernel):
         return quietly(_whole(kernel))
     if is_possible():
@@ -62,18 +62,18 @@ def host_reduction_kernel(kernel: ReductionKernel) -> Kernel:
 
 
 def is_whole(kernel: ReductionKernel) -> bool:
-    """Whether a kernel's elements are few, so that each step is computed for all of them."""
+    """Return True if a kernel is small enough for each step to be computed for all elements."""
     return math.prod(kernel.space.sizes) <= pointwise.WHOLE_UP_TO
 
 
 def _whole(kernel: ReductionKernel) -> Kernel:
-    """Every step over all elements, as eager calls compute it."""
+    """Return a kernel that computes every step over all elements, as eager calls do."""
     chain = kernel.chain
     return _followed(kernel, [] if chain is None else [(chain, pointwise.unquiet_kernel(chain)[0])])
 
 
 def _apart(kernel: ReductionKernel) -> Kernel:
-    """The steps and what blocks have partial results of; then all other reductions, as eager calls compute them."""
+    """Return a kernel that computes shareable reductions in blocks, then the others as eager calls do."""
     shared = [call for call in kernel.calls if not isinstance(call, ReductionCall) or call.stub in STUBS]
     calls = tuple([call for call in shared if not isinstance(call, ResultOf)])
     made = {call.node for call in calls}
@@ -90,7 +90,7 @@ def _apart(kernel: ReductionKernel) -> Kernel:
 def _followed(
     kernel: ReductionKernel, first: Sequence[tuple[FusedKernel | ReductionKernel, Kernel]]
 ) -> Kernel:
-    """A kernel of some of the steps, if there is one, and the reductions that are not among these."""
+    """Return a kernel that runs an optional first kernel, then the reductions that it does not contain."""
     names = {node: f"a{i}" for i, node in enumerate(kernel.inputs)}
     globals_: dict[str, Any] = {}
     lines = [f"def compute({', '.join(names.values())}):"]
@@ -134,7 +134,7 @@ class Block(NamedTuple):
 
 
 def block_steps(dimensions: Dimensions, limit: int) -> list[int]:
-    """The sizes of a block of about `limit` elements, with some that are reduced for each that is kept."""
+    """Return the sizes of a block of about `limit` elements, with some reduced elements for each kept one."""
     sizes, is_reduced = dimensions.sizes, dimensions.is_reduced
     n = math.prod([n for n, reduced in zip(sizes, is_reduced, strict=True) if reduced])
     room = max(limit // min(n, LEAST_REDUCED), 1)
@@ -152,7 +152,7 @@ def block_steps(dimensions: Dimensions, limit: int) -> list[int]:
 
 
 def blocks_of(dimensions: Dimensions, limit: int) -> tuple[list[Block], int]:
-    """The blocks of an index space, and how many partial results each result is made of."""
+    """Return the blocks of an index space, and the number of partial results for each result."""
     steps = block_steps(dimensions, limit)
     ranges = [range(0, n, step) for n, step in zip(dimensions.sizes, steps, strict=True)]
     found = []
@@ -169,7 +169,7 @@ def blocks_of(dimensions: Dimensions, limit: int) -> tuple[list[Block], int]:
 
 
 def chain_program(chain: FusedKernel) -> tuple[ProgramMaker, str]:
-    """What makes the pointwise steps of a block, and how they run, in words."""
+    """Return the maker of a block's pointwise steps, and a description of how they run."""
     if is_possible():
         from .loops import block_program, stages_of
 
@@ -180,7 +180,7 @@ def chain_program(chain: FusedKernel) -> tuple[ProgramMaker, str]:
 
 
 def execution_of_reductions(kernel: ReductionKernel) -> str:
-    """How a kernel runs, in words."""
+    """Describe how a kernel runs."""
     chain = kernel.chain
     if is_possible() and not is_whole(kernel):
         from .reduction_loops import is_one_loop
@@ -193,10 +193,9 @@ def execution_of_reductions(kernel: ReductionKernel) -> str:
 
 
 class _Writer:
-    """The programs of a kernel's blocks, by their shapes.
+    """Programs of a kernel's blocks, by their shapes.
 
-    A block's values that are outputs are written where they go if they lie side by side there, and all others to
-    memory of the thread's.
+    An output's block is written in place if it is contiguous there; other values go to a buffer of the thread.
     """
 
     def __init__(self, kernel: ReductionKernel) -> None:
@@ -214,19 +213,19 @@ class _Writer:
         self.moves = {node: self.dimensions.moves(node.val) for node in self.inputs}
 
     def block_spec(self, node: Node, shape: tuple[int, ...]) -> TensorSpec:
-        """What a block of an input looks like."""
+        """Return the spec of a block of an input."""
         spec: TensorSpec = node.val
         own = [n if moves else 1 for n, moves in zip(shape, self.moves[node], strict=True)]
         return spec.replace(sizes=tuple(own), strides=self.dimensions.strides(spec))
 
     def is_run(self, shape: tuple[int, ...]) -> bool:
-        """Whether a block of a contiguous tensor lies side by side."""
+        """Return True if a block of a contiguous tensor is contiguous."""
         sizes = self.dimensions.sizes
         outer = next((d for d, n in enumerate(shape) if n != 1), len(shape))
         return shape[outer + 1 :] == sizes[outer + 1 :]
 
     def program(self, shape: tuple[int, ...]) -> Program:
-        """A function of a block's partial results, its parts of outputs, and its parts of inputs."""
+        """Return a function of a block's partial results, its parts of outputs, and its parts of inputs."""
         chain, inputs = self.chain, self.inputs
         flat = TensorSpec.contiguous(shape, float32, self.kernel.device)
         strides = contiguous_strides(shape)
@@ -282,7 +281,7 @@ class _Writer:
 
 
 def _in_blocks(kernel: ReductionKernel) -> Kernel:
-    """Every step over a block, and then the next block; the partial results of all blocks at the end."""
+    """Return a kernel that computes all steps block by block and combines the partial results at the end."""
     writer = _Writer(kernel)
     dimensions = writer.dimensions
     programs: dict[tuple[int, ...], Program] = {}

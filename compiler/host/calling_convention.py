@@ -1,13 +1,13 @@
-"""What every module of a loop has around it: the function that Python calls, and the one that other threads call.
+"""Entry points of every loop's module: the function that Python calls, and the one that worker threads call.
 
-`call` is one of Python's fast calling convention. Its arguments are arrays, the first of which has the numbers of a
-part; the loop itself has their pointers.
+`call` uses CPython's fast calling convention. Its arguments are arrays, the first of which has the numbers of a part;
+the loop itself takes their pointers.
 """
 
 from __future__ import annotations
 
 DATA = object.__basicsize__
-"""Where an array object has the pointer to its elements: behind the head that all objects have (PyArrayObject)."""
+"""Offset of the data pointer in an array object: behind the object header (PyArrayObject)."""
 UNLOCKED_FROM = 1 << 12
 """Elements from which the loop runs without the GIL; to take it again may mean to wait for it."""
 
@@ -20,7 +20,7 @@ declare void @Py_IncRef(ptr)
 
 
 def python_call(arrays: int, rank: int) -> str:
-    """The function that Python calls: it takes the arrays' pointers, and lets the GIL go for a long loop."""
+    """Return the function that Python calls: it takes the arrays' pointers, and releases the GIL for a long loop."""
     places = range(arrays)
     lines = ["define ptr @call(ptr %self, ptr %arguments, i64 %count) {", "entry:"]
     for j, name in enumerate(("g", *(f"p{j}" for j in places))):
@@ -56,7 +56,7 @@ def python_call(arrays: int, rank: int) -> str:
 
 
 def part_function(function: str, arrays: int) -> str:
-    """The function that threads without Python call: of the numbers of a part, and of the pointers of all arrays."""
+    """Return the function that native threads call with the numbers of a part and the pointers of all arrays."""
     lines = ["define void @part(ptr %g, ptr %pointers) {", "entry:"]
     for j in range(arrays):
         lines += [
@@ -68,7 +68,7 @@ def part_function(function: str, arrays: int) -> str:
 
 
 def loaded_number(name: str, place: int) -> list[str]:
-    """A number of the geometry."""
+    """Emit the load of a number of the geometry."""
     return [
         f"  %{name}_g = getelementptr i64, ptr %g, i64 {place}",
         f"  %{name} = load i64, ptr %{name}_g",

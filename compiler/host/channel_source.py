@@ -1,8 +1,8 @@
-"""LLVM's text of loops over the lines of channels: statistics, and what is made of them (batch_norm, group_norm).
+"""LLVM IR of loops over the lines of channels: statistics and normalization (batch_norm, group_norm).
 
-Lines lie side by side: those of all channels for each sample. A part is some channels, whose lines stay in the cache
-from one pass to the next. A piece of a line is added in several lanes, in the order of LLVM for the processor, and
-pieces are added in float64.
+Lines are contiguous: those of all channels for each sample. A part is some channels, whose lines stay in the cache
+from one pass to the next. A piece of a line is added in several lanes, in LLVM's order for the processor, and pieces
+are added in float64.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .object_code import loop_function
 PIECE = 2048
 """Elements of a line that are added in the dtype itself."""
 NUMBERS = ("first", "last", "samples", "channels", "length")
-"""Of a part: its channels, and how many samples, channels and elements of a line there are."""
+"""Numbers of a part: its channels, and the counts of samples, channels and elements of a line."""
 
 
 class _Lines(FloatCode):
@@ -28,7 +28,7 @@ class _Lines(FloatCode):
 
     @contextlib.contextmanager
     def pieces(self, channel: str) -> Iterator[tuple[str, str]]:
-        """Each piece of each of a channel's lines: where it begins, and how long it is."""
+        """Iterate over the pieces of a channel's lines: start and length."""
         with self.loop("0", self.n["samples"]) as sample:
             line = self.mul(self.add(self.mul(sample, self.n["channels"]), channel), self.n["length"])
             with self.loop("0", self.n["length"], PIECE) as start:
@@ -37,19 +37,19 @@ class _Lines(FloatCode):
                 yield self.add(line, start), count
 
     def sum(self, channel: str, terms: Callable[[str], list[str]], count: int) -> list[str]:
-        """The sums over a channel of what `terms` makes of each place, in float64."""
+        """Emit sums over a channel of the terms of each place, in float64."""
         totals = [self.variable("double", "0.0") for _ in range(count)]
         with self.pieces(channel) as (start, length):
             self.add_piece(totals, length, lambda i: terms(self.add(start, i)))
         return [self.new(f"load double, ptr {total}") for total in totals]
 
     def text(self, arrays: int, written: int) -> str:
-        """The module."""
+        """Return the module."""
         return self.module("lines", arrays, written)
 
 
 def moments_text(dtype: str) -> str:
-    """The loop of ``loop(numbers, x, mean, squares)``: means, and sums of squared deviations from them, in float64."""
+    """Return the loop ``loop(numbers, x, mean, squares)``: means and sums of squared deviations, in float64."""
     code = _Lines(dtype)
     kind = code.kind
     count = code.new(f"sitofp i64 {code.mul(code.n['samples'], code.n['length'])} to double")
@@ -63,7 +63,7 @@ def moments_text(dtype: str) -> str:
             return [code.new(f"fmul {kind} {gap}, {gap}")]
 
         (squares,) = code.sum(channel, squared, 1)
-        # What the rounding of the pivot left.
+        # Correct for the rounding of the pivot.
         gap = code.new(f"fsub double {mean}, {code.wide(pivot)}")
         left = code.new(f"fmul double {code.new(f'fmul double {gap}, {gap}')}, {count}")
         code.store(mean, "%p1", channel, "double")
@@ -72,7 +72,7 @@ def moments_text(dtype: str) -> str:
 
 
 def scaled_text(dtype: str) -> str:
-    """The loop of ``loop(numbers, x, mean, scale, shift, out)``: (x - mean) * scale + shift."""
+    """Return the loop ``loop(numbers, x, mean, scale, shift, out)``: (x - mean) * scale + shift."""
     code = _Lines(dtype)
     kind = code.kind
     with code.loop(code.n["first"], code.n["last"]) as channel:
@@ -86,7 +86,8 @@ def scaled_text(dtype: str) -> str:
 
 
 def gradient_sums_text(dtype: str) -> str:
-    """The loop of ``loop(numbers, grad, x, mean, plain, scaled)``: sums of grad and grad * (x - mean), in float64."""
+    """Return the loop ``loop(numbers, grad, x, mean, plain, scaled)``: sums of grad and grad * (x - mean), in
+    float64."""
     code = _Lines(dtype)
     kind = code.kind
     with code.loop(code.n["first"], code.n["last"]) as channel:
@@ -104,9 +105,9 @@ def gradient_sums_text(dtype: str) -> str:
 
 
 def gradient_text(dtype: str) -> str:
-    """The loop of ``loop(numbers, grad, x, mean, scale, slope, shift, to)``.
+    """Return the loop ``loop(numbers, grad, x, mean, scale, slope, shift, to)``.
 
-    It is grad * scale - (x - mean) * slope - shift.
+    It computes grad * scale - (x - mean) * slope - shift.
     """
     code = _Lines(dtype)
     kind = code.kind
@@ -131,5 +132,5 @@ TEXTS: dict[str, Callable[[str], str]] = {
 
 
 def channel_loop(kind: str, dtype: str) -> Callable[..., None]:
-    """The loop of this name."""
+    """Return the compiled loop of this kind and dtype."""
     return loop_function(TEXTS[kind](dtype))

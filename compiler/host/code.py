@@ -17,42 +17,42 @@ class Code:
         self._count = 0
 
     def name(self, kind: str = "t") -> str:
-        """A new one."""
+        """Return a new name."""
         self._count += 1
         return f"{kind}{self._count}"
 
     def new(self, text: str) -> str:
-        """The value of an instruction."""
+        """Emit an instruction and return its value."""
         made = f"%{self.name()}"
         self.lines.append(f"  {made} = {text}")
         return made
 
     def do(self, text: str) -> None:
-        """An instruction without a value."""
+        """Emit an instruction without a value."""
         self.lines.append(f"  {text}")
 
     def add(self, a: str, b: str) -> str:
-        """The sum of two integers."""
+        """Emit the sum of two integers."""
         return self.new(f"add i64 {a}, {b}")
 
     def mul(self, a: str, b: str) -> str:
-        """Their product."""
+        """Emit the product of two integers."""
         return self.new(f"mul i64 {a}, {b}")
 
     def at(self, kind: str, base: str, place: str) -> str:
-        """A pointer to an element."""
+        """Emit a pointer to an element."""
         return self.new(f"getelementptr {kind}, ptr {base}, i64 {place}")
 
     def number(self, table: str, place: int | str) -> str:
-        """One of an array of int64."""
+        """Emit the load of a number from an array of int64."""
         return self.new(f"load i64, ptr {self.at('i64', table, str(place))}")
 
     def numbers(self, table: str, names: Sequence[str]) -> dict[str, str]:
-        """All of a table, by name."""
+        """Emit the loads of all numbers of a table, by name."""
         return {name: self.number(table, i) for i, name in enumerate(names)}
 
     def variable(self, kind: str, initial: str) -> str:
-        """A variable, which LLVM keeps in a register."""
+        """Emit a variable, which LLVM keeps in a register."""
         made = f"%{self.name('x')}"
         self.variables.append(f"  {made} = alloca {kind}")
         self.do(f"store {kind} {initial}, ptr {made}")
@@ -60,7 +60,7 @@ class Code:
 
     @contextlib.contextmanager
     def loop(self, first: str, last: str, step: int | str = 1, *, plain: bool = False) -> Iterator[str]:
-        """Count from `first` to below `last`, perhaps never; a plain loop is written as it stands, not unrolled."""
+        """Emit a loop from `first` to below `last`, possibly without iterations; a plain loop is not unrolled."""
         counter, label = self.variable("i64", first), self.name("loop")
         self.do(f"br label %{label}")
         self.lines.append(f"{label}:")
@@ -74,7 +74,7 @@ class Code:
         self.lines.append(f"{label}_end:")
 
     def in_steps(self, total: str, steps: Iterable[int]) -> Iterator[tuple[int, str, str]]:
-        """Each of some steps, largest first, with the range that it goes over in whole steps; the last one is 1."""
+        """Yield each step, largest first, with the range that it covers in whole steps; the last step is 1."""
         done = self.variable("i64", "0")
         for step in steps:
             first = self.new(f"load i64, ptr {done}")
@@ -94,13 +94,13 @@ class Code:
         self.lines.append(f"{label}_end:")
 
     def function(self, name: str, arguments: str, attributes: str = "") -> str:
-        """The whole."""
+        """Return the whole function."""
         head = f"define internal void @{name}({arguments}) {attributes} {{\nentry:"
         return "\n".join([head, *self.variables, *self.lines, "  ret void", "}"]) + "\n"
 
 
 class FloatCode(Code):
-    """A loop over arrays of one float dtype, whose sums are float64.
+    """Loop over arrays of one float dtype, whose sums are float64.
 
     Args:
         dtype: ``float32`` or ``float64``.
@@ -111,7 +111,7 @@ class FloatCode(Code):
         self.kind = {"float32": "float", "float64": "double"}[dtype]
 
     def value(self, array: str, place: str, kind: str = "") -> str:
-        """An element."""
+        """Emit the load of an element."""
         kind = kind or self.kind
         return self.new(f"load {kind}, ptr {self.at(kind, array, place)}")
 
@@ -121,15 +121,15 @@ class FloatCode(Code):
         self.do(f"store {kind} {value}, ptr {self.at(kind, array, place)}")
 
     def wide(self, value: str) -> str:
-        """A number as float64."""
+        """Emit a number as float64."""
         return value if self.kind == "double" else self.new(f"fpext float {value} to double")
 
     def narrow(self, value: str) -> str:
-        """A float64 as a number of the dtype."""
+        """Emit a float64 converted to the dtype."""
         return value if self.kind == "double" else self.new(f"fptrunc double {value} to float")
 
     def add_piece(self, totals: Sequence[str], length: str, terms: Callable[[str], list[str]]) -> None:
-        """Add to totals what `terms` makes of each of some places: first in the dtype itself, in several lanes."""
+        """Emit the addition of terms of several places to totals: first in the dtype itself, in several lanes."""
         sums = [self.variable(self.kind, "0.0") for _ in totals]
         with self.loop("0", length) as i:
             for each, term in zip(sums, terms(i), strict=True):
@@ -142,7 +142,8 @@ class FloatCode(Code):
             self.do(f"store double {self.new(f'fadd double {old}, {part}')}, ptr {total}")
 
     def module(self, name: str, arrays: int, written: int) -> str:
-        """The module of a function of an array of numbers, ``%g``, and others, the last of which are written."""
+        """Return the module of a function of an array of numbers, ``%g``, and other arrays, the last of which are
+        written."""
         pointers = [
             f"ptr {'noalias nocapture' if j >= arrays - written else 'noalias nocapture readonly'} %p{j}"
             for j in range(arrays)
@@ -153,7 +154,7 @@ class FloatCode(Code):
 
 
 def module_calls(function: str, count: int) -> str:
-    """The function that Python calls with numbers and arrays, without the GIL meanwhile, and that of other threads."""
+    """Return the function that Python calls with numbers and arrays, which releases the GIL, and that of threads."""
     code = Code()
     pointers = []
     for j in range(count):

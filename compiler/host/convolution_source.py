@@ -1,11 +1,11 @@
-"""LLVM's text of convolutions: tiles of sums over taps, read where images lie in padded planes.
+"""LLVM IR of convolutions: tiles of sums over taps, read from padded planes of the images.
 
-`taps_text` has the loop of outputs and of input gradients, which is a matrix product whose right factor is nowhere
-written out: for each tap a row of it begins at another place of the padded planes. A tile of outputs and positions
-stays in registers while taps are added to it one after the other, so that a result does not depend on how the work is
-shared. `sums_text` has the loop of weight gradients: products summed along positions.
+`taps_text` is the loop of outputs and of input gradients. It is a matmul whose right factor is never materialized: for
+each tap, a row of this factor begins at another place of the padded planes. A tile of outputs and positions stays in
+registers while taps are added in order, so a result does not depend on how threads share the work. `sums_text` is the
+loop of weight gradients: products summed along positions.
 
-What is read and where it goes stands in an array of int64 (`cpu_fallback/convolution/tiles.py` names its places).
+An array of int64 holds sizes and strides (`cpu_fallback/convolution/tiles.py` names its places).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ TAPS_OF_SUM = 256
 
 
 def taps_text(shape: Shape) -> str:
-    """The loop of ``loop(numbers, taps, source, weight, bias, out, room)``: `numbers` are `TAPS`, and then `PACK`.
+    """Return the loop ``loop(numbers, taps, source, weight, bias, out, room)``: `numbers` are `TAPS`, then `PACK`.
 
-    `taps` has the places of weights, and after them those of planes, for each tap. `room` is what it works in.
+    `taps` has the places of weights, then those of planes, for each tap. `room` is the workspace.
     """
     functions = [
         _pack(shape),
@@ -37,10 +37,10 @@ def taps_text(shape: Shape) -> str:
 
 
 def sums_text(shape: Shape) -> str:
-    """The loop of ``loop(numbers, taps, source, grad, out, room)``, over one block of images after the other.
+    """Return the loop ``loop(numbers, taps, source, grad, out, room)``, over one block of images after the other.
 
-    `numbers` are how many blocks there are, and how many numbers each has: `SUMS`, and `PACK` of both arrays. `taps`
-    has the places of taps in planes. Sums are added to what `out` has if ``adds`` is not 0.
+    `numbers` are the number of blocks, and for each block `SUMS`, and `PACK` of both arrays. `taps` has the places of
+    taps in planes. Sums are added to `out` if ``adds`` is not 0.
     """
     tiles = [_sum_tile(shape, rows, taps) for rows, widths in shape.sums.items() for taps in widths]
     return (
@@ -52,7 +52,7 @@ def sums_text(shape: Shape) -> str:
 
 
 def _pack(shape: Shape) -> str:
-    """Padded planes of a source: channels, phases, rows, images, elements."""
+    """Return the function that makes padded planes of a source: channels, phases, rows, images, elements."""
     code, kind = Code(), shape.kind
     n = code.numbers("%g", PACK)
     row_size = code.mul(n["pitch"], str(shape.size))
@@ -106,7 +106,7 @@ def _pack(shape: Shape) -> str:
 
 
 def _tile(shape: Shape, rows: int, vectors: int) -> str:
-    """Sums of taps for some outputs and positions."""
+    """Return the function that sums taps for a tile of outputs and positions."""
     code, kind = Code(), shape.kind
     tile = VectorTile(code, shape, rows, vectors)
     bases = tile.rows_of("%weight", "%stride")
@@ -123,7 +123,7 @@ def _tile(shape: Shape, rows: int, vectors: int) -> str:
 
 
 def _taps(shape: Shape) -> str:
-    """All groups: planes, and then all outputs of all parts."""
+    """Return the loop over groups: planes, then all outputs of all parts."""
     code, kind = Code(), shape.kind
     n = code.numbers("%g", TAPS)
     pack = code.at("i64", "%g", str(len(TAPS)))
@@ -175,7 +175,7 @@ def _taps(shape: Shape) -> str:
 
 
 def _spread(shape: Shape) -> str:
-    """Flat positions of an output to where they belong, with its bias."""
+    """Return the function that copies flat positions of an output to their places, with its bias."""
     code, kind = Code(), shape.kind
     has_bias = code.new("icmp sge i64 %bias, 0")
     addend = code.variable(kind, "-0.0")
@@ -204,7 +204,7 @@ def _spread(shape: Shape) -> str:
 
 
 def _sum_tile(shape: Shape, rows: int, taps: int) -> str:
-    """Products of some gradients and taps, summed along positions."""
+    """Return the function of a tile that sums products of gradients and taps along positions."""
     code, v, kind = Code(), shape.vector, shape.kind
     sums = [[code.variable(v, "zeroinitializer") for _ in range(taps)] for _ in range(rows)]
     sources = [code.at(kind, "%source", code.number("%places", tap)) for tap in range(taps)]
@@ -236,7 +236,7 @@ def _sum_tile(shape: Shape, rows: int, taps: int) -> str:
 
 
 def _sums(shape: Shape) -> str:
-    """All groups: planes of both, and then all weights."""
+    """Return the loop over groups: planes of both arrays, then all weights."""
     code, kind = Code(), shape.kind
     n = code.numbers("%g", SUMS)
     packs = [code.at("i64", "%g", n[f"{name}_pack"]) for name in ("grad", "source")]
@@ -281,7 +281,7 @@ CONVOLUTIONS = {"convolution_taps": taps_text, "convolution_sums": sums_text}
 
 
 def convolution_loop(kind: str, dtype: str) -> Callable[..., None]:
-    """The loop of this name, for this processor."""
+    """Return the convolution loop of this kind for this processor."""
     found = target()
     assert found is not None
     return loop_function(CONVOLUTIONS[kind](Shape(dtype, found.vector_bits, found.vector_registers)))

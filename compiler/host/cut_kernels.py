@@ -1,6 +1,6 @@
-"""A fused kernel on the CPU that no loop serves and whose draws, joins or picks are eager calls: it is cut there.
+"""CPU kernels that are split at dropout, `cat` or gather calls, which run eagerly, if no loop supports them.
 
-What is before, between and after them are kernels of their own.
+The steps before, between and after these calls are kernels of their own.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from .picks import eager_pick
 
 Kernel = Callable[..., tuple[Any, ...]]
 Eager = DropoutCall | CatCall | PickCall
-"""Where a kernel is cut."""
+"""Calls at which a kernel is split."""
 
 
 class _Stage(NamedTuple):
-    """A part of a kernel: a kernel, or an eager call.
+    """Part of a kernel: a kernel, or an eager call.
 
     Attributes:
-        function: from arrays, and for a draw its seed and first counter, to arrays.
-        inputs: the places of what it is given.
-        outputs: the places of what it makes; -1 for what nobody reads.
-        draw: its number among the draws; None for all else.
+        function: Function from arrays, and for a dropout its seed and first counter, to arrays.
+        inputs: The places of its inputs.
+        outputs: The places of its results; -1 for an unused result.
+        draw: Its number among the random ops; None for other parts.
     """
 
     function: Callable[..., Any]
@@ -45,11 +45,11 @@ class _Stage(NamedTuple):
 def cut_kernel(
     kernel: FusedKernel | RowsKernel, function_of: Callable[[FusedKernel | RowsKernel], Kernel]
 ) -> Kernel:
-    """A function from the arrays of a kernel's inputs to those of its outputs.
+    """Return a function from a kernel's input arrays to its output arrays.
 
     Args:
-        kernel: the kernel.
-        function_of: makes a kernel without draws, joins and picks a function.
+        kernel: The kernel.
+        function_of: Compile a kernel without dropout, `cat` and gathers.
     """
     places = {node: i for i, node in enumerate(kernel.inputs)}
     stages: list[_Stage] = []
@@ -90,7 +90,7 @@ def cut_kernel(
 
 
 def _parts(kernel: FusedKernel | RowsKernel) -> list[FusedKernel | RowsKernel | Eager]:
-    """Kernels, and eager calls, each after those that it reads."""
+    """Return kernels, and eager calls, in topological order."""
     levels: dict[Node, int] = {}
     inside: dict[tuple[int, tuple[int, ...]], list[Any]] = {}
     eager: dict[int, list[Eager]] = {}
@@ -102,7 +102,7 @@ def _parts(kernel: FusedKernel | RowsKernel) -> list[FusedKernel | RowsKernel | 
             levels |= dict.fromkeys((call.node, *results), level + 1)
             continue
         levels[call.node] = level
-        # The parts of a join are of other sizes than what it makes.
+        # The parts of a `cat` have other sizes than its result.
         sizes = () if isinstance(kernel, RowsKernel) else tuple(call.node.val.sizes)
         group = inside.setdefault((level, sizes), [])
         if not isinstance(call, ResultOf) or call.node.args[0] in (each.node for each in group):
@@ -117,7 +117,7 @@ def _parts(kernel: FusedKernel | RowsKernel) -> list[FusedKernel | RowsKernel | 
 
 
 def _bounded(kernel: FusedKernel | RowsKernel, calls: Sequence[Any]) -> list[list[Any]]:
-    """Steps of a part in runs of bounded operands; kernels over rows have a bound of steps already."""
+    """Split the steps of a part into runs of bounded operands; row kernels have a bound of steps already."""
     if isinstance(kernel, RowsKernel):
         return [list(calls)]
     by_node = {call.node: call for call in calls}
@@ -125,7 +125,7 @@ def _bounded(kernel: FusedKernel | RowsKernel, calls: Sequence[Any]) -> list[lis
 
 
 def _part(kernel: FusedKernel | RowsKernel, calls: Sequence[Any]) -> FusedKernel | RowsKernel:
-    """Some steps of a kernel as one of their own."""
+    """Return some steps of a kernel as a kernel of their own."""
     own = {call.node for call in calls}
     several = {call.node.args[0] for call in calls if isinstance(call, ResultOf)}
     inputs = dict.fromkeys(node for call in calls for node in call.node.all_input_nodes if node not in own)
@@ -141,7 +141,7 @@ def _part(kernel: FusedKernel | RowsKernel, calls: Sequence[Any]) -> FusedKernel
 
 
 def eager_join(call: CatCall) -> Callable[..., tuple[Any, ...]]:
-    """A function from the arrays of a join's parts to what it makes."""
+    """Return a function from the arrays of a `cat`'s parts to its result."""
     spec, new = call.node.val, allocator_of(call.node.val)
     paddings: list[Any] = []
     for part in call.parts:

@@ -1,7 +1,7 @@
-"""Loops of random numbers: Philox over counters, normal numbers of its words, and PyTorch's of a Mersenne Twister.
+"""Loops of random number generation: Philox, normal numbers from its words, and PyTorch's from a Mersenne Twister.
 
-They compute what `cpu_fallback/random/philox.py`, `box_muller.py`, `mersenne_normal.py` and the shuffle of
-`mersenne_draws.py` do in passes, in the same order of operations.
+They compute the passes of `cpu_fallback/random/philox.py`, `box_muller.py`, `mersenne_normal.py` and the shuffle of
+`mersenne_draws.py`, with the same order of operations.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _LOW = 0xFFFFFFFF
 
 
 def words_text() -> str:
-    """The loop of ``loop(numbers, out)``: counters, the first one, and both halves of the key; rows of four words."""
+    """Return the loop ``loop(numbers, out)``: counters, the first one, and both halves of the key; rows of
+    four words."""
     lines = []
     for name, place in (("n", 0), ("first", 1), ("k0_0", 2), ("k1_0", 3)):
         lines += [
@@ -41,14 +42,14 @@ def words_text() -> str:
 
 
 def words_function() -> str:
-    """``void @triten_words(ptr out, i64 n, i64 first, i64 seed)``: rows of four words, as the loop has them."""
+    """Return ``void @triten_words(ptr out, i64 n, i64 first, i64 seed)``: rows of four words, as in the loop."""
     head = "ptr noalias nocapture %p0, i64 %n, i64 %first, i64 %seed"
     lines = [f"  %k0_0 = and i64 %seed, {_LOW}", "  %k1_0 = lshr i64 %seed, 32", *_keys()]
     return _function(f"triten_words({head})", lines, _words())
 
 
 def _keys() -> list[str]:
-    """Both halves of the key in each round."""
+    """Emit both halves of the key in each round."""
     lines = []
     for r in range(1, ROUNDS):
         for half in (0, 1):
@@ -60,7 +61,7 @@ def _keys() -> list[str]:
 
 
 def _words() -> list[str]:
-    """The words of a counter."""
+    """Emit the words of a counter."""
     body = [
         "  %number = add i64 %first, %i",
         f"  %a_0 = and i64 %number, {_LOW}",
@@ -93,10 +94,10 @@ def _words() -> list[str]:
 
 
 def normal_text(kind: str) -> str:
-    """The loop of ``loop(numbers, out, logs, draws, cosines, sines)`` over pairs of draws of ``i32`` or ``i64``.
+    """Return the loop ``loop(numbers, out, logs, draws, cosines, sines)`` over pairs of random ``i32`` or ``i64``.
 
-    ``numbers[0]`` is how many pairs there are; `logs` has the logarithm for each, and `draws` both, of which the second
-    one is the angle.
+    ``numbers[0]`` is the number of pairs. `logs` has the logarithm for each pair; `draws` has both numbers, the second
+    of which is the angle.
     """
     unit = 2.0**-32 if kind == "i32" else 2.0**-53
     text = {
@@ -169,7 +170,7 @@ class _Lanes:
         self.lines: list[str] = []
 
     def line(self, text: str) -> str:
-        """Append a line that computes something."""
+        """Append an instruction, and return its value."""
         name = f"%v{len(self.lines)}"
         self.lines.append(f"  {name} = {text}")
         return name
@@ -192,7 +193,7 @@ class _Lanes:
         return self.line(f"{operation} {given} {value} to {made}")
 
     def select(self, chosen: str, a: str, b: str) -> str:
-        """Select `a` where chosen, elsewhere `b`."""
+        """Emit a selection of `a` where `chosen` is true, else `b`."""
         return self.line(f"select <8 x i1> {chosen}, {_FLOATS} {a}, {_FLOATS} {b}")
 
     def polynomial(self, coefficients: Sequence[Any], x: str) -> str:
@@ -315,7 +316,7 @@ def _module(pointers: str, head: list[str], body: list[str], arrays: int) -> str
 
 
 def _function(signature: str, head: list[str], body: list[str]) -> str:
-    """A function that does something for each of `%n`."""
+    """Return a function that runs a body for each of `%n`."""
     lines = [
         f"define internal void @{signature} noinline {{",
         "entry:",
@@ -345,5 +346,5 @@ TEXTS: dict[str, Callable[[], str]] = {
 
 
 def draw_loop(name: str) -> Callable[..., None]:
-    """The loop of this name."""
+    """Return the compiled loop of this name."""
     return loop_function(TEXTS[name]())

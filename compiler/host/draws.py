@@ -1,9 +1,9 @@
-"""Dropout in fused kernels on the CPU: the random numbers of eager calls, drawn for a row or a tile at a time.
+"""Dropout in fused CPU kernels: the random numbers of eager calls, generated for a row or a tile at a time.
 
-A call of a kernel takes the counters of its draws from the generator, in the order of the program, and gives the loop
-an array of *seeds*: for each draw the seed and the first counter. Element i of a draw has word i % 4 of counter `first`
-+ i // 4. The geometry has the array as one of a byte for each element, so that how far a pointer to a row is from its
-beginning is the number of the row's first element; only the beginning is read.
+A kernel call takes the counters of its random ops from the generator, in program order. It passes the loop an array of
+*seeds*: for each random op the seed and the first counter. Element i has word i % 4 of counter `first` + i // 4. The
+geometry describes the array as having a byte for each element. So the offset of a row's pointer is the number of the
+row's first element; the loop reads only the beginning.
 """
 
 from __future__ import annotations
@@ -22,23 +22,22 @@ from ..draws import DropoutCall
 from .element_program import CannotLower, ElementProgram, Value
 
 FEWEST = 8
-"""Elements of a row that is drawn: its words are to find room in its memory with those of its counters that belong to
-the rows beside it."""
+"""The shortest row with random words: its buffer must have space for all words of its first and last counters."""
 
 
 def seeds_of(program: ElementProgram) -> Value:
-    """The array of seeds, as an input of a program."""
+    """Return the array of seeds, as an input of a program."""
     return program.value("seeds", "uint8")
 
 
 def dropped(program: ElementProgram, call: DropoutCall, number: int, given: Value) -> dict[int, Value]:
-    """The values of a draw's results by their places. Raises CannotLower where everything is kept.
+    """Return the values of a dropout's results by their places. Raise CannotLower if nothing is dropped.
 
     Args:
-        program: where values are made.
-        call: the draw.
-        number: its place among a kernel's draws.
-        given: what elements are dropped of.
+        program: The program to which values are added.
+        call: The dropout.
+        number: Its place among a kernel's random ops.
+        given: The input of the dropout.
     """
     limit = math.ceil((1.0 - call.p) * 2**32)
     if limit >= 2**32:
@@ -50,14 +49,14 @@ def dropped(program: ElementProgram, call: DropoutCall, number: int, given: Valu
     scaled = program.arithmetic(
         "mul", program.convert(given, wide.name), program.number(wide.np.type(scale), wide.name)
     )
-    # A factor of zero leaves the sign, and NaN of what is infinite.
+    # A zero factor keeps the sign, and NaN for infinite values.
     factor = program.select(kept, program.number(1.0, wide.name), program.number(0.0, wide.name))
     left = program.convert(program.arithmetic("mul", scaled, factor), call.spec.dtype.name)
     return {0: left, 1: kept}
 
 
 def reservation(calls: Sequence[DropoutCall]) -> Callable[[], Any]:
-    """A function that takes the counters of draws, and gives their seeds and first counters."""
+    """Return a function that reserves the counters of random ops and returns their seeds and first counters."""
     device, counts = calls[0].spec.device, [call.counters for call in calls]
 
     def reserve() -> Any:
@@ -68,7 +67,7 @@ def reservation(calls: Sequence[DropoutCall]) -> Callable[[], Any]:
 
 
 def eager_draw(call: DropoutCall) -> Callable[..., tuple[Any, ...]]:
-    """A function from what elements are dropped of, a seed and a first counter to what is left, and the mask."""
+    """Return a function from an input, a seed and a first counter to the output and the mask."""
     outputs = tuple(call.node.val)
     into = kernel_of("native_dropout", "native_dropout_stub", outputs, {"input": call.spec, "p": float})
     allocators, p = [allocator_of(spec) for spec in outputs], call.p

@@ -30,16 +30,17 @@ from .tiled_loops import LEAST_ROW, TILE
 def loop_of_call(
     stub: str, call: StructuredCall, numbers: dict[str, Any], written: tuple[str, ...]
 ) -> Callable[..., None] | None:
-    """A function of the output's array, and of the arrays and numbers that a kernel is called with.
+    """Return a function of the output's array, and of the arrays and numbers that a kernel is called with.
 
     Args:
-        stub: the kernel's.
-        call: what is known of the call.
-        numbers: the values of its numbers, by name: the function is for them alone.
-        written: the inputs that are the output itself; others share no memory with it.
+        stub: The kernel's stub.
+        call: The planned call.
+        numbers: Values of its numbers by name, for which the function is specialized.
+        written: The inputs that alias the output; others share no memory with it.
 
     Returns:
-        None where there is no loop with the bits of the kernel: llvmlite is missing, or NumPy has to compute a part.
+        The function, or None if no loop is bitwise identical to the kernel: llvmlite is missing, or NumPy has to
+            compute a part.
     """
     found = target()
     if found is None:
@@ -96,7 +97,7 @@ class _Rows(NamedTuple):
 def _over_rows(
     row: ReductionRow, program: ElementProgram, call: StructuredCall, numbers: dict[str, Any]
 ) -> Callable[..., None] | None:
-    """A loop over rows, from a call's arguments to all of its outputs."""
+    """Return a loop over rows, from a call's arguments to all of its outputs."""
     specs = {name: call.args[name] for name in call.runtime if isinstance(call.args[name], TensorSpec)}
     source = next(iter(specs.values()))
     space = space_of(source, call.args)
@@ -132,7 +133,7 @@ def _placeholder(name: str, spec: TensorSpec) -> Node:
 
 
 def _plain(loop: Loop, call: StructuredCall) -> Callable[..., None]:
-    """A loop of instructions alone."""
+    """Return a loop of instructions alone."""
     out = call.outputs[0]
     places = [value.detail for value in loop.reads]
     geometry = _geometry(call, places)
@@ -143,7 +144,7 @@ def _plain(loop: Loop, call: StructuredCall) -> Callable[..., None]:
 
 
 def _tiled(value: Value, call: StructuredCall) -> Callable[..., None]:
-    """A loop over tiles, for which NumPy's own loops are called between. Raises CannotLower where they are short."""
+    """Return a loop over tiles that calls NumPy's loops in between. Raise CannotLower if tiles are short."""
     out = call.outputs[0]
     inputs = tuple([made for made in made_of([value]) if made.kind == "input"])
     places = [made.detail for made in inputs]
@@ -182,15 +183,15 @@ def _over_parts(
     workspace: int | None = None,
     outputs: int = 1,
 ) -> Callable[..., None]:
-    """A function of arrays that calls a loop for each part, with a workspace of so many bytes if there is one.
+    """Return a function of arrays that calls a loop for each part, with an optional workspace.
 
     Args:
-        function: the loop, called with a part, the outputs, and the inputs at `places`.
-        parts: the index space.
-        places: of the inputs, those that the loop reads.
-        sharing: how threads share the parts.
-        workspace: its bytes.
-        outputs: how many of the function's arguments are outputs, which come first.
+        function: The loop, called with a part, the outputs, and the inputs at `places`.
+        parts: The index space.
+        places: The inputs that the loop reads.
+        sharing: How threads share the parts.
+        workspace: Size of the workspace in bytes. Default: None.
+        outputs: The number of output arguments, which come first. Default: 1.
     """
     room = None if workspace is None else (outputs + len(places), workspace)
     compute = shared_loop(function, parts, sharing, room)

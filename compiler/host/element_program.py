@@ -1,9 +1,9 @@
-"""What a fused kernel computes for one element: typed values in static single assignment, each made of earlier ones.
+"""Program of a fused kernel for one element: typed values in static single assignment form.
 
-A value is an instruction of LLVM's, or something that NumPy computes for a whole block: a ufunc, or an operator that
-has no instructions. Equal values are one.
+A value is an LLVM instruction, or a value that NumPy computes for a whole block: a ufunc, or an operator without
+instructions. Equal values are merged.
 
-Types are named as dtypes are. A bool is one bit; float16 and bfloat16 are only stored and converted.
+Types have the names of dtypes. A bool is one bit; float16 and bfloat16 are only stored and converted.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ class CannotLower(Exception):
 
 
 class Value:
-    """A value of an element program.
+    """Value of an element program.
 
     Attributes:
         kind: ``input``, ``place`` (the address of an input's element), ``accumulator``, ``constant``, ``instruction``,
             ``ufunc`` or ``operator``; in rows also ``reduction``, ``picked`` and ``position``.
-        dtype: its type; ``pointer`` for an address that is computed.
-        text: of a constant, its literal; of an instruction, LLVM's text with places for the operands.
-        operands: the values that it is made of.
-        detail: an input's position, that of the output that an accumulator is, a ufunc, or an operator's call.
+        dtype: Its type; ``pointer`` for a computed address.
+        text: The literal of a constant; the IR of an instruction, with placeholders for the operands.
+        operands: The values that it uses.
+        detail: Position of an input or of an accumulator's output; a ufunc; or an operator's call.
     """
 
     __slots__ = ("detail", "dtype", "kind", "operands", "text")
@@ -70,12 +70,12 @@ class Value:
 
     @property
     def name(self) -> str:
-        """What NumPy computes."""
+        """Name of the ufunc or operator that NumPy computes."""
         return self.detail.__name__ if self.kind == "ufunc" else self.detail.node.target._opname  # type: ignore[no-any-return]
 
     @property
     def by_numpy(self) -> bool:
-        """Whether NumPy computes it for a block."""
+        """True if NumPy computes the value for a block."""
         return self.kind in ("ufunc", "operator")
 
 
@@ -115,7 +115,7 @@ class ElementProgram:
     def value(
         self, kind: str, dtype: str, text: str = "", operands: Sequence[Value] = (), detail: Any = None
     ) -> Value:
-        """A value, the known one if there is an equal one."""
+        """Return a value, an existing one if it is equal."""
         key = (kind, dtype, text, tuple(map(id, operands)), id(detail) if kind == "operator" else detail)
         found = self._known.get(key)
         if found is None:
@@ -123,11 +123,11 @@ class ElementProgram:
         return found
 
     def instruction(self, dtype: str, text: str, *operands: Value) -> Value:
-        """An instruction of LLVM's; ``{0}`` in its text is the first operand."""
+        """Return an LLVM instruction; ``{0}`` in its text is the first operand."""
         return self.value("instruction", dtype, text, operands)
 
     def number(self, number: Any, dtype: str) -> Value:
-        """A number, which has the dtype already. Raises CannotLower for a dtype that has no registers."""
+        """Return a constant that already has the dtype. Raise CannotLower for a dtype without registers."""
         if dtype not in REGISTERS:
             raise CannotLower(dtype)
         register = REGISTERS[dtype]
@@ -146,7 +146,7 @@ class ElementProgram:
     # Instructions
 
     def arithmetic(self, name: str, a: Value, b: Value) -> Value:
-        """``add``, ``sub``, ``mul``, or of floats ``div``, rounded once; integers wrap."""
+        """Return ``add``, ``sub``, ``mul``, or for floats ``div``, rounded once; integers wrap."""
         if kind_of(a) == "f":
             return self.instruction(a.dtype, f"f{name} {full(a)} {{0}}, {{1}}", a, b)
         if kind_of(a) == "b":
@@ -157,13 +157,13 @@ class ElementProgram:
         return self.instruction(a.dtype, f"{name} {a.register} {{0}}, {{1}}", a, b)
 
     def bitwise(self, name: str, a: Value, b: Value) -> Value:
-        """``and``, ``or`` or ``xor`` of integers and bools."""
+        """Return ``and``, ``or`` or ``xor`` of integers and bools."""
         if kind_of(a) == "f":
             raise CannotLower(name)
         return self.instruction(a.dtype, f"{name} {a.register} {{0}}, {{1}}", a, b)
 
     def compare(self, name: str, a: Value, b: Value) -> Value:
-        """``eq``, ``ne``, ``lt``, ``le``, ``gt`` or ``ge``; with NaN all but ``ne`` are false."""
+        """Return ``eq``, ``ne``, ``lt``, ``le``, ``gt`` or ``ge``; with NaN all but ``ne`` are false."""
         if kind_of(a) == "f":
             code = "une" if name == "ne" else f"o{name}"
             return self.instruction("bool", f"fcmp {code} {full(a)} {{0}}, {{1}}", a, b)
@@ -171,47 +171,47 @@ class ElementProgram:
         return self.instruction("bool", f"icmp {sign}{name} {a.register} {{0}}, {{1}}", a, b)
 
     def is_nan(self, a: Value) -> Value:
-        """Whether a float is NaN."""
+        """Return True for NaN floats, as a value."""
         return self.instruction("bool", f"fcmp uno {full(a)} {{0}}, {{0}}", a)
 
     def select(self, mask: Value, a: Value, b: Value) -> Value:
-        """`a` where the mask holds, else `b`, bit by bit."""
+        """Return `a` where the mask is true, else `b`, bitwise."""
         return self.instruction(
             a.dtype, f"select i1 {{0}}, {a.register} {{1}}, {a.register} {{2}}", mask, a, b
         )
 
     def intrinsic(self, name: str, a: Value) -> Value:
-        """One of LLVM's functions of one float: ``sqrt``, ``floor``, ``fabs``."""
+        """Return an LLVM intrinsic of one float: ``sqrt``, ``floor``, ``fabs``."""
         suffix = {"float": "f32", "double": "f64"}[full(a)]
         return self.instruction(a.dtype, f"call {full(a)} @llvm.{name}.{suffix}({full(a)} {{0}})", a)
 
     def fused(self, a: Value, b: Value, c: Value) -> Value:
-        """a * b + c, rounded once."""
+        """Return a * b + c, rounded once (fused multiply-add)."""
         kind = full(a)
         suffix = {"float": "f32", "double": "f64"}[kind]
         given = ", ".join(f"{kind} {{{i}}}" for i in range(3))
         return self.instruction(a.dtype, f"call {kind} @llvm.fma.{suffix}({given})", a, b, c)
 
     def reinterpreted(self, a: Value, dtype: str) -> Value:
-        """The bits of a number as those of another type of the same width."""
+        """Return a number's bits reinterpreted as another type of the same width."""
         return self.instruction(dtype, f"bitcast {a.register} {{0}} to {REGISTERS[dtype]}", a)
 
     def shifted(self, name: str, a: Value, count: int) -> Value:
-        """``shl``, ``lshr`` or ``ashr`` of an integer by a number of bits."""
+        """Return ``shl``, ``lshr`` or ``ashr`` of an integer by a number of bits."""
         return self.instruction(a.dtype, f"{name} {a.register} {{0}}, {count}", a)
 
     def negative(self, a: Value) -> Value:
-        """-a."""
+        """Return -a."""
         if kind_of(a) == "f":
             return self.instruction(a.dtype, f"fneg {full(a)} {{0}}", a)
         return self.arithmetic("sub", self.number(0, a.dtype), a)
 
     def maximum(self, a: Value, b: Value) -> Value:
-        """The larger one; NaN where one is; `b` of two zeros, as vector instructions have it."""
+        """Return the maximum; NaN if either is NaN; `b` of two zeros, as vector instructions do."""
         return self._extreme("gt", a, b)
 
     def minimum(self, a: Value, b: Value) -> Value:
-        """The smaller one, likewise."""
+        """Return the minimum, with the same rules as `maximum`."""
         return self._extreme("lt", a, b)
 
     def _extreme(self, order: str, a: Value, b: Value) -> Value:
@@ -223,7 +223,7 @@ class ElementProgram:
     # Conversions
 
     def convert(self, a: Value, dtype: str) -> Value:
-        """A value as another type, as copies have it. Raises CannotLower for what the processor has not."""
+        """Convert a value to another type, as copies do. Raise CannotLower if the processor cannot."""
         if a.dtype == dtype:
             return a
         if dtype not in REGISTERS or a.dtype not in REGISTERS:
@@ -256,7 +256,8 @@ class ElementProgram:
         return self.instruction(dtype, f"{name} {source} {{0}} to {to}", a)
 
     def _truncated(self, a: Value, dtype: str) -> Value:
-        """A float as an integer: towards zero, of what does not fit the least one, or for narrow ones its low bits."""
+        """Truncate a float to an integer. Out of range, the result is the least integer, or its low bits for narrow
+        types."""
         width = WIDTHS[REGISTERS[dtype]]
         if not self.truncates or dtype == "uint64":
             raise CannotLower(f"{a.dtype} to {dtype}")
@@ -286,7 +287,7 @@ class ElementProgram:
         return self.instruction("float16", "fptrunc float {0} to half", a)
 
     def _narrowed_to_bfloat16(self, a: Value) -> Value:
-        """To nearest even; the processor's own instruction would lose subnormal numbers."""
+        """Round to nearest even; the processor's own instruction would lose subnormal numbers."""
         word = self.instruction("int32", "bitcast float {0} to i32", a)
         high = self.instruction("int32", "lshr i32 {0}, 16", word)
         odd = self.instruction("int32", "and i32 {0}, 1", high)
@@ -299,12 +300,12 @@ class ElementProgram:
 
 
 def kind_of(value: Value) -> str:
-    """``f``, ``i``, ``u`` or ``b``."""
+    """Return the kind of a value's dtype: ``f``, ``i``, ``u`` or ``b``."""
     return "f" if "float" in value.dtype else value.dtype[0]
 
 
 def full(value: Value) -> str:
-    """The register of a float that is computed with. Raises CannotLower for a narrow one."""
+    """Return the register of a float used in arithmetic. Raise CannotLower for a 16-bit float."""
     if value.dtype not in ("float32", "float64"):
         raise CannotLower(f"arithmetic of {value.dtype}")
     return value.register

@@ -1,10 +1,11 @@
-"""Elementary functions of float32 as instructions, with the bits of NumPy's vector loops.
+"""Elementary functions of float32 as instructions, bitwise identical to NumPy's vector loops.
 
-NumPy's loops on processors with fused multiply-add follow published schemes: an argument is reduced exactly, and a
-quotient of polynomials or a polynomial, evaluated by Horner's rule with one rounding for each step, gives the function
-there. The same steps in the same order have the same bits. Whether they have them here says `function_check`.
+NumPy's loops on processors with fused multiply-add follow published schemes. An argument is reduced exactly; then a
+polynomial or a quotient of polynomials, evaluated by Horner's rule with one rounding for each step, gives the
+function. The same steps in the same order are bitwise identical, and `function_check` verifies it.
 
-A function has one path for all arguments, so that LLVM vectorises a loop with it: what is special is chosen at the end.
+A function has one path for all arguments, so that LLVM vectorizes a loop with it: special cases are selected at the
+end.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ EXP_BELOW = (1.0, -2.742335390411667452936e-01, 2.159509375685829852307e-02)
 """exp on [-ln(2)/2, ln(2)/2] as a quotient of polynomials, minimax; coefficients from the lowest power."""
 LOG2_E = 1.44269504088896340736
 LN2_HIGH, LN2_LOW = 6.93145752e-1, 1.42860677e-6
-"""ln(2) in two parts, of which the first has few bits: its products with whole numbers are exact (Cody and Waite)."""
+"""ln(2) in two parts; the first has few bits, so its products with integers are exact (Cody and Waite)."""
 EXP_LEAST, EXP_MOST = -104.0, 89.0
 """Beyond them exp of float32 is 0 or infinite."""
 TO_WHOLE = 1.5 * 2.0**23
@@ -54,12 +55,12 @@ SINE = (0.0, -0.1666666716337204, 0.008333397097885609, -0.00019856491417158395,
 
 
 def number(p: ElementProgram, value: float) -> Value:
-    """A number, rounded to float32."""
+    """Return a number, rounded to float32."""
     return p.number(np.float32(value), F32)
 
 
 def polynomial(p: ElementProgram, coefficients: Sequence[float], x: Value) -> Value:
-    """By Horner's rule, each step rounded once; coefficients from the lowest power."""
+    """Evaluate a polynomial by Horner's rule, each step rounded once; coefficients start from the lowest power."""
     value = number(p, coefficients[-1])
     for coefficient in coefficients[-2::-1]:
         value = p.fused(x, value, number(p, coefficient))
@@ -67,7 +68,7 @@ def polynomial(p: ElementProgram, coefficients: Sequence[float], x: Value) -> Va
 
 
 def scaled(p: ElementProgram, a: Value, power: Value) -> Value:
-    """a * 2**power, rounded once: by two powers of two that float32 has, of which the first one is exact."""
+    """Return a * 2**power, rounded once: by two powers of two that float32 represents; the first step is exact."""
     half = p.shifted("ashr", power, 1)
     for part in (half, p.arithmetic("sub", power, half)):
         bits = p.shifted("shl", p.arithmetic("add", part, p.number(127, I32)), 23)
@@ -76,7 +77,7 @@ def scaled(p: ElementProgram, a: Value, power: Value) -> Value:
 
 
 def exp(p: ElementProgram, a: Value) -> Value:
-    """e to the power of `a`."""
+    """Return e to the power of `a`."""
     least, most = number(p, EXP_LEAST), number(p, EXP_MOST)
     x = p.select(p.compare("lt", a, least), least, a)
     x = p.select(p.compare("gt", x, most), most, x)
@@ -86,18 +87,17 @@ def exp(p: ElementProgram, a: Value) -> Value:
     rest = p.fused(whole, number(p, -LN2_HIGH), x)
     rest = p.fused(whole, number(p, -LN2_LOW), rest)
     share = p.arithmetic("div", polynomial(p, EXP_ABOVE, rest), polynomial(p, EXP_BELOW, rest))
-    # The number's bits hold the power, also where it is NaN, of which no instruction makes an integer.
+    # The number's bits hold the power, even for NaN, which no instruction converts to an integer.
     bits = p.arithmetic("sub", p.reinterpreted(word, I32), p.reinterpreted(magic, I32))
     return scaled(p, share, bits)
 
 
 def log(p: ElementProgram, a: Value) -> Value:
-    """The natural logarithm."""
+    """Return the natural logarithm."""
     tiny = p.compare("lt", a, number(p, 2.0**-126))
     x = p.select(tiny, p.arithmetic("mul", a, number(p, 2.0**23)), a)
     word = p.reinterpreted(x, I32)
-    # Counted from the bits of sqrt(1/2), the exponent's field is what is left of it when the mantissa is taken from
-    # sqrt(1/2) to sqrt(2).
+    # The mantissa is between sqrt(1/2) and sqrt(2), so the exponent counts from the bits of sqrt(1/2).
     base = p.reinterpreted(number(p, ROOT_HALF), I32)
     power = p.shifted("ashr", p.arithmetic("sub", word, base), 23)
     mantissa = p.reinterpreted(p.arithmetic("sub", word, p.shifted("shl", power, 23)), F32)
@@ -106,13 +106,13 @@ def log(p: ElementProgram, a: Value) -> Value:
     share = p.arithmetic("div", polynomial(p, LOG_ABOVE, y), polynomial(p, LOG_BELOW, y))
     found = p.fused(p.convert(power, F32), number(p, LN2), share)
     infinite = number(p, float("inf"))
-    found = p.select(p.compare("lt", a, infinite), found, a)  # infinity and NaN as they are
+    found = p.select(p.compare("lt", a, infinite), found, a)  # infinity and NaN are unchanged
     found = p.select(p.compare("lt", a, number(p, 0)), number(p, float("nan")), found)
     return p.select(p.compare("eq", a, number(p, 0)), number(p, float("-inf")), found)
 
 
 def _sine(is_cosine: bool) -> Callable[[ElementProgram, Value], Value]:
-    """sin, or cos, which is a quarter of a turn ahead: of the number less a whole number of quarter turns."""
+    """Return sin, or cos (a quarter turn ahead), of the number reduced by a whole number of quarter turns."""
 
     def write(p: ElementProgram, a: Value) -> Value:
         magic = number(p, TO_WHOLE)
@@ -146,7 +146,7 @@ RANGED: dict[str, tuple[Callable[[ElementProgram, Value], Value], float]] = {
 
 
 def instructions_of(p: ElementProgram, name: str, a: Value) -> Value | None:
-    """A ufunc of a number as instructions; None where there are none, or they have other bits here."""
+    """Return a ufunc of a number as instructions; None if there are none, or they are not bitwise identical here."""
     if (
         a.dtype != F32
         or not (name in FUNCTIONS or (name in RANGED and p.has_ranges))

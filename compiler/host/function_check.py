@@ -1,7 +1,7 @@
-"""Whether the instructions of a function, or of a reduction, have the bits of eager kernels here.
+"""Bitwise check of the instructions of a function or a reduction against eager kernels on this processor.
 
-NumPy and BLAS have loops for several processors, and their bits are not the same on all of them, nor in all
-versions. So each function is compared at its first use, on some thousand numbers of all sizes.
+NumPy and BLAS have loops for several processors, and results differ between processors and versions. So each function
+is compared at its first use, on some thousand numbers of all sizes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EDGES = (0.0, 1.0, 2.0**-126, 2.0**-149, 88.0, 88.72284, 89.0, 87.33655, 103.972
 
 
 def function_loop(name: str) -> Loop:
-    """A function as a loop from one array of float32 to another."""
+    """Return a function as a loop from one array of float32 to another."""
     program = ElementProgram(True, True)
     x = program.value("input", "float32", detail=0)
     write = FUNCTIONS[name] if name in FUNCTIONS else RANGED[name][0]
@@ -47,7 +47,7 @@ def function_loop(name: str) -> Loop:
 
 
 def computed(name: str, given: Array) -> Array:
-    """A function's values by instructions, of a contiguous array of float32."""
+    """Compute a function by instructions, of a contiguous array of float32."""
     out = np.empty_like(given)
     call = loop_function(write_loop(function_loop(name), ["unit", "unit"], 1))
     call(np.array([given.size, 0, 4, 0, 4], np.int64), out, given)
@@ -55,7 +55,7 @@ def computed(name: str, given: Array) -> Array:
 
 
 def reduction(name: str, width: int) -> Callable[..., Array]:
-    """A function that reduces the rows of one matrix of float32, or of two, by instructions."""
+    """Return a function that reduces the rows of one float32 matrix, or of two, by instructions."""
     pointers = [ctypes.c_void_p] * rows_of(name)
     result = ctypes.c_double if REDUCTIONS[name] == "double" else ctypes.c_float
     prototype = ctypes.CFUNCTYPE(result, *pointers, ctypes.c_int64)
@@ -71,7 +71,7 @@ def reduction(name: str, width: int) -> Callable[..., Array]:
 
 @cache
 def has_bits_of_eager(name: str) -> bool:
-    """Whether instructions have the bits of a ufunc for numbers of float32, or a reduction those of eager kernels."""
+    """Return True if instructions are bitwise identical to a float32 ufunc, or to an eager kernel's reduction."""
     found = target()
     if found is None or not found.fuses:
         return False
@@ -92,7 +92,7 @@ def has_bits_of_eager(name: str) -> bool:
 
 @cache
 def dot_width() -> int:
-    """The lanes of the vectors in which BLAS adds, or 0 where it adds in another order."""
+    """Return the vector lanes in which BLAS adds, or 0 if it adds in another order."""
     return next((width for width in (16, 8) if _reduces_alike("row_dot", width)), 0)
 
 
@@ -109,12 +109,12 @@ def _reduces_alike(name: str, width: int) -> bool:
 
 
 def rounded(name: str, found: Array) -> Array:
-    """What rows are reduced to, of which eager kernels use no more than float32."""
+    """Return the results of a row reduction as eager kernels use them, at most float32."""
     return found.astype(np.float32) if name in ("wide_spread", "finite_sum") else found
 
 
 def _streamed_sum(a: Array) -> Array:
-    """The sums of rows as `over_streamed` has them."""
+    """Return the sums of rows as `over_streamed` computes them."""
     whole = a.shape[1] // RUN * RUN
     if a.shape[1] <= RUN:
         return line_sums(a)  # type: ignore[no-any-return]
@@ -125,31 +125,31 @@ def _streamed_sum(a: Array) -> Array:
 
 
 def _deviations(a: Array) -> Array:
-    """The sums of squared deviations of rows."""
+    """Return the sums of squared deviations of rows."""
     spec = TensorSpec.contiguous(a.shape, {4: float32, 8: float64}[a.itemsize], Device("cpu"))
     return moments_function(spec, (1,), a.dtype)(a)[0][:, 0]  # type: ignore[no-any-return]
 
 
 def _spread(a: Array) -> Array:
-    """The same in float32, and in float64 where that overflows, as the eager variance has them."""
+    """Return the same in float32, or in float64 if that overflows, as the eager variance does."""
     found = _deviations(a)
     return np.where(np.isfinite(found), found, _deviations(a.astype(np.float64)))
 
 
 def _finite_sum(a: Array) -> Array:
-    """The sums of rows, in float64 where they overflow."""
+    """Return the sums of rows, in float64 if they overflow."""
     found: Array = line_sums(a)
     return np.where(np.isfinite(found), found, a.sum(1, np.float64))
 
 
 def _half_sum(a: Array) -> Array:
-    """The sums of rows as `over_half_words` has them; of an odd number, without the last one."""
+    """Return the sums of rows as `over_half_words` computes them; for an odd length, without the last element."""
     evens, odds = np.stack([a[:, :-1:2], a[:, 1::2]])
     return line_sums(evens) + line_sums(odds)  # type: ignore[no-any-return]
 
 
 def _lane_sum(a: Array) -> Array:
-    """The sums of rows in the order of `lane_sums`."""
+    """Return the sums of rows in the order of `lane_sums`."""
     total = np.zeros(len(a))
     for start in range(0, a.shape[1], PIECE):
         piece = a[:, start : start + PIECE]
@@ -186,7 +186,7 @@ EAGER: dict[str, Callable[..., Array]] = {
 
 
 def same_bits(a: Array, b: Array) -> bool:
-    """Whether arrays of float32 have the same bits; one NaN is as good as another."""
+    """Return True if float32 arrays are bitwise identical, except that all NaNs are equal."""
     both = np.isnan(a) & np.isnan(b)
     return bool(np.all((a.view(np.uint32) == b.view(np.uint32)) | both))
 

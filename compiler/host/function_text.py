@@ -17,7 +17,7 @@ class FunctionText:
         self.block = "entry"
 
     def let(self, text: str, name: str = "") -> str:
-        """A new value."""
+        """Emit a new value."""
         self.count += 1
         name = name or f"%t{self.count}"
         self.lines.append(f"  {name} = {text}")
@@ -33,23 +33,23 @@ class FunctionText:
         self.lines.append(f"  br {text}")
 
     def end(self, text: str) -> str:
-        """The whole text, which returns a value."""
+        """Return the whole function text, which returns a value."""
         return "\n".join([*self.lines, f"  ret {text}", "}"]) + "\n"
 
     def loaded(self, kind: str, pointer: str, place: str) -> str:
-        """A number or a vector at an element of float32."""
+        """Emit the load of a number or a vector at an element of float32."""
         at = self.let(f"getelementptr float, ptr {pointer}, i64 {place}")
         return self.let(f"load {kind}, ptr {at}, align 1")
 
     def lanes(self, value: str, width: int, places: Sequence[int]) -> str:
-        """Some lanes of a vector."""
+        """Emit the selection of some lanes of a vector."""
         mask = ", ".join(f"i32 {place}" for place in places)
         return self.let(
             f"shufflevector <{width} x float> {value}, <{width} x float> poison, <{len(places)} x i32> <{mask}>"
         )
 
     def added(self, kind: str, a: str, b: str, name: str = "") -> str:
-        """a + b."""
+        """Emit a + b."""
         return self.let(f"fadd {kind} {a}, {b}", name)
 
     def step(self, place: str, name: str, count: int, end: str, here: str, after: str) -> None:
@@ -58,13 +58,13 @@ class FunctionText:
         self.go(f"i1 {self.let(f'icmp ult i64 {name}, {end}')}, label %{here}, label %{after}")
 
     def folded(self, value: str, width: int) -> str:
-        """A vector's lower half and its upper half, added."""
+        """Emit the sum of a vector's lower and upper halves."""
         half = width // 2
         low, high = self.lanes(value, width, range(half)), self.lanes(value, width, range(half, width))
         return self.added(f"<{half} x float>", low, high)
 
     def of_four(self, value: str) -> str:
-        """The sum of four lanes: of neighbours, and then of these."""
+        """Emit the sum of four lanes: of adjacent pairs, then of the two sums."""
         even, odd = self.lanes(value, 4, (0, 2)), self.lanes(value, 4, (1, 3))
         pairs = self.added("<2 x float>", even, odd)
         first, second = (self.let(f"extractelement <2 x float> {pairs}, i64 {i}") for i in (0, 1))
@@ -73,12 +73,14 @@ class FunctionText:
     def vectors_added(
         self, kind: str, lanes: int, places: tuple[str, str, str], term: Callable[[str, str], str]
     ) -> str:
-        """The sum of what four vectors at a time give, from label ``vectors`` to ``enough``, as one vector.
+        """Emit a loop that sums the terms of four vectors at a time, from label ``vectors`` to ``enough``, as one
+        vector.
 
         Args:
-            kind: the vectors' type, of so many `lanes`.
-            places: the first element, the label before the loop, and the end.
-            term: a type and a place to what is added.
+            kind: The vectors' type.
+            lanes: The number of lanes of the type.
+            places: The first element, the label before the loop, and the end.
+            term: Function from a type and a place to the summand.
         """
         start, before, end = places
         self.label("vectors")

@@ -1,9 +1,9 @@
-"""A fused kernel with `cat` on the CPU as compiled loops (the extra ``triten[jit]``): one for each region.
+"""Compiled loops of a fused CPU kernel with `cat` (the extra ``triten[jit]``): one for each region.
 
-Where the parts of all joins begin, a dimension is cut into *regions*. In a region each join is one of its parts, so
-that it is a pointwise kernel of inputs that begin at other places: no element asks which part it belongs to, and no
-part is written first. The loops of all regions are one module, and each part of its work says which region it is of;
-regions take turns, since they often read the same lines.
+The starts of all parts split a dimension into *regions*. In a region each `cat` is one of its parts, so the region is
+a pointwise kernel with offset inputs. No element is compared with bounds, and no part is written first. The loops of
+all regions are one module, and each part of its work names its region. Regions interleave, since they often read the
+same lines.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from .stages import Loop, made_of
 
 
 class Read(NamedTuple):
-    """An input as a region reads it.
+    """Input as a region reads it.
 
     Attributes:
-        place: which input it is.
-        strides: its strides over the region.
-        start: where its first element is, in elements.
+        place: The place of the input.
+        strides: Its strides over the region.
+        start: The offset of its first element, in elements.
     """
 
     place: int
@@ -45,13 +45,13 @@ class Read(NamedTuple):
 
 
 class Region(NamedTuple):
-    """What is computed for a region.
+    """Loop of one region.
 
     Attributes:
-        first: where it begins along the dimension.
-        length: how long it is.
-        loop: its loop, of `reads` and all outputs.
-        reads: what it reads.
+        first: Start of the region along the dimension.
+        length: Its length.
+        loop: The loop over `reads` and all outputs.
+        reads: The inputs that it reads.
     """
 
     first: int
@@ -72,7 +72,8 @@ class _Lowered:
         self.known: dict[tuple[Node, int], Value] = {}
 
     def value(self, node: Node, at: int, sizes: Sequence[int]) -> Value:
-        """A node's value at a place along the dimension, as what has these sizes reads it. Raises CannotLower."""
+        """Return a node's value at a place along the dimension, as a reader of these sizes sees it. May raise
+        CannotLower."""
         call = self.calls.get(node)
         if call is None:
             strides = broadcast_strides(node.val, sizes)
@@ -102,7 +103,7 @@ class _Lowered:
 
 
 def regions_of(kernel: FusedKernel) -> tuple[int, list[Region]] | None:
-    """The dimension that is cut, and its regions; None where NumPy computes some step."""
+    """Return the dimension that is split, and its regions; None if NumPy computes some step."""
     found = target()
     if found is None or len({call.dim for call in kernel.joins}) != 1:
         return None
@@ -127,7 +128,7 @@ def regions_of(kernel: FusedKernel) -> tuple[int, list[Region]] | None:
 
 
 def joined_loop(kernel: FusedKernel, dim: int, regions: Sequence[Region]) -> Kernel:
-    """A function from the arrays of a kernel's inputs to those of its outputs."""
+    """Return a function from a kernel's input arrays to its output arrays."""
     domain, count = kernel.domain, len(kernel.outputs)
     whole = contiguous_strides(domain.sizes)
     nbytes = sum(node.val.nbytes for node in (*kernel.inputs, *kernel.outputs))
@@ -182,7 +183,7 @@ def joined_loop(kernel: FusedKernel, dim: int, regions: Sequence[Region]) -> Ker
 
 
 def _dispatch(arrays: Sequence[Sequence[int]], total: int, place: int) -> str:
-    """The function of a part, which says at a place which region it is of."""
+    """Return the function that dispatches a part to its region's loop."""
     pointers = ", ".join(f"ptr %p{j}" for j in range(total))
     lines = [
         f"define internal void @loop(ptr nocapture readonly %g, {pointers}) noinline {{",
@@ -199,5 +200,5 @@ def _dispatch(arrays: Sequence[Sequence[int]], total: int, place: int) -> str:
 
 
 def execution_of(regions: Sequence[Region]) -> str:
-    """How the loops run, in words."""
+    """Describe how the loops run."""
     return f"one compiled loop for each of {len(regions)} regions"

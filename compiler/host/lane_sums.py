@@ -1,7 +1,7 @@
-"""LLVM's text of sums of a row, or of its products with another one, as the gradients of norms add them.
+"""LLVM IR of sums of a row, or of its products with another row, in the order of norms' gradients.
 
 A piece of a row is added in float32, into the lanes of a few vectors, and pieces in float64. Unlike the order of NumPy
-and BLAS this one is the same on every processor; loops of eager calls (`row_gradient_source`) have it, too.
+and BLAS, this order is the same on every processor; eager loops (`row_gradient_source`) use it, too.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from .function_text import VECTORS, FunctionText
 PIECE = 2048
 """Elements of a row that are added in the dtype itself."""
 LANES = 8
-"""Into so many lanes of `VECTORS`; what is left over is added one by one."""
+"""Lanes of each of `VECTORS`; the remainder is added one by one."""
 
 
 def lane_sum(name: str) -> str:
-    """``double @lane_sum(ptr, i64)``, or ``@lane_dot(ptr, ptr, i64)``."""
+    """Return ``double @lane_sum(ptr, i64)``, or ``@lane_dot(ptr, ptr, i64)``."""
     pointers = "xy" if name == "lane_dot" else "x"
     f = FunctionText(f"double @{name}({', '.join(f'ptr %{p}' for p in pointers)}, i64 %n)")
     kind = f"<{LANES} x float>"

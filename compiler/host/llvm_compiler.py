@@ -61,7 +61,7 @@ def compile_text(text: str, optimizes: bool) -> bytes:
 
 
 def _dispose(passes: Any) -> None:
-    """Free passes where llvmlite does not: to its 0.50 theirs is the `_dispose` of a class that frees nothing."""
+    """Free passes if llvmlite does not: up to 0.50 it calls the `_dispose` of a class that frees nothing."""
     for each in type(passes).__mro__:
         own = vars(each).get("_dispose")
         if own is not None and each.__name__ == "NewPassManager":

@@ -1,11 +1,11 @@
-"""LLVM's text of a loop: values of an element program, over arrays of any strides.
+"""LLVM IR of a loop: values of an element program, over arrays of any strides.
 
-The text has a function of Python's fast calling convention, `call`. Its arguments are a *geometry* and arrays, outputs
-first; an accumulator is an output that is read before it is written. A geometry is an array of int64: the sizes of the
-loop nest, outermost first, and for each array an offset and strides, in bytes. So one function serves all sizes, and
-parts of an index space, without a view being made.
+The module has a function of CPython's fast calling convention, `call`. Its arguments are a *geometry* and arrays,
+outputs first; an accumulator is an output that is read before it is written. A geometry is an array of int64: the
+sizes of the loop nest, outermost first, and for each array an offset and strides, in bytes. So one function serves all
+sizes, and parts of an index space without views.
 
-Arithmetic is IEEE's: LLVM is not allowed to contract, to reorder or to assume that there are no NaNs.
+Arithmetic is IEEE: LLVM may not contract, reorder or assume that there are no NaNs.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .stages import Loop
 
 
 def write_loop(loop: Loop, steps: Sequence[str], rank: int, known: Mapping[str, int] | None = None) -> str:
-    """A module's text.
+    """Return a module's text.
 
     Args:
-        loop: what is read, computed and written.
-        steps: of each array, outputs first, how it goes along the innermost dimension: ``unit``, ``zero`` or ``any``.
-        rank: the dimensions of the loop nest, 1 or more.
-        known: numbers of the geometry that are the same in every call, by their names in `nest`.
+        loop: The loop.
+        steps: Step of each array along the innermost dimension, outputs first: ``unit``, ``zero`` or ``any``.
+        rank: The dimensions of the loop nest, 1 or more.
+        known: Numbers of the geometry that are constant, by their names in `nest`.
     """
     writer = _Writer(loop, steps, rank, known)
     call = python_call(len(writer.arrays), rank)
@@ -32,12 +32,12 @@ def write_loop(loop: Loop, steps: Sequence[str], rank: int, known: Mapping[str, 
 
 
 def loop_text(loop: Loop, steps: Sequence[str], rank: int, name: str) -> str:
-    """The text of a loop's function alone, by a name of its own."""
+    """Return the text of a loop's function alone, with the given name."""
     return _Writer(loop, steps, rank).loop(name)
 
 
 def storage(dtype: str) -> str:
-    """LLVM's type of an element in memory."""
+    """Return the LLVM type of an element in memory."""
     register = REGISTERS[dtype]
     return "i8" if register == "i1" else register
 
@@ -53,7 +53,7 @@ class _Writer:
         self.arrays = [*self.outputs, *self.inputs]
 
     def loop(self, name: str = "loop") -> str:
-        """The loop nest."""
+        """Return the loop nest."""
         count, inner = len(self.arrays), self.rank - 1
         pointers = ", ".join(
             f"ptr {'noalias nocapture' if j < len(self.outputs) else 'nocapture readonly'} %p{j}"
@@ -78,7 +78,7 @@ class _Writer:
 
 
 def declarations(instructions: Sequence[Value]) -> str:
-    """Declarations of the functions of LLVM that instructions call."""
+    """Return the declarations of the LLVM intrinsics that instructions call."""
     found = {}
     for value in instructions:
         if value.text.startswith("call "):
@@ -96,17 +96,18 @@ def nest(
     before: Sequence[str] = (),
     known: Mapping[str, int] | None = None,
 ) -> list[str]:
-    """Loops over the outer dimensions of a geometry, all of them or all but the innermost, around a body.
+    """Return loops over the outer dimensions of a geometry, with or without the innermost, around a body.
 
-    ``%b{j}_{d}`` is where array `j` is in the loop of dimension `d`, which counts ``%i{d}``; ``%n{d}`` are the sizes.
+    ``%b{j}_{d}`` is the pointer into array `j` in the loop of dimension `d`, which counts ``%i{d}``; ``%n{d}`` are the
+    sizes.
 
     Args:
-        rank: the dimensions of the geometry.
-        loops: how many of them there are loops for, `rank` or one less.
-        moves: whether an array's innermost stride is looked up.
-        body: the inside, whose last block the innermost loop ends.
-        before: what is done once, before the loops.
-        known: numbers that are not looked up, by their names: ``n{d}``, and ``s{j}_{d}``, an array's stride.
+        rank: The dimensions of the geometry.
+        loops: The number of loops, `rank` or one less.
+        moves: For each array, True if its innermost stride is loaded.
+        body: The body, whose last block the innermost loop ends.
+        before: Lines before the loops.
+        known: Numbers that are constant, by their names: ``n{d}``, and ``s{j}_{d}``, an array's stride.
     """
     places = range(len(moves))
     lines = []
@@ -145,7 +146,7 @@ def nest(
 
 
 def element_pointer(name: str, base: str, kind: str, step: str, place: str, stride: str) -> list[str]:
-    """Where an element of a row is, whose elements lie side by side, or are one, or have a stride."""
+    """Emit the pointer to an element of a row that is contiguous, a single element, or strided."""
     if step == "unit":
         return [f"  %{name} = getelementptr {kind}, ptr {base}, i64 {place}"]
     if step == "zero":
@@ -162,13 +163,13 @@ def element_lines(
     writes: Sequence[tuple[Value, str]],
     names: dict[int, str],
 ) -> list[str]:
-    """What is done for an element: values are loaded, computed and stored.
+    """Emit the loads, instructions and stores of an element.
 
     Args:
-        reads: values, and pointers to them.
-        instructions: what is computed, in order.
-        writes: values, and where they go.
-        names: those of values that are known already, by their `id`; others are added.
+        reads: Values, and pointers to them.
+        instructions: The instructions in order.
+        writes: Values, and pointers to where they are stored.
+        names: Names of known values by their `id`; new values are added.
     """
     lines = []
     for value, pointer in reads:
@@ -199,7 +200,7 @@ def _name(value: Value, names: dict[int, str]) -> str:
 
 
 def _opened(d: int) -> list[str]:
-    """The head of a loop, which runs once at least."""
+    """Emit the head of a loop, which runs at least once."""
     before = f"body{d - 1}" if d else "entry"
     return [
         f"  br label %head{d}",

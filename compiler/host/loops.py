@@ -1,8 +1,8 @@
-"""A fused kernel on the CPU as compiled loops (the extra ``triten[jit]``), with what NumPy computes between them.
+"""Fused CPU kernel as compiled loops (the extra ``triten[jit]``), with NumPy calls between them.
 
-A kernel that is one loop goes over its arrays once. One with functions that NumPy computes goes through its loops and
-those functions for a block of `BLOCK_BYTES` at a time, which stays in the cache. Parts and blocks are shared among the
-threads of the pool, and follow from the geometry alone.
+A kernel of one loop passes over its arrays once. A kernel with NumPy functions runs its loops and these functions on a
+block of `BLOCK_BYTES` at a time, which stays in the cache. Threads of the pool share parts and blocks, which the
+geometry alone determines.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from .stages import Loop, NumpyStep, Stages, staged
 from .task_pool import shared_loop
 
 PARTS = 64
-"""Parts of an index space at most, which threads take one by one."""
+"""Maximum number of parts of an index space, which threads take one by one."""
 PART = 1 << 16
-"""Elements of a part, at least, but a quarter of them all where these are few."""
+"""Minimum elements of a part, or a quarter of all elements if these are few."""
 LEAST_PART = 1 << 12
 SHARED_FROM = 1 << 19
-"""Bytes of a kernel's arrays, or twice its instructions, from which threads share its one loop: some 8 us of work."""
+"""Bytes of a kernel's arrays, or twice its instructions, from which threads share its loop: some 8 us of work."""
 WAKING_FROM = 1 << 22
 """Those from which threads that sleep are woken for it."""
 
 TILE = 16
-"""Elements along the innermost dimension that are taken at once where an array lies along another one."""
+"""Tile size along the innermost dimension, if an array is contiguous along another one."""
 TURNED_FROM = 1 << 16
 """Elements from which that matters: fewer stay in the cache."""
 
@@ -52,7 +52,7 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def stages_of(kernel: FusedKernel) -> Stages | None:
-    """How a kernel is computed with loops; None where there are none: llvmlite is missing, or all is NumPy's."""
+    """Return the stages of a kernel with loops; None if llvmlite is missing or NumPy computes all."""
     found = target()
     if found is None:
         return None
@@ -70,7 +70,7 @@ class Geometry:
 
     @staticmethod
     def merged(sizes: Sequence[int], strides: Sequence[Sequence[int]], itemsizes: Sequence[int]) -> Geometry:
-        """A geometry of as few dimensions as can be; strides are in elements."""
+        """Return a geometry with as few dimensions as possible; strides are in elements."""
         found = coalesced(sizes, strides)
         if not found.sizes:  # one element
             return Geometry((1,), [(size,) for size in itemsizes], itemsizes)
@@ -82,7 +82,7 @@ class Geometry:
 
     @property
     def steps(self) -> list[str]:
-        """How each array goes along the innermost dimension."""
+        """Step of each array along the innermost dimension."""
         return [
             "unit" if s[-1] == size else "zero" if not s[-1] else "any"
             for s, size in zip(self.strides, self.itemsizes, strict=True)
@@ -90,7 +90,7 @@ class Geometry:
 
     @property
     def turned(self) -> int | None:
-        """A dimension along which some array lies side by side, but not along the innermost; None without one."""
+        """Dimension other than the innermost along which some array is contiguous; None if there is none."""
         for own in self.strides:
             moving = [d for d, s in enumerate(own) if s]
             if moving and own[-1]:
@@ -100,14 +100,14 @@ class Geometry:
         return None
 
     def parts(self, limit: int) -> list[Numbers]:
-        """The space in parts of about `limit` elements."""
+        """Return the space in parts of about `limit` elements."""
         return [self.numbers(index) for index in block_indices(self.sizes, None, limit)]
 
     def tiled(self, along: int, limit: int) -> tuple[Geometry, list[Numbers]]:
-        """The same space with the innermost dimension cut into tiles, and its parts.
+        """Return the same space with the innermost dimension tiled, and its parts.
 
-        Within a tile the loop goes along another dimension, too, before it goes on: the cache still has what an array
-        that lies along that one gave to a cache line's neighbours.
+        Within a tile the loop also goes along another dimension before it goes on. So the cache still has the lines of
+        an array whose contiguous dimension is that one.
         """
         inner = len(self.sizes) - 1
         order = [*(d for d in range(inner) if d != along), along, inner]
@@ -123,7 +123,7 @@ class Geometry:
         return whole, found
 
     def numbers(self, index: Sequence[slice]) -> Numbers:
-        """A part of the space, as compiled code reads it."""
+        """Return a part of the space, as compiled code reads it."""
         starts = [s.start for s in index]
         numbers = [min(s.stop, n) - s.start for s, n in zip(index, self.sizes, strict=True)]
         for own in self.strides:
@@ -132,7 +132,7 @@ class Geometry:
 
 
 def one_loop(kernel: FusedKernel, loop: Loop) -> Kernel:
-    """A function from the arrays of a kernel's inputs to those of its outputs, which goes over them once."""
+    """Return a function from a kernel's input arrays to its output arrays that runs a single loop."""
     places = [v.detail for v in loop.reads]
     outs = [int(name[1:]) for _, name in loop.writes]
     geometry = whole_geometry(kernel, outs, loop.reads)
@@ -144,7 +144,7 @@ def one_loop(kernel: FusedKernel, loop: Loop) -> Kernel:
 
 
 def whole_geometry(kernel: FusedKernel, outs: Sequence[int], reads: Sequence[Value]) -> Geometry:
-    """A kernel's index space, with its outputs of these numbers first, what is read of inputs, and seeds of draws."""
+    """Return a kernel's index space, with the numbered outputs first, then the inputs read, and the seeds."""
     domain = kernel.domain
     specs = [kernel.outputs[j].val for j in outs] + [kernel.inputs[value.detail].val for value in reads]
     seeds = [1] if kernel.draws else []
@@ -160,37 +160,38 @@ def whole_geometry(kernel: FusedKernel, outs: Sequence[int], reads: Sequence[Val
 
 
 def strides_of_read(kernel: FusedKernel, value: Value) -> tuple[int, ...]:
-    """The strides of an input over a kernel's index space: of what is picked of those of the element at number 0."""
+    """Return the strides of an input over a kernel's index space; for a gather, those of the element at index 0."""
     if value.kind == "place":
         return kernel.picks[int(value.text)].strides
     return broadcast_strides(kernel.inputs[value.detail].val, kernel.domain.sizes)
 
 
 def work_of(kernel: FusedKernel, places: Sequence[int], instructions: int) -> int:
-    """The bytes that a kernel reads and writes, or twice its instructions for all elements."""
+    """Return the work of a kernel: the bytes that it reads and writes, or twice its instructions for all elements."""
     nodes = [*kernel.outputs, *(kernel.inputs[i] for i in places)]
     nbytes: int = sum(node.val.nbytes for node in nodes)
     return max(nbytes, 2 * kernel.domain.numel * instructions)
 
 
 def part_limit(work: int, numel: int) -> int:
-    """Elements of a part at most."""
+    """Return the maximum number of elements of a part."""
     return part_limit_of(sharing_of(work), numel)
 
 
 def sharing_of(work: int) -> Sharing:
-    """How threads share so many bytes, or twice as many instructions."""
+    """Return how threads share work, in bytes or twice the instructions."""
     return Sharing.of(work, SHARED_FROM, WAKING_FROM)
 
 
 def part_limit_of(sharing: Sharing, numel: int) -> int:
-    """The elements of a part by how threads share all of them."""
+    """Return the number of elements of a part, given how threads share all of them."""
     least = min(PART, max(LEAST_PART, -(-numel // 4)))
     return max(least, -(-numel // PARTS)) if sharing else numel
 
 
 def parts_of(geometry: Geometry, numel: int, limit: int) -> tuple[Geometry, list[Numbers]]:
-    """A geometry in parts of about `limit` elements: in tiles where some array of many lies along another dimension."""
+    """Return a geometry in parts of about `limit` elements, tiled if a large array is contiguous along another
+    dimension."""
     turned = geometry.turned
     if turned is not None and numel >= TURNED_FROM and geometry.sizes[-1] > TILE:
         return geometry.tiled(turned, limit)
@@ -207,19 +208,19 @@ def over_parts(
     workspace: int | None = None,
     sums: tuple[tuple[int, ...], Sequence[int]] | None = None,
 ) -> Kernel:
-    """A function from the arrays of a kernel's inputs to those of its outputs, which calls a loop for each part.
+    """Return a function from a kernel's input arrays to its output arrays that calls a loop for each part.
 
     Args:
-        kernel: the kernel.
-        loop: is called with a part and arrays: outputs, inputs, seeds of draws, sums of the parts, and a workspace, if
-            there are any.
-        parts: the index space.
-        outs: which outputs the loop writes, in its order.
-        places: which inputs it reads.
-        sharing: how threads share the parts.
-        workspace: its bytes, for each thread.
-        sums: the sizes of what parts add up in float64, a part for each of the first dimension, and the outputs that
-            this is for each of the second one.
+        kernel: The kernel.
+        loop: The loop, called with a part and arrays: outputs, inputs, seeds, sums of the parts, and a workspace, each
+            if any.
+        parts: The index space.
+        outs: The outputs that the loop writes, in its order.
+        places: The inputs that it reads.
+        sharing: How threads share the parts.
+        workspace: Bytes of the workspace of each thread. Default: None.
+        sums: Sizes of the parts' float64 sums, with parts as the first dimension, and the outputs along the second
+            one.
     """
     arrays = [*(f"o{j}" for j in outs), *(f"a{i}" for i in places), *(["seeds"] if kernel.draws else [])]
     arrays += [] if sums is None else ["sums"]
@@ -249,9 +250,9 @@ def over_parts(
 def block_program(
     kernel: FusedKernel, stages: Stages, shape: tuple[int, ...], specs: dict[Node, TensorSpec]
 ) -> Kernel:
-    """A function of a block's output arrays, which are contiguous, and input arrays of these specs.
+    """Return a function of a block's contiguous output arrays, and input arrays of these specs.
 
-    Arrays that no other step needs any more are left to later ones.
+    Later steps reuse arrays that no other step needs any more.
     """
     writer = _BlockWriter(kernel, stages, shape, specs)
     head = [f"o{i}" for i in range(len(kernel.outputs))] + [f"a{i}" for i in range(len(kernel.inputs))]
@@ -275,7 +276,7 @@ class _BlockWriter:
         self.text: list[str] = []
 
     def lines(self) -> list[str]:
-        """The body."""
+        """Return the body."""
         steps = self.stages.steps
         last: dict[str, int] = {}
         for i, step in enumerate(steps):

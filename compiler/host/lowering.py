@@ -1,8 +1,8 @@
-"""Operators as values of an element program, with the bits of the kernels in `cpu_fallback`.
+"""Lowering of operators to values of an element program, bitwise identical to the kernels in `cpu_fallback`.
 
-An operator's row says what its eager kernel computes: which function, in which dtype, rounded where. What has no
-row, or has none for its dtypes, is left to NumPy whole; a ufunc that has no instructions is called between those around
-it. Sizes are the whole tensors': where eager kernels of many elements differ from those of few, these are the former.
+An operator's row describes its eager kernel: the function, the dtype, and where it rounds. An operator without a row
+for its dtypes is left to NumPy. A ufunc without instructions is called between the loops around it. Sizes are those of
+the whole tensors: eager kernels may differ between many and few elements, and these rows model many.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Lowered:
 def lowered_step(
     program: ElementProgram, call: PointwiseCall, specs: dict[Node, TensorSpec], values: dict[Node, Value]
 ) -> Value:
-    """The value of a step. Raises CannotLower."""
+    """Return the value of a step. May raise CannotLower."""
     out = call.node.val.dtype.name
     if out not in REGISTERS:
         raise CannotLower(out)
@@ -89,7 +89,7 @@ def lowered_step(
 def _filled(
     program: ElementProgram, structured: StructuredCall, call: PointwiseCall, values: dict[Node, Value]
 ) -> Value:
-    """A number where a mask holds; it is of the dtype, which has no common one to be found."""
+    """Lower masked_fill with a number, which is converted to the dtype without promotion."""
     given = dict(zip(structured.runtime, call.operands, strict=True))
     number = given["value"] if "value" in given else structured.args["value"]
     spec = structured.outputs[0]

@@ -1,4 +1,4 @@
-"""What makes loops for kernels of eager calls. Little is imported here: some are made for a program's first call."""
+"""Factories of loops for eager kernels. It imports little, since a program's first call may need it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .task_pool import shared_loop
 def loop_of_call(
     stub: str, call: StructuredCall, numbers: dict[str, Any], written: tuple[str, ...]
 ) -> Callable[..., None] | None:
-    """A loop for a call of a stub (`eager_loops.loop_of_call`)."""
+    """Return a loop for a call of a stub (`eager_loops.loop_of_call`)."""
     from .eager_loops import loop_of_call
 
     return loop_of_call(stub, call, numbers, written)
 
 
 def loop_by_name(name: str) -> Callable[..., None] | None:
-    """A loop that a kernel asks for by name; None without llvmlite, or where it has not the bits of NumPy's passes."""
+    """Return a loop by name; None without llvmlite, or if it is not bitwise identical to NumPy's passes."""
     found = target()
     if found is None:
         return None

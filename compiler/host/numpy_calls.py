@@ -17,9 +17,9 @@ def call_text(
     names: dict[Node, str],
     globals_: dict[str, Any],
 ) -> str:
-    """A kernel's call as source; it runs where floating-point errors are ignored already.
+    """Return a kernel's call as source; it runs with floating-point errors already ignored.
 
-    A ufunc beside a number is called itself, with the number as the array that the kernel would look up.
+    A ufunc with a number operand is called directly, with the number as the array that the kernel would look up.
     """
     marks = getattr(function, "__dict__", {})
     if "constants" in marks and len(operands) == 2:
@@ -32,7 +32,7 @@ def call_text(
 
 
 def _arguments(operands: Sequence[Any], names: dict[Node, str], globals_: dict[str, Any]) -> str:
-    """A kernel's arguments as source; numbers become globals."""
+    """Return a kernel's arguments as source; numbers become globals."""
     given = []
     for operand in operands:
         if isinstance(operand, Node):

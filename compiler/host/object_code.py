@@ -1,14 +1,13 @@
-"""Object code of loops: compiled by LLVM, kept on disk, and made a function of Python's.
+"""Object code of loops: compiled by LLVM, cached on disk, and wrapped as Python functions.
 
-The folder is ``$TRITEN_CACHE_DIR/objects``. An entry is named by a hash of the text, of LLVM's and llvmlite's versions
-and of the processor with its features, and starts with a checksum, so that a damaged one is compiled anew, as is
-one that another user than this one or root has written.
-`TRITEN_CACHE_MAXSIZE=0` has nothing kept.
+The folder is ``$TRITEN_CACHE_DIR/objects``. A cache key hashes the IR, the versions of LLVM and llvmlite, and the
+processor's features. An entry starts with a checksum. A damaged entry is recompiled, as is one written by a user other
+than this one or root. `TRITEN_CACHE_MAXSIZE=0` disables the cache.
 
-LLVM compiles in this process where memory is not limited, and in a process of its own elsewhere (`llvm_compiler`):
-LLVM aborts its process when an allocation fails. `object_loader` loads the code without LLVM.
+LLVM compiles in this process if memory is not limited, and otherwise in a separate process (`llvm_compiler`): LLVM
+aborts its process when an allocation fails. `object_loader` loads the code without LLVM.
 
-Functions are CPython's builtins (`METH_FASTCALL`): a call costs some 50 ns, where one through ctypes costs 1 us.
+Functions are CPython builtins (`METH_FASTCALL`): a call costs some 50 ns, compared with 1 us through ctypes.
 """
 
 from __future__ import annotations
@@ -56,21 +55,21 @@ COMPILER_BYTES = 1 << 27
 BYTES_OF_CHARACTER = 1 << 9
 """The same for each character of the text."""
 STDERR_LENGTH = 300
-"""Characters of what a process wrote before it ended that an error repeats."""
+"""The characters of a process's output that an error repeats."""
 MOST_BYTES = 1 << 28
 """A file that is longer is none of ours."""
 
 
 class Target(NamedTuple):
-    """The processor that code is made for.
+    """Processor for which code is compiled.
 
     Attributes:
-        key: versions and features, as a part of names on disk.
-        converts_half: whether it converts float16.
-        truncates: whether it makes the least integer of floats that do not fit.
-        fuses: whether it multiplies and adds with one rounding.
-        vector_bits: bits of the vectors that it multiplies quickest.
-        vector_registers: how many of them it has.
+        key: Versions and features, part of the cache key.
+        converts_half: True if it converts float16.
+        truncates: True if out-of-range floats convert to the least integer.
+        fuses: True if it has fused multiply-add.
+        vector_bits: Bits of its fastest vectors.
+        vector_registers: The number of its vector registers.
     """
 
     key: str
@@ -83,14 +82,14 @@ class Target(NamedTuple):
 
 @cache
 def is_possible() -> bool:
-    """Whether loops can be compiled here: llvmlite is installed, and Python is CPython with a GIL."""
+    """Return True if loops can be compiled: llvmlite is installed, and Python is CPython with a GIL."""
     has_gil = not sysconfig.get_config_var("Py_GIL_DISABLED")
     return sys.implementation.name == "cpython" and has_gil and find_spec("llvmlite") is not None
 
 
 @cache
 def target() -> Target | None:
-    """This processor; None where llvmlite is not there or does not know it, or arrays are laid out otherwise."""
+    """Return this processor; None if llvmlite is missing or does not know it, or arrays have another layout."""
     if not is_possible() or not _arrays_have_pointers_at(DATA):
         return None
     try:
@@ -119,14 +118,14 @@ def _load_library() -> None:
     require_memory(LIBRARY_BYTES, "llvmlite")
     from llvmlite import binding
 
-    # Every call of LLVM's holds llvmlite's lock: a child that began within such a call could make none. The thread that
-    # makes loops calls LLVM while it is busy, so that a fork takes the lock of that first.
+    # Every LLVM call holds llvmlite's lock, so a child forked during such a call could make none. The thread that
+    # makes loops calls LLVM while it is busy, so a fork takes its lock first.
     hold_across_fork(background.busy)
     hold_across_fork(binding.ffi.lib._lock)
 
 
 def _asked(command: str, text: str = "") -> bytes:
-    """Return what a process of its own answers (`llvm_compiler`): LLVM then lacks memory there, and not here.
+    """Return the answer of a subprocess (`llvm_compiler`): if LLVM runs out of memory, only the subprocess aborts.
 
     Raises:
         MemoryError: The process could not be started, or had no memory.
@@ -150,7 +149,7 @@ def _arrays_have_pointers_at(offset: int) -> bool:
 
 @cache
 def _symbols() -> dict[str, int]:
-    """Addresses of what code refers to by name: what it calls in Python, and what `define_symbol` adds."""
+    """Return addresses of external symbols: Python functions that code calls, and those of `define_symbol`."""
     functions = ("PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef", "PyErr_SetString")
     found = {
         name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in functions
@@ -185,7 +184,7 @@ class _Code:
 
 
 class _Addresses(dict[str, int]):
-    """Addresses of an engine's functions, found when they are asked for."""
+    """Addresses of an engine's functions, looked up lazily."""
 
     def __init__(self, engine: Any) -> None:
         self.engine = engine
@@ -195,7 +194,7 @@ class _Addresses(dict[str, int]):
 
 
 class _Engine:
-    """Object code that LLVM loads, where there is no loader of ours (`object_loader`)."""
+    """Object code that LLVM loads, on platforms without our own loader (`object_loader`)."""
 
     def __init__(self, data: bytes) -> None:
         require_memory(COMPILER_BYTES, "a compiled loop")
@@ -218,7 +217,7 @@ counts = {"compiled": 0, "read": 0}
 
 
 def loop_function(text: str) -> Callable[..., None]:
-    """Return the builtin that a module's text defines as `call`. Raises MemoryError where LLVM would run out of it."""
+    """Return the builtin that a module's text defines as `call`. Raise MemoryError if LLVM would run out of memory."""
     found = target()
     assert found is not None
     key = hashlib.sha256(f"{found.key}\n{text}".encode()).hexdigest()
@@ -232,7 +231,7 @@ def loop_function(text: str) -> Callable[..., None]:
 
 
 def part_address(loop: Callable[..., None]) -> int:
-    """Where a loop has the function that threads without Python call, with the numbers of a part and all pointers."""
+    """Return the address of a loop's function that native threads call with the numbers of a part and all pointers."""
     code = getattr(loop, "__self__", None)
     assert isinstance(code, _Code)
     return code.addresses["part"]
@@ -242,9 +241,9 @@ _functions: dict[str, _Code] = {}
 
 
 def shared_function(name: str, text: str) -> int:
-    """The address of a function that loops call by its name; it stays loaded.
+    """Return the address of a function that loops call by its name; it stays loaded.
 
-    Its text is compiled as it is, since it is written in vectors.
+    Its text is already vectorized, so it is compiled without optimization.
     """
     found = target()
     assert found is not None
@@ -274,7 +273,7 @@ def _address(name: str) -> int:
 
 
 def _compile(text: str, optimizes: bool) -> bytes:
-    """Object code of a text, from a process of its own if this one can run out of memory."""
+    """Return the object code of a text, from a subprocess if this process can run out of memory."""
     if can_run_out():
         return _asked("optimize" if optimizes else "compile", text)
     require_memory(COMPILER_BYTES + BYTES_OF_CHARACTER * len(text), "a compiled loop")
@@ -283,7 +282,7 @@ def _compile(text: str, optimizes: bool) -> bytes:
 
 
 def _path(key: str) -> Path | None:
-    """Where an entry is kept; None where nothing is."""
+    """Return the path of an entry; None if the cache is disabled."""
     if os.environ.get("TRITEN_CACHE_MAXSIZE") == "0":
         return None
     try:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 IS_SUPPORTED = sys.platform == "linux" and platform.machine() == "x86_64" and sys.maxsize > 1 << 32
 ELF_X86_64 = b"\x7fELF\2\1\1"
-"""The first bytes of a file of 64 bits, the lowest first."""
+"""The first bytes of a 64-bit little-endian file."""
 SECTION = struct.Struct("<IIQQQQIIQQ")
 SYMBOL = struct.Struct("<IBBHQQ")
 RELOCATION = struct.Struct("<QQq")

@@ -1,4 +1,4 @@
-"""An operator's call, as its row sees it: what it is called with, in the dtype that it computes in."""
+"""Call of an operator, as its lowering sees it: its arguments, in the compute dtype."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .elementary_functions import instructions_of
 
 
 class Step:
-    """An operator's call, as rows see it.
+    """Call of an operator, as lowerings see it.
 
     Attributes:
-        program: where values are made.
-        call: the structured call.
-        numel: the elements of the result.
-        dtype: the dtype that is computed in, by name.
+        program: The program to which values are added.
+        call: The structured call.
+        numel: The number of elements of the result.
+        dtype: The name of the compute dtype.
     """
 
     def __init__(
@@ -42,15 +42,15 @@ class Step:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether the common dtype is computed in a wider one."""
+        """True if the common dtype is computed in a wider one."""
         return self.common in NARROW
 
     def raw(self, name: str) -> Any:
-        """An argument as the kernel is called with it: a node, a number, or what was left at its default."""
+        """Return an argument as the kernel is called with it: a node, a number, or the default."""
         return self._given[name] if name in self._given else self.call.args[name]
 
     def operand(self, name: str, dtype: str = "") -> Value:
-        """An argument in the dtype that is computed in, or in another."""
+        """Return an argument in the compute dtype, or in another."""
         given = self.raw(name)
         dtype = dtype or self.dtype
         if dtype not in REGISTERS:
@@ -77,13 +77,13 @@ class Step:
         return self.is_narrow and self.call.name.rstrip("_") in ROUNDING_NUMBERS
 
     def number(self, number: float) -> Value:
-        """A number in the dtype that is computed in."""
+        """Return a number in the compute dtype."""
         if self.dtype not in REGISTERS:
             raise CannotLower(self.dtype)
         return self.program.number(np.dtype(self.dtype).type(number), self.dtype)
 
     def ufunc(self, function: np.ufunc, a: Value) -> Value:
-        """A ufunc of one float: instructions where they have its bits here, else NumPy computes it."""
+        """Return a ufunc of one float: as instructions if they are bitwise identical here, else computed by NumPy."""
         made = instructions_of(self.program, function.__name__, a)
         return made or self.program.value("ufunc", a.dtype, operands=(a,), detail=function)
 
@@ -98,7 +98,7 @@ class Step:
 
 
 Row = Callable[[Step], Value]
-"""From an operator's call to its value. Raises CannotLower for what it does not have."""
+"""Function from an operator's call to its value. It raises CannotLower for an unsupported call."""
 
 
 def product(s: Step, a: Value, b: Value) -> Value:
@@ -106,7 +106,7 @@ def product(s: Step, a: Value, b: Value) -> Value:
 
 
 def _takes_second_zero() -> bool:
-    """Whether NumPy's maximum and minimum take the second of two zeros, as x86's instructions do."""
+    """Return True if NumPy's maximum and minimum take the second of two zeros, as x86 instructions do."""
     return all(
         np.signbit(f(np.full(n, a, t), np.full(n, -a, t))).all() == (a == 0.0 and not np.signbit(a))
         for f in (np.maximum, np.minimum)

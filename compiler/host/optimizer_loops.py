@@ -1,9 +1,8 @@
-"""Loops of optimizers' steps, which kernels ask for by name: ``adam decays decoupled near float32``.
+"""Loops of optimizer steps, which kernels request by name: ``adam decays decoupled near float32``.
 
-What is computed is that of `dispatch/structured/meta/optimizers.py`, operation for operation. Arrays come in the order
-that the states have in the operator, outputs first: parameters and states, which are written, then gradients. Numbers
-of the call, which change from step to step, come last, each from an array of its own, and are in the type that is
-computed in.
+The computation is that of `dispatch/structured/meta/optimizers.py`, operation for operation. Arrays come in the
+operator's order: parameters and states, which are written, then gradients. Numbers of the call, which change from step
+to step, come last, each in an array of its own, in the compute dtype.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from .object_code import loop_function, target
 from .stages import Loop
 
 NUMBERS = {"sgd": 4, "adam": 7}
-"""How many numbers of a call there are (`cpu_fallback/optimizers/compiled_steps.py` has their order)."""
+"""The number of scalar arguments of a call (`cpu_fallback/optimizers/compiled_steps.py` has their order)."""
 
 
 def optimizer_loop(name: str) -> Callable[..., None] | None:
-    """The loop of a name; None where the processor does not convert its dtype."""
+    """Return the loop of a name; None if the processor does not convert its dtype."""
     found = target()
     assert found is not None
     kind, *flags, dtype = name.split()
@@ -38,7 +37,7 @@ def optimizer_loop(name: str) -> Callable[..., None] | None:
 
 
 def addresses() -> Callable[..., None]:
-    """``call(out, *arrays)``, which writes the addresses of the arrays' first elements."""
+    """Return ``call(out, *arrays)``, which writes the addresses of the arrays' first elements."""
     return loop_function(HEADER + ADDRESSES)
 
 
@@ -71,7 +70,7 @@ done:
 
 
 class _Step:
-    """What a step computes with: `states` are read from where they are written."""
+    """Operands of an optimizer step: `states` are read from the arrays that they are written to."""
 
     def __init__(self, program: ElementProgram, dtype: str, flags: set[str], numbers: int) -> None:
         self.program, self.dtype, self.flags = program, dtype, flags
@@ -81,11 +80,11 @@ class _Step:
         self.reads = (self.gradient, *self.numbers)
 
     def state(self, place: int) -> Value:
-        """The output at a place, before it is written."""
+        """Return the output at a place, before it is written."""
         return self.program.convert(self.program.value("accumulator", self.dtype, detail=place), self.wide)
 
     def start(self) -> Value:
-        """The gradient, or its negative."""
+        """Return the gradient, or its negative for `maximize`."""
         g = self.program.convert(self.gradient, self.wide)
         return self.program.negative(g) if "maximize" in self.flags else g
 

@@ -1,4 +1,4 @@
-"""What reductions that blocks share have in common on the CPU: the index space, partial results, their combination."""
+"""Index space, partial results and combination of reductions that blocks share, on the CPU."""
 
 from __future__ import annotations
 
@@ -54,30 +54,30 @@ class Dimensions:
         )
 
     def strides(self, spec: TensorSpec) -> tuple[int, ...]:
-        """The strides of an array over the dimensions, 0 where it is broadcast."""
+        """Return the strides of an array over the dimensions, 0 where it is broadcast."""
         return tuple([self._strides[spec][group[-1]] for group in self._groups])
 
     def moves(self, spec: TensorSpec) -> list[bool]:
-        """Over which dimensions an array has more than one element."""
+        """Return True for each dimension along which an array is not broadcast."""
         return [self._moves[spec][group[-1]] for group in self._groups]
 
     def shape(self, spec: TensorSpec) -> tuple[int, ...]:
-        """The sizes of an array over the dimensions, 1 where it is broadcast."""
+        """Return the sizes of an array over the dimensions, 1 where it is broadcast."""
         return tuple([n if moves else 1 for n, moves in zip(self.sizes, self.moves(spec), strict=True)])
 
     def kept(self, sizes: Sequence[Any]) -> tuple[Any, ...]:
-        """What belongs to the dimensions that are not reduced."""
+        """Return the entries of the dimensions that are not reduced."""
         return tuple([n for n, reduced in zip(sizes, self.is_reduced, strict=True) if not reduced])
 
 
 class Partial(NamedTuple):
-    """How a reduction's partial results are made and combined.
+    """Computation and combination of a reduction's partial results.
 
     Attributes:
-        stub: the kernel of both.
-        dtype: that of partial results.
-        divisor: what the combined result is divided by; None for what is no mean.
-        order: the order of a norm, and of the norm of norms that it is; empty for other reductions.
+        stub: The kernel of both.
+        dtype: Dtype of the partial results.
+        divisor: Divisor of the combined result; None unless it is a mean.
+        order: The order of a norm, and of the norm of norms; empty for other reductions.
     """
 
     stub: str
@@ -92,7 +92,7 @@ class Partial(NamedTuple):
 
 
 def partial_of(call: ReductionCall) -> Partial:
-    """Means are sums that are divided at the end; what adds or multiplies narrow floats does so in float32."""
+    """Return how a reduction is split: a mean is a sum divided at the end; 16-bit floats accumulate in float32."""
     stub, out = call.stub, call.node.val.dtype
     if stub not in ("sum_stub", "mean_stub", "prod_stub", NORM):
         return Partial(stub, out, None, "")
@@ -105,14 +105,14 @@ def partial_of(call: ReductionCall) -> Partial:
 def combination(
     how: Partial, shape: tuple[int, ...], kept: tuple[int, ...], device: Device, has_lanes: bool = False
 ) -> Callable[[Any, Any], None]:
-    """A function that combines partial results to an output, by the reduction's eager kernel.
+    """Return a function that combines partial results into an output, by the reduction's eager kernel.
 
     Args:
-        how: what they are.
-        shape: their sizes: how many there are of each result, then `kept`, then lanes if it `has_lanes`.
-        kept: the sizes of the output, whatever shape it has.
-        device: where they are.
-        has_lanes: whether the last dimension is reduced, too.
+        how: The kind of partial results.
+        shape: Their sizes: the number for each result, then `kept`, then lanes if `has_lanes`.
+        kept: The sizes of the output, whatever shape it has.
+        device: Their device.
+        has_lanes: If True, the last dimension is reduced, too. Default: False.
     """
     out = TensorSpec.contiguous(kept, how.dtype, device)
     new, divisor = allocator_of(out), how.divisor

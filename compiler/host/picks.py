@@ -1,7 +1,7 @@
-"""Elements that are picked by numbers, in loops on the CPU: loads at addresses that are computed.
+"""Gathers in CPU loops: loads at computed addresses.
 
-The checks of eager kernels refuse numbers out of bounds before the loop. The loop reads the numbers anew, which another
-thread may have written to since, and clamps each, so that it never loads from outside of the source.
+The eager checks refuse indices out of bounds before the loop. The loop reads the indices again, which another thread
+may have written since, and clamps each, so that it never loads from outside of the source.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def number_of(program: ElementProgram, call: PickCall, given: Value) -> Value:
 
 
 def picked(program: ElementProgram, call: PickCall, given: Value, place: int, number: int) -> Value:
-    """The value of a pick. Raises CannotLower for a dtype that has no registers.
+    """Return the value of a gathered element. Raise CannotLower for a dtype without registers.
 
     Args:
-        program: where values are made.
-        call: the pick.
-        given: the number of the element.
-        place: the place of what is picked of among the inputs.
-        number: the pick's place among a kernel's picks.
+        program: The program to which values are added.
+        call: The gather.
+        given: The index of the element.
+        place: The place of the source among the inputs.
+        number: The gather's place among a kernel's gathers.
     """
     spec = call.source.val
     dtype = spec.dtype.name
@@ -62,7 +62,7 @@ def picked(program: ElementProgram, call: PickCall, given: Value, place: int, nu
 
 
 def checked(calls: Sequence[Any], inputs: Sequence[Node], compute: Kernel) -> Kernel:
-    """A kernel's function that first refuses numbers out of bounds, as eager calls do; most steps have none."""
+    """Return a kernel's function that first bounds-checks indices, as eager calls do; most kernels have none."""
     found: list[tuple[Node, Callable[[Any], None]]] = []
     for call in calls:
         if isinstance(call, PickCall):
@@ -84,7 +84,7 @@ def checked(calls: Sequence[Any], inputs: Sequence[Node], compute: Kernel) -> Ke
 
 
 def check_of(call: PickCall) -> Callable[[Any], None]:
-    """A function of an array of numbers that raises the error of an eager call for one out of bounds."""
+    """Return a function that bounds-checks an array of indices and raises the eager error."""
     size, dim, name = call.source.val.sizes[call.dim], call.dim, call.node.target._entry.name
     if name == INDEX_SELECT:
         return lambda numbers: check_rows(numbers, size)
@@ -93,7 +93,8 @@ def check_of(call: PickCall) -> Callable[[Any], None]:
 
 
 def eager_pick(call: PickCall) -> Callable[..., tuple[Any, ...]]:
-    """Return a function from the arrays of the source and of the numbers to what is picked, as an eager call has it."""
+    """Return a function from the arrays of the source and of the indices to the gathered elements, as in an eager
+    call."""
     new = allocator_of(call.node.val)
     if call.wraps:  # `index.Tensor` has no plan of its own: it checks its indices before it chooses a kernel.
         check, dim = check_of(call), call.dim

@@ -1,10 +1,10 @@
-"""A fused kernel on the CPU: one function of arrays, which goes through all of its steps for a block at a time.
+"""Fused CPU kernel: one function of arrays, which runs all of its steps on a block at a time.
 
-Few elements are computed whole, each step by the kernel that an eager call would have. Many go in blocks of
-`BLOCK_BYTES`: what a step makes for the next is still in the cache when that reads it, and only inputs and outputs
-meet memory. Blocks are shared among the threads of the pool, and follow from the geometry alone.
+A small kernel computes each step whole, with the kernel of an eager call. A large kernel goes in blocks of
+`BLOCK_BYTES`: the next step reads intermediate results from the cache, and only inputs and outputs go to memory.
+Threads of the pool share the blocks, which the geometry alone determines.
 
-Where `loops` can compile some of the steps, its programs take the place of those that are NumPy's alone.
+If `loops` can compile some of the steps, its programs replace those of NumPy alone.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from .stages import Stages
 
 BLOCK_BYTES = 1 << 18
-"""Bytes of the widest array of a block. Half a dozen of them stay in a core's own cache; at a fourth of it, threads
-wait for each other's Python between two passes for longer than the cache saves."""
+"""Bytes of the widest array of a block. Half a dozen of them fit in a core's own cache. With a fourth of it, threads
+wait for the GIL between passes longer than the cache saves."""
 WHOLE_UP_TO = 1 << 15
-"""Elements up to which steps are computed whole: they stay in the cache as they are."""
+"""The most elements for which steps are computed whole: they fit in the cache."""
 SHARED_FROM = 1 << 17
 """Elements, times steps of the kernel, from which blocks are shared among threads: it takes some 70 us to wake one."""
 
@@ -47,13 +47,13 @@ ProgramMaker = Callable[[tuple[int, ...], dict[Node, TensorSpec]], Kernel]
 
 
 def host_kernel(kernel: FusedKernel) -> Kernel:
-    """A function from the arrays of a kernel's inputs to those of its outputs."""
+    """Return a function from a kernel's input arrays to its output arrays."""
     made, may_err = unquiet_kernel(kernel)
     return quietly(made) if may_err else made
 
 
 def unquiet_kernel(kernel: FusedKernel) -> tuple[Kernel, bool]:
-    """The same, to be called with floating-point errors ignored, and whether that matters: loops have none."""
+    """Return a function to call with floating-point errors ignored, and True if it may raise any; loops raise none."""
     if kernel.draws or kernel.joins or kernel.picks:
         return _irregular_kernel(kernel)
     if is_possible():
@@ -71,7 +71,7 @@ def unquiet_kernel(kernel: FusedKernel) -> tuple[Kernel, bool]:
 
 
 def _without_ranges(kernel: FusedKernel) -> tuple[Kernel, bool]:
-    """`unquiet_kernel` of one whose functions hold for all numbers."""
+    """Return the `unquiet_kernel` of a kernel whose functions are valid for all numbers."""
     is_small = kernel.domain.numel <= WHOLE_UP_TO
     if is_possible():
         from .loops import block_program as block_of_loops
@@ -93,7 +93,7 @@ def _without_ranges(kernel: FusedKernel) -> tuple[Kernel, bool]:
 
 
 def _irregular_kernel(kernel: FusedKernel) -> tuple[Kernel, bool]:
-    """`unquiet_kernel` of one that draws random numbers, joins tensors, or picks elements."""
+    """Return the `unquiet_kernel` of a kernel with random ops, `cat` or gathers."""
     if is_possible():
         from .joined_loops import joined_loop, regions_of
         from .loops import one_loop
@@ -113,7 +113,7 @@ def _irregular_kernel(kernel: FusedKernel) -> tuple[Kernel, bool]:
 
 
 def picking_loop(kernel: FusedKernel) -> Stages | None:
-    """One loop of a kernel that picks elements, and neither draws nor joins; None where it is not one."""
+    """Return the single loop of a kernel with gathers, without random ops or `cat`; None if it is not one loop."""
     if not kernel.picks or kernel.draws or kernel.joins:
         return None
     from .loops import stages_of
@@ -123,13 +123,13 @@ def picking_loop(kernel: FusedKernel) -> Stages | None:
 
 
 def _host_part(kernel: FusedKernel | RowsKernel) -> Kernel:
-    """A part of a pointwise kernel, between its draws and joins."""
+    """Return a part of a pointwise kernel, between its random ops and `cat` calls."""
     assert isinstance(kernel, FusedKernel)
     return unquiet_kernel(kernel)[0]
 
 
 def execution_on_host(kernel: FusedKernel) -> str:
-    """How a fused kernel runs, in words."""
+    """Describe how a fused kernel runs."""
     if kernel.draws or kernel.joins or kernel.picks:
         return _execution_of_irregular(kernel)
     if is_possible():
@@ -166,7 +166,7 @@ def _execution_of_irregular(kernel: FusedKernel) -> str:
 
 
 def quietly(compute: Kernel) -> Kernel:
-    """A function that runs with floating-point errors ignored, in any thread."""
+    """Return a function that runs with floating-point errors ignored, in any thread."""
 
     def run(*inputs: Any) -> tuple[Any, ...]:
         try:
@@ -180,7 +180,7 @@ def quietly(compute: Kernel) -> Kernel:
 
 
 def _whole(kernel: FusedKernel) -> Kernel:
-    """Every step over all elements."""
+    """Return a kernel that computes every step over all elements."""
     specs = {node: node.val for node in kernel.inputs} | {c.node: c.node.val for c in kernel.pointwise}
     names = {node: f"a{i}" for i, node in enumerate(kernel.inputs)}
     globals_: dict[str, Any] = {}
@@ -203,7 +203,7 @@ def _whole(kernel: FusedKernel) -> Kernel:
 
 
 def _at_once(kernel: FusedKernel, make_program: ProgramMaker) -> Kernel:
-    """One block of all elements."""
+    """Return a kernel of one block of all elements."""
     program = make_program(kernel.domain.sizes, {node: node.val for node in kernel.inputs})
     outs = [f"o{i}" for i in range(len(kernel.outputs))]
     inputs = [f"a{i}" for i in range(len(kernel.inputs))]
@@ -220,7 +220,7 @@ def _at_once(kernel: FusedKernel, make_program: ProgramMaker) -> Kernel:
 
 
 def _in_blocks(kernel: FusedKernel, make_program: ProgramMaker) -> Kernel:
-    """Every step over a block, and then the next block."""
+    """Return a kernel that computes all steps block by block."""
     domain = kernel.domain
     flat = all(_is_flat(node.val, domain) for node in kernel.inputs)
     sizes = (domain.numel,) if flat else domain.sizes
@@ -276,9 +276,9 @@ def _shape_of(index: tuple[slice, ...], sizes: Sequence[int]) -> tuple[int, ...]
 
 
 def block_program(kernel: FusedKernel, shape: tuple[int, ...], specs: dict[Node, TensorSpec]) -> Kernel:
-    """A function of a block's output arrays and input arrays.
+    """Return a function of a block's output arrays and input arrays.
 
-    Results that no other step needs any more leave their arrays to later ones.
+    Later steps reuse the arrays of results that no other step needs any more.
     """
     specs = dict(specs)
     lines: list[str] = []
@@ -318,9 +318,9 @@ def block_program(kernel: FusedKernel, shape: tuple[int, ...], specs: dict[Node,
 
 
 def _block_spec(spec: TensorSpec, shape: tuple[int, ...], sizes: tuple[int, ...], flat: bool) -> TensorSpec:
-    """What a block of an input looks like."""
+    """Return the spec of a block of an input."""
     if spec.numel == 1:
-        # With a dimension, if it has any: a number of none has no say in the dtype beside tensors that have some.
+        # Keep at least one dimension: a 0-dim operand would not take part in dtype promotion.
         ones = (1,) * min(spec.ndim, 1)
         return spec.replace(sizes=ones, strides=ones)
     if flat:

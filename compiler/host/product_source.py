@@ -1,7 +1,7 @@
-"""LLVM's text of a matrix product of factors that lie as they are: tiles of sums stay in registers.
+"""LLVM IR of a matmul of unpacked operands: accumulator tiles stay in registers.
 
-Nothing is packed: the products are those of attention, whose factors are in the cache. A sum is of `DEPTH` terms, one
-after the other, and these sums are added then, as BLAS does; it does not depend on how work is shared.
+Operands are not packed: attention's operands are in the cache. A sum adds `DEPTH` terms in order, and these sums are
+added afterwards, as BLAS does; it does not depend on how threads share the work.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ DEPTH = 256
 
 
 def product_text(shape: Shape) -> str:
-    """The function ``@product(a, a_row, a_term, b, b_term, c, c_row, rows, columns, terms, adds)``.
+    """Return the function ``@product(a, a_row, a_term, b, b_term, c, c_row, rows, columns, terms, adds)``.
 
-    c[i, j], at ``c + i c_row + j``, becomes the sum over t of ``a[i a_row + t a_term] * b[t b_term + j]``, or that is
-    added to it. Strides are in elements. There are as many columns as whole vectors have; `c` is apart from the
-    factors.
+    c[i, j], at ``c + i c_row + j``, is set to the sum over t of ``a[i a_row + t a_term] * b[t b_term + j]``. If
+    ``adds``, the sum is added to it. Strides are in elements. The columns are a whole number of vectors;
+    `c` does not alias the operands.
     """
     tiles = _tiles(shape)
     code, kind = Code(), shape.kind
@@ -50,14 +50,14 @@ def product_text(shape: Shape) -> str:
 
 
 def _tiles(shape: Shape) -> dict[int, tuple[int, ...]]:
-    """Rows of tiles by their vectors, both largest first; those of one are for what is left."""
+    """Return the rows of tiles by their vectors, both largest first; those of one are for the remainder."""
     if len(shape.tiles) == 4:  # many registers
         return {4: (6, 2, 1), 2: (8, 2, 1), 1: (8, 2, 1)}
     return {2: (5, 2, 1), 1: (8, 2, 1)}
 
 
 def _tile(shape: Shape, rows: int, vectors: int) -> str:
-    """Sums of some rows and columns."""
+    """Return the function of a tile: sums of some rows and columns."""
     code = Code()
     tile = VectorTile(code, shape, rows, vectors)
     bases = tile.rows_of("%a", "%a_row")

@@ -1,7 +1,7 @@
-"""A fused kernel on the CPU as one loop with functions whose instructions hold for numbers of a range: sine and cosine.
+"""Fused CPU kernel as one loop with functions whose instructions are valid for a range of numbers: sine and cosine.
 
-NumPy's vectors compute large numbers one by one, by the C library. A loop with instructions notes whether it met any:
-then the kernel is computed once more, with NumPy's own function (`tiled_loops`).
+NumPy's vector loops compute large numbers one by one, with the C library. A loop of instructions flags such numbers;
+then the kernel runs again with NumPy's own function (`tiled_loops`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from .task_pool import shared_loop
 
 
 def loop_in_ranges(kernel: FusedKernel) -> Loop | None:
-    """The loop, whose last output says whether a number was outside of a range; None where no function has one."""
+    """Return the loop, whose last output flags values outside of a function's range; None if no function has a
+    range."""
     found = target()
     if found is None:
         return None
@@ -47,12 +48,12 @@ def loop_in_ranges(kernel: FusedKernel) -> Loop | None:
 
 
 def ranged_loop(kernel: FusedKernel, loop: Loop, make_other: Callable[[], Kernel]) -> Kernel:
-    """A function from the arrays of a kernel's inputs to those of its outputs.
+    """Return a function from a kernel's input arrays to its output arrays.
 
     Args:
-        kernel: the kernel.
-        loop: its loop.
-        make_other: gives the function that computes it where a number is outside of a range.
+        kernel: The kernel.
+        loop: Its loop.
+        make_other: Make the fallback function for values outside of a range.
     """
     sizes, numel = kernel.domain.sizes, kernel.domain.numel
     specs = [node.val for node in kernel.outputs]

@@ -1,10 +1,10 @@
-"""Reductions that blocks share, on the CPU as one compiled loop: it computes what is added, and adds it at once.
+"""Reductions that blocks share on the CPU, as one compiled loop that computes the summands and adds them at once.
 
-A sum of a run of elements is an accumulator, to which the loop adds one after another. Accumulators lie side by side
-where the loop goes along the innermost dimension: for sums of columns they belong to neighbouring results, and for sums
-along that dimension to `LANES` elements side by side, so few that a run's are in registers. Those of floats are
-float64, and so is their sum, by its eager kernel: the loop waits for memory longer than it adds. Which elements an
-accumulator adds follows from the geometry alone, and so do the parts that threads share.
+A sum of a run of elements is an accumulator, to which the loop adds in order. Accumulators are adjacent along the
+innermost dimension: for sums of columns they belong to adjacent results. For sums along that dimension they belong to
+`LANES` adjacent elements, few enough for registers. Float accumulators are float64, and so is their sum, by its eager
+kernel: the loop is memory-bound. The geometry alone determines the elements of an accumulator, and the parts that
+threads share.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ from .reduction_nest import Index, Nest, nest_of
 from .stages import Loop, made_of
 
 TOGETHER = 4
-"""Elements that the loop adds to an accumulator between a load and a store of it, where a run has as many."""
+"""Elements that the loop adds to an accumulator between a load and a store of it, if a run has as many."""
 KEPT_TOGETHER = 2
 """The same of accumulators in registers, which are loaded and stored once for a run."""
 MOST_INSTRUCTIONS = 8
-"""Of an element, for which that is worth the registers."""
+"""The most instructions for an element for which several elements at once are worth the registers."""
 LONG_LINE = 1 << 9
-"""Elements side by side from which it is: shorter lines are read more quickly one by one."""
+"""Adjacent elements from which this pays off: shorter lines are read faster one by one."""
 SHARED_FROM = 1 << 25
-"""Bytes of a kernel's arrays, or twice its instructions, from which threads share it: a millisecond's work, since parts
-go through Python."""
+"""Bytes of a kernel's arrays, or twice its instructions, from which threads share it: a millisecond of work, since
+parts go through Python."""
 
 
 TABLES: dict[str, tuple[str, Callable[[int], Any]]] = {
     "steps": ("int32", lambda n: np.arange(n, dtype=np.int32)),
     "firsts": ("bool", lambda n: np.arange(n) == 0),
 }
-"""What accumulations read at each step of a run: the dtype, and the table of so many steps."""
+"""Tables that accumulations read at each step of a run: the dtype, and a function from the number of steps."""
 
 
 class Accumulating(NamedTuple):
-    """A loop that adds to accumulators, and how its arrays are seen.
+    """Loop that adds to accumulators, and the layout of its arrays.
 
     Attributes:
-        loop: writes outputs, for each of the elements that it takes together, and then accumulators.
-        hows: what the accumulators are of.
-        stored: the outputs that have all elements.
-        tables: the names of what is read at each step of a run, which come after a kernel's inputs.
-        together: how many elements of a run it takes at once.
+        loop: Loop that writes outputs, for each of the elements that it takes together, and then accumulators.
+        hows: The kinds of its accumulators.
+        stored: The outputs that have all elements.
+        tables: The names of the tables read at each step of a run, which come after a kernel's inputs.
+        together: The number of elements of a run that it takes at once.
     """
 
     loop: Loop
@@ -71,17 +71,17 @@ class Accumulating(NamedTuple):
 
     @property
     def accumulators(self) -> list[tuple[ScalarType, Any]]:
-        """The dtype of each accumulator, and what it begins with."""
+        """Dtype and initial value of each accumulator."""
         return [pair for how in self.hows for pair in zip(how.dtypes, how.starts, strict=True)]
 
     @property
     def tells_steps(self) -> bool:
-        """Whether an accumulator has to meet each step of one run."""
+        """True if an accumulator must meet each step of one run."""
         return any(how.tells_steps for how in self.hows)
 
 
 def accumulating_loop(kernel: ReductionKernel, together: int = 1) -> Accumulating | None:
-    """The loop of a kernel; None where NumPy computes some of it."""
+    """Return the loop of a kernel; None if NumPy computes some of it."""
     found = target()
     chain = kernel.chain
     hows = [how for call in kernel.reductions if (how := accumulation_of(call)) is not None]
@@ -118,7 +118,7 @@ def accumulating_loop(kernel: ReductionKernel, together: int = 1) -> Accumulatin
 
 
 def is_one_loop(kernel: ReductionKernel) -> bool:
-    """Whether a kernel of many elements is one loop."""
+    """Return True if a large kernel is one loop."""
     made = accumulating_loop(kernel)
     return made is not None and _nest_of(kernel, made) is not None
 
@@ -136,9 +136,9 @@ def _dimensions_of(kernel: ReductionKernel) -> Dimensions:
 
 
 class _Compiled:
-    """A loop over a nest: its function, and the places of its arrays among outputs, accumulators and inputs.
+    """Loop over a nest: its function, and the places of its arrays among outputs, accumulators and inputs.
 
-    One that `keeps` accumulators takes all lanes of a run, whose accumulators are in registers from step to step.
+    A loop that `keeps` accumulators takes all lanes of a run, whose accumulators stay in registers between steps.
     """
 
     def __init__(self, kernel: ReductionKernel, nest: Nest, made: Accumulating, keeps: bool = False) -> None:
@@ -187,7 +187,7 @@ class _Compiled:
         self.run = loop_function(write_loop(made.loop, self._geometry.steps, len(sizes), known))
 
     def numbers(self, index: Sequence[slice]) -> Numbers:
-        """A part of the nest, of runs that this loop takes whole."""
+        """Return a part of the nest, with runs that this loop takes whole."""
         along = index[self._axis]
         own = slice(along.start, along.start + (along.stop - along.start) // self.together)
         numbers = self._geometry.numbers([*index[: self._axis], own, *index[self._axis + 1 :]])
@@ -198,7 +198,7 @@ class _Compiled:
 
 
 def _cut(index: Index, nest: Nest, together: int) -> list[tuple[int, Index]]:
-    """A part of a nest in those that the last loop takes, and those that only the first one does."""
+    """Split a part of a nest into those for the last loop, and those only for the first loop."""
     axis = len(nest.outer) + 1
     along = index[axis]
     is_whole = index[-1] == slice(0, nest.lanes) if nest.is_inner else along == slice(0, nest.run)
@@ -210,7 +210,7 @@ def _cut(index: Index, nest: Nest, together: int) -> list[tuple[int, Index]]:
 
 
 def host_reduction_loop(kernel: ReductionKernel) -> Kernel | None:
-    """A function from the arrays of a kernel's inputs to those of its outputs; None where no loop serves."""
+    """Return a function from a kernel's input arrays to its output arrays; None if no loop supports it."""
     made = accumulating_loop(kernel)
     nest = None if made is None else _nest_of(kernel, made)
     if made is None or nest is None:

@@ -1,6 +1,6 @@
-"""How a loop goes through an index space that it reduces: which elements an accumulator meets, and in which parts.
+"""Loop nest of a reduction: the elements that each accumulator meets, and the parts of the index space.
 
-Both follow from the geometry alone, so that results do not depend on the number of threads.
+The geometry alone determines both, so results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -21,35 +21,36 @@ RUN = 32
 LONG_RUN = 1 << 8
 """The same of variances and places, at most: to combine theirs takes several passes."""
 LONGEST_RUN = 1 << 9
-"""The same along the innermost dimension, at most, where accumulators lose nothing to speak of: floats that are wider
-than the elements, integers and extremes."""
+"""The longest run along the innermost dimension for accumulators that lose no significant precision: wider floats,
+integers, minimum and maximum."""
 LANES = 1 << 5
-"""Accumulators side by side of a sum along the innermost dimension: vectors of them are in registers for a run. Of
-other reductions so many elements have to lie side by side, since a loop takes them in vectors."""
+"""Adjacent accumulators of a sum along the innermost dimension: vectors of them are in registers for a run. Other
+reductions need as many adjacent elements, since a loop takes them in vectors."""
 MOST_ACCUMULATORS = 1 << 11
-"""Accumulators that a part of the loop goes through again and again: they stay in the first-level cache."""
+"""The most accumulators of a part that the loop visits repeatedly: they stay in the first-level cache."""
 FEWEST_PARTS = 8
-"""Parts that threads have at least where runs share an accumulator."""
+"""The least number of parts for threads if runs share an accumulator."""
 SHARE = 8
 """Elements for each accumulator on the whole, at least: otherwise the reduction is worth less than its accumulators."""
 STEP = 4
-"""A run along the innermost dimension has a multiple of so many steps, which a loop may take at once."""
+"""The number of steps of a run along the innermost dimension is a multiple of this, so that a loop may take several at
+once."""
 
 Index = tuple[slice, ...]
 """A part of a loop nest."""
 
 
 class Nest(NamedTuple):
-    """How a loop goes through an index space: dimensions outside, accumulators' runs, and what lies side by side.
+    """Loop nest over an index space: outer dimensions, runs of accumulators, and inner dimensions.
 
     Attributes:
-        dimensions: the index space.
-        place: the dimension that is cut into runs, whose sums have an accumulator each.
-        runs: how many runs there are, a shorter one included.
-        run: how often an accumulator is added to.
-        inner: the sizes of the dimensions within.
-        lanes: how many elements of the dimension a run has side by side.
-        is_shared: whether runs that differ in reduced dimensions outside have the same accumulator.
+        dimensions: The index space.
+        place: The dimension that is split into runs, each summed into one accumulator.
+        runs: The number of runs, including a shorter one.
+        run: The number of additions to an accumulator.
+        inner: The sizes of the inner dimensions.
+        lanes: The number of adjacent elements of the dimension in a run.
+        is_shared: True if runs that differ in outer reduced dimensions share an accumulator.
     """
 
     dimensions: Dimensions
@@ -78,11 +79,11 @@ class Nest(NamedTuple):
 
     @property
     def is_inner(self) -> bool:
-        """Whether the innermost dimension is reduced."""
+        """True if the innermost dimension is reduced."""
         return self.place == len(self.dimensions.sizes) - 1
 
     def counts(self) -> Any:
-        """How many elements each accumulator meets, for each slot and lane."""
+        """Return the number of elements that each accumulator meets, for each slot and lane."""
         n = self.dimensions.sizes[self.place]
         firsts = np.arange(self.runs)[:, None] * (self.run * self.lanes) + np.arange(self.lanes)
         found = np.clip(-(-(n - firsts) // self.lanes), 0, self.run)
@@ -102,17 +103,17 @@ class Nest(NamedTuple):
         return list(zip(self.outer, self.dimensions.is_reduced, strict=False))
 
     def strides(self, own: Sequence[int]) -> tuple[int, ...]:
-        """The strides of an array over the loop nest, from those over the dimensions."""
+        """Return the strides of an array over the loop nest, from those over the dimensions."""
         step = own[self.place] * self.lanes
         inner = own[self.place :] if self.is_inner else own[self.place + 1 :]
         return (*own[: self.place], step * self.run, step, *inner)
 
     def table_strides(self) -> tuple[int, ...]:
-        """The strides of a table of what there is for each step of a run."""
+        """Return the strides of a table with an entry for each step of a run."""
         return (*(0 for _ in self.outer), 0, 1, *(0 for _ in self.inner))
 
     def accumulator_strides(self) -> tuple[int, ...]:
-        """The strides of the accumulators over the loop nest: none along a run."""
+        """Return the strides of the accumulators over the loop nest: zero along a run."""
         strides = list(contiguous_strides(self.partial_shape))
         slot, rest = strides[0] * self.runs, strides[1:]
         found: list[int] = []
@@ -127,13 +128,13 @@ class Nest(NamedTuple):
         return (*outer, strides[0], 0, *rest)
 
     def indices(self) -> list[list[Index]]:
-        """Parts of the loop nest, each of which has accumulators of its own; some are taken in two steps."""
+        """Return parts of the loop nest, each with accumulators of its own; some are taken in two steps."""
         n = self.dimensions.sizes[self.place]
         whole, rest = divmod(n, self.run * self.lanes)
         rows, lanes = divmod(rest, self.lanes)
         limit = max(PART, -(-math.prod(self.dimensions.sizes) // PARTS)) // self.run
         shared = [self.is_shared and is_reduced for _, is_reduced in self._outer_kinds()]
-        limit = max(limit, self.lanes)  # Nothing cuts what lies side by side.
+        limit = max(limit, self.lanes)  # lanes are never split
         limit //= math.prod([size for size, one in zip(self.outer, shared, strict=True) if one])
         if math.prod(self.inner) > MOST_ACCUMULATORS:
             limit = min(limit, MOST_ACCUMULATORS)
@@ -156,19 +157,19 @@ class Nest(NamedTuple):
         for index in block_indices((*outer, 1, *self.inner), None, max(limit, 1)):
             runs, inner = slice(whole, whole + 1), index[split + 1 :]
             steps = [of(index, runs, slice(0, rows), inner)] if rows else []
-            if lanes:  # of a run along the innermost dimension, whose lanes no block cuts
+            if lanes:  # a run along the innermost dimension, whose lanes no block splits
                 steps.append(of(index, runs, slice(rows, rows + 1), (slice(0, lanes),)))
             found.append(steps)
         return found
 
 
 def nest_of(dimensions: Dimensions, tells_steps: bool = False, is_exact: bool = False) -> Nest | None:
-    """How a loop goes through an index space; None where accumulators would be nearly as many as elements.
+    """Return a loop nest over an index space; None if accumulators would be nearly as many as elements.
 
     Args:
-        dimensions: the index space.
-        tells_steps: whether an accumulator meets each step of one run, and runs are long.
-        is_exact: whether an accumulator loses nothing to speak of in a long run.
+        dimensions: The index space.
+        tells_steps: If True, an accumulator meets each step of one run, and runs are long. Default: False.
+        is_exact: If True, an accumulator loses no significant precision in a long run. Default: False.
     """
     longest = LONG_RUN if tells_steps else RUN
     sizes, last = dimensions.sizes, len(dimensions.sizes) - 1

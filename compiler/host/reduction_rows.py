@@ -1,7 +1,7 @@
-"""Rows of reductions: softmax and its gradients, layer_norm, rms_norm, sums, variances and extremes, of float32.
+"""Lowering of row reductions of float32: softmax and its gradients, layer_norm, rms_norm, sums, variances, maxima.
 
-A row says what the eager kernel computes, in its order, for all sizes of the whole tensor. Where that adds in an order
-that has no function in `reduction_source`, there is none.
+A row describes the eager kernel's computation, in its order, for all sizes of the whole tensor. If the kernel adds in
+an order without a function in `reduction_source`, there is no row.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NARROW = ("float16", "bfloat16")
 
 
 class RowsRead(Protocol):
-    """What a `RowStep` asks of a step: its rows, and what its kernel is called with after its outputs."""
+    """Interface of a step for `RowStep`: its rows, and the arguments of its kernel after its outputs."""
 
     @property
     def space(self) -> RowSpace:
@@ -48,13 +48,13 @@ class RowsRead(Protocol):
 
 
 class RowStep:
-    """A reduction's call, as rows see it.
+    """Call of a reduction, as lowerings see it.
 
     Attributes:
-        program: where values are made.
-        call: the structured call.
-        n: the elements of a row.
-        rows: how many rows there are.
+        program: The program to which values are added.
+        call: The structured call.
+        n: The number of elements of a row.
+        rows: The number of rows.
     """
 
     def __init__(
@@ -66,30 +66,31 @@ class RowStep:
         self._values = values
 
     def spec(self, name: str) -> TensorSpec:
-        """The spec of a tensor."""
+        """Return the spec of a tensor."""
         found: TensorSpec = self.call.args[name]
         return found
 
     def raw(self, name: str) -> Any:
-        """An argument as the kernel is called with it."""
+        """Return an argument as the kernel is called with it."""
         return self._given[name] if name in self._given else self.call.args[name]
 
     def operand(self, name: str) -> Value:
-        """A tensor in float32, in which it is computed; CannotLower where it is not."""
+        """Return a tensor converted to float32 for computation. Raise CannotLower for other dtypes."""
         if self.spec(name).dtype.name not in (F32, *NARROW):
             raise CannotLower(self.spec(name).dtype.name)
         return self.program.convert(self._values[self.raw(name)], F32)
 
     def value(self, name: str) -> Value:
-        """A tensor in its own dtype."""
+        """Return a tensor in its own dtype."""
         return self._values[self.raw(name)]
 
     def number(self, number: float, dtype: str = F32) -> Value:
-        """A number."""
+        """Return a number as a value."""
         return self.program.number(np.dtype(dtype).type(number), dtype)
 
     def reduced(self, name: str, *rows: Value) -> Value:
-        """A row, or two, reduced by a function of `reduction_source`; CannotLower where its bits are others here."""
+        """Reduce one row, or two, with a function of `reduction_source`. Raise CannotLower if it is not bitwise
+        identical."""
         is_made = all(row.kind != "constant" for row in rows)
         if not self.program.has_function(name) or self.n > LONGEST_LINE or not is_made:
             raise CannotLower(name)
@@ -99,7 +100,7 @@ class RowStep:
         return self.program.value("reduction", dtype, operands=rows, detail=name)
 
     def _of_one_hot(self, position: Value, number: Value) -> Value:
-        """The sum of a row of zeros but for one number, which is none where the position is that of no element."""
+        """Return the sum of a one-hot row: zero if the position is outside of the row."""
         p = self.program
         is_first = p.compare("ge", position, p.number(0, position.dtype))
         is_there = p.bitwise("and", is_first, p.compare("lt", position, p.number(self.n, position.dtype)))
@@ -107,21 +108,21 @@ class RowStep:
         return p.select(is_there, self.binary("add", number, self.number(0)), self.number(0))
 
     def binary(self, name: str, a: Value, b: Value) -> Value:
-        """``add``, ``sub``, ``mul`` or ``div``."""
+        """Return ``add``, ``sub``, ``mul`` or ``div`` of two values."""
         return self.program.arithmetic(name, a, b)
 
     def function(self, ufunc: np.ufunc, a: Value) -> Value:
-        """A ufunc of float32, by instructions or by NumPy's loop."""
+        """Return a ufunc of float32, by instructions or by NumPy's loop."""
         made = instructions_of(self.program, ufunc.__name__, a)
         return made or self.program.value("ufunc", F32, operands=(a,), detail=ufunc)
 
 
 ReductionRow = Callable[[RowStep], Sequence[Value]]
-"""From a reduction's call to its results, in float32. Raises CannotLower for what it does not have."""
+"""Function from a reduction's call to its results, in float32. It raises CannotLower for an unsupported call."""
 
 
 def _extreme(name: str) -> ReductionRow:
-    """The largest or the smallest element, as its place has it."""
+    """Return the lowering of a maximum or minimum."""
 
     def row(s: RowStep) -> list[Value]:
         spec = s.spec("self")
@@ -133,7 +134,7 @@ def _extreme(name: str) -> ReductionRow:
 
 
 def _line_sum(s: RowStep) -> Value:
-    """The sum of a row, in float32."""
+    """Return the sum of a row, in float32."""
     spec = s.spec("self")
     if s.call.outputs[0].dtype is not spec.dtype:
         raise CannotLower("sum")
@@ -160,9 +161,9 @@ def _mean(s: RowStep) -> list[Value]:
 
 
 def _variance(root: bool, with_mean: bool) -> ReductionRow:
-    """``var``, ``std``, ``var_mean`` and ``std_mean``.
+    """Return the lowering of ``var``, ``std``, ``var_mean`` or ``std_mean``.
 
-    What eager adds in an order that has no function, several dimensions and few elements, is added in float64.
+    If no function has eager's order (several dimensions, few elements), the sum is in float64.
     """
 
     def row(s: RowStep) -> list[Value]:
@@ -182,7 +183,7 @@ def _variance(root: bool, with_mean: bool) -> ReductionRow:
         made = s.binary("div", total, s.number(freedom, F64))
         made = p.convert(p.intrinsic("sqrt", made) if root else made, F32)
         if narrow is not None:
-            # A total that float32 does not hold comes from float64, and so does what is made of it.
+            # A total that overflows float32 comes from float64, and so do values computed from it.
             size = p.intrinsic("fabs", p.convert(total, F32))
             made = p.select(p.compare("lt", size, s.number(np.inf)), narrow, made)
         if not with_mean:
@@ -193,14 +194,14 @@ def _variance(root: bool, with_mean: bool) -> ReductionRow:
 
 
 def adds_by_size(n: int) -> bool:
-    """Whether softmax and norms add rows of `n` elements by other products where there are few of them."""
+    """Return True if softmax and norms add rows of `n` elements in another order when there are few of them."""
     return n <= max(softmax_kernels.EXPANDED, row_norm.EXPANDED)
 
 
 def _softmax_sum(s: RowStep, name: str, a: Value, b: Value | None = None) -> Value:
-    """The sum of a row, or of its products with another one, as softmax adds.
+    """Return the sum of a row, or of its products with another row, as softmax adds.
 
-    `name` is the argument whose sizes decide how.
+    `name` is the argument whose sizes determine the order.
     """
     spec = s.spec(name)
     if s.call.extra["dim"] != spec.ndim - 1:
@@ -248,7 +249,7 @@ def _log_softmax_backward(s: RowStep) -> list[Value]:
 
 
 def _logsumexp(s: RowStep) -> list[Value]:
-    """log(sum(exp(self - max))) + max, the maximum taken as 0 where it is infinite."""
+    """Lower log(sum(exp(self - max))) + max, with 0 instead of an infinite maximum."""
     p, a, spec = s.program, s.operand("self"), s.spec("self")
     if s.call.extra["dims"] != (spec.ndim - 1,):
         raise CannotLower("logsumexp")
@@ -260,7 +261,7 @@ def _logsumexp(s: RowStep) -> list[Value]:
 
 
 def _norm(centred: bool) -> ReductionRow:
-    """layer_norm, or rms_norm, which subtracts no mean and has no bias."""
+    """Return the lowering of layer_norm, or of rms_norm, which subtracts no mean and has no bias."""
 
     def row(s: RowStep) -> list[Value]:
         spec, p = s.spec("input"), s.program
@@ -290,7 +291,7 @@ def _norm(centred: bool) -> ReductionRow:
 
 
 def _norm_backward(centred: bool) -> ReductionRow:
-    """The gradients of layer_norm, or of rms_norm; of weight and bias what is summed over rows."""
+    """Return the lowering of the gradients of layer_norm or rms_norm; those of weight and bias are summed over rows."""
 
     def row(s: RowStep) -> list[Value]:
         p, grad, gap = s.program, s.operand("grad_out"), s.operand("input")
@@ -316,19 +317,19 @@ def _norm_backward(centred: bool) -> ReductionRow:
 
 
 def _nll_loss_backward(s: RowStep) -> list[Value]:
-    """A number at the target, and zeros: rows that are ignored have a target that is no class."""
+    """Lower the gradient of nll_loss: a number at the target, and zeros. Ignored rows have an invalid target."""
     p, grad, total = s.program, s.operand("grad_output"), s.operand("total_weight")
     is_mean = s.raw("reduction") == MEAN
     made = s.binary("mul", grad, s.number(-1 / s.rows if is_mean else -1))
     if is_mean:
-        # Eager divides where some row is ignored.
+        # Eager divides if some row is ignored.
         divided = s.binary("div", p.negative(grad), total)
         made = p.select(p.compare("eq", total, s.number(s.rows)), made, divided)
     return [_one_hot(s, s.value("target"), made)]
 
 
 def _one_hot(s: RowStep, place: Value, number: Value) -> Value:
-    """A row of zeros but for a number, at a place that has 32 bits."""
+    """Return a row of zeros except for a number, at a place that has 32 bits."""
     p = s.program
     place = p.convert(place, "int32")
     position = p.convert(p.value("position", "int64"), "int32")
@@ -338,7 +339,7 @@ def _one_hot(s: RowStep, place: Value, number: Value) -> Value:
 
 
 def _scatter(s: RowStep) -> list[Value]:
-    """A number for each row, added to zeros at a place of the row."""
+    """Lower a scatter-add of a number for each row, into zeros at a place of the row."""
     if not isinstance(s.raw("src"), Node) or s.call.extra["reduce"] != "add":
         raise CannotLower("scatter")
     return [_one_hot(s, s.value("index"), s.binary("add", s.operand("src"), s.number(0)))]

@@ -1,8 +1,8 @@
-"""LLVM's text of functions that reduce a row of float32 which lies side by side, in the order of eager calls' kernels.
+"""LLVM IR of functions that reduce a contiguous row of float32, in the order of eager kernels.
 
-A sum's bits are those of its order. NumPy's einsum adds sixteen numbers to the lanes of one vector at a time, and
-`line_sums` runs of those. BLAS adds products into the lanes of four vectors, whose width is the processor's, and the
-last ones in float64; `row_dots` adds chunks of those. Whether they do so here says `function_check`.
+A sum's bits depend on its order. NumPy's einsum adds sixteen numbers to the lanes of one vector at a time, and
+`line_sums` adds runs of those. BLAS adds products into the lanes of four vectors, whose width is the processor's, and
+the last ones in float64; `row_dots` adds chunks of those. `function_check` verifies that this holds here.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ RUNS = {
     "line_evens": "run_evens",
     "line_odds": "run_odds",
 }
-"""By what adds a line, what adds a run of it: elements, what they are above a mean, the squares of that, or the first
-or the second ones of pairs."""
+"""By the function that adds a line, the function that adds a run: of elements, of deviations from a mean, of their
+squares, or of the first or the second elements of pairs."""
 DEVIATING, PAIRED = ("run_deviations", "run_squares"), ("run_evens", "run_odds")
 
 
 def run_sum(name: str = "run_sum") -> str:
-    """``float @run_sum(ptr, i64)``: a sum as NumPy's einsum has it.
+    """Return ``float @run_sum(ptr, i64)``: a sum in the order of NumPy's einsum.
 
     ``@run_deviations`` and ``@run_squares`` are given a mean, too, ``@run_evens`` and ``@run_odds`` a count of pairs.
     """
@@ -88,10 +88,11 @@ def run_sum(name: str = "run_sum") -> str:
 
 
 def line_sum(name: str) -> str:
-    """``float @line_sum(ptr, i64)`` as `line_sums` has it, or ``@streamed_sum`` as `over_streamed` has it.
+    """Return ``float @line_sum(ptr, i64)`` with the order of `line_sums`, or ``@streamed_sum`` with that of
+    `over_streamed`.
 
-    ``@line_deviations`` and ``@line_squares`` are `line_sums` of what elements are above a mean, ``@line_evens`` and
-    ``@line_odds`` of elements of pairs.
+    ``@line_deviations`` and ``@line_squares`` are `line_sums` of deviations from a mean and of their squares;
+    ``@line_evens`` and ``@line_odds`` add one element of each pair.
     """
     is_streamed, run = name == "streamed_sum", RUNS[name]
     mean, stride = ", float %mean" if run in DEVIATING else "", 2 if run in PAIRED else 1
@@ -118,7 +119,7 @@ def line_sum(name: str) -> str:
     last = f.let(f"call float @{run}(ptr {at}, i64 {rest}{mean})")
     is_more = f.let(f"icmp ne i64 {rest}, 0")
     if is_streamed:
-        # What is left over is a run of its own.
+        # The remainder is a run of its own.
         at = f.let(f"getelementptr float, ptr {sums}, i64 {count}")
         f.lines.append(f"  store float {last}, ptr {at}, align 1")
         count = f.let(f"add i64 {count}, {f.let(f'zext i1 {is_more} to i64')}")
@@ -131,7 +132,7 @@ def line_sum(name: str) -> str:
 
 
 def half_sum() -> str:
-    """``float @half_sum(ptr, i64)``: the sum of an even number of elements as `over_half_words` has it."""
+    """Return ``float @half_sum(ptr, i64)``: the sum of an even number of elements in the order of `over_half_words`."""
     f = FunctionText("float @half_sum(ptr %x, i64 %n)")
     pairs = f.let("lshr i64 %n, 1")
     evens, odds = (f.let(f"call float @line_{which}(ptr %x, i64 {pairs})") for which in ("evens", "odds"))
@@ -142,7 +143,7 @@ def half_sum() -> str:
 def _with_products(
     f: FunctionText, at: str, sums: Sequence[str], width: int, is_sum: bool, name: str
 ) -> list[str]:
-    """Vectors with products added to them: those at an element, and those behind them."""
+    """Return vectors with products added: those at an element, and the following ones."""
     made, kind = [], f"<{width} x float>"
     for j, total in enumerate(sums):
         place, own = f.let(f"add i64 {at}, {width * j}"), f"%{name}{j}"
@@ -156,7 +157,8 @@ def _with_products(
 
 
 def chunk_dot(width: int, is_sum: bool) -> str:
-    """``float @chunk_sum(ptr, i64)`` or ``@chunk_dot(ptr, ptr, i64)``: as BLAS has it, in vectors of `width` lanes.
+    """Return ``float @chunk_sum(ptr, i64)`` or ``@chunk_dot(ptr, ptr, i64)``, as BLAS adds in vectors of `width`
+    lanes.
 
     Vectors of 16 lanes are halved before 32 more products are added, and then added one after another; those of 8
     lanes are halved, and added in pairs.
@@ -205,7 +207,7 @@ def chunk_dot(width: int, is_sum: bool) -> str:
 
 
 def row_dot(is_sum: bool) -> str:
-    """``double @row_sum(ptr, i64)`` or ``@row_dot(ptr, ptr, i64)``: as `row_dots` has it, by chunks in float64."""
+    """Return ``double @row_sum(ptr, i64)`` or ``@row_dot(ptr, ptr, i64)``: chunks in float64, as `row_dots` adds."""
     pointers = "x" if is_sum else "xy"
     kind = "sum" if is_sum else "dot"
     f = FunctionText(f"double @row_{kind}({', '.join(f'ptr %{p}' for p in pointers)}, i64 %n)")
@@ -224,7 +226,7 @@ def row_dot(is_sum: bool) -> str:
 
 
 def extremum(name: str) -> str:
-    """``float @maximum(ptr, i64)`` or ``@minimum``: NaN where there is one, and of several zeros the first."""
+    """Return ``float @maximum(ptr, i64)`` or ``@minimum``: NaN if there is one, and the first of several zeros."""
     f = FunctionText(f"float @{name}(ptr %x, i64 %n)")
     order, start = ("ogt", "0xFFF0000000000000") if name == "maximum" else ("olt", "0x7FF0000000000000")
     kind, mask, lanes = "<16 x float>", "<16 x i1>", 16
@@ -295,7 +297,7 @@ REDUCTIONS: dict[str, str] = {
     "spread": "double",
     "wide_spread": "double",
 }
-"""What a row of float32, or two, can be reduced by, and LLVM's type of the number."""
+"""Reductions of one float32 row, or of two, and the LLVM type of the result."""
 BLAS = ("row_sum", "row_dot")
 """Those in the order of BLAS."""
 OWN = ("lane_sum", "lane_dot", "wide_spread")
@@ -303,17 +305,17 @@ OWN = ("lane_sum", "lane_dot", "wide_spread")
 
 
 def rows_of(name: str) -> int:
-    """How many rows a reduction is of."""
+    """Return the number of rows that a reduction takes."""
     return 2 if name in ("row_dot", "lane_dot") else 1
 
 
 def symbol_of(name: str, width: int) -> str:
-    """What a reduction is called; vectors of BLAS have `width` lanes."""
+    """Return the symbol of a reduction; BLAS vectors have `width` lanes."""
     return f"triten_{name}{width}" if name in BLAS else f"triten_{name}"
 
 
 def reduction_text(name: str, width: int) -> str:
-    """LLVM's text of a reduction, under its symbol."""
+    """Return the LLVM IR of a reduction, under its symbol."""
     if name in BLAS:
         text = chunk_dot(width, name == "row_sum") + row_dot(name == "row_sum")
         text += "declare i64 @llvm.umin.i64(i64, i64)\n"
@@ -341,6 +343,6 @@ def reduction_text(name: str, width: int) -> str:
 
 
 def declaration(name: str, width: int) -> str:
-    """LLVM's text for a loop that calls it."""
+    """Return the LLVM declaration for a loop that calls it."""
     rows = ", ".join(["ptr"] * rows_of(name))
     return f"declare {REDUCTIONS[name]} @{symbol_of(name, width)}({rows}, i64)\n"

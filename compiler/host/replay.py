@@ -1,7 +1,7 @@
-"""A schedule as one function of tensors.
+"""Replay of a schedule as one function of tensors.
 
-The function is written out: it calls each operator's plan, which was chosen at its first run, without the dispatcher in
-front of it, and each fused kernel on the operands' bytes. Values are let go of after their last use.
+The function is generated Python source. It calls each operator's plan, chosen at its first run, without the
+dispatcher, and each fused kernel on the operands' buffers. Values are released after their last use.
 """
 
 from __future__ import annotations
@@ -49,11 +49,14 @@ class Planned:
 
 
 def replay(schedule: Schedule, kernel_maker: KernelMaker, is_boxed: bool = False) -> tuple[Replay, str]:
-    """A function from the graph's inputs to its results, and its source.
+    """Return a function from the graph's inputs to its results, and its source.
 
-    Constants of the graph live as long as the function. Tensors given must not require grad. `kernel_maker` makes a
-    fused kernel a function of its inputs' bytes. With `is_boxed` the function takes the inputs as a list, which it
-    empties, and lets go of each after its last use.
+    Constants of the graph live as long as the function. Input tensors must not require grad.
+
+    Args:
+        kernel_maker: Make a fused kernel a function of its inputs' buffers.
+        is_boxed: If True, the function takes a list of inputs, empties it, and releases each after its last use.
+            Default: False.
     """
     writer = _Writer(schedule, kernel_maker, is_boxed)
     text = writer.text()
@@ -72,7 +75,7 @@ class _Writer:
         self.lines: list[str] = []
 
     def text(self) -> str:
-        """The source of ``def replay(...)``."""
+        """Return the source of ``def replay(...)``."""
         graph = self.schedule.graph
         inputs = graph.find_nodes(op="placeholder")
         for i, node in enumerate(inputs):
@@ -99,7 +102,7 @@ class _Writer:
         return "\n".join([head, *self.lines, f"    return {result}"]) + "\n"
 
     def _last_uses(self) -> dict[int, list[Node]]:
-        """After which step each value is not read any more; results stay, and so do inputs that others hold."""
+        """Return the last step that reads each value; results stay, and so do inputs that others hold."""
         where: dict[Node, int] = {}
         for i, step in enumerate(self.schedule.steps):
             read = step.node.all_input_nodes if isinstance(step, OperatorCall) else step.inputs
@@ -133,9 +136,10 @@ class _Writer:
         self.lines.append(f"    v{i} = c{i}({', '.join(self._argument(bound[p]) for p in positions)})")
 
     def _view(self, node: Node, bound: Sequence[Any]) -> Callable[[Any], Any] | None:
-        """From a value's bytes to those of a view of it that nobody outside sees, and no operator writes to.
+        """Return a function from a value's buffer to that of an internal view, or None.
 
-        Such a view needs no tensor, which would remember its base and share its count of writes.
+        The view must be invisible outside and never written to. It needs no tensor, which would hold its base and
+        share its version counter.
         """
         base, made = bound[0], node.val
         if not isinstance(base, Node) or not isinstance(base.val, TensorSpec) or self._is_told_apart(node):
@@ -150,7 +154,7 @@ class _Writer:
         return taker(spec, made, kernel.planner.geometry(spec, *bound[1:]))
 
     def _is_told_apart(self, node: Node) -> bool:
-        """Whether a view, or a view of it, is a result or is written to."""
+        """Return True if a view, or a view of it, is a result or is written to."""
         for user in node.users:
             if user.op == "output":
                 return True
@@ -180,7 +184,7 @@ class _Writer:
         return self.bytes[node] if node in self.bytes else f"{self._tensor(node)}._data"
 
     def _tensor(self, node: Node) -> str:
-        """A node's tensor; what a kernel has made is wrapped when it is first wanted as one."""
+        """Return a node's tensor; a kernel's result is wrapped when it is first needed as a tensor."""
         if node not in self.names:
             name = f"w{len(self.lines)}"
             self.globals[f"s{len(self.lines)}"] = node.val
@@ -193,7 +197,7 @@ class _Writer:
         return self.names[node]
 
     def _argument(self, value: Any) -> str:
-        """An argument as source; what is no node is a global."""
+        """Return an argument as source; a value that is not a node is a global."""
         if isinstance(value, Node):
             return self._tensor(value)
         if isinstance(value, list | tuple):

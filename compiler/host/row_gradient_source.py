@@ -1,8 +1,8 @@
-"""LLVM's text of the gradients of layer_norm and rms_norm, whose rows go through the cache once.
+"""LLVM IR of the gradients of layer_norm and rms_norm, which read each row once into the cache.
 
-A part is some rows, and one row of sums, so that the order of additions follows from the sizes alone. Over a row, sums
-are in the dtype for a piece, in the lanes of LLVM's order for the processor, and pieces in float64; over rows they are
-in the dtype for a few rows, and then in float64.
+A part is some rows with one row of sums, so the sizes alone determine the order of additions. Sums over a row add
+pieces in the dtype, in lanes in LLVM's order for the processor, and then add pieces in float64. Sums over rows add a
+few rows in the dtype, and then in float64.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .object_code import loop_function
 ROWS = 32
 """Rows that are."""
 NUMBERS = ("first", "last", "n", "part")
-"""Of a part: its rows, their elements, and the row of sums."""
+"""Numbers of a part: its rows, their elements, and the row of sums."""
 ARRAYS = ("grad", "x", "means", "rstds", "weight", "to", "kept", "sums")
 
 
 class _Rows(FloatCode):
-    """The body of the loop; what is not there, it does not read."""
+    """Body of the loop; it does not read missing arrays."""
 
     def __init__(self, flags: set[str], dtype: str) -> None:
         super().__init__(dtype)
@@ -33,22 +33,22 @@ class _Rows(FloatCode):
         self.wanted = [name for name in ("weight_gradient", "bias_gradient") if name in flags]
 
     def calculated(self, name: str, a: str, b: str, kind: str = "") -> str:
-        """One operation in the dtype, or on vectors of it."""
+        """Emit one operation in the dtype, or on vectors of it."""
         return self.new(f"f{name} {kind or self.kind} {a}, {b}")
 
     def loaded(self, array: str, place: str, kind: str) -> str:
-        """An element, or a vector of them."""
+        """Emit the load of an element, or of a vector."""
         size = 4 if self.kind == "float" else 8
         return self.new(f"load {kind}, ptr {self.at(self.kind, self.of[array], place)}, align {size}")
 
     def gap(self, place: str, mean: str | None, kind: str = "") -> str:
-        """The input, less the mean."""
+        """Emit the input minus the mean."""
         kind = kind or self.kind
         x = self.loaded("x", place, kind)
         return x if mean is None else self.calculated("sub", x, mean, kind)
 
     def scaled(self, place: str, i: str, kind: str = "") -> str:
-        """The gradient times the weight."""
+        """Emit the gradient times the weight."""
         kind = kind or self.kind
         grad = self.loaded("grad", place, kind)
         if "weight" not in self.flags:
@@ -56,15 +56,15 @@ class _Rows(FloatCode):
         return self.calculated("mul", grad, self.loaded("weight", i, kind), kind)
 
     def add_to_column(self, which: int, i: str, term: str) -> None:
-        """Add to what is kept of a column."""
+        """Emit the addition of a term to a column's sum."""
         place = self.add(self.mul(str(which), self.n["n"]), i) if which else i
         kept = self.value("%kept", place)
         self.store(self.calculated("add", kept, term), "%kept", place)
 
     def sums(self, start: str, mean: str | None) -> list[str]:
-        """Of a row: those of gradient times gap, and of the gradient alone where a mean was subtracted.
+        """Emit the sums of a row: of gradient times deviation, and of the gradient if there is a mean.
 
-        They are in a loop of their own, so that their bits do not depend on what else is wanted.
+        They are in a loop of their own, so that their bits do not depend on the requested gradients.
         """
         kind, step = f"<{LANES} x {self.kind}>", LANES * VECTORS
         count = 1 if mean is None else 2
@@ -105,11 +105,11 @@ class _Rows(FloatCode):
         return [self.read(total) for total in totals]
 
     def read(self, variable: str, kind: str = "double") -> str:
-        """The value of a variable."""
+        """Emit the load of a variable."""
         return self.new(f"load {kind}, ptr {variable}")
 
     def row(self, row: str) -> None:
-        """The gradient of a row, and its terms of the columns' sums."""
+        """Emit the gradient of a row, and its terms of the column sums."""
         start = self.mul(row, self.n["n"])
         mean = self.value(self.of["means"], row) if "centred" in self.flags else None
         rstd = self.value(self.of["rstds"], row)
@@ -137,7 +137,7 @@ class _Rows(FloatCode):
                 )
 
     def text(self) -> str:
-        """The module."""
+        """Return the module."""
         size = self.mul(self.n["n"], str(len(self.wanted)))
         place = self.mul(size, self.n["part"])
         self.do(f"%kept = getelementptr {self.kind}, ptr {self.of['kept']}, i64 {place}")
@@ -160,12 +160,11 @@ class _Rows(FloatCode):
 
 
 def row_gradient_loop(flags: str, dtype: str) -> Callable[..., None]:
-    """The loop of ``loop(numbers, grad, x, means, rstds, weight, to, kept, sums)``.
+    """Return the loop ``loop(numbers, grad, x, means, rstds, weight, to, kept, sums)``.
 
     Args:
-        flags: what there is, divided by commas: ``centred`` (there are means), ``weight``, and of what is wanted
-            ``input_gradient``, ``weight_gradient``, ``bias_gradient``. In the place of an array that is not there
-            stands any other.
-        dtype: of all but `sums`, (parts, kinds, n) of float64, which begin as zeros. `kept` has the same sizes.
+        flags: Comma-separated flags: ``centred`` (there are means), ``weight``, and the requested ``input_gradient``,
+            ``weight_gradient``, ``bias_gradient``. A missing array is replaced by any other.
+        dtype: Dtype of all arrays but `sums`, (parts, kinds, n) of float64, initially zero. `kept` has the same sizes.
     """
     return loop_function(_Rows(set(flags.split(",")), dtype).text())

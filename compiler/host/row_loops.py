@@ -28,14 +28,14 @@ from .task_pool_source import MOST_POINTERS
 
 
 class RowKernel:
-    """A kernel over rows as a loop.
+    """Kernel over rows as a loop.
 
     Attributes:
-        space: the rows.
-        program: what is computed.
-        views: what each input of the program is.
-        geometry: the index space with a row as the innermost dimension, and the strides of the arrays, outputs first.
-        loop: its text.
+        space: The rows.
+        program: The row program.
+        views: The view of each input of the program.
+        geometry: The index space with a row as the innermost dimension, and the strides of the arrays, outputs first.
+        loop: Its text.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class RowKernel:
         return self.loop.workspace * self.space.n * WORKSPACE_ITEM
 
     def parts(self) -> tuple[list[Numbers], Sharing]:
-        """The rows in parts, and how threads share them."""
+        """Return the rows in parts, and how threads share them."""
         space, n, lead = self.space, self.space.n, self.geometry.sizes[:-1]
         work = max(sum(spec.nbytes for spec in self._specs), 2 * space.rows * n * self.program.instructions)
         sharing = loops.sharing_of(work)
@@ -99,7 +99,7 @@ class RowKernel:
 
 
 def row_kernel(kernel: RowsKernel) -> RowKernel | None:
-    """A kernel over rows as a loop; None where there is none: llvmlite is missing, or a step is NumPy's."""
+    """Return a kernel over rows as a loop; None if llvmlite is missing, or NumPy computes a step."""
     found = target()
     if found is None:
         return None
@@ -112,7 +112,7 @@ def row_kernel(kernel: RowsKernel) -> RowKernel | None:
 
 
 def host_row_loop(kernel: RowsKernel, made: RowKernel) -> Kernel:
-    """A function from the arrays of a kernel's inputs to those of its outputs."""
+    """Return a function from a kernel's input arrays to its output arrays."""
     parts, sharing = made.parts()
     places = [kernel.inputs.index(view.node) for view in made.views]
     summed = [j for j, node in enumerate(kernel.outputs) if node in kernel.column_sums]

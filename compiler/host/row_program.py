@@ -1,8 +1,8 @@
-"""What is computed for each row: values of elements, numbers of the row, and what goes over whole rows between them.
+"""Program of a row: values of elements, numbers of the row, and passes over whole rows between them.
 
-A reduction is a value of kind ``reduction``, of one row or two, and `detail` says which (`reduction_source`); the
-element of a row at a number is one of kind ``picked``, and an element's own number one of kind ``position``. What is
-made of no row but through these is a number of the row. A ufunc that has no instructions goes over a row, too, by
+A reduction is a value of kind ``reduction``, of one row or two, and `detail` names it (`reduction_source`). A gathered
+element of a row has kind ``picked``, and an element's own index has kind ``position``. A value that depends on rows
+only through reductions and gathers is a number of the row. A ufunc without instructions also goes over a row, by
 NumPy's own loop (`ufunc_loops`). A pointwise kernel is a row program whose rows are tiles.
 """
 
@@ -35,13 +35,13 @@ WEIGHTS = {"instruction": 1, "ufunc": 32, "draw": 16}
 
 @dataclass(frozen=True)
 class RowProgram:
-    """What is read, computed and written for a row.
+    """Inputs, computation and outputs of a row.
 
     Attributes:
-        inputs: values that come from arrays; the seeds of draws, if there are any, are the last one.
-        outputs: values that go to arrays.
-        are_rows: whether an array has an element for each of a row's, inputs first; others have one for the row.
-        columns: values of a row's elements that are summed over rows.
+        inputs: Values from arrays; the seeds of random ops, if any, are the last.
+        outputs: Values stored to arrays.
+        are_rows: True for an array with an element for each of a row's, inputs first; others have one for the row.
+        columns: Values of a row's elements that are summed over rows.
     """
 
     inputs: tuple[Value, ...]
@@ -51,7 +51,7 @@ class RowProgram:
 
     @cached_property
     def order(self) -> list[Value]:
-        """All values, each after what it is made of."""
+        """All values in topological order."""
         return made_of((*self.outputs, *self.columns))
 
     @cached_property
@@ -68,7 +68,7 @@ class RowProgram:
 
     @cached_property
     def levels(self) -> dict[int, int]:
-        """By the `id` of a value, how many reductions, ufuncs and picks there are one after another up to it."""
+        """By the `id` of a value, the length of the chain of reductions, ufuncs and gathers before it."""
         found: dict[int, int] = {}
         for value in self.order:
             before = max((found[id(operand)] for operand in value.operands), default=0)
@@ -77,12 +77,12 @@ class RowProgram:
 
     @property
     def reductions(self) -> list[str]:
-        """The names of what rows are reduced by."""
+        """Names of the row reductions."""
         return list(dict.fromkeys(str(v.detail) for v in self.order if v.kind == "reduction"))
 
     @property
     def ufuncs(self) -> dict[int, UfuncLoop]:
-        """NumPy's loops, by the `id` of values. Raises CannotLower where there is none, or an operator is NumPy's."""
+        """NumPy's loops, by the `id` of values. Raise CannotLower if there is none, or NumPy computes an operator."""
         found = {}
         for value in self.order:
             if value.by_numpy:
@@ -94,7 +94,7 @@ class RowProgram:
 
     @property
     def instructions(self) -> int:
-        """How many there are for an element, about."""
+        """Approximate number of instructions for an element."""
         return sum(WEIGHTS.get(value.kind, 0) for value in self.order)
 
     @cached_property
@@ -111,7 +111,7 @@ class RowProgram:
 
 
 def strides_of(view: View, space: RowSpace) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The strides of a kernel's input over the dimensions that say which row, and over those of a row."""
+    """Return the strides of a kernel's input over the dimensions that count rows, and over those of a row."""
     spec, split = view.node.val, len(space.lead)
     if view.ndim == split:
         return broadcast_strides(spec, space.lead), (0,) * len(space.line)
@@ -126,7 +126,7 @@ def program_of_rows(
     outputs: Sequence[TensorSpec],
     columns: Sequence[Value] = (),
 ) -> RowProgram:
-    """The program that makes results, which are stored in outputs of these specs, of inputs that are seen so.
+    """Return the program that makes results, stored in outputs of these specs, from inputs with these views.
 
     Columns are summed over rows.
     """
@@ -140,24 +140,24 @@ def program_of_rows(
 
 
 def stub_of(call: RowCall) -> str:
-    """The name under which an operator's kernel is registered."""
+    """Return the name under which an operator's kernel is registered."""
     kernel = call.call.kernel
     return kernel.stub.removesuffix("_stub") if isinstance(kernel, StructuredKernel | GradientKernel) else ""
 
 
 def picked_of_row(program: ElementProgram, call: PickCall, values: Mapping[Node, Value]) -> Value:
-    """The value of a step that picks an element of each row."""
+    """Return the value of a step that gathers one element of each row."""
     row, number = values[call.source], number_of(program, call, values[call.numbers])
     return program.value("picked", row.dtype, operands=(row, number))
 
 
 class LoweredRows:
-    """A kernel over rows as a row program. Raises CannotLower where a step has none.
+    """Kernel over rows as a row program. Raise CannotLower if a step has no lowering.
 
     Attributes:
-        program: what is computed.
-        views: what each input of the program is.
-        outputs: the specs of its outputs.
+        program: The row program.
+        views: The view of each input of the program.
+        outputs: The specs of its outputs.
     """
 
     def __init__(self, kernel: RowsKernel, program: ElementProgram) -> None:

@@ -1,9 +1,9 @@
-"""LLVM's text of a loop over rows: for each of them passes over its elements, with reductions and ufuncs between.
+"""LLVM IR of a loop over rows: passes over a row's elements, with reductions and ufuncs between them.
 
-A pass is a function of its own, whose arrays do not overlap, so that LLVM vectorises it. What a reduction or a ufunc
-reads and what a later pass needs again is stored: in an output's row, or in a row of a *workspace* that the loop is
-given as its last array. The geometry is that of `llvm_source`, with a row as the innermost dimension. A row without
-reductions may be cut into tiles, which the first-level cache keeps.
+A pass is a separate function whose arrays do not overlap, so that LLVM vectorizes it. Operands of reductions and
+ufuncs, and values that a later pass needs again, are stored: in an output's row, or in a row of a *workspace*, the
+loop's last array. The geometry is that of `llvm_source`, with a row as the innermost dimension. A row without
+reductions may be split into tiles, which fit in the first-level cache.
 """
 
 from __future__ import annotations
@@ -60,16 +60,17 @@ class RowLoop:
 def write_rows(
     program: RowProgram, steps: Sequence[str], rank: int, width: int = 16, tile: int = 0
 ) -> RowLoop:
-    """A module's text.
+    """Return a module's text.
 
     Args:
-        program: what is read, computed and written.
-        steps: of each array, outputs first, how it goes along a row: ``unit``, ``zero`` or ``any``.
-        rank: the dimensions of the loop nest with the row's, 1 or more.
-        width: the lanes of the vectors in which BLAS adds.
-        tile: elements into which a row is cut, or 0.
+        program: The row program.
+        steps: Step of each array along a row, outputs first: ``unit``, ``zero`` or ``any``.
+        rank: The dimensions of the loop nest including the row's, 1 or more.
+        width: Lanes of the vectors in which BLAS adds. Default: 16.
+        tile: Elements of a tile of a row. Default: 0, no tiles.
 
-    Raises CannotLower for what NumPy has no loop for.
+    Raises:
+        CannotLower: NumPy has no loop for a ufunc.
     """
     writer = _Writer(program, steps, rank, width, tile)
     loop = writer.loop()
@@ -106,9 +107,9 @@ class _Writer:
         self.stored: dict[int, str] = {}
 
     def loop(self) -> str:
-        """The loop over rows; it adds the passes' text to `passes`."""
+        """Return the loop over rows; it adds the passes' text to `passes`."""
         rank, row, count = self.rank, self.row, len(self.steps)
-        # NumPy's loops are told where rows are: these pointers are captured.
+        # NumPy's loops receive pointers to rows, so these pointers are captured.
         outputs = len(self.program.outputs)
         sums = count - 1 if self.program.columns else -1
         pointers = ", ".join(
@@ -137,9 +138,9 @@ class _Writer:
         return "\n".join([head, "entry:", *self._ufunc_arguments(), *lines, *after, "  ret void", "}"]) + "\n"
 
     def _sums(self, array: int) -> tuple[list[str], list[str], list[str]]:
-        """What keeps the sums over rows: before the first row, after each one, and after the last one.
+        """Emit the sums over rows: code before the first row, after each row, and after the last.
 
-        Rows of the workspace have the sums of a few rows in float32, which an array has in float64 afterwards.
+        Rows of the workspace keep the sums of a few rows in float32, which are then added to an array in float64.
         """
         if not self.kept:
             return [], [], []
@@ -170,11 +171,11 @@ class _Writer:
         return before, each_row, flushed
 
     def _at(self, j: int) -> str:
-        """Where an array's row is, or its tile."""
+        """Return the pointer to an array's row, or its tile."""
         return f"%e{j}" if self.tile else f"%b{j}_{self.row}"
 
     def _in_tiles(self, body: list[str]) -> list[str]:
-        """The loop over the tiles of a row, around what is done for one."""
+        """Emit the loop over the tiles of a row, around the body for one tile."""
         n, before = f"%n{self.row}", f"body{self.row - 1}" if self.row else "entry"
         lines = ["  br label %tile", "tile:", f"  %at = phi i64 [0, %{before}], [%at_next, %tile]"]
         lines += [f"  %left = sub i64 {n}, %at", f"  %short = icmp slt i64 %left, {self.tile}"]
@@ -187,7 +188,7 @@ class _Writer:
         return [*lines, "  br i1 %again, label %tile, label %tiles_done", "tiles_done:"]
 
     def _ufunc_arguments(self) -> list[str]:
-        """Where NumPy's loops are told pointers, a count and strides."""
+        """Emit the arguments of NumPy's loops: pointers, a count and strides."""
         if not self.ufuncs:
             return []
         lines = [
@@ -234,7 +235,7 @@ class _Writer:
         self.workspace += 1
 
     def _numbers(self, level: int) -> list[str]:
-        """Reductions, picks and ufuncs of a level, and the numbers that are made of them."""
+        """Emit the reductions, gathers and ufuncs of a level, and the numbers computed from them."""
         lines = []
         for value in self.program.order:
             if self.program.levels[id(value)] != level:
@@ -262,7 +263,8 @@ class _Writer:
         return lines
 
     def _draw(self, value: Value) -> list[str]:
-        """The words of a row's elements. Those of the first counter may be its neighbours', so that it has more."""
+        """Emit the random words of a row's elements. The first counter may also serve preceding elements, so there
+        may be more."""
         (seeds,), words, k = value.operands, self.stored[id(value)], value.detail
         row, j = words.removesuffix("_words"), self.inputs[id(seeds)]
         return [
@@ -284,7 +286,7 @@ class _Writer:
         ]
 
     def _ufunc(self, value: Value) -> list[str]:
-        """The call of NumPy's loop, for a row or for a number, which comes as a row of one."""
+        """Emit the call of NumPy's loop, for a row or for a number, as a row of one."""
         (operand,), loop, lines = value.operands, self.ufuncs[id(value)], []
         is_row = id(value) in self.program.rows
         if not is_row:
@@ -301,7 +303,7 @@ class _Writer:
         return lines
 
     def _pass(self, level: int) -> list[str]:
-        """The call of a pass over a row, whose text is added to `passes`; nothing where it stores nothing."""
+        """Emit the call of a pass over a row, and add its text to `passes`; nothing if it stores nothing."""
         program, levels = self.program, self.program.levels
         outputs = {id(value) for value, _ in self.row_outputs}
         # The operand of a ufunc that is a number is stored before the call.
@@ -312,7 +314,7 @@ class _Writer:
             if (id(v) in program.rows or id(v) in outputs) and not self._is_given(v)
         ]
         targets = [(v, self.stored[id(v)], "unit") for v in writes]
-        # A result that comes twice, or is an input, is written to each of its places.
+        # A repeated result, or a result that is an input, is written to each of its places.
         for value, j in self.row_outputs:
             if levels[id(value)] == level and self.stored[id(value)] != self._at(j):
                 targets.append((value, self._at(j), "unit"))
@@ -344,7 +346,7 @@ class _Writer:
         return self._written_pass(level, reads, order, targets, numbers, columns)
 
     def _is_given(self, value: Value) -> bool:
-        """Whether a stored value lies in an input's row."""
+        """Return True if a stored value is in an input's row."""
         place = self.inputs.get(id(value))
         return place is not None and self.stored[id(value)] == self._at(place)
 

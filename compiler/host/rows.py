@@ -1,8 +1,8 @@
-"""A kernel over rows on the CPU: one function of arrays, which goes through all of its steps for some rows at a time.
+"""CPU kernel over rows: one function of arrays, which runs all of its steps on some rows at a time.
 
-Few elements are computed whole. Many go in blocks of whole rows, of about `BLOCK_BYTES`, by eager calls' kernels:
-what a step makes for the next is still in the cache when that reads it. Threads of the pool share the blocks, which are
-of about one size, and follow from the geometry alone.
+A small kernel computes each step whole. A large kernel goes in blocks of whole rows, of about `BLOCK_BYTES`, with the
+kernels of eager calls: the next step reads intermediate results from the cache. Threads of the pool share the blocks,
+which are of about one size, and which the geometry alone determines.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from .pointwise import Kernel, quietly, run_blocks
 from .reduction_rows import adds_by_size
 
 BLOCK_BYTES = 1 << 19
-"""Bytes of the widest array of a block: reductions come back to Python more often than pointwise steps do, and threads
-wait for each other there."""
+"""Bytes of the widest array of a block: reductions return to Python more often than pointwise steps, and threads wait
+for the GIL there."""
 
 BY_SIZE = ("softmax", "layer_norm")
-"""Operators that add short rows by products of all of them, or otherwise where there are more elements."""
+"""Operators that add short rows by one matmul of all of them, or otherwise if there are more elements."""
 
 
 def host_rows_kernel(kernel: RowsKernel) -> Kernel:
-    """A function from the arrays of a kernel's inputs to those of its outputs."""
+    """Return a function from a kernel's input arrays to its output arrays."""
     if is_possible():
         from .row_loops import host_row_loop, row_kernel
 
@@ -57,19 +57,19 @@ def host_rows_kernel(kernel: RowsKernel) -> Kernel:
 
 
 def _adds_by_size(kernel: RowsKernel) -> bool:
-    """Whether an eager kernel of a block would add in another order than that of all rows."""
+    """Return True if an eager kernel of a block would add in another order than that of all rows."""
     names = [call.node.target._opname for call in kernel.computed]
     return any(own in name for name in names for own in BY_SIZE) and adds_by_size(kernel.space.n)
 
 
 def _host_part(kernel: FusedKernel | RowsKernel) -> Kernel:
-    """A part of a kernel over rows, between its draws and picks."""
+    """Return a part of a kernel over rows, between its random ops and gathers."""
     assert isinstance(kernel, RowsKernel)
     return host_rows_kernel(kernel)
 
 
 def execution_of_rows(kernel: RowsKernel) -> str:
-    """How a kernel over rows runs, in words."""
+    """Describe how a kernel over rows runs."""
     if is_possible():
         from .row_loops import row_kernel
 
@@ -82,7 +82,7 @@ def execution_of_rows(kernel: RowsKernel) -> str:
 
 
 def _whole(kernel: RowsKernel) -> Kernel:
-    """Every step over all rows, as eager calls compute it."""
+    """Return a kernel that computes every step over all rows, as eager calls do."""
     specs = {node: node.val for node in (*kernel.inputs, *(call.node for call in kernel.calls))}
     names = {node: f"a{i}" for i, node in enumerate(kernel.inputs)}
     globals_: dict[str, Any] = {}
@@ -107,13 +107,13 @@ def _whole(kernel: RowsKernel) -> Kernel:
 
 
 def no_array() -> None:
-    """In the place of a new array for a result that is not asked for."""
+    """Return None instead of a new array, for a result that is not requested."""
 
 
 class _Blocks:
-    """The rows of a kernel in blocks: their indices over `lead`, and how arrays are seen over it.
+    """The rows of a kernel in blocks: their indices over `lead`, and the views of arrays over it.
 
-    Where all inputs lie without gaps, or are the same for all rows, `lead` has all rows in its last dimension.
+    If all inputs are dense, or the same for all rows, `lead` has all rows in its last dimension.
     """
 
     def __init__(self, kernel: RowsKernel) -> None:
@@ -130,7 +130,7 @@ class _Blocks:
         specs = [spec for call in kernel.planned_calls for spec in specs_of(call)]
         widest = max(spec.itemsize for spec in (*specs, *(node.val for node in kernel.inputs)))
         limit = max(BLOCK_BYTES // (widest * space.n), 1)
-        # Of about one size: a kernel may be chosen by how many elements there are.
+        # Blocks have about equal sizes: a kernel may be chosen by the number of elements.
         limit = max(-(-space.rows // -(-space.rows // limit)), 1)
         self.indices = block_indices(self.lead, None, limit)
 
@@ -142,11 +142,11 @@ class _Blocks:
         return all(n == 1 for n in lead) or (lead == self.space.lead and bool(spec.is_contiguous))
 
     def shape_of(self, index: Block) -> tuple[int, ...]:
-        """The sizes of a block over `lead`."""
+        """Return the sizes of a block over `lead`."""
         return tuple([min(s.stop, n) - s.start for s, n in zip(index, self.lead, strict=True)])
 
     def seen(self, view: View) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The sizes and strides of an input over `lead` and a row."""
+        """Return the sizes and strides of an input over `lead` and a row."""
         spec, count = view.node.val, len(self.space.lead)
         more = (view.ndim or spec.ndim) - spec.ndim
         sizes, strides = (1,) * more + tuple(spec.sizes), (0,) * more + tuple(spec.strides)
@@ -156,7 +156,7 @@ class _Blocks:
         return sizes, contiguous_strides(sizes)
 
     def spec_of(self, view: View, block: tuple[int, ...]) -> TensorSpec:
-        """What a block of an input looks like."""
+        """Return the spec of a block of an input."""
         sizes, strides = self.seen(view)
         spec: TensorSpec = view.node.val
         if view.ndim is None:
@@ -169,13 +169,13 @@ class _Blocks:
         return [] if view.ndim is None else [n != 1 for n in self.seen(view)[0][: len(self.lead)]]
 
     def result_spec(self, spec: TensorSpec, block: tuple[int, ...]) -> TensorSpec:
-        """What a block of a result looks like."""
+        """Return the spec of a block of a result."""
         sizes = block + tuple(spec.sizes[len(block) :])
         return spec.replace(sizes=sizes, strides=contiguous_strides(sizes))
 
 
 def _in_blocks(kernel: RowsKernel) -> Kernel:
-    """Every step over some rows, and then the next rows."""
+    """Return a kernel that computes all steps block by block of rows."""
     blocks = _Blocks(kernel)
     programs: dict[tuple[int, ...], Kernel] = {}
     for index in blocks.indices:
@@ -217,10 +217,10 @@ def _in_blocks(kernel: RowsKernel) -> Kernel:
 
 
 class _Arrays:
-    """Which array of a block each result has: those of the outputs, and as few others as can be.
+    """Buffer assignment of a block's results: the outputs' arrays, and as few others as possible.
 
-    A pointwise step writes over an operand that nobody needs any more. Other results take an array that is free, among
-    them one of an output that is computed later.
+    A pointwise step writes over an operand after its last use. Other results take a free array, possibly that of an
+    output that is computed later.
     """
 
     def __init__(self, kernel: RowsKernel) -> None:
@@ -242,7 +242,7 @@ class _Arrays:
         self.keys = {name: _key(specs[node]) for node, name in self.names.items()}
 
     def name_of(self, i: int, node: Node | None, spec: TensorSpec, taken: list[str]) -> tuple[str, bool]:
-        """The array of a result of step `i`, none of those that are `taken`, and whether it is a new one."""
+        """Return the array of a result of step `i`, not in `taken`, and True if it is new."""
         if node in self.outputs and node is not None:
             self.holders[self.names[node]] = node
             return self.names[node], False
@@ -265,12 +265,12 @@ class _Arrays:
             return False
         if owner is None:
             return True
-        # The owner's own step may write over what it reads, if it is pointwise.
+        # A pointwise owner may write over its own operand.
         ready = self.made[owner]
         return i < ready and last < ready + isinstance(self.calls[ready], PointwiseCall)
 
     def end(self, i: int) -> None:
-        """After step `i`, arrays whose values nobody reads any more are free."""
+        """Free the arrays whose values are not read after step `i`."""
         for name, holder in self.holders.items():
             if holder is not None and holder not in self.outputs and self.last[holder] <= i:
                 self.holders[name] = None
@@ -281,7 +281,7 @@ def _key(spec: TensorSpec) -> tuple[Any, tuple[int, ...]]:
 
 
 def _block_program(kernel: RowsKernel, blocks: _Blocks, block: tuple[int, ...]) -> Kernel:
-    """A function of a block's output arrays and input arrays."""
+    """Return a function of a block's output arrays and input arrays."""
     lines: list[str] = []
     globals_: dict[str, Any] = {"empty": np.empty}
     arrays = _Arrays(kernel)

@@ -1,8 +1,8 @@
-"""Loops that add runs of numbers in the order of NumPy's einsum: float32, and 16-bit floats, two of which are one word.
+"""Loops that add runs of numbers in the order of NumPy's einsum: float32, and 16-bit floats in pairs as words.
 
-Einsum adds sixteen numbers to the lanes of one vector at a time. The first and the second elements of words are brought
-to float32 apart, and each are added so. (Two runs of float32 at a time would not wait for themselves either, but memory
-is read ahead for one only.)
+Einsum adds sixteen numbers to the lanes of one vector at a time. The first and the second elements of words are
+converted to float32 separately, and each are added in this order. Two interleaved runs of float32 would hide latency
+as well, but the hardware prefetches only one.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _second_sum = [
 
 
 def sums_text(dtype: str) -> str:
-    """The loop of ``loop((runs, length), out, numbers)``.
+    """Return the loop ``loop((runs, length), out, numbers)``.
 
-    Of float32 `out` has a sum for each run. Of words of 16-bit floats it has a row of sums of first elements, and one
-    of second ones.
+    For float32 `out` has a sum for each run. For words of 16-bit floats it has a row of sums of first elements, and
+    one of second elements.
     """
     is_wide = dtype == "float32"
     halves = "a" if is_wide else "ab"
@@ -84,7 +84,7 @@ def sums_text(dtype: str) -> str:
 
 
 def _loaded_run(j: int) -> list[str]:
-    """Four numbers of a run, ``%a{j}``."""
+    """Emit the load of four numbers of a run, ``%a{j}``."""
     return [
         f"  %at{j} = add i64 %start, %k{j}",
         f"  %p_{j} = getelementptr float, ptr %p1, i64 %at{j}",
@@ -93,7 +93,7 @@ def _loaded_run(j: int) -> list[str]:
 
 
 def _loaded_words(dtype: str, j: int) -> list[str]:
-    """The first and the second elements of four words in float32, ``%a{j}`` and ``%b{j}``."""
+    """Emit the first and the second elements of four words in float32, ``%a{j}`` and ``%b{j}``."""
     loaded = [
         f"  %at{j} = add i64 %start, %k{j}",
         f"  %w{j}_p = getelementptr i32, ptr %p1, i64 %at{j}",
@@ -120,7 +120,7 @@ def _loaded_words(dtype: str, j: int) -> list[str]:
 
 
 def adds_as_numpy(dtype: str, loop: object) -> bool:
-    """Whether a loop has the bits of the passes on this processor."""
+    """Return True if a loop is bitwise identical to the NumPy passes on this processor."""
     assert callable(loop)
     scalar = BY_NAME[dtype]
     numbers = np.random.default_rng(7).standard_normal((9, 2 * 512)) * 2.0 ** np.arange(-12, 15, 3)[:, None]

@@ -1,6 +1,7 @@
-"""Operators on the CPU that are a compiled loop by themselves: those whose eager kernels are several passes of NumPy.
+"""CPU operators that are a compiled loop by themselves: those whose eager kernels are several NumPy passes.
 
-A schedule leaves what has no neighbour as a call. Where there is a loop for it, it is a kernel of one step here.
+A schedule leaves a step that fuses with no other as a call. If a loop supports it, this pass makes it a kernel of one
+step.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ ALONE = frozenset(
 )
 """By stub."""
 SingleStep = PointwiseCall | RowCall | DropoutCall | ReductionCall
-"""A step that may be a loop; dropout is one wherever it can be, and so are variances and places of extrema."""
+"""A step that may be a loop. Dropout, variances and argmax become loops wherever possible."""
 
 
 def with_single_steps(schedule: Schedule) -> Schedule:
-    """The schedule with loops in the place of calls of these operators; as it is where there are none."""
+    """Return the schedule with loops instead of calls of these operators; unchanged if there are none."""
     if not is_possible():
         return schedule
     nodes = [step.node for step in schedule.steps if isinstance(step, OperatorCall)]
@@ -77,7 +78,7 @@ def _steps(schedule: Schedule, found: dict[Node, SingleStep]) -> Iterator[Step]:
 
 
 def _kernel(call: SingleStep) -> FusedKernel | RowsKernel | ReductionKernel | None:
-    """A step as a kernel; None where that is no loop."""
+    """Return a step as a kernel; None if it is not a loop."""
     inputs = tuple(dict.fromkeys(call.node.all_input_nodes))
     if isinstance(call, ReductionCall):
         from .block_reductions import is_whole

@@ -1,8 +1,8 @@
-"""LLVM's text of functions of a row of float32 that add the squares of what its elements are above their mean.
+"""LLVM IR of functions that sum the squared deviations of a float32 row from its mean.
 
-`spread` has the order and the roundings of the eager variance: two passes of `line_sums` in float32, the second less
-what the rounded mean left over, and float64 for a row whose squares overflow. `wide_spread` is that in float64, and
-`finite_sum` the sum that the mean is made of.
+`spread` has the order and the roundings of the eager variance: two passes of `line_sums` in float32, with a correction
+for the rounded mean. A row whose squares overflow is computed in float64. `wide_spread` is the same in float64, and
+`finite_sum` is the sum from which the mean is computed.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from .function_text import VECTORS, FunctionText
 
 SPREAD_LINES = ("line_sum", "line_deviations", "line_squares")
-"""What `spread` calls."""
+"""Functions that `spread` calls."""
 LANES = 8
 """Sums in float64 are made in so many lanes of `VECTORS`."""
 
 
 def spread() -> str:
-    """``double @spread(ptr, i64)``."""
+    """Return ``double @spread(ptr, i64)``."""
     f = FunctionText("double @spread(ptr %x, i64 %n)")
     count = f.let("uitofp i64 %n to float")
     total = f.let("call float @line_sum(ptr %x, i64 %n)")
@@ -29,7 +29,7 @@ def spread() -> str:
 
 
 def _or_wide(f: FunctionText, found: str, wide: str) -> str:
-    """The rest of a function that gives a number of float32, or that of a function in float64 where it overflows."""
+    """Emit the end of a function that returns a float32 result, or if it overflows that of a float64 function."""
     made = f.let(f"fpext float {found} to double")
     size = f.let(f"call float @llvm.fabs.f32(float {found})")
     f.go(f"i1 {f.let(f'fcmp olt float {size}, 0x7FF0000000000000')}, label %done, label %overflow")
@@ -42,7 +42,7 @@ def _or_wide(f: FunctionText, found: str, wide: str) -> str:
 
 
 def _wide_total(name: str) -> str:
-    """``double @wide_sum(ptr, i64)``, or ``@wide_squares(ptr, i64, double)`` of what elements are above a mean."""
+    """Return ``double @wide_sum(ptr, i64)``, or ``@wide_squares(ptr, i64, double)`` of deviations from a mean."""
     is_plain = name == "wide_sum"
     kind = f"<{LANES} x double>"
     f = FunctionText(f"double @{name}(ptr %x, i64 %n{'' if is_plain else ', double %mean'})")
@@ -73,13 +73,13 @@ def _wide_total(name: str) -> str:
 
 
 def wide_sum() -> str:
-    """``double @wide_sum(ptr, i64)``."""
+    """Return ``double @wide_sum(ptr, i64)``."""
     kind = f"<{LANES} x double>"
     return _wide_total("wide_sum") + f"declare double @llvm.vector.reduce.fadd.v{LANES}f64(double, {kind})\n"
 
 
 def wide_spread() -> str:
-    """``double @wide_spread(ptr, i64)``."""
+    """Return ``double @wide_spread(ptr, i64)``."""
     f = FunctionText("double @wide_spread(ptr %x, i64 %n)")
     total = f.let("call double @wide_sum(ptr %x, i64 %n)")
     mean = f.let(f"fdiv double {total}, {f.let('uitofp i64 %n to double')}")
@@ -88,7 +88,7 @@ def wide_spread() -> str:
 
 
 def finite_sum() -> str:
-    """``double @finite_sum(ptr, i64)``."""
+    """Return ``double @finite_sum(ptr, i64)``."""
     f = FunctionText("double @finite_sum(ptr %x, i64 %n)")
     found = f.let("call float @line_sum(ptr %x, i64 %n)")
     return wide_sum() + _or_wide(f, found, "wide_sum")

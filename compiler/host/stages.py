@@ -1,8 +1,8 @@
-"""The order in which an element program is computed: loops, and what NumPy does between them.
+"""Order of an element program: loops, and NumPy calls between them.
 
-What NumPy computes for whole blocks cuts a program: a loop before it stores what it reads, a loop after it goes on.
-Each value is in the first loop that it can be in, so that there are as few as the longest chain of NumPy's steps
-demands.
+A NumPy call on whole blocks splits a program: the loop before it stores the call's operands, and the loop after it
+continues. Each value is in the earliest possible loop, so there are only as many loops as the longest chain of NumPy
+calls requires.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .lowering import Lowered
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop that is compiled.
+    """Compiled loop.
 
     Attributes:
-        reads: the values that come from arrays.
-        writes: values, and the names of the arrays that they go to.
+        reads: The values loaded from arrays.
+        writes: Values, and the names of the arrays that they are stored to.
     """
 
     reads: tuple[Value, ...]
@@ -29,12 +29,12 @@ class Loop:
 
     @cached_property
     def instructions(self) -> list[Value]:
-        """What is computed, in order."""
+        """Instructions in order."""
         return [value for value in self._made if value.kind == "instruction"]
 
     @property
     def accumulators(self) -> list[Value]:
-        """What is read from where it is written."""
+        """Accumulators: values read from the array that they are written to."""
         return [value for value in self._made if value.kind == "accumulator"]
 
     @cached_property
@@ -44,25 +44,25 @@ class Loop:
 
 @dataclass(frozen=True)
 class NumpyStep:
-    """A ufunc or an operator, which NumPy computes: its value, and the array that it goes to."""
+    """Ufunc or operator that NumPy computes: its value, and the array that it is stored to."""
 
     value: Value
     target: str
 
     @property
     def reads(self) -> tuple[Value, ...]:
-        """The values that come from arrays."""
+        """Values loaded from arrays."""
         return self.value.operands
 
 
 @dataclass(frozen=True)
 class Stages:
-    """A kernel's steps in order, and the arrays between them.
+    """Steps of a kernel in order, and the arrays between them.
 
     Attributes:
-        steps: loops, and what NumPy computes.
-        arrays: the name of each value's array, by the value's `id`: ``a0`` for inputs, ``o0`` for outputs, ``t0`` for
-            what is made between.
+        steps: Loops and NumPy calls.
+        arrays: The name of each value's array, by the value's `id`: ``a0`` for inputs, ``o0`` for outputs, ``t0`` for
+            intermediates.
     """
 
     steps: tuple[Loop | NumpyStep, ...]
@@ -82,7 +82,7 @@ class Stages:
 
 
 def staged(lowered: Lowered) -> Stages:
-    """The steps of a kernel."""
+    """Return the stages of a kernel."""
     order = made_of(lowered.outputs)
     levels: dict[int, int] = {}
     for value in order:
@@ -113,7 +113,7 @@ def staged(lowered: Lowered) -> Stages:
 
 
 def made_of(outputs: Sequence[Value], given: Sequence[Value] = ()) -> list[Value]:
-    """What values are made of, and they themselves, in order; not what is given, and what that is made of."""
+    """Return values and all their operands, in order, except the given ones and theirs."""
     done = set(map(id, given))
     order: list[Value] = []
     stack = [(value, False) for value in reversed(outputs)]
@@ -133,7 +133,7 @@ def made_of(outputs: Sequence[Value], given: Sequence[Value] = ()) -> list[Value
 def _leaves(
     values: Sequence[Value], arrays: dict[int, str], levels: dict[int, int], level: int
 ) -> list[Value]:
-    """What a loop reads from arrays: inputs, what NumPy made, and what earlier loops stored."""
+    """Return the values that a loop reads from arrays: inputs, NumPy results, and values that earlier loops stored."""
     found: dict[int, Value] = {}
     seen: set[int] = set()
     stack = list(reversed(values))

@@ -1,6 +1,6 @@
-"""Threads that share the parts of compiled loops, and know nothing of Python (`task_pool_source`).
+"""Native threads that share the parts of compiled loops without Python (`task_pool_source`).
 
-They are as many as those of `parallel_for`, one of which is the caller. What they need is Linux on x86-64 or AArch64;
+They are as many as those of `parallel_for`, and the caller is one of them. They need Linux on x86-64 or AArch64;
 elsewhere `parallel_for` shares a loop.
 """
 
@@ -32,10 +32,10 @@ Loop = Callable[..., None]
 
 
 class TaskPool:
-    """Threads, and the memory by which they are told of work.
+    """Threads, and the memory through which they receive work.
 
     Args:
-        threads: with the caller.
+        threads: The number of threads, including the caller.
     """
 
     def __init__(self, threads: int) -> None:
@@ -56,7 +56,7 @@ class TaskPool:
             raise
 
     def stop(self) -> None:
-        """Have the threads end, after what they do now."""
+        """Stop the threads after their current work."""
         self.words[WORDS["stopped"]] = 1
         self.words[WORDS["generation"]] += 1
         address = ctypes.c_void_p(self.words.ctypes.data + 8 * WORDS["generation"])
@@ -72,12 +72,12 @@ class _Pools:
         self.forget()
 
     def forget(self) -> None:
-        """Start anew."""
+        """Reset the state after a fork."""
         self.lock = threading.Lock()
         self.pool: TaskPool | None = None
 
     def get(self) -> TaskPool:
-        """That of as many threads as `parallel_for` has."""
+        """Return the pool with as many threads as `parallel_for` has."""
         pool, threads = self.pool, get_num_threads()
         if pool is not None and pool.threads == threads:
             return pool
@@ -103,7 +103,7 @@ def _machine() -> str:
 
 @functools.cache
 def _share() -> Loop | None:
-    """What shares a loop; None where there is no pool."""
+    """Return the function that shares a loop; None if there is no pool."""
     if target() is None or sys.platform != "linux" or _machine() not in FUTEX:
         return None
     return loop_function(share_text(_machine()))
@@ -115,13 +115,14 @@ def shared_loop(
     sharing: Sharing,
     workspace: tuple[int, int] | None = None,
 ) -> Loop:
-    """A function of a loop's arrays that computes all parts of an index space, on several threads if they share it.
+    """Return a function of a loop's arrays that computes all parts of an index space, on several threads if shared.
 
     Args:
-        loop: called with the numbers of a part, and the arrays.
-        parts: of each part its numbers, as many as of any other.
-        sharing: how threads share the parts.
-        workspace: which of the arrays is what a thread works in, and its bytes: the function is called without it.
+        loop: The loop, called with the numbers of a part, and the arrays.
+        parts: The numbers of each part, equally many for all.
+        sharing: How threads share the parts.
+        workspace: The position of the workspace among the arrays, and its bytes: the function is called without it.
+            Default: None.
     """
     if len(parts) == 1 and workspace is None:
         (whole,) = parts
@@ -133,7 +134,7 @@ def shared_loop(
 
 
 class _SharedLoop:
-    """A loop that threads of the pool share. It keeps the loop, whose code they call by its address."""
+    """Loop that threads of the pool share. It holds the loop, whose code they call by its address."""
 
     __slots__ = ("loop", "numbers", "place", "share", "size", "table")
 
@@ -158,7 +159,7 @@ class _SharedLoop:
 
 
 def _whole_lines(size: int) -> int:
-    """So many bytes in whole cache lines."""
+    """Round a number of bytes up to whole cache lines."""
     return -(-size // 64) * 64
 
 

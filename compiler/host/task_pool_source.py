@@ -1,10 +1,12 @@
-"""LLVM's text of threads that share the parts of a loop without Python: no part waits for the GIL.
+"""LLVM IR of threads that share the parts of a loop without Python: no part waits for the GIL.
 
-A pool is an array of int64; words that several threads write lie in cache lines of their own (`WORDS`). A thread waits
-for work by looking at the generation for some `SPINS`, some 100 us, and sleeps then by a futex, from which to wake
-takes some 50 us, and 10 us of whoever wakes it: little work after a pause wakes nobody. Whoever shares work opens it,
-takes parts himself, closes it when none is left, and waits for those that are inside. A thread that comes when work is
-closed leaves again, so that nobody waits for a late one. Where work is shared already, a second caller does his alone.
+A pool is an array of int64; words that several threads write are in cache lines of their own (`WORDS`). A thread waits
+for work by polling the generation for `SPINS`, some 100 us, and then sleeps on a futex. To wake takes some 50 us, and
+costs the waking thread 10 us, so little work after a pause wakes no thread.
+
+The sharing thread opens the work, takes parts itself, closes the work when no part is left, and waits for the threads
+that are inside. A thread that arrives after closing leaves again, so the sharing thread never waits for a late one. If
+work is already shared, a second caller computes its work alone.
 """
 
 from __future__ import annotations
@@ -21,13 +23,13 @@ WORDS = {
     )
     for word, name in enumerate(names)
 }
-"""Where each word of a pool is."""
+"""Position of each word of a pool."""
 LENGTH = 64
 """Words of a pool."""
 SPINS = 4000
-"""Looks at the generation, with a pause between two."""
+"""The number of polls of the generation, with a pause between two."""
 CLOCKS = {"x86_64": ("@llvm.readcyclecounter", 150_000), "aarch64": ("@llvm.readsteadycounter", 3_000)}
-"""By machine LLVM's function for the time, and what it counts in some 60 us."""
+"""For each machine, LLVM's clock intrinsic, and its count in some 60 us."""
 MOST_POINTERS = 64
 """Arrays of a loop at most, a workspace among them: `share` refuses more. Schedules keep kernels below it."""
 TOO_MANY = f"a loop that threads share has at most {MOST_POINTERS} arrays"
@@ -39,7 +41,8 @@ WAIT, WAKE = 128, 129  # FUTEX_WAIT and FUTEX_WAKE, of one process
 
 
 def worker_text(machine: str) -> str:
-    """The loop of a thread, ``worker(pool, number)``, with its number in an array; it ends when the pool is stopped."""
+    """Return the loop of a thread, ``worker(pool, number)``, with its number in an array; it ends when the
+    pool stops."""
     pause, argument = PAUSES[machine]
     return f"""{HEADER}
 declare i64 @syscall(i64, ...)
@@ -107,11 +110,14 @@ define ptr @call(ptr %self, ptr %arguments, i64 %count) {{
 
 
 def share_text(machine: str) -> str:
-    """The function that shares a loop, ``share(pool, numbers, parts, *arrays)``.
+    """Return the function that shares a loop, ``share(pool, numbers, parts, *arrays)``.
 
-    `numbers` are the address of the loop's `part`, how many parts there are, how many numbers each has, which array is
-    the room that a thread works in (-1 if none), its bytes for each thread, and whether to wake threads after a pause.
-    `parts` are their numbers.
+    `parts` are the numbers of all parts. `numbers` are, in order:
+
+    - The address of the loop's `part`.
+    - The number of parts, and of numbers in each.
+    - The position of the workspace array (-1 if none), and its bytes for each thread.
+    - The flag to wake threads after a pause.
     """
     (pause, argument), (clock, burst) = PAUSES[machine], CLOCKS[machine]
     return f"""{HEADER}
@@ -269,7 +275,7 @@ loaded:
 
 
 FIELDS = ("f ptr", "parts ptr", "width i64", "pointers ptr", "arrays i64", "place i64", "size i64")
-"""Of a context, with their types."""
+"""Fields of a context, with their types."""
 
 
 def _fields() -> str:

@@ -1,7 +1,7 @@
-"""A fused kernel on the CPU as one loop over tiles (the extra ``triten[jit]``), where it draws or NumPy has functions.
+"""Fused CPU kernel as one loop over tiles (the extra ``triten[jit]``), for random ops and NumPy's functions.
 
-What is computed before and after such a function goes through memory of a tile's size, which stays in the first-level
-cache, and NumPy's own loop is called between. Random words are drawn there, too. No Python runs inside.
+Values before and after a NumPy function go through a buffer of a tile's size, which stays in the first-level cache,
+and NumPy's own loop is called in between. Random words are generated there, too. No Python runs inside.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from .stages import made_of
 TILE = 1024
 """Elements of a tile."""
 LEAST_ROW = 128
-"""The shortest innermost dimension that is worth calls of NumPy's loops."""
+"""The shortest innermost dimension for which calls of NumPy's loops pay off."""
 
 
 def tiled_program(kernel: FusedKernel) -> RowProgram | None:
-    """What a kernel computes for a tile; None where an operator is NumPy's, or tiles would be short.
+    """Return the program of a kernel for a tile; None if NumPy computes an operator, or tiles would be short.
 
-    An array that lies along another dimension is read in blocks, which `loops` has.
+    An array that is contiguous along another dimension is read in blocks by `loops`.
     """
     found = target()
     if found is None:
@@ -53,7 +53,7 @@ def tiled_program(kernel: FusedKernel) -> RowProgram | None:
 
 
 def tiled_loop(kernel: FusedKernel, program: RowProgram) -> Kernel:
-    """A function from the arrays of a kernel's inputs to those of its outputs."""
+    """Return a function from a kernel's input arrays to its output arrays."""
     outs = range(len(kernel.outputs))
     inputs = [value for value in program.inputs if value.kind != "seeds"]
     places = [value.detail for value in inputs]

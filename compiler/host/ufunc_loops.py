@@ -1,7 +1,7 @@
-"""NumPy's inner loops: the C functions by which ufuncs of one number go over arrays, for compiled code to call.
+"""NumPy's inner loops: the C functions of unary ufuncs, for compiled code to call.
 
-A ufunc holds a function for each dtype, the one for this processor, and what it is given (`PyUFuncObject` in NumPy's C
-API). It takes pointers, a count and strides, and needs no GIL. So compiled code has a ufunc's bits, as it runs.
+A ufunc holds a function for each dtype, the one for this processor, and its data (`PyUFuncObject` in NumPy's C API).
+The function takes pointers, a count and strides, and needs no GIL. So compiled code is bitwise identical to the ufunc.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from .object_code import define_symbol, target
 
 TYPES = {"float32": np.dtype(np.float32).num, "float64": np.dtype(np.float64).num}
-"""NumPy's numbers of the dtypes that there are loops for."""
+"""NumPy's type numbers of the dtypes that have loops."""
 MOST_TYPES = 64
 
 
@@ -37,18 +37,18 @@ class _UfuncHead(ctypes.Structure):
 
 
 class UfuncLoop(NamedTuple):
-    """A ufunc's loop for one dtype.
+    """Loop of a ufunc for one dtype.
 
     Attributes:
-        symbol: its name in LLVM's text.
-        has_data: whether it is given something, which is called ``{symbol}_data`` there.
+        symbol: Its symbol in LLVM IR.
+        has_data: True if it takes data, whose symbol is ``{symbol}_data``.
     """
 
     symbol: str
     has_data: bool
 
     def declaration(self) -> str:
-        """LLVM's text."""
+        """Return the LLVM declarations."""
         data = f"@{self.symbol}_data = external global i8\n" if self.has_data else ""
         return f"declare void @{self.symbol}(ptr, ptr, ptr, ptr)\n{data}"
 
@@ -60,7 +60,7 @@ class UfuncLoop(NamedTuple):
 
 @cache
 def ufunc_loop(function: np.ufunc, dtype: str) -> UfuncLoop | None:
-    """Return the loop of a ufunc of one number, known to loops by its symbol; None where there is none."""
+    """Return the loop of a unary ufunc, known to loops by its symbol; None if there is none."""
     head = _head(function)
     if target() is None or head is None or dtype not in TYPES:
         return None
@@ -77,7 +77,7 @@ def ufunc_loop(function: np.ufunc, dtype: str) -> UfuncLoop | None:
 
 
 def _head(function: np.ufunc) -> _UfuncHead | None:
-    """A ufunc's fields, if they are what Python tells of it."""
+    """Return a ufunc's fields, if they match those that Python reports."""
     size = object.__basicsize__ + ctypes.sizeof(_UfuncHead)
     if type(function) is not np.ufunc or np.ufunc.__basicsize__ < size:
         return None

@@ -33,7 +33,7 @@ class Shape:
 
     @property
     def declarations(self) -> str:
-        """Of LLVM's functions."""
+        """Declarations of LLVM intrinsics."""
         v, k = self.vector, self.kind
         return (
             f"declare {v} {self.fused}({v}, {v}, {v})\n"
@@ -66,7 +66,7 @@ class VectorTile:
         ]
 
     def rows_of(self, first: str, stride: str) -> list[str]:
-        """Where rows begin that are so many elements apart."""
+        """Emit the pointers to rows at a stride."""
         code = self.code
         return [code.at(self.shape.kind, first, code.mul(stride, str(row))) for row in range(len(self.sums))]
 
@@ -84,7 +84,7 @@ class VectorTile:
                 code.do(f"store {v} {new}, ptr {total}")
 
     def store(self, first: str, stride: str, adds: str) -> None:
-        """Write the sums to rows that are so many elements apart, or add them to what is there."""
+        """Emit stores of the sums to rows at a stride, or add them to the stored values."""
         code, v = self.code, self.shape.vector
         for sums, target in zip(self.sums, self.rows_of(first, stride), strict=True):
             for j, total in enumerate(sums):
@@ -96,6 +96,6 @@ class VectorTile:
                 )
 
     def _vector(self, base: str, j: int) -> str:
-        """The vector at a place."""
+        """Emit the load of a vector at a place."""
         at = self.code.at(self.shape.kind, base, str(j * self.shape.lanes))
         return self.code.new(f"load {self.shape.vector}, ptr {at}, align {self.shape.size}")

@@ -1,4 +1,4 @@
-"""Whether a program fails: compiling or running it raises, or gives other results than its operators one by one."""
+"""Failure check of a program: compiling or running it raises, or its results differ from those of its operators."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Check = Callable[[Graph, Sequence[Any]], Any]
 
 
 def failure_of(program: Program, backend: str | Backend, rtol: float, atol: float) -> Failure | None:
-    """How a program fails, or None if it does not, or does not run uncompiled either."""
+    """Return a program's failure, or None if it does not fail, or does not run uncompiled either."""
     inputs, own = program.copied_inputs(), program.copied_inputs()
     with seeded(program.inputs):
         try:
@@ -42,7 +42,7 @@ def failure_of(program: Program, backend: str | Backend, rtol: float, atol: floa
     with seeded(program.inputs):
         try:
             found = tuple(compile_graph(program.graph.copy(), backend, own)[0](*own))
-        except Exception as error:  # whatever it is, it is what the caller looks for
+        except Exception as error:  # any exception is the failure that the caller looks for
             line = str(error).partition("\n")[0]
             return Failure(type(error).__name__, f"{type(error).__name__}: {line}")
     if len(found) != len(expected):
@@ -56,7 +56,7 @@ def failure_of(program: Program, backend: str | Backend, rtol: float, atol: floa
 
 
 def check_of(check: Check) -> Callable[[Program], Failure | None]:
-    """A user's check as what says how a program fails."""
+    """Return a failure check that calls a user's check."""
 
     def failure(program: Program) -> Failure | None:
         with seeded(program.inputs):
@@ -67,7 +67,7 @@ def check_of(check: Check) -> Callable[[Program], Failure | None]:
 
 
 def difference(expected: Any, found: Any, rtol: float, atol: float) -> str | None:
-    """How two results differ, as the end of a sentence; None where they are close."""
+    """Describe how two results differ, as the end of a sentence; None if they are close."""
     if not isinstance(expected, TensorImpl) or not isinstance(found, TensorImpl):
         return None if expected is found or expected == found else f"is {found!r} compiled, {expected!r} not"
     a, b = expected._spec, found._spec

@@ -24,12 +24,12 @@ from .source_text import source_text, with_sources
 
 @dataclass(frozen=True)
 class Minified:
-    """What `minify` found; `str()` is a file that runs, or says that nothing fails. False where nothing does.
+    """Result of `minify`; `str()` is a file that runs, or says that nothing fails. It is false if nothing fails.
 
     Attributes:
-        graph: the program that fails, None where none does.
-        inputs: its inputs.
-        failure: how it fails, a sentence.
+        graph: The program that fails; None if there is none.
+        inputs: Its inputs.
+        failure: Its failure, a sentence.
     """
 
     graph: Graph | None
@@ -54,26 +54,27 @@ def minify(
     rtol: float = 1e-4,
     atol: float = 1e-5,
 ) -> Minified:
-    """Of a program that fails when it is compiled, the operators that fail, as a file that runs.
+    """Minimize a program that fails when it is compiled, to a file with the operators that fail.
 
-    The program is captured, forward and backward; results, operators and sizes are taken away for as long as it fails
-    in the same way. A program fails if compiling or running it raises, or if results differ from those of its operators
+    The program is captured, forward and backward. Results, operators and sizes are removed as long as it fails in the
+    same way. A program fails if compiling or running it raises, or if its results differ from those of its operators
     one by one.
 
     Args:
-        fn: a function or a module, compiled or not. It is not run.
-        args: its arguments.
-        kwargs: its arguments by name.
-        check: gets a `tt.func.Graph` and its inputs, and returns whether that program fails, in place of the above.
-        backend: a backend's name, or a function; the one that `fn` was compiled with, or else the default one.
-        rtol: by how much results may differ, relative to what is expected.
-        atol: by how much results may differ in any case.
+        fn: A function or a module, compiled or not. It is not run.
+        args: Its arguments.
+        kwargs: Its keyword arguments. Default: None.
+        check: Function of a `tt.func.Graph` and its inputs that returns True if the program fails, instead of the
+            check above. Default: None.
+        backend: A backend's name, or a function. Default: the backend that `fn` was compiled with, or the default one.
+        rtol: Relative tolerance of results. Default: 1e-4.
+        atol: Absolute tolerance of results. Default: 1e-5.
 
     Returns:
         A `Minified`; print it.
 
     Raises:
-        Unsupported: the function cannot be captured.
+        Unsupported: The function cannot be captured.
 
     Source: `torch._dynamo.repro.after_aot`, `functorch.compile.minifier`.
 
@@ -120,7 +121,7 @@ def minify(
 
 
 def _fails_like(first: Failure, find: Callable[[Program], Failure | None]) -> Callable[[Program], bool]:
-    """Whether a program fails in the same way as another; it may fail in other ways when it is smaller."""
+    """Return a function that checks if a smaller program fails in the same way as the first."""
 
     def fails(tried: Program) -> bool:
         found = find(tried)
@@ -130,7 +131,7 @@ def _fails_like(first: Failure, find: Callable[[Program], Failure | None]) -> Ca
 
 
 def _uncompiled(function: Any) -> tuple[Callable[..., Any], str | Backend | None]:
-    """What a compiled function or module was made of, and its backend."""
+    """Return the original of a compiled function or module, and its backend."""
     if isinstance(function, OptimizedModule):
         return function._orig_mod, vars(function)["_compiled"].backend
     made = getattr(function, "_optimized", None)
@@ -138,7 +139,7 @@ def _uncompiled(function: Any) -> tuple[Callable[..., Any], str | Backend | None
 
 
 def _programs(recording: Recording, tensors: Sequence[Any]) -> list[Program]:
-    """What is compiled of a recording: its graph, or forward and backward, with inputs."""
+    """Return the programs that are compiled of a recording: its graph, or forward and backward, with inputs."""
     held = recording.guards.hold() or ()
     inputs = tuple([copied(tensor) for tensor in (*tensors, *held)])
     if recording.gradients is None:

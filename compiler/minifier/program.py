@@ -18,12 +18,12 @@ from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 
 SEED = 0
-"""What random numbers start from in each run of a program."""
+"""Random seed of each run of a program."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """A graph without constants, whose output is a tuple, and a tensor for each of its inputs."""
+    """Graph without constants, whose output is a tuple, and a tensor for each of its inputs."""
 
     graph: Graph
     inputs: tuple[Any, ...]
@@ -39,12 +39,12 @@ class Program:
         return self.graph.output_node.all_input_nodes
 
     def copied_inputs(self) -> list[Any]:
-        """Inputs in memory of their own."""
+        """Return copies of the inputs."""
         return [copied(tensor) for tensor in self.inputs]
 
 
 def copied(tensor: Any) -> Any:
-    """A tensor of the same geometry in memory of its own, without history."""
+    """Return a copy of a tensor with the same geometry, without history."""
     spec = tensor._spec
     if spec.overlaps:
         return tensor.detach()
@@ -58,7 +58,7 @@ def copied(tensor: Any) -> Any:
 
 @contextmanager
 def seeded(inputs: Sequence[Any]) -> Iterator[None]:
-    """Have random numbers start anew, without gradients, and the generators as they were when the block ends."""
+    """Seed the random generators, disable gradients, and restore the generators when the block ends."""
     generators = [default_generator(device) for device in {CPU, *(t._spec.device for t in inputs)}]
     states = [generator.state_bytes() for generator in generators]
     before = set_grad_enabled(False)
@@ -73,7 +73,7 @@ def seeded(inputs: Sequence[Any]) -> Iterator[None]:
 
 
 def evaluated(program: Program) -> dict[Node, Any]:
-    """What each node of a program is, as soon as it is computed."""
+    """Return the value of each node of a program, copied when it is computed."""
     values: dict[Node, Any] = {}
     current: dict[Node, Any] = {}
     given = iter(program.copied_inputs())
@@ -95,9 +95,9 @@ def evaluated(program: Program) -> dict[Node, Any]:
 def part_of(
     program: Program, values: dict[Node, Any], kept: Collection[Node], outputs: Sequence[Node]
 ) -> Program:
-    """The program that computes some outputs by the steps that are kept; the results of others become inputs.
+    """Return the program that computes some outputs by the kept steps; the results of other steps become inputs.
 
-    Steps that write or draw random numbers stay if they are kept; all else stays if an output needs it.
+    Kept writes and random ops stay; other steps stay if an output needs them.
     """
     steps = {node for node in kept if node.op == "call_function"}
     steps |= {n for n in program.graph.nodes if n.target is operator.getitem and n.args[0] in steps}
@@ -125,5 +125,5 @@ def part_of(
 
 
 def is_tensor(node: Node) -> bool:
-    """Whether a node is a single tensor."""
+    """Return True if a node is a single tensor."""
     return isinstance(node.val, TensorSpec)

@@ -18,7 +18,7 @@ Fails = Callable[[Program], bool]
 
 
 def minimized(program: Program, fails: Fails) -> Program:
-    """A program that fails of as few results, steps and elements as are found. The one given must fail."""
+    """Return a failing program with few results, steps and elements. The given program must fail."""
     steps = -1
     while len(program.steps) != steps:
         steps = len(program.steps)
@@ -28,7 +28,7 @@ def minimized(program: Program, fails: Fails) -> Program:
 
 
 def smallest_subset(items: Sequence[Item], fails: Callable[[list[Item]], bool]) -> list[Item]:
-    """A subset for which `fails` holds, as it does for all items, and for none with one item less.
+    """Return a minimal subset for which `fails` is True, as it is for all items.
 
     Example:
         >>> from triten.compiler.minifier.reductions import smallest_subset
@@ -61,7 +61,7 @@ def _fewer_outputs(program: Program, fails: Fails) -> Program:
 
 
 def _earliest_output(program: Program, fails: Fails) -> Program:
-    """The first node that fails as the only result; errors go on to what is computed from it, so it is bisected."""
+    """Bisect for the first node that fails as the only result, since errors propagate to later nodes."""
     values, steps = evaluated(program), program.steps
     nodes = [node for node in program.graph.find_nodes(op="call_function") if is_tensor(node)]
 
@@ -83,7 +83,7 @@ def _earliest_output(program: Program, fails: Fails) -> Program:
 
 
 def _fewer_steps(program: Program, fails: Fails) -> Program:
-    """The steps that are needed; what only other steps read of them becomes a result."""
+    """Remove unneeded steps; values that only removed steps read become results."""
     values, outputs, steps = evaluated(program), set(program.outputs), program.steps
 
     def made(kept: Sequence[Node]) -> Program:
@@ -100,7 +100,7 @@ def _fewer_steps(program: Program, fails: Fails) -> Program:
 
 
 def _smaller_sizes(program: Program, fails: Fails) -> Program:
-    """The sizes of inputs one after the other as small as they can be."""
+    """Reduce the sizes of inputs one by one as far as possible."""
     sizes = sorted({n for tensor in program.inputs for n in tensor._spec.sizes if n > 1}, reverse=True)
     for size in sizes:
         for smaller in sorted({1, 2, 3, size // 4, size // 2} - {0}):
@@ -115,7 +115,7 @@ def _smaller_sizes(program: Program, fails: Fails) -> Program:
 
 
 def _resized(program: Program, size: int, smaller: int, multiples: bool) -> Program | None:
-    """A program with another number wherever a size is `size`, or a multiple of it; None where operators refuse."""
+    """Replace a size, and optionally its multiples, in a program; return None if operators refuse."""
 
     def changed(value: Any, in_tuple: bool = False) -> Any:
         if isinstance(value, tuple):

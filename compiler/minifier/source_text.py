@@ -1,4 +1,4 @@
-"""A program as a file that runs: its inputs by shape, dtype and seed where any will do, its steps, and the failure."""
+"""Source file of a program: its inputs by shape, dtype and seed if possible, its steps, and the failure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ print(f(*inputs()))
 
 
 def with_sources(program: Program, fails: Callable[[Program], bool]) -> tuple[Program, list[str]]:
-    """A program that fails, and an expression for each of its inputs: random numbers, where it fails with those."""
+    """Return a failing program, and an expression for each of its inputs: random numbers, if it fails with those."""
     sources = [values_of(tensor) for tensor in program.inputs]
     inputs = [made_by(source) for source in sources]
     for i, tensor in enumerate(program.inputs):
@@ -53,12 +53,12 @@ def with_sources(program: Program, fails: Callable[[Program], bool]) -> tuple[Pr
 
 
 def made_by(source: str) -> Any:
-    """What an expression over ``tt`` gives."""
+    """Evaluate an expression over ``tt``."""
     return eval(source, {"tt": package()})
 
 
 def random_numbers(tensor: Any, seed: int) -> str | None:
-    """An expression for random numbers of a tensor's look and, for integers, between its least and largest."""
+    """Return an expression for random numbers with a tensor's metadata; integers are in its range."""
     spec = tensor._spec
     where = f"dtype=tt.{spec.dtype.name}" + (
         "" if spec.device.type == "cpu" else f", device={str(spec.device)!r}"
@@ -78,7 +78,7 @@ def random_numbers(tensor: Any, seed: int) -> str | None:
 
 
 def values_of(tensor: Any) -> str:
-    """An expression for a tensor's own elements."""
+    """Return an expression for a tensor's own elements."""
     spec = tensor._spec
     numbers = ", ".join(literal(number) for number in tensor.detach().cpu().flatten().tolist())
     where = f"dtype=tt.{spec.dtype.name}" + (
@@ -101,7 +101,7 @@ def source_text(
     backend: str | Backend,
     tolerances: tuple[float, float],
 ) -> str:
-    """The file."""
+    """Return the text of the file."""
     head, _, body = program.graph.python_code.partition("\n")
     head = head.replace("def forward(self, ", "def f(").replace("def forward(self)", "def f()")
     run = CALL.format(seed=SEED)

@@ -1,6 +1,6 @@
-"""Kernels of a new graph compiled by several processes at once, each of which puts them into the store.
+"""Parallel compilation of a new graph's kernels by several processes, each of which puts them into the cubin cache.
 
-`planned` collects the launches that compiling a graph plans, and has those compiled that the store lacks; `pool` is the
-processes, `worker` what runs in one. Nothing here is needed for a right result: a kernel that is not in the store when
-it is first launched is compiled then.
+`planned` collects the launches that compiling a graph plans, and compiles those that the cache lacks; `pool` has the
+processes, and `worker` runs in each. This is only an optimization: a kernel that is missing at its first launch is
+compiled then.
 """

@@ -18,9 +18,9 @@ LEAST = 2
 
 @contextmanager
 def compiled_in_parallel() -> Iterator[None]:
-    """Have the kernels that the block plans compiled by several processes at its end.
+    """Compile the kernels that the block plans in worker processes at its end.
 
-    Of blocks in each other the outermost one does it, for all: for a graph's forward and backward together.
+    The outermost of nested blocks does it for all, such as for a graph's forward and backward together.
     """
     if planned.launches is not None:
         yield
@@ -42,9 +42,9 @@ def compiled_in_parallel() -> Iterator[None]:
 
 
 def missing_kernels(launches: Sequence[Launch], cuda: int) -> list[KernelRequest]:
-    """The kernels of generated sources that the launches ask for and that neither the store nor an archive has.
+    """Return the kernels of generated sources that launches need and that neither the cubin cache nor an archive has.
 
-    Each is that of addresses that are multiples of 16, which are nearly all.
+    Each kernel is the variant for addresses that are multiples of 16, which nearly all are.
     """
     kept = store()
     if kept is None:

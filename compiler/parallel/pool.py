@@ -1,7 +1,7 @@
-"""Kernels compiled by this process and others beside it, which are started for them and ended afterwards.
+"""Pool of compiling processes: this one and workers, which are started for a graph and ended afterwards.
 
-A process takes longer to start than most kernels to compile. So this one begins, and the others are started where what
-is left would take it longer than that; one that is not ready when nothing is left is ended. They are programs of their
+A worker takes longer to start than most kernels to compile. So this process begins, and starts workers if the rest
+would take it longer than that. A worker that is not ready when nothing is left is ended. Workers are programs of their
 own (`worker`), not forks: no state of this process, no CUDA and no main module reaches them.
 """
 
@@ -23,14 +23,15 @@ from ...runtime.cuda.triton.kernel_key import KernelRequest
 from .worker import READY, compile_request, import_triton
 
 MOST = 8
-"""Processes at once, unless ``TRITEN_COMPILE_THREADS`` says another number."""
+"""The most processes at once, unless ``TRITEN_COMPILE_THREADS`` sets another number."""
 WORKER = f"{__package__}.worker"
 START = 3.0
 """Seconds after which a process is ready; it imports Triton."""
 
 
 def thread_count() -> int:
-    """How many processes may compile at once. Raises ValueError if ``TRITEN_COMPILE_THREADS`` is no number."""
+    """Return the maximum number of compiling processes. Raise ValueError if ``TRITEN_COMPILE_THREADS`` is not a
+    number."""
     given = os.environ.get("TRITEN_COMPILE_THREADS", "")
     if not given:
         return min(MOST, os.cpu_count() or 1)
@@ -40,15 +41,15 @@ def thread_count() -> int:
 
 
 def compile_all(requests: Sequence[KernelRequest], cuda: int, count: int) -> None:
-    """Compile kernels of generated sources into the store, as many at once as `count` says.
+    """Compile kernels of generated sources into the cubin cache, at most `count` at once.
 
-    A kernel that does not compile is named in a RuntimeWarning; it is compiled anew when it is launched, where its
-    error is raised. Where no process can be started, this one compiles all.
+    A failed kernel is named in a RuntimeWarning; its launch compiles it again and raises the error. If no worker
+    process can be started, this process compiles all kernels.
 
     Args:
-        requests: the kernels.
-        cuda: the CUDA version of the driver.
-        count: the most processes, this one among them.
+        requests: The kernels.
+        cuda: The CUDA version of the driver.
+        count: The maximum number of processes, including this one.
     """
     here = deque([request for request in requests if not _is_text(request)])
     waiting = deque([request for request in requests if _is_text(request)])
@@ -79,7 +80,7 @@ def compile_all(requests: Sequence[KernelRequest], cuda: int, count: int) -> Non
 
 
 def taken(waiting: deque[KernelRequest]) -> KernelRequest | None:
-    """The next kernel, None where there is none left."""
+    """Take the next kernel, or None."""
     try:
         return waiting.popleft()
     except IndexError:
@@ -87,12 +88,12 @@ def taken(waiting: deque[KernelRequest]) -> KernelRequest | None:
 
 
 def _is_text(request: KernelRequest) -> bool:
-    """Whether another process can be told of a kernel: functions among its constants are none of a source's."""
+    """Return True if a kernel can be sent to a worker: its constants are not functions."""
     return all(isinstance(value, int | float | str | None) for value in request.constexprs.values())
 
 
 def request_to_json(request: KernelRequest, cuda: int) -> str:
-    """What a worker is asked, as a line of JSON."""
+    """Return a request to a worker, as a line of JSON."""
     return json.dumps(
         {
             "text": request.kernel.module_source,
@@ -121,9 +122,10 @@ def _started(
 
 
 class _Worker:
-    """A process, and the thread that hands it one kernel after the other.
+    """Worker process, and the thread that sends it one kernel after the other.
 
-    Raises OSError, when it is made, where no process can be started.
+    Raises:
+        OSError: No process can be started.
     """
 
     def __init__(
@@ -131,7 +133,7 @@ class _Worker:
     ) -> None:
         self.waiting, self.cuda, self.progress, self.errors = waiting, cuda, progress, errors
         self.is_ready = self.is_ended = False
-        # Triton's interpreter must be off there, and what this process imports from must be found.
+        # Triton's interpreter must be off in the worker, and this process's import path must be set.
         environment = {k: v for k, v in os.environ.items() if k not in ("TRITEN_CUDA", "TRITON_INTERPRET")}
         environment["PYTHONPATH"] = os.pathsep.join(each for each in sys.path if each)
         self.process = subprocess.Popen(
@@ -179,13 +181,13 @@ class _Worker:
         self.thread.join()
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
-            with contextlib.suppress(OSError):  # what was written to a process that is gone
+            with contextlib.suppress(OSError):  # unsent requests to a process that has ended
                 pipe.close()
         self.process.wait()
 
 
 class _Progress:
-    """A line on the terminal; nothing where stderr is none."""
+    """Progress line on the terminal; nothing if stderr is not a terminal."""
 
     def __init__(self, count: int) -> None:
         self.count, self.done = count, 0
@@ -194,7 +196,7 @@ class _Progress:
         self._show()
 
     def step(self) -> None:
-        """One more is done."""
+        """Record that one more kernel is done."""
         with self._lock:
             self.done += 1
             self._show()

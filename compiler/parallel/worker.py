@@ -19,13 +19,13 @@ READY = "ready\n"
 
 
 def import_triton() -> None:
-    """Import what compiles, which takes longer than most kernels do."""
+    """Import the compiler, which takes longer than most kernels take to compile."""
     with contextlib.suppress(ImportError):  # the first kernel says it
         from triton import compiler  # noqa: F401
 
 
 def request_of(asked: dict[str, Any]) -> KernelRequest:
-    """A kernel as another process asks for it, from its text."""
+    """Return the kernel of another process's request, from its text."""
     return KernelRequest(
         kernel=getattr(module_of(asked["text"]), asked["name"]),
         signature=asked["signature"],
@@ -47,7 +47,7 @@ def compile_request(request: KernelRequest, cuda: int) -> str | None:
 
 def main() -> None:
     """Answer until the input ends."""
-    answers, sys.stdout = sys.stdout, sys.stderr  # what a compiler prints is no answer
+    answers, sys.stdout = sys.stdout, sys.stderr  # output of a compiler must not mix with answers
     import_triton()
     print(READY, end="", file=answers, flush=True)
     for line in sys.stdin:

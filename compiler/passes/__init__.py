@@ -1,9 +1,8 @@
-"""Passes: a graph in, the same graph made better. A pass is a file; its docstring shows a graph before and after.
+"""Passes: rewrites of a graph in place. A pass is a file; its docstring shows a graph before and after.
 
-`run_passes` runs them in order and checks the graph between any two (`Graph.lint`). Passes keep what a program computes
-to the bit: they take steps out and never change the order of floating-point operations. `run_last_passes` runs those
-that are for graphs which will run, at the sizes that they have: `fold_constants` computes, and `choose_channels_last`
-counts bytes.
+`run_passes` runs them in order and checks the graph after each (`Graph.lint`). Passes are bitwise exact: they remove
+steps and never change the order of floating-point operations. `run_last_passes` is for graphs that will run, at their
+actual sizes: `fold_constants` computes, and `choose_channels_last` counts bytes.
 """
 
 from __future__ import annotations
@@ -48,11 +47,11 @@ PASSES: tuple[Callable[[Graph], bool], ...] = (
 
 
 def run_early_passes(graph: Graph, is_fused: bool = True) -> None:
-    """Run the passes on a recorded graph that come before it is split into forward and backward.
+    """Run the passes on a recorded graph that precede its split into forward and backward.
 
     Args:
-        graph: the graph, which is changed.
-        is_fused: whether attention and cross entropy become operators, which round less.
+        graph: The graph, which is changed.
+        is_fused: If True, replace attention and cross entropy by operators, which round less. Default: True.
     """
     leave_out_running_statistics(graph)
     if is_fused:
@@ -75,7 +74,7 @@ def run_passes(graph: Graph) -> Graph:
 
 
 def run_last_passes(graph: Graph) -> Graph:
-    """Run the passes on a graph that will run, after all others. Raises RuntimeError if it is not well formed then."""
+    """Run the last passes on a graph that will run. Raise RuntimeError if it is not well formed afterwards."""
     fold_constants(graph)
     choose_channels_last(graph)
     donate_dead_operands(graph)

@@ -1,4 +1,4 @@
-"""Attention that a program writes by hand becomes the operator that keeps scores on the chip, with its derivative.
+"""Fusion of handwritten attention, with its derivative, into the operator that keeps scores on the chip.
 
 Before::
 
@@ -19,13 +19,16 @@ After::
         %attention = aten._scaled_dot_product_flash_attention_for_cpu(%q, %k, %v, 0.0, False, scale=0.125)
         ...
 
-This is before a graph is split into forward and backward, so that what is kept for backward has an element for each
-query, and not for each query and key. A mask that is computed from literals, and is the causal one, is not read at all.
+The pass runs before a graph is split into forward and backward. So the tensors saved for backward have an element for
+each query, and not for each query and key. A mask that is computed from literals, and is the causal one, is not read.
 
-A row whose scores are all minus infinity is NaN by a softmax, and zero by the operator: it is made NaN where the mask's
-elements are not known, and so is the values' gradient. Sums are taken in another order, and scores of narrow floats are
-not rounded; with the causal mask, values of later keys are not multiplied by their weights of zero, so that an infinite
-one stays there.
+Results may differ from those of the original steps:
+
+- A row whose scores are all minus infinity is NaN after a softmax, and zero after the operator. If the elements of the
+  mask are unknown, the pass makes it NaN, and the values' gradient too.
+- Sums are taken in another order, and scores of 16-bit floats are not rounded.
+- With the causal mask, values of later keys are not multiplied by their zero weights, so an infinite value has no
+  effect on earlier queries.
 """
 
 from __future__ import annotations
@@ -47,16 +50,16 @@ from .constant_folding import literal_value
 LEAST_WORK = 1 << 14
 """Multiplications of scores from which it is done."""
 MOST_BYTES = 1 << 24
-"""Of a mask that is computed when the graph is compiled, to see whether it is the causal one."""
+"""The most bytes of a mask that is computed at compile time, to see if it is the causal one."""
 
 
 class Mask(NamedTuple):
-    """What the operator is told of a mask.
+    """Mask arguments of the operator.
 
     Attributes:
-        given: the operand: bools of what is kept, or numbers to add; None without one.
-        is_causal: whether each query sees the keys up to its own place.
-        factor: for each query 1, or NaN if it sees no key, where there may be such.
+        given: The operand: bools of the kept elements, or numbers to add; None without a mask.
+        is_causal: True if each query attends to the keys up to its own position.
+        factor: 1 for each query, or NaN if it attends to no key; None if there is no such query.
     """
 
     given: Node | None = None
@@ -65,7 +68,7 @@ class Mask(NamedTuple):
 
 
 def fuse_attention(graph: Graph) -> bool:
-    """Replace attention by hand. Returns whether there was any."""
+    """Replace handwritten attention. Return True if there was any."""
     if not has_attention(graph):
         return False
     graph.eliminate_dead_code()
@@ -90,12 +93,13 @@ def _is_served(attention: Attention) -> bool:
         return False
     if heads * queries * keys * width < LEAST_WORK:
         return False
-    # One query's products read keys and values as they lie.
+    # Matmuls of a single query read keys and values without a copy.
     return max(width, width_v) <= LARGEST_HEAD if device.type == "cuda" else queries > 1
 
 
 def _draws_the_same(attention: Attention, dropout: Dropout) -> bool:
-    """Whether the operator draws what the graph does: in rows of whole counters, and with no draw between."""
+    """Return True if the operator generates the graph's random numbers: rows have whole counters, and no random op is
+    between."""
     if attention.result.val.device.type != "cuda" or attention.sizes[1] % 4 or not 0 < dropout.p < 1:
         return False
     node = dropout.node.next
@@ -130,29 +134,29 @@ class _Replacement:
             if mask.factor is not None:
                 shown = self.call("mul.Tensor", out, mask.factor)
                 if not attention.scores.is_filled:
-                    out = shown  # the gradients of what was added are NaN, too
+                    out = shown  # the gradients of the mask are NaN, too
         if gradients is not None:
             self.backward(gradients, query, key, value, mask, (out, *made[1:]))
-        # The caller may write to a result, and what backward reads is not the caller's.
+        # The caller may write to a result, and backward must not read the caller's tensor.
         self.read_from(attention.result, shown, is_free=gradients is None)
         if attention.dropout is not None:
             graph.eliminate_dead_code()
             graph.erase_node(attention.dropout.node)
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Node:
-        """A new step."""
+        """Add a step."""
         return called(self.graph, find_overload(f"aten::{name}"), *args, **kwargs)
 
     def results_of(self, node: Node) -> list[Node]:
-        """The steps that take one result each of a call."""
+        """Add the steps that take one result each of a call."""
         return [
             self.graph.call_function(operator.getitem, (node, i), val=val) for i, val in enumerate(node.val)
         ]
 
     def whole(self, operand: Node, rows: int, columns: int, is_turned: bool = False) -> Node:
-        """A step of (batch, heads, rows, columns) with a product's operand's elements, the earliest that there is.
+        """Return the earliest step of (batch, heads, rows, columns) with the elements of a matmul's operand.
 
-        `is_turned` says that the operand has its rows innermost.
+        `is_turned` means that the operand is transposed.
         """
         sizes = (*self.attention.lead, rows, columns)
         turned = (*sizes[:2], columns, rows)
@@ -176,7 +180,7 @@ class _Replacement:
         return self.call("view", node, list(sizes))
 
     def mask(self) -> Mask:
-        """The mask as the operator takes it."""
+        """Return the mask as the operator takes it."""
         scores = self.attention.scores
         if scores.mask is None:
             return Mask()
@@ -201,7 +205,7 @@ class _Replacement:
         return Mask(given, factor=factor)
 
     def forward(self, query: Node, key: Node, value: Node, mask: Mask, has_gradients: bool) -> list[Node]:
-        """The results of the operator."""
+        """Add the operator, and return its results."""
         scale = self.attention.scores.scale
         if self.on_cuda:
             name = "_scaled_dot_product_efficient_attention"
@@ -214,7 +218,7 @@ class _Replacement:
     def backward(
         self, gradients: Gradients, query: Node, key: Node, value: Node, mask: Mask, made: tuple[Node, ...]
     ) -> None:
-        """The derivative, and who reads it."""
+        """Add the derivative, and redirect the readers of the gradients to it."""
         queries, _, _, width_v = self.attention.sizes
         scale = self.attention.scores.scale
         wanted = [gradients.of_query, gradients.of_key, gradients.of_value]
@@ -244,7 +248,7 @@ class _Replacement:
             self.read_from(gradients.of_key, of_key, gradients.key_is_transposed)
 
     def read_from(self, old: Node, new: Node, is_transposed: bool = False, is_free: bool = True) -> None:
-        """Have all users of a product read what the operator gives, results of the program too where it `is_free`."""
+        """Redirect users of a matmul to the operator's result, including results of the program if `is_free`."""
         spec = new.val
         whole = seen(new, spec.replace(strides=row_major(spec.sizes)))
         joined = (whole.transposed() if is_transposed else whole).joined()
@@ -262,5 +266,5 @@ class _Replacement:
 
 
 def _first_user(graph: Graph, node: Node) -> Node:
-    """The first step that reads a step's result."""
+    """Return the first step that reads a step's result."""
     return next(each for each in graph.nodes if each in node.users)

@@ -1,4 +1,4 @@
-"""Batch norm in training on CUDA: statistics by themselves, and steps of each element, which others join.
+"""Decomposition of training batch norm on CUDA into statistics and pointwise steps, which fuse with others.
 
 Before::
 
@@ -19,11 +19,12 @@ After::
         %relu : float32[8, 64, 16, 16] cuda:0 = aten.relu(%add)
         ...
 
-The steps are those of the operator's last launch, in its order and precision, so that bits stay the same; an activation
-and a residual are computed while its result is in registers. It is done where a pointwise step reads the result.
+The steps are those of the operator's last launch, in its order and precision, so results are bitwise identical. An
+activation and a residual are computed while the result is in registers. The pass applies if a pointwise step reads the
+result.
 
-The derivative, where a pointwise step makes its gradient, becomes two sums and steps of each element, so that the
-derivative of an activation is in both of its launches. Its sums are those of fused reductions.
+If a pointwise step makes the gradient, the derivative becomes two sums and pointwise steps. So the derivative of an
+activation is fused into both launches. The sums are those of fused reductions.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ LONGEST_CHAIN = 8
 
 
 def normalise_in_steps(graph: Graph) -> bool:
-    """Rewrite batch norms in training that pointwise steps read, or make the gradients of. Returns whether any is."""
+    """Decompose training batch norms that pointwise steps read, or whose gradients they make. Return True if any is."""
     changed = False
     for node in graph.find_nodes(op="call_function"):
         name = operator_name(node)
@@ -88,33 +89,33 @@ class _Steps:
         self.wide = float32 if spec.dtype in (float16, bfloat16) else spec.dtype
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Node:
-        """A step."""
+        """Add a step."""
         return called(self.graph, find_overload(f"aten::{name}"), *args, **kwargs)
 
     def of_elements(self, given: Node) -> Node:
-        """A number for each element, in the precision of the steps."""
+        """Return a number for each element, in the precision of the steps."""
         return given if given.val.dtype is self.wide else self.call("_to_copy", given, dtype=self.wide)
 
     def of_channels(self, given: Node) -> Node:
-        """A number for each channel, in the precision of the steps."""
+        """Return a number for each channel, in the precision of the steps."""
         made = self.call("view", given, self.along)
         if given.val.dtype is self.wide:
             return made
         return self.of_elements(self.expanded(made) if self.spec.is_contiguous else made)
 
     def expanded(self, given: Node) -> Node:
-        """A number for each channel at each element."""
+        """Return a number for each channel, expanded to each element."""
         if given.val.sizes == self.spec.sizes:
             return given
         return self.call("expand", given, list(self.spec.sizes))
 
     def mean(self, total: Node) -> Node:
-        """A channel's sum over its elements, at each element."""
+        """Return a channel's mean over its elements, at each element."""
         share = self.spec.sizes[1] / self.spec.numel
         return self.call("mul.Tensor", self.expanded(self.of_channels(total)), share)
 
     def scale(self, rstd: Node, weight: Node | None) -> Node:
-        """rstd * weight."""
+        """Return rstd * weight."""
         made = self.of_channels(rstd)
         if weight is None:
             return made
@@ -123,7 +124,7 @@ class _Steps:
         return self.call("mul.Tensor", made, self.of_channels(weight))
 
     def given_back(self, value: Node) -> Node:
-        """A result in the input's dtype."""
+        """Return a result in the input's dtype."""
         dtype = self.spec.dtype
         return value if dtype is self.wide else self.call("_to_copy", value, dtype=dtype)
 
@@ -180,7 +181,7 @@ def _rewrite_backward(graph: Graph, node: Node) -> None:
         change = steps.of_elements(grad)
         plain = call("sum.dim_IntList", change, dims)
         scaled = call("sum.dim_IntList", call("mul.Tensor", change, normalised()), dims)
-        # What nobody else reads is computed again, so that the kernel of the sums writes nothing else.
+        # A chain with no other reader is recomputed, so that the kernel of the sums writes nothing else.
         change = steps.of_elements(_copied(graph, chain) if chain else grad)
         # All that reads it waits for the sums, and is no part of their kernel.
         made = call("sub.Tensor", change, steps.mean(plain))
@@ -194,8 +195,9 @@ def _rewrite_backward(graph: Graph, node: Node) -> None:
 
 
 def _chain_of(node: Node) -> list[Node]:
-    """The pointwise steps that make a value which one step reads, in order, if they read no more than it takes to write
-    the value and to read it.
+    """Return the pointwise steps that make a value with one reader, in order.
+
+    Return nothing if they read more bytes than writing and reading the value would take.
     """
     if len(node.users) > 1:
         return []
@@ -216,7 +218,7 @@ def _chain_of(node: Node) -> list[Node]:
 
 
 def _copied(graph: Graph, chain: Sequence[Node]) -> Node:
-    """The last step of a chain, computed once more."""
+    """Recompute a chain, and return its last step."""
     copies: dict[Node, Node] = {}
     for node in chain:
         copies[node] = graph.node_copy(node, lambda given: copies.get(given, given))

@@ -1,4 +1,4 @@
-"""Pointwise steps broadcast their operands themselves.
+"""Removal of expands before pointwise steps, which broadcast their operands themselves.
 
 Before::
 
@@ -13,8 +13,12 @@ After::
         %div : float32[4, 6] = aten.div.Tensor(%x, %norm)
         return [%div]
 
-A step keeps an operand that is the only one with its sizes, and one without dimensions, which would not take part in
-the promotion of dtypes; and so does one that does not broadcast, such as `native_dropout_backward`.
+Two kinds of operands stay expanded:
+
+- the only operand with the step's sizes;
+- a 0-dim operand, which would not take part in dtype promotion.
+
+Operators that do not broadcast, such as `native_dropout_backward`, are unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ EXPAND = "aten::expand"
 
 
 def broadcast_in_pointwise_steps(graph: Graph) -> bool:
-    """Have pointwise steps read what is expanded for them. Returns whether any does."""
+    """Let pointwise steps read operands before their expand. Return True if any does."""
     changed = False
     for node in graph.nodes:
         if node.op != "call_function" or not isinstance(node.target, OpOverload):
@@ -56,7 +60,7 @@ def _is_expanded(node: Node) -> bool:
 
 
 def _has_sizes_without(node: Node, given: Node) -> bool:
-    """Whether another tensor gives a step its sizes."""
+    """Return True if another tensor gives a step its sizes."""
     others = [n for n in node.all_input_nodes if n is not given]
     return given.val.sizes == node.val.sizes and any(
         isinstance(n.val, TensorSpec) and n.val.sizes == node.val.sizes for n in others

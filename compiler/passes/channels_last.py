@@ -1,4 +1,4 @@
-"""Chains of convolutions on CUDA, with channels innermost where that moves fewer bytes.
+"""Layout conversion of chains of convolutions on CUDA to channels-last, if it moves fewer bytes.
 
 Before::
 
@@ -22,11 +22,15 @@ After::
         %clone_1 : float32[8, 64, 56, 56] = aten.clone(%convolution_2, memory_format=contiguous_format)
         return [%clone_1]
 
-A convolution of contiguous planes copies its input to pixels of channels, and gives planes, which the next one copies
-again. What lies so from the beginning needs no copies: a chain is converted once where it begins, and what is read
-outside of it once where it ends. That is done if it is fewer bytes. Convolutions of one tap, which are products of
-other matrices then, those whose groups have a channel each, and small ones, which copy nothing, stay as they are: so
-the order of sums is the same.
+A convolution of contiguous planes copies its input to channels-last and returns planes, which the next convolution
+copies again. Channels-last inputs need no copies. So a chain is converted once at its start, and once at its end for
+outside readers, if this moves fewer bytes.
+
+The order of sums stays the same, since these convolutions are excluded:
+
+- 1x1 convolutions, which would be matmuls of other matrices;
+- depthwise convolutions;
+- small convolutions, which copy nothing.
 """
 
 from __future__ import annotations
@@ -45,11 +49,11 @@ from ..epilogues import product_call
 
 CONVOLUTION = "aten::convolution"
 VECTOR = 16
-"""Bytes of which the channels of a result are whole multiples."""
+"""The bytes of a result's channels must be a multiple of this."""
 
 
 def choose_channels_last(graph: Graph) -> bool:
-    """Convert chains of convolutions for which that is worth it. Returns whether there is one."""
+    """Convert chains of convolutions for which it pays off. Return True if there is one."""
     saved = {n: b for n in graph.find_nodes(op="call_function") if (b := bytes_of_copy(n)) is not None}
     if not any(saved.values()):
         return False
@@ -68,7 +72,7 @@ def choose_channels_last(graph: Graph) -> bool:
 
 
 def bytes_of_copy(node: Node) -> int | None:
-    """The bytes that a convolution does not move where channels lie innermost; None where sums may change."""
+    """Return the bytes that channels-last saves for a convolution; None if sums may change."""
     if not isinstance(node.target, OpOverload) or node.target._entry.name != CONVOLUTION:
         return None
     call = product_call(node)
@@ -87,10 +91,10 @@ def bytes_of_copy(node: Node) -> int | None:
 
 
 def cost_of(node: Node) -> int:
-    """The bytes that converting what enters a chain moves.
+    """Return the bytes moved to convert an input of a chain.
 
-    What pointwise steps and norms make of no product's elements would have been computed in the copy: it is a kernel
-    of its own then, which writes what is converted.
+    Pointwise steps and norms that make it would have been fused into the convolution's copy. Unless they read a
+    matmul's result, they become a kernel of their own, which writes the converted tensor.
     """
     made, is_computed = node, False
     while made.op == "call_function":
@@ -107,25 +111,25 @@ def cost_of(node: Node) -> int:
 
 
 def pixels_of(spec: TensorSpec) -> TensorSpec:
-    """The spec of the same sizes whose channels lie innermost."""
+    """Return the channels-last spec of the same sizes."""
     return spec.replace(sizes=spec.sizes, strides=channels_last_strides(spec.sizes))
 
 
 def nbytes(node: Node) -> int:
-    """The bytes of a step's result."""
+    """Return the bytes of a step's result."""
     found: int = node.val.numel * node.val.itemsize
     return found
 
 
 def _is_picture(spec: Any) -> bool:
-    """Whether it is contiguous, and would not be with channels innermost."""
+    """Return True for a contiguous 4-dim CUDA tensor whose channels-last layout would differ."""
     if not isinstance(spec, TensorSpec) or spec.ndim != 4 or not spec.is_contiguous or not spec.numel:
         return False
     return spec.device.type == "cuda" and is_channels_last(pixels_of(spec))
 
 
 def _chains(graph: Graph, convolutions: Mapping[Node, int]) -> Iterator[list[Node]]:
-    """Convolutions and the steps of pictures behind them, as far as these read one another, each in order."""
+    """Yield chains of convolutions and pointwise steps that read one another, each in order."""
     chain_of: dict[Node, list[Node]] = {}
     for node in graph.find_nodes(op="call_function"):
         is_norm = _norm_of(node) is not None
@@ -142,7 +146,7 @@ def _chains(graph: Graph, convolutions: Mapping[Node, int]) -> Iterator[list[Nod
             chain += other
         for member in chain:
             chain_of[member] = chain
-        # A norm's statistics are read of it by nobody.
+        # A norm's statistics have no readers.
         chain += [node.args[0], node] if is_norm else [node]
         chain_of[node] = chain
     place = {node: i for i, node in enumerate(graph.nodes)}
@@ -151,7 +155,7 @@ def _chains(graph: Graph, convolutions: Mapping[Node, int]) -> Iterator[list[Nod
 
 
 def _norm_of(node: Node) -> Node | None:
-    """What a batch norm by running statistics normalises, of the step that takes its result."""
+    """Return the input of the batch norm by running statistics whose result a step takes, or None."""
     call = channel_norm_call(node)
     return None if call is None or not _is_picture(node.val) else call.input
 
@@ -163,7 +167,7 @@ def _is_pointwise(node: Node) -> bool:
 
 
 def _pictures(node: Node) -> list[Node]:
-    """What a step reads element by element."""
+    """Return the operands that a step reads element by element."""
     norm = _norm_of(node)
     if norm is not None:
         return [norm]
@@ -173,7 +177,7 @@ def _pictures(node: Node) -> list[Node]:
 
 
 def _ends(chain: list[Node], results: set[Node]) -> tuple[list[Node], list[Node]]:
-    """What enters a chain, and which of its steps are read outside."""
+    """Return the inputs of a chain, and its steps that are read outside."""
     inside = set(chain)
     read = dict.fromkeys(
         given for node in chain if not isinstance(node.val, tuple) for given in _pictures(node)
@@ -184,7 +188,7 @@ def _ends(chain: list[Node], results: set[Node]) -> tuple[list[Node], list[Node]
 
 
 def _specs_of(chain: list[Node], entering: list[Node]) -> dict[Node, Any] | None:
-    """The specs of a chain's steps, as their Meta kernels have them; None where one does not keep the order."""
+    """Return the specs of a chain's steps from their Meta kernels; None if a step does not keep channels-last."""
     specs: dict[Node, Any] = {node: pixels_of(node.val) for node in entering}
     for node in chain:
         if not isinstance(node.target, OpOverload):
@@ -198,7 +202,7 @@ def _specs_of(chain: list[Node], entering: list[Node]) -> dict[Node, Any] | None
 
 
 def _result_of(node: Node, specs: Mapping[Node, Any]) -> Any:
-    """The spec, or the specs, of a step's result for operands of these specs."""
+    """Return the specs of a step's results for operands of these specs."""
     given = node.all_input_nodes
 
     def called(*tensors: Any) -> Any:
@@ -241,7 +245,7 @@ def _convert(
 
 
 def _read_by(node: Node) -> list[Node]:
-    """What a step of a chain reads element by element; a norm's own step reads what it normalises."""
+    """Return the operands that a step of a chain reads element by element; for a norm, its input."""
     if isinstance(node.val, tuple | list) and node.target._entry.name == OPERATOR:
         return [node.args[0]]
     return _pictures(node) if isinstance(node.val, TensorSpec) else []

@@ -1,4 +1,4 @@
-"""Steps that compute the same from the same.
+"""Common-subexpression elimination.
 
 Before::
 
@@ -15,8 +15,10 @@ After::
         %add : float32[3, 2] = aten.add.Tensor(%t, %t)
         return [%add]
 
-Steps that write, draw random numbers or allocate memory that somebody else fills are left as they are, and so are
-results of the program, and what makes the memory in which they lie: each has memory of its own.
+These steps are left unchanged:
+
+- steps that write, random ops, and allocations that another step fills;
+- results of the program, and the steps that own their memory: each result has memory of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from .donations import is_uninitialized
 
 
 def share_common_subexpressions(graph: Graph) -> bool:
-    """Replace steps by equal earlier ones. Returns whether any was."""
+    """Replace steps by equal earlier ones. Return True if any is replaced."""
     results = _made_for(graph.output_node.all_input_nodes)
     known: dict[Any, Node] = {}
     changed = False
@@ -51,7 +53,7 @@ def share_common_subexpressions(graph: Graph) -> bool:
 
 
 def _made_for(results: Sequence[Node]) -> set[Node]:
-    """The results, what they are views or parts of, and the steps that make these."""
+    """Return the results, the values that they are views or parts of, and the steps that make these."""
     found: set[Node] = set()
     pending = list(results)
     while pending:
@@ -64,7 +66,7 @@ def _made_for(results: Sequence[Node]) -> set[Node]:
 
 
 def _key(value: Any) -> Any:
-    """An argument as a key: numbers with their class and sign, since 1 == 1.0 == True and 0.0 == -0.0."""
+    """Return an argument as a key: numbers with their class and sign, since 1 == 1.0 == True and 0.0 == -0.0."""
     if isinstance(value, float):
         return (float, value.hex())
     if isinstance(value, tuple | list):

@@ -1,4 +1,4 @@
-"""Steps that are computed from literals alone are computed once, when the graph is compiled.
+"""Constant folding: steps that depend on literals alone are computed once, at compile time.
 
 Before::
 
@@ -15,10 +15,13 @@ After::
         %masked_fill : float32[3, 3] = aten.masked_fill.Scalar(%x, %triu, 0)
         return [%masked_fill]
 
-A tensor like another one (`zeros_like`) is computed from literals, too: nobody reads the other one's elements. A copy
-of a number that the program names (`tt.tensor(2.0)`) is read where it is kept. Draws of random numbers are never
-folded, and neither is what a call has to make anew: what is a result, or shares memory with one, and what a step writes
-to. Nor is what takes more than `MOST_BYTES`, or memory that nothing has filled.
+A `zeros_like` depends on literals alone, too, since it does not read the elements of its operand. A copy of a number
+in the program (`tt.tensor(2.0)`) is read from the constant. These steps are never folded:
+
+- Random ops.
+- Results and values that share memory with them, which a call must make anew.
+- Values that a step writes to.
+- Values of more than `MOST_BYTES`, and uninitialized memory.
 """
 
 from __future__ import annotations
@@ -35,21 +38,21 @@ from ...runtime.tensor_spec import TensorSpec
 from ..partition import roots_of
 
 MOST_BYTES = 1 << 20
-"""Of a constant: larger ones are as quick to make as to read, and would be held as long as the graph."""
+"""The most bytes of a constant: making a larger one is as fast as reading it, and the graph would hold it."""
 MOST_BYTES_HELD = 1 << 24
-"""Of all constants of a graph."""
+"""The most bytes of all constants of a graph."""
 
 BLANK = frozenset({"empty", "empty_strided", "empty_like"})
-"""Operators whose results have no elements that mean anything."""
+"""Operators with uninitialized results."""
 LIKE = frozenset({"empty_like", "zeros_like", "ones_like", "full_like"})
-"""Operators that read of their first operand what it looks like, and nothing else."""
+"""Operators that read only the metadata of their first operand."""
 OVERWRITING = frozenset({"fill", "zero", "_arange", "_linspace", "_logspace"})
 """Operators that write all elements of their first operand, whatever those were."""
 COPY = "lift_fresh_copy"
 
 
 def fold_constants(graph: Graph) -> bool:
-    """Compute the steps that read literals alone, and keep what they give. Returns whether there were any."""
+    """Compute the steps that read literals alone, and keep their results. Return True if there were any."""
     nodes = list(graph.nodes)
     kept = _kept_apart(graph, nodes)
     changed = _read_numbers(graph, kept)
@@ -86,8 +89,9 @@ def fold_constants(graph: Graph) -> bool:
 
 
 def literal_value(node: Node, most_bytes: int) -> Any:
-    """The tensor that a step gives, if it and the steps before it read literals alone; None for any other, and where
-    one has more bytes than these.
+    """Return the tensor of a step that depends on literals alone, else None.
+
+    Return None also if the step or one before it has more than `most_bytes`.
     """
     waiting, seen = [node], {node}
     while waiting:
@@ -105,7 +109,7 @@ def literal_value(node: Node, most_bytes: int) -> Any:
 
 
 def _kept_apart(graph: Graph, nodes: list[Node]) -> set[Node]:
-    """What a call has to make anew: memory of results, and memory that is written to."""
+    """Return the values that a call must make anew: memory of results, and memory that is written to."""
     roots = roots_of(nodes)
     own = {roots[node] for node in graph.output_node.all_input_nodes}
     for node in nodes:
@@ -117,7 +121,7 @@ def _kept_apart(graph: Graph, nodes: list[Node]) -> set[Node]:
 
 
 def _read_numbers(graph: Graph, kept: Collection[Node]) -> bool:
-    """Have copies of numbers that the program names read where these are kept."""
+    """Replace copies of the program's number constants by the constants."""
     changed = False
     for node in graph.find_nodes(op="call_function"):
         is_copy = isinstance(node.target, OpOverload) and node.target._opname == COPY
@@ -131,7 +135,7 @@ def _read_numbers(graph: Graph, kept: Collection[Node]) -> bool:
 
 
 def _may_fold(node: Node, most_bytes: int = MOST_BYTES) -> bool:
-    """Whether a step would be constant if its operands were."""
+    """Return True if a step would be constant if its operands were."""
     if node.op != "call_function" or node.is_impure or not isinstance(node.target, OpOverload):
         return False
     spec = node.val
@@ -141,18 +145,18 @@ def _may_fold(node: Node, most_bytes: int = MOST_BYTES) -> bool:
 
 
 def _read(node: Node) -> list[Node]:
-    """The operands whose elements a step reads."""
+    """Return the operands whose elements a step reads."""
     given = node.all_input_nodes
     return given[1:] if node.target._opname in LIKE else given
 
 
 def _is_overwritten(node: Node, given: Node, blank: Collection[Node]) -> bool:
-    """Whether an operand is memory that nothing has filled, which a step fills."""
+    """Return True if an operand is uninitialized memory that the step fills."""
     return given in blank and node.target._opname in OVERWRITING and given is node.args[0]
 
 
 def _computed(end: Node, computed: dict[Node, Any]) -> Any:
-    """A step's tensor, and those of the steps before it; None where it is not what the graph says."""
+    """Compute a step's tensor, and those of the steps before it. Return None if it differs from the graph's spec."""
     order: dict[Node, None] = {}
     waiting = [(end, False)]
     while waiting:
@@ -179,12 +183,12 @@ def _computed(end: Node, computed: dict[Node, Any]) -> Any:
 
 
 def _operands(node: Node) -> list[Node]:
-    """The steps that are computed before a step."""
+    """Return the steps that are computed before a step."""
     return [] if node.target._opname in LIKE else node.all_input_nodes
 
 
 def _called(node: Node, computed: Mapping[Node, Any]) -> Any:
-    """What a step gives."""
+    """Compute a step."""
 
     def value(given: Node) -> Any:
         if given in computed:
@@ -197,7 +201,7 @@ def _called(node: Node, computed: Mapping[Node, Any]) -> Any:
 
 
 def _is_capturing() -> bool:
-    """Whether a CUDA graph is captured, in which nobody may wait for the device."""
+    """Return True during the capture of a CUDA graph, in which synchronization is forbidden."""
     from ...runtime.cuda.driver import current_driver
 
     cuda = current_driver()
@@ -205,7 +209,7 @@ def _is_capturing() -> bool:
 
 
 def _wait(ends: Collection[Node]) -> None:
-    """Wait for what CUDA computes: another stream may read the constants first."""
+    """Synchronize with CUDA: another stream may read the constants first."""
     devices = {node.val.device for node in ends if node.val.device.type == "cuda"}
     if devices:
         from ...runtime.cuda.driver import driver

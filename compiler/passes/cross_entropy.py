@@ -1,4 +1,4 @@
-"""Cross entropy of class indices on CUDA is the operator that eager calls have, which keeps three numbers a sample.
+"""Fusion of cross entropy of class indices on CUDA into the eager operator, which saves three numbers a sample.
 
 Before::
 
@@ -15,7 +15,7 @@ After::
         ...
         %grad = aten._cross_entropy_backward(%g, %x, %t, None, %statistics, %total, 1, -100, 0.0)
 
-It is done before a graph is split into forward and backward.
+The pass runs before a graph is split into forward and backward.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ LOSSES = {
 
 
 class CrossEntropy(NamedTuple):
-    """A loss in a graph.
+    """Cross-entropy loss in a graph.
 
     Attributes:
-        softmax: the logarithms of probabilities.
-        loss: the operator that picks and reduces.
-        arguments: its targets, weights, reduction and ignored index.
-        backward: the gradient of the logarithms; None where the graph has none.
+        softmax: The log-probabilities.
+        loss: The nll_loss operator.
+        arguments: Its targets, weights, reduction and ignored index.
+        backward: The gradient of the log-probabilities; None if the graph has none.
     """
 
     softmax: Node
@@ -52,7 +52,7 @@ class CrossEntropy(NamedTuple):
     backward: Node | None
 
     def result(self, place: int) -> Node | None:
-        """What takes a result of the loss."""
+        """Return the step that takes a result of the loss, or None."""
         found = [
             user for user in self.loss.users if user.target is operator.getitem and user.args[1] == place
         ]
@@ -60,7 +60,7 @@ class CrossEntropy(NamedTuple):
 
 
 def fuse_cross_entropy(graph: Graph) -> bool:
-    """Rewrite losses. Returns whether there was any."""
+    """Rewrite losses. Return True if there was any."""
     losses = [n for n in graph.find_nodes(op="call_function") if operator_name(n) in LOSSES]
     if not losses:
         return False
@@ -94,7 +94,7 @@ def _found(loss: Node) -> CrossEntropy | None:
 
 
 def _only_softmax_backward(found: CrossEntropy) -> Node | None:
-    """The gradient of the scores, if nobody else reads that of the logarithms."""
+    """Return the gradient of the scores, if no other step reads that of the log-probabilities."""
     assert found.backward is not None
     users = list(found.backward.users)
     if len(users) != 1 or operator_name(users[0]) != SOFTMAX_BACKWARD:
@@ -104,7 +104,7 @@ def _only_softmax_backward(found: CrossEntropy) -> Node | None:
 
 
 def _rewritten(graph: Graph, found: CrossEntropy) -> bool:
-    """Call the operator, if the loss and its gradient alone read the logarithms. Whether it is."""
+    """Call the operator, if only the loss and its gradient read the log-probabilities. Return True on success."""
     target, weight, reduction, ignored = found.arguments
     gradient = None if found.backward is None else _only_softmax_backward(found)
     readers = {n for n in (found.loss, found.backward, gradient) if n is not None}
@@ -149,14 +149,14 @@ def _rewritten(graph: Graph, found: CrossEntropy) -> bool:
 
 
 def _widens(node: Node) -> bool:
-    """Whether a step is a copy of narrow floats in float32."""
+    """Return True if a step casts 16-bit floats to float32."""
     if operator_name(node) != "aten::_to_copy" or node.val.dtype is not float32:
         return False
     return node.args[0].val.dtype in (float16, bfloat16) and node.args[0].val.device is node.val.device
 
 
 def _narrow_result(gradient: Node) -> Node | None:
-    """The copy of a gradient in a narrower dtype, if that alone reads it."""
+    """Return the cast of a gradient to 16-bit floats, if no other step reads the gradient."""
     users = list(gradient.users)
     is_one = len(users) == 1 and operator_name(users[0]) == "aten::_to_copy"
     return users[0] if is_one and users[0].val.dtype in (float16, bfloat16) else None

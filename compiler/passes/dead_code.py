@@ -1,4 +1,4 @@
-"""Steps whose results nobody reads.
+"""Dead-code elimination.
 
 Before::
 
@@ -13,7 +13,7 @@ After::
         %sin : float32[4] = aten.sin(%x)
         return [%sin]
 
-Writes and draws of random numbers stay: a draw moves its generator on.
+Writes and random ops stay: a random op advances its generator.
 """
 
 from __future__ import annotations
@@ -22,5 +22,5 @@ from ...dispatch.layers.graph.graph import Graph
 
 
 def eliminate_dead_code(graph: Graph) -> bool:
-    """Take out what nothing uses. Returns whether anything was."""
+    """Remove dead steps. Return True if any was removed."""
     return graph.eliminate_dead_code()

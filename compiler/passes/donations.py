@@ -1,4 +1,4 @@
-"""Tensors that a derived functional form may write without a clone.
+"""Donation of tensors that a derived functional form may write without a clone.
 
 Before::
 
@@ -17,9 +17,9 @@ After::
         %getitem : float32[4] = getitem(%fill_functional, 0)
         return [%getitem]
 
-A functional form that was derived from an operator of a user's clones the memory that the operator writes (see
-`dispatch/layers/functionalization/derived_form.py`). No clone is needed where the graph itself made the tensor and
-nothing else reads it.
+The functional form derived from a user's operator clones the memory that the operator writes (see
+`dispatch/layers/functionalization/derived_form.py`). No clone is needed if the graph itself made the tensor and no
+other step reads it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ..partition import is_view
 
 
 def donate_dead_operands(graph: Graph) -> bool:
-    """Mark the bases that derived functional forms may write. Returns whether there are any."""
+    """Mark the bases that derived functional forms may write. Return True if there are any."""
     changed = False
     for node in graph.find_nodes(op="call_function"):
         if not isinstance(node.target, OpOverload) or not is_derived(node.target._entry):
@@ -52,7 +52,7 @@ def donate_dead_operands(graph: Graph) -> bool:
 
 
 def is_uninitialized(node: Node) -> bool:
-    """Return whether a step allocates memory and leaves its elements undefined."""
+    """Return True if a step allocates memory and leaves its elements undefined."""
     return isinstance(node.target, OpOverload) and node.target._opname in (
         "empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"
     )  # fmt: skip
@@ -68,7 +68,7 @@ def _read(node: Node) -> set[Node]:
 
 
 def _is_dead_after(operand: Any, node: Node, read: set[Node]) -> bool:
-    """Return whether a step made a tensor, in memory of its own, that a derived form alone reads, as a base.
+    """Return True if a step made a tensor with its own memory that only a derived form reads, as a base.
 
     Views may lead from the tensor to the form, which takes their geometry, but not to an operand that the form reads.
     """

@@ -1,4 +1,4 @@
-"""Writes to inputs that an operator can make itself.
+"""Replacement of copies to inputs by in-place operators.
 
 Before::
 
@@ -13,9 +13,9 @@ After::
         %add_ : int64[] = aten.add_.Tensor(%n, 1)
         return []
 
-A capture has the functional form of each operator that writes to its arguments, and copies at its end. Where nothing
-else reads an input that is copied to, the writing form needs no memory of its own and no copy: the update of all
-parameters is one launch again. Pointwise steps that may be fused with others keep their form.
+A capture has the functional form of each in-place operator, and copies at its end. If no other step reads an input
+that is copied to, the in-place form needs no memory of its own and no copy. So the update of all parameters is one
+launch again. Pointwise steps that may fuse with others keep their form.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Dispatcher.singleton().on_change.append(_writing.clear)
 
 
 def write_in_place(graph: Graph) -> bool:
-    """Call operators that write to inputs in the place of copies to these. Returns whether any is."""
+    """Replace copies to inputs by in-place operators. Return True if any is replaced."""
     copies = {
         node.args[0]: node
         for node in graph.find_nodes(op="call_function")
@@ -51,7 +51,7 @@ def write_in_place(graph: Graph) -> bool:
 
 
 def writing_form(name: str) -> str | None:
-    """The operator that writes what another one gives: ``aten::add_.Tensor`` of ``aten::add.Tensor``; None for none.
+    """Return the in-place form of an operator: ``aten::add_.Tensor`` of ``aten::add.Tensor``; None if there is none.
 
     Example:
         >>> from triten.compiler.passes.in_place import writing_form
@@ -77,7 +77,7 @@ def _functional_name(name: str) -> str | None:
 
 
 def _rewrite(graph: Graph, node: Node, target: OpOverload, copies: dict[Node, Node]) -> bool:
-    """Replace a step by the one that writes, if each of what it writes is an input that is copied to after it."""
+    """Replace a step by its in-place form, if each written tensor is an input that is copied to after it."""
     schema = target._entry.schema
     given = dict(zip((a.name for a in schema.arguments), node.args, strict=False)) | dict(node.kwargs)
     written = [given.get(a.name) for a in schema.arguments if a.is_write]
@@ -128,7 +128,7 @@ def _rewrite(graph: Graph, node: Node, target: OpOverload, copies: dict[Node, No
 
 
 def _is_alone(node: Node, copies: dict[Node, Node]) -> bool:
-    """Whether a pointwise step reads inputs alone, and nothing but its copy and steps of lists reads it."""
+    """Return True if a pointwise step reads only inputs, and only its copy and steps on lists read it."""
     return all(given.op == "placeholder" for given in node.all_input_nodes) and all(
         user in copies.values() or _name(user) is None or "pointwise" not in user.target._entry.tags
         for user in node.users
@@ -136,7 +136,7 @@ def _is_alone(node: Node, copies: dict[Node, Node]) -> bool:
 
 
 def _results(node: Node, count: int) -> list[Node | None] | None:
-    """The steps that take each result; None where there are several of one, or something reads all of them."""
+    """Return the steps that take each result; None if a result has several, or a step reads all results."""
     if count == 1:
         return [node]
     found: list[Node | None] = [None] * count
@@ -148,7 +148,7 @@ def _results(node: Node, count: int) -> list[Node | None] | None:
 
 
 def _pairs(value: Any, result: Node | None) -> list[tuple[Node, Node]] | None:
-    """What is written, each with the step that takes its new elements; None where one is missing."""
+    """Return the written tensors, each with the step that takes its new elements; None if one is missing."""
     if isinstance(value, Node):
         return None if result is None else [(value, result)]
     if not isinstance(value, list | tuple) or not all(isinstance(each, Node) for each in value):
@@ -166,7 +166,7 @@ def _takes(node: Node) -> bool:
 
 
 def times_read(node: Node, source: Node) -> int:
-    """How often a step has another one among its arguments."""
+    """Return how often a step has another step among its arguments."""
     counts = 0
     pending: list[Any] = [*node.args, *node.kwargs.values()]
     while pending:

@@ -1,4 +1,4 @@
-"""Reductions whose dimensions are put back as size 1 keep them in the first place.
+"""Replacement of a reduction and an unsqueeze by a reduction with keepdim.
 
 Before::
 
@@ -15,8 +15,8 @@ After::
         %sub : float32[4, 6] = aten.sub.Tensor(%x, %mean)
         return [%sub]
 
-So a kernel over rows need not go through a view. A reduction that something else reads stays, and so does a view that
-is a result of the program.
+So a kernel over rows need not go through a view. The pass skips a reduction with another reader, and a view that is a
+result of the program.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ VIEWS = frozenset({"aten::unsqueeze", "aten::view"})
 
 
 def keep_dimensions(graph: Graph) -> bool:
-    """Replace views of reductions by reductions that keep their dimensions. Returns whether any was."""
+    """Replace views of reductions by reductions that keep their dimensions. Return True if any was replaced."""
     results = set(graph.output_node.all_input_nodes)
     changed = False
     for node in graph.nodes:
@@ -62,7 +62,7 @@ def _name(node: Node) -> str:
 
 
 def _is_reduced(node: Node) -> bool:
-    """Whether a step is a reduction of one result that has fewer dimensions than what is reduced."""
+    """Return True if a step is a reduction with one result and without keepdim."""
     if _name(node) not in OPERATORS or not isinstance(node.val, TensorSpec):
         return False
     names = {a.name for a in node.target._entry.schema.arguments}
@@ -70,7 +70,7 @@ def _is_reduced(node: Node) -> bool:
 
 
 def _puts_back(view: Node, source: Node) -> bool:
-    """Whether a view has the dimensions of what was reduced, the reduced ones as size 1."""
+    """Return True if a view restores the reduced dimensions as size 1."""
     sizes = source.args[0].val.sizes
     place = [a.name for a in source.target._entry.schema.arguments].index("dim")
     given = source.args[place] if len(source.args) > place else source.kwargs.get("dim")

@@ -1,4 +1,4 @@
-"""Pointwise operators that others are composed of, as these.
+"""Decomposition of composite pointwise operators.
 
 Before::
 
@@ -12,8 +12,8 @@ After::
         %clamp : float32[4, 6] = aten.clamp(%x, 0, 6)
         return [%clamp]
 
-An operator without a kernel may have a derivative of its own, for which it stays whole when a graph is recorded. What
-it calls is recorded here, so that `relu6` and `prelu` are steps of kernels.
+An operator without a kernel may have its own derivative, so capture does not decompose it. This pass records the
+operators that it calls, so that `relu6` and `prelu` are steps of kernels.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ..pointwise import bound_arguments
 
 
 def compose_pointwise_steps(graph: Graph) -> bool:
-    """Put what pointwise operators are composed of in their places. Returns whether there was any."""
+    """Decompose composite pointwise operators. Return True if there was any."""
     changed = False
     for node in graph.find_nodes(op="call_function"):
         composition = _composition_of(node)
@@ -47,7 +47,7 @@ def compose_pointwise_steps(graph: Graph) -> bool:
 
 
 def _composition_of(node: Node) -> Callable[..., Any] | None:
-    """What a pointwise operator without a kernel of its own calls, for floats; None for any other step."""
+    """Return the composite implementation of a pointwise operator on floats; None for any other step."""
     if not isinstance(node.target, OpOverload) or not isinstance(node.val, TensorSpec):
         return None
     entry = node.target._entry
@@ -61,7 +61,7 @@ def _composition_of(node: Node) -> Callable[..., Any] | None:
 
 
 def _stand_in(value: Any) -> Any:
-    """A tensor that looks as a node's, for a recording that computes nothing."""
+    """Return a tensor with a node's metadata, for a recording that computes nothing."""
     if not isinstance(value, Node):
         return value
     made = blank_tensor()

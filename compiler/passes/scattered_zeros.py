@@ -1,4 +1,4 @@
-"""Zeros that a scatter copies are one number, seen in their sizes.
+"""Replacement of zeros that a scatter copies by one expanded number.
 
 Before::
 
@@ -15,8 +15,8 @@ After::
         %scatter_add : float32[4, 6] = aten.scatter_add(%expand, -1, %i, %g)
         return [%scatter_add]
 
-A scatter that makes a new tensor fills it with what it is given. So zeros are written once, and neither made nor read
-before. The gradient of `gather` is of this kind.
+An out-of-place scatter copies its first operand. So zeros are written once, and neither allocated nor read before. The
+gradient of `gather` is of this kind.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SCATTERS = frozenset({"aten::scatter_add", "aten::scatter.src", "aten::scatter.v
 
 
 def scatter_into_a_number(graph: Graph) -> bool:
-    """Replace zeros that scatters alone copy. Returns whether there were any."""
+    """Replace zeros that only scatters copy. Return True if there were any."""
     results = set(graph.output_node.all_input_nodes)
     changed = False
     for node in graph.find_nodes(op="call_function"):
@@ -54,7 +54,7 @@ def scatter_into_a_number(graph: Graph) -> bool:
 
 
 def _are_copied(node: Node) -> bool:
-    """Whether zeros are contiguous, and scatters alone read them."""
+    """Return True if zeros are contiguous, and only scatters read them."""
     spec = node.val
     if not isinstance(spec, TensorSpec) or not spec.is_contiguous or spec.numel < 2:
         return False

@@ -1,4 +1,4 @@
-"""Running statistics that backward of batch normalization in training does not read.
+"""Removal of running statistics that the backward of training batch norm does not read.
 
 Before::
 
@@ -10,8 +10,8 @@ After::
 
         %grad = aten.native_batch_norm_backward(%g, %x, %w, None, None, %m, %s, True, 1e-05, [True, True, True])
 
-The operator takes them for evaluation. Taken out before a graph is split, they are not kept for backward, and forward
-can write the buffers in place.
+The operator needs them for evaluation only. Without them, they are not saved for backward, and forward can write the
+buffers in place.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RUNNING, TRAIN = slice(3, 5), 7
 
 
 def leave_out_running_statistics(graph: Graph) -> bool:
-    """Have backward of batch normalization in training take no running statistics. Returns whether any took some."""
+    """Remove running statistics from the backward of training batch norm. Return True if any were removed."""
     changed = False
     for node in graph.find_nodes(op="call_function"):
         if (

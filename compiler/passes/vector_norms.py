@@ -1,4 +1,4 @@
-"""Norms that one pass over the elements gives, as the reduction that does it.
+"""Replacement of vector norms that need one pass by a fusible reduction.
 
 Before::
 
@@ -12,8 +12,8 @@ After::
         %_vector_norm : float32[4, 1] = aten._vector_norm(%x, 2, [-1], True)
         return [%_vector_norm]
 
-It is what `linalg_vector_norm` calls itself; the order is a text there. Only norms of real numbers in their own dtype
-are replaced, and on the CPU none of all elements, for which `linalg_vector_norm` has a kernel of its own.
+`linalg_vector_norm` calls it itself; the order is a string there. The pass replaces only norms of real numbers in
+their own dtype. On the CPU it skips norms of all elements, for which `linalg_vector_norm` has a kernel of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..pointwise import bound_arguments
 
 
 def reduce_to_norms(graph: Graph) -> bool:
-    """Replace vector norms. Returns whether any was."""
+    """Replace vector norms. Return True if any was replaced."""
     changed = False
     for node in graph.find_nodes(op="call_function"):
         if not isinstance(node.target, OpOverload) or node.target._entry.name != "aten::linalg_vector_norm":

@@ -1,4 +1,4 @@
-"""Reductions of views read what is viewed.
+"""Replacement of reductions of views by reductions of the base.
 
 Before::
 
@@ -15,8 +15,8 @@ After::
         %sum_1 : float32[8] = aten.sum.dim_IntList(%relu, [0, 1])
         return [%sum_1]
 
-So the gradient of a linear layer's bias is summed in the kernel that makes what is summed. A reduction stays where the
-view mixes dimensions that are reduced with others, and where its result would have other sizes.
+So the gradient of a linear layer's bias is summed in the kernel that makes the summands. The pass skips a view that
+merges reduced dimensions with others, and a result that would have other sizes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OF_DIMENSIONS = frozenset({"aten::sum.dim_IntList", "aten::mean.dim", "aten::ama
 
 
 def reduce_what_is_viewed(graph: Graph) -> bool:
-    """Have reductions read what their operands view. Returns whether any does."""
+    """Let reductions read the bases of their operands. Return True if any does."""
     changed = False
     for node in graph.find_nodes(op="call_function"):
         while _name(node) in OF_EVERYTHING | OF_DIMENSIONS and _reads_view(node):
@@ -58,7 +58,7 @@ def _name(node: Node) -> str:
 
 
 def _reads_view(node: Node) -> bool:
-    """Whether a step reads a view of another step's contiguous result."""
+    """Return True if a step reads a view of another step's contiguous result."""
     view = node.args[0] if node.args else None
     if not isinstance(view, Node) or _name(view) not in VIEWS or not view.val.numel:
         return False
@@ -67,7 +67,7 @@ def _reads_view(node: Node) -> bool:
 
 
 def _dimensions_of(node: Node, source: Node) -> list[int] | None:
-    """The dimensions of what is viewed that a reduction of the view reduces; None where there are none."""
+    """Return the base's dimensions that a reduction of the view reduces; None if there are none."""
     view = node.args[0]
     given = bound_arguments(node)[1]
     dims = given if isinstance(given, tuple | list) else [given]
@@ -86,7 +86,7 @@ def _dimensions_of(node: Node, source: Node) -> list[int] | None:
 
 
 def _matching(a: Sequence[int], b: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    """The dimensions of two shapes of one tensor in groups that have the same elements.
+    """Return groups of dimensions of two shapes of one tensor that have the same elements.
 
     Example:
         >>> _matching((24, 8), (4, 6, 8))

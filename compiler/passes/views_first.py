@@ -1,4 +1,4 @@
-"""Views of what steps compute are taken of the steps' operands instead.
+"""Motion of views from the result of a step to its operands.
 
 Before::
 
@@ -17,16 +17,16 @@ After::
         %add : float32[4, 2] cuda:0 = aten.add.Tensor(%mul_1, 1)
         return [%add]
 
-So no more is computed than is read, and the steps before and after the view are one kernel. Several views of one step
-are taken so if they have no more elements together than the step has: both halves of a gate. A view of a `cat` becomes
-a `cat` of views where it leaves the dimension whole.
+So no unused element is computed, and the steps before and after the view are one kernel. Several views of one step are
+moved if they have no more elements together than the step: both halves of a gate. A view of a `cat` becomes a `cat` of
+views if it leaves the dimension whole.
 
-It is done where pointwise steps, copies, `cat` and paddings alone read the view, which give the same for the step's new
-result: a contiguous one. A result of the program stays what it is, and so does memory that is written to.
+A view is moved if only pointwise steps, copies, `cat` and paddings read it, and return the same for a contiguous view.
+A result of the program is unchanged, and so is memory that is written to.
 
-On the CPU functions of few elements, or of elements with gaps, may have other last bits than those of many. There
-slices are taken before arithmetic alone, which rounds each element by itself, and where such steps read them, or
-functions that begin with arithmetic.
+On the CPU, a function of few or strided elements may differ in the last bits from one of many. There only slices of
+arithmetic are moved, which rounds each element by itself. Their readers must be arithmetic too, or functions that
+begin with arithmetic.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from ..pointwise import COPIES, FILLS
 VIEWS = frozenset({
     "aten::slice.Tensor", "aten::select.int", "aten::unsqueeze", "aten::permute", "aten::transpose.int", "aten::t",
 })  # fmt: skip
-"""Views that give each element once at most."""
+"""Views with each element at most once."""
 SLICES = frozenset({"aten::slice.Tensor", "aten::select.int", "aten::unsqueeze"})
 """Those that are taken so on the CPU: operands of steps are not read across their lines."""
 EXACT = frozenset(
@@ -57,9 +57,9 @@ EXACT = frozenset(
         *("sigmoid_backward", "tanh_backward", "threshold_backward", "native_dropout_backward"),
     )
 )
-"""Pointwise operators that round each element by itself, in whichever order and number it comes."""
+"""Pointwise operators that round each element independently of its position and of the number of elements."""
 BEGIN_EXACTLY = frozenset({"sigmoid", "silu", "silu_backward"})
-"""Functions whose eager kernels begin with arithmetic, so that gaps between elements are gone where they go on."""
+"""Functions whose eager kernels begin with arithmetic, which makes their operands contiguous."""
 CAT = "aten::cat"
 PADDINGS = frozenset({"aten::slice_backward", "aten::constant_pad_nd"})
 """Operators that put their operand into a larger tensor."""
@@ -68,7 +68,7 @@ MOST_STEPS = 64
 
 
 def take_views_first(graph: Graph) -> bool:
-    """Take views before the steps whose results they see. Returns whether any was."""
+    """Move views before the steps whose results they view. Return True if any was moved."""
     results = set(graph.output_node.all_input_nodes)
     waiting = [n for n in graph.find_nodes(op="call_function") if _name(n) in VIEWS]
     left = MOST_STEPS * len(waiting)
@@ -105,7 +105,7 @@ def _name(node: Node) -> str:
 
 
 def _may_move(step: Node) -> bool:
-    """Whether a view may be taken before a step."""
+    """Return True if a view may be moved before a step."""
     spec = step.val
     if not isinstance(step.target, OpOverload) or step.is_impure or not isinstance(spec, TensorSpec):
         return False
@@ -120,7 +120,8 @@ def _is_on_host(node: Node) -> bool:
 
 
 def _is_step(node: Node, on_host: frozenset[str]) -> bool:
-    """Whether a step is pointwise, a copy, or `cat`; on the CPU one of these pointwise ones, of real numbers."""
+    """Return True for a pointwise step, a copy, or `cat`; on the CPU, only for operators in `on_host` of real
+    numbers."""
     name = _name(node)
     if name == CAT or name in COPIES or name in FILLS:
         return True
@@ -131,7 +132,7 @@ def _is_step(node: Node, on_host: frozenset[str]) -> bool:
 
 
 def _is_read_by_steps(view: Node) -> bool:
-    """Whether pointwise steps, copies, `cat` and paddings alone read a view."""
+    """Return True if only pointwise steps, copies, `cat` and paddings read a view."""
     for user in view.users:
         if not isinstance(user.target, OpOverload) or user.is_impure or not isinstance(user.val, TensorSpec):
             return False
@@ -141,14 +142,14 @@ def _is_read_by_steps(view: Node) -> bool:
 
 
 class _Moved:
-    """A view that is to be taken before a step.
+    """View to be moved before a step.
 
     Attributes:
-        view: the view.
-        step: the step.
-        specs: what the view gives of each operand of the step that is seen through it.
-        made: what the step gives then.
-        dim: for `cat` the dimension along which it joins.
+        view: The view.
+        step: The step.
+        specs: The view's spec of each operand of the step that is viewed.
+        made: The step's spec after the move.
+        dim: For `cat`, the dimension along which it joins.
     """
 
     def __init__(
@@ -180,7 +181,7 @@ class _Moved:
 
 
 def _moved(view: Node, step: Node) -> _Moved | None:
-    """How a view is taken before a step; None where that gives something else."""
+    """Return the motion of a view before a step; None if the result would differ."""
     is_cat = _name(step) == CAT
     specs: dict[Node, TensorSpec] = {}
     for operand in step.all_input_nodes:
@@ -207,7 +208,7 @@ def _moved(view: Node, step: Node) -> _Moved | None:
 
 
 def _expanded(operand: Node, step: Node) -> TensorSpec:
-    """An operand at the sizes of a step."""
+    """Return an operand's spec expanded to the sizes of a step."""
     spec: TensorSpec = operand.val
     more = step.val.ndim - spec.ndim
     strides = [
@@ -218,7 +219,8 @@ def _expanded(operand: Node, step: Node) -> TensorSpec:
 
 
 def _joined_dim(view: Node, step: Node) -> int | None:
-    """The dimension along which views of a `cat`'s parts are joined; None where the view does not leave it whole."""
+    """Return the dimension along which views of a `cat`'s parts are joined; None if the view does not leave it
+    whole."""
     arguments = [*step.args[1:], *step.kwargs.values()]
     dim = (arguments[0] if arguments else 0) % step.val.ndim
     marks = [1000 + d for d in range(step.val.ndim)]
@@ -234,6 +236,6 @@ def _joined_dim(view: Node, step: Node) -> int | None:
 
 
 def _meta(node: Node, specs: dict[Node, TensorSpec], dim: int | None = None) -> Any:
-    """The spec of a step's result for operands of these specs; None where its Meta kernel raises."""
+    """Return the spec of a step's result for operands of these specs; None if its Meta kernel raises."""
     args, kwargs = (node.args, node.kwargs) if dim is None else ((node.args[0], dim), {})
     return meta_of(node.target, args, kwargs, specs)

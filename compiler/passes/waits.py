@@ -1,4 +1,4 @@
-"""What reads a communication's result after it was waited for, reads what the wait gives.
+"""Redirection of readers of a collective's result to the result of its wait.
 
 Before::
 
@@ -18,8 +18,8 @@ After::
         %exp : float32[2, 2] = aten.exp(%view)
         return [%exp]
 
-A wait gives the tensor that it waits for. Programs may drop what it gives, so that nothing but the order of their lines
-has the readers after it; a schedule goes by what reads what.
+A wait returns the tensor that it waits for. A program may drop this result, and then only the order of its lines
+places readers after the wait. A schedule orders steps by dataflow.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WAIT = "_c10d_functional::wait_tensor"
 
 
 def read_after_waits(graph: Graph) -> bool:
-    """Have later readers of what is waited for read it through the wait. Returns whether any does so now."""
+    """Redirect later readers of a collective's result to the wait's result. Return True if any is redirected."""
     nodes = list(graph.nodes)
     waits = [node for node in nodes if isinstance(node.target, OpOverload) and node.target.name() == WAIT]
     if not waits:
@@ -45,7 +45,7 @@ def read_after_waits(graph: Graph) -> bool:
 
 
 def _redirect(graph: Graph, wait: Node, roots: dict[Node, Node]) -> bool:
-    """Redirect the readers behind one wait: of the memory that it waits for, and of all views of it."""
+    """Redirect the readers after one wait: of the memory that it waits for, and of all views of it."""
     nodes = list(graph.nodes)
     place = nodes.index(wait)
     behind = set(nodes[place + 1 :]) - {graph.output_node}  # the results are there when all steps have run

@@ -1,9 +1,13 @@
-"""How control leaves a part: statements that leave it for elsewhere become returns that say where to.
+"""Control flow out of a part: statements that leave a part become returns with the destination.
 
-A part returns the tuple of its outputs. One with other ways out than its end returns a number in front of them, for the
-way: 0 at the end, 1 with the result of the whole function alone, 2 where a loop around is left, 3 where it goes on.
-Where a ``finally`` follows that may read variables, the result of the function, or None, stands between, and outputs
-follow it.
+A part returns the tuple of its outputs. A part with several exits returns the number of the exit first:
+
+- At the end: 0.
+- With only the result of the whole function: 1.
+- For ``break`` of an outer loop: 2.
+- For ``continue`` of an outer loop: 3.
+
+If a ``finally`` follows that may read variables, the function's result, or None, comes next, and then the outputs.
 """
 
 from __future__ import annotations
@@ -16,11 +20,11 @@ from .source import UNBOUND
 
 END, RETURN, BREAK, CONTINUE = range(4)
 RESULT = "_triten_returned"
-"""The local variable for what the function returns, where its way out has more to say."""
+"""The local variable for the function's result, if an exit also returns outputs."""
 
 
 def statements(text: str, at: ast.stmt) -> list[ast.stmt]:
-    """Statements of a text, each at the place of another one."""
+    """Return the statements of a text, each at the position of another statement."""
     made = ast.parse(text).body
     for each in made:
         for node in ast.walk(each):
@@ -30,7 +34,7 @@ def statements(text: str, at: ast.stmt) -> list[ast.stmt]:
 
 
 def outer_exits(nodes: Sequence[ast.AST], depth: int = 0) -> set[int]:
-    """The ways out of statements that run in a loop around them or in none."""
+    """Return the exits of statements that run in an outer loop or in none."""
     found: set[int] = set()
     for node in nodes:
         if isinstance(node, ast.Return):
@@ -46,7 +50,7 @@ def outer_exits(nodes: Sequence[ast.AST], depth: int = 0) -> set[int]:
 
 
 def is_tangled(nodes: Sequence[ast.stmt], ways: frozenset[int], live: Names) -> bool:
-    """Whether some ways out lead from within a block whose end binds variables, or takes the error's name away."""
+    """Return True if an exit leaves a block whose end binds variables, or unbinds the error's name."""
     return any(
         (
             isinstance(node, ast.Try)
@@ -59,7 +63,7 @@ def is_tangled(nodes: Sequence[ast.stmt], ways: frozenset[int], live: Names) -> 
 
 
 def returned(way: int | None, outputs: Sequence[str], bound: Names, at: ast.stmt) -> list[ast.stmt]:
-    """The end of a part: it gives its outputs, those that may have no value with care."""
+    """Return the statements that end a part and return its outputs, including those that may be unbound."""
     text, values = "", [] if way is None else [str(way)]
     for name in outputs:
         if name in bound:
@@ -71,11 +75,11 @@ def returned(way: int | None, outputs: Sequence[str], bound: Names, at: ast.stmt
 
 
 class WithReturns(ast.NodeTransformer):
-    """Statements whose ways out are returns.
+    """Transformer of statements whose exits become returns.
 
     Args:
-        leave: gives the statements for a way out, at the place of another.
-        keeps_result: whether the result of the function is a variable of its own, and outputs are returned with it.
+        leave: Return the statements for an exit, at the position of another statement.
+        keeps_result: If True, the function's result is a variable of its own, and outputs are returned with it.
     """
 
     def __init__(self, leave: Callable[[int, ast.stmt], list[ast.stmt]], keeps_result: bool) -> None:

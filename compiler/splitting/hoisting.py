@@ -1,7 +1,7 @@
-"""What a statement computes before it comes to the expression that no graph holds, as statements of its own.
+"""Hoisting of the expressions before an unsupported expression into statements of their own.
 
-``print(n, (x * 2).sum().item())`` becomes ``value = (x * 2).sum()`` and ``print(n, value.item())``. The order in which
-things are computed stays.
+``print(n, (x * 2).sum().item())`` becomes ``value = (x * 2).sum()`` and ``print(n, value.item())``. The order of
+evaluation stays the same.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .names import Names, own_nodes
 from .source import copied
 
 VALUE = "_triten_value_"
-"""The local variables for what is computed before start with this."""
+"""Prefix of local variables for hoisted values."""
 WORK = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Subscript)
 Slot = tuple[Any, str, int | None]
 
@@ -43,7 +43,7 @@ class Hoisting:
             self._move(slot, node)
 
     def _slots(self, node: ast.stmt, span: Span | None) -> list[Slot]:
-        """The expressions that are computed before, in their order; none where the order is not plain."""
+        """Return the expressions that are evaluated before, in order; none if the order is not simple."""
         field = field_of(node)
         if isinstance(node, ast.AugAssign) and not (
             isinstance(node.target, ast.Name) and node.target.id in self._own
@@ -89,7 +89,7 @@ class Hoisting:
             getattr(owner, field)[index] = made
 
     def released(self, nodes: list[ast.stmt]) -> list[ast.stmt]:
-        """The statement as it is written now, and one after it that lets go of the values."""
+        """Return the rewritten statement, and a statement after it that deletes the values."""
         last = nodes[-1]
         if not self.names or not isinstance(last, ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign):
             return nodes
@@ -98,7 +98,7 @@ class Hoisting:
 
 
 def field_of(node: ast.stmt) -> str | None:
-    """The expression that a statement computes first, and once."""
+    """Return the field of the expression that a statement evaluates first, and once."""
     if isinstance(node, ast.Expr | ast.Assign | ast.AugAssign | ast.Return | ast.AnnAssign):
         return "value"
     if isinstance(node, ast.If | ast.Assert):
@@ -107,7 +107,7 @@ def field_of(node: ast.stmt) -> str | None:
 
 
 def path_to(root: ast.expr, span: Span) -> list[ast.expr] | None:
-    """The expressions from one down to the one at a place."""
+    """Return the expressions from a root down to the one at a span."""
     if (root.lineno, root.end_lineno, root.col_offset, root.end_col_offset) == span:
         return [root]
     for each in ast.iter_child_nodes(root):
@@ -119,9 +119,9 @@ def path_to(root: ast.expr, span: Span) -> list[ast.expr] | None:
 
 
 def operands(node: ast.expr) -> list[Slot] | None:
-    """Where an expression has its operands, in the order in which they are computed; None where some may not be."""
+    """Return an expression's operands, in order of evaluation; None if some are evaluated conditionally."""
     if isinstance(node, ast.Call):
-        # What is called has a name; of a method, the object is computed first.
+        # The callee has a name; for a method, the object is evaluated first.
         first: list[Slot] = []
         if isinstance(node.func, ast.Attribute):
             first = [(node.func, "value", None)]
@@ -149,20 +149,20 @@ def operands(node: ast.expr) -> list[Slot] | None:
 
 
 def value_of(slot: Slot) -> ast.expr:
-    """The expression in a place."""
+    """Return the expression in a slot."""
     owner, field, index = slot
     value: ast.expr = getattr(owner, field) if index is None else getattr(owner, field)[index]
     return value
 
 
 def is_work(node: ast.expr) -> bool:
-    """Whether an expression computes something that a graph may hold."""
+    """Return True if an expression computes a value that a graph may contain."""
     nodes: Sequence[Any] = list(own_nodes([node]))
     return any(isinstance(each, WORK) for each in nodes)
 
 
 def is_truth(node: ast.stmt, span: Span) -> bool:
-    """Whether a place is where the truth of a condition is asked for."""
+    """Return True if a span is the truth test of a condition."""
     if not isinstance(node, ast.If | ast.While):
         return False
     test = node.test
@@ -174,12 +174,12 @@ def is_truth(node: ast.stmt, span: Span) -> bool:
 
 
 def span_of(node: ast.expr) -> Span:
-    """An expression's place in its file."""
+    """Return an expression's span in its file."""
     return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
 
 
 def as_block(node: ast.stmt, span: Span | None) -> ast.stmt:
-    """A statement whose value is one of two as two statements under a condition, if the condition is what breaks."""
+    """Return a statement with a conditional expression as an ``if`` statement, if its condition causes the break."""
     value = node.value if isinstance(node, ast.Return | ast.Assign) else None
     if not isinstance(value, ast.IfExp) or span is None or path_to(value.test, span) is None:
         return node

@@ -17,7 +17,7 @@ NONE: Names = frozenset()
 
 
 def own_nodes(nodes: Iterable[ast.AST]) -> Iterator[Any]:
-    """All nodes of a function's body but those within functions and classes that it defines."""
+    """Yield all nodes of a function's body, except those inside nested functions and classes."""
     for node in nodes:
         yield node
         if isinstance(node, ast.Lambda):
@@ -38,19 +38,19 @@ def own_nodes(nodes: Iterable[ast.AST]) -> Iterator[Any]:
 
 
 def parameters(arguments: ast.arguments) -> list[str]:
-    """The names of a function's parameters."""
+    """Return the names of a function's parameters."""
     found = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     found += [each for each in (arguments.vararg, arguments.kwarg) if each is not None]
     return [each.arg for each in found]
 
 
 def stored(nodes: Iterable[ast.AST]) -> Names:
-    """The names that statements bind or delete in their function's scope."""
+    """Return the names that statements bind or delete in their function's scope."""
     found: set[str] = set()
     hidden: set[int] = set()
     for node in own_nodes(nodes):
         if isinstance(node, COMPREHENSIONS):
-            # The variables of a comprehension are its own; what `:=` binds in it is not.
+            # The variables of a comprehension are local to it; targets of `:=` are not.
             hidden |= {
                 id(name)
                 for generator in node.generators
@@ -72,7 +72,7 @@ def stored(nodes: Iterable[ast.AST]) -> Names:
 
 
 def loaded(nodes: Iterable[ast.AST]) -> Names:
-    """The names that statements may read, by functions that they define, too."""
+    """Return the names that statements may read, including in functions that they define."""
     return frozenset(
         name.id
         for node in nodes
@@ -87,7 +87,7 @@ def loaded(nodes: Iterable[ast.AST]) -> Names:
 
 
 def captured(node: ast.AST) -> Names:
-    """The names around functions that a statement defines, generators included, which read them whenever they run."""
+    """Return the free variables of functions that a statement defines, including generators, which read them late."""
     found: Names = NONE
     for each in ast.walk(node):
         if isinstance(each, ast.GeneratorExp):
@@ -102,11 +102,11 @@ def captured(node: ast.AST) -> Names:
 
 
 class Flow:
-    """What statements read before they bind it, and what they have bound at their end.
+    """Data flow of statements: variables read before they are bound, and variables bound at the end.
 
     Attributes:
-        exposed: names that may be read with the value from before.
-        bound: names that surely have a value at the end, given those at the start; None if the end is not reached.
+        exposed: Names that may be read with their earlier value.
+        bound: Names that are definitely bound at the end, given those at the start; None if the end is not reached.
     """
 
     def __init__(self, statements: Sequence[ast.stmt], bound: Names = NONE) -> None:
@@ -144,7 +144,7 @@ class Flow:
             inside = bound | stored(targets)
             self._read(targets, inside)
             self._through(node.body, inside)
-            # What a manager keeps from being raised may have left the block anywhere.
+            # If a context manager suppresses an error, the block may have ended anywhere.
             return bound - unbound_by([node])
         if isinstance(node, ast.Try):
             return self._after_try(node, bound)
@@ -179,13 +179,13 @@ class Flow:
 
 
 def joined(*ends: Names | None) -> Names | None:
-    """What is bound where several ways meet."""
+    """Return the names that are bound where several paths meet."""
     reached = [each for each in ends if each is not None]
     return frozenset.intersection(*reached) if reached else None
 
 
 def unbound_by(nodes: Sequence[ast.AST]) -> Names:
-    """The names that statements may leave without a value."""
+    """Return the names that statements may unbind."""
     return frozenset(
         each.id for each in own_nodes(nodes) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Del)
     ) | frozenset(
@@ -196,7 +196,7 @@ def unbound_by(nodes: Sequence[ast.AST]) -> Names:
 
 
 def surely_bound(node: ast.stmt) -> Names:
-    """The names that a statement without a body binds whenever it ends."""
+    """Return the names that a statement without a body binds whenever it completes."""
     if isinstance(node, ast.Assign):
         return stored(node.targets)
     if isinstance(node, ast.AugAssign | ast.AnnAssign):

@@ -1,4 +1,4 @@
-"""The residual function: a function written anew around a statement that no graph holds, which calls parts.
+"""Residual function: a function rewritten around an unsupported statement, which calls parts.
 
 It keeps the signature, and the statement, with its loop, condition or block. Everything else is outlined into parts:
 functions of the local variables that they read, which return those that are read later.
@@ -29,20 +29,20 @@ from .names import NONE, SCOPES, Flow, Names, parameters, stored, unbound_by
 from .source import UNBOUND, FunctionSource, copied
 
 CALLEE, RESCUED = "_triten_callee", "_triten_rescued"
-"""Names, in residual functions, of what compiles a function that is called, and what finds variables after an error."""
+"""Names in residual functions of the compiler of callees, and of the function that finds variables after an error."""
 TEST = "_triten_test"
 """The local variable of a condition that a part computes."""
 
 
 @dataclass(frozen=True)
 class PartTree:
-    """A part of a function, as a tree.
+    """Part of a function, as a tree.
 
     Attributes:
-        node: the function.
-        inputs: the local variables that it takes.
-        unbound: those that may be given without a value.
-        watched: the local variables that are read elsewhere after an error.
+        node: The function.
+        inputs: The local variables that it takes.
+        unbound: Inputs that may be unbound.
+        watched: The local variables that are read elsewhere after an error.
     """
 
     node: ast.FunctionDef
@@ -53,15 +53,15 @@ class PartTree:
 
 @dataclass(frozen=True)
 class Place:
-    """Where statements stand.
+    """Context of statements.
 
     Attributes:
-        bound: variables that surely have a value before them.
-        maybe: variables that may have one.
-        live: variables that are read after them.
-        is_tail: whether the function returns None after them.
-        is_guarded: whether an error in them may be caught in the function.
-        has_final: whether a ``finally`` follows if the function returns in them.
+        bound: Variables that are definitely bound before them.
+        maybe: Variables that may be bound.
+        live: Variables that are read after them.
+        is_tail: True if the function returns None after them.
+        is_guarded: True if the function may catch an error in them.
+        has_final: True if a ``finally`` follows a return in them.
     """
 
     bound: Names
@@ -73,16 +73,16 @@ class Place:
 
 
 class Residual:
-    """What stays of a function around a statement.
+    """Rest of a function around a statement.
 
     Args:
-        source: the function that is split.
-        index: which statement of its body no graph holds.
-        span: the place of the expression in it that no graph holds, if that is known.
+        source: The function to split.
+        index: The index of the unsupported statement in its body.
+        span: The span of the unsupported expression, if known.
 
     Attributes:
-        node: the function written anew.
-        parts: what it calls, by name.
+        node: The rewritten function.
+        parts: The parts that it calls, by name.
     """
 
     def __init__(self, source: FunctionSource, index: int, span: Span | None) -> None:
@@ -104,7 +104,7 @@ class Residual:
         ast.copy_location(self.node, function)
 
     def _hoisted(self, node: ast.stmt, before: list[ast.stmt], is_test: bool) -> Hoisting:
-        """Move what a statement computes first to statements before it."""
+        """Hoist the expressions that a statement evaluates first into statements before it."""
         if is_test and isinstance(node, ast.If):
             hoist_test(node, before)
         values = Hoisting(node, None if is_test else self._span, self.locals)
@@ -114,19 +114,19 @@ class Residual:
         return values
 
     def _followed(self, place: Place, rest: Sequence[ast.stmt]) -> Place:
-        """A place with more statements after it."""
+        """Return a context with more statements after it."""
         live = frozenset(Flow(rest).exposed) | place.live
         return replace(place, live=live, is_tail=place.is_tail and not rest)
 
     def _after(self, place: Place, done: Sequence[ast.stmt]) -> Place:
-        """The place behind statements."""
+        """Return the context after statements."""
         bound = Flow(done, place.bound).bound
         return replace(place, bound=NONE if bound is None else bound, maybe=place.maybe | stored(done))
 
-    # The statement that no graph holds
+    # The unsupported statement
 
     def _around(self, node: ast.stmt, place: Place, is_test: bool) -> list[ast.stmt]:
-        """The statement as Python runs it; blocks within it in parts, functions that it calls compiled."""
+        """Return the statement as Python runs it, with its blocks in parts and its callees compiled."""
         calls = WithCallees()
         if isinstance(node, ast.If):
             node.test = calls.visit(node.test)
@@ -164,7 +164,7 @@ class Residual:
         return [calls.visit(node)]
 
     def _inside_loop(self, node: ast.For | ast.While, place: Place) -> Place:
-        """The place of a loop's body: what any round has bound, and what any later one reads."""
+        """Return the context of a loop's body: names bound in every iteration, and names that later ones read."""
         head: list[ast.stmt] = [node]
         live = frozenset(Flow(head).exposed) | place.live | frozenset(Flow(node.orelse).exposed)
         return replace(
@@ -220,7 +220,7 @@ class Residual:
     # Parts
 
     def _in_parts(self, body: Sequence[ast.stmt], place: Place) -> list[ast.stmt]:
-        """Statements as a call of a part; those at its ends that compute nothing stay."""
+        """Return statements as a call of a part; statements at its ends that compute nothing stay."""
         first, last = 0, len(body)
         while first < last and is_light(body[first]):
             first += 1
@@ -238,7 +238,7 @@ class Residual:
         return [*body[:first], *self._call(core, here), *rest]
 
     def _call(self, core: Sequence[ast.stmt], place: Place) -> list[ast.stmt]:
-        """A part made of statements, and the call of it."""
+        """Make a part of statements, and return its call."""
         name = f"_triten_part_{len(self.parts)}"
         flow = Flow(core, place.bound & self.locals)
         ways = outer_exits(core)
@@ -306,7 +306,7 @@ class Residual:
     def _left(
         self, way: int | None, keeps_result: bool, outputs: Sequence[str], bound: Names, at: ast.stmt
     ) -> list[ast.stmt]:
-        """The end of a part for a way out of it."""
+        """Return the end of a part for one exit."""
         if not keeps_result:
             return returned(way, outputs, bound, at)
         none = [] if way == RETURN else statements(f"{RESULT} = None", at)
@@ -314,7 +314,7 @@ class Residual:
 
 
 class WithCallees(ast.NodeTransformer):
-    """Statements whose calls go through `CALLEE`; functions that they define are left as they are."""
+    """Transformer of statements whose calls go through `CALLEE`; functions that they define are unchanged."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
@@ -327,7 +327,7 @@ class WithCallees(ast.NodeTransformer):
         return node
 
     def visit(self, node: ast.AST) -> Any:
-        """The node, its calls changed."""
+        """Return the node with its calls rewritten."""
         return node if isinstance(node, SCOPES) else super().visit(node)
 
 
@@ -345,7 +345,7 @@ def hoist_test(node: ast.If, before: list[ast.stmt]) -> None:
 
 
 def is_light(node: ast.stmt) -> bool:
-    """Whether a statement is no work for a graph: it computes nothing, or counts."""
+    """Return True if a statement is not worth a graph: it computes nothing, or counts."""
     if isinstance(node, ast.Pass | ast.Break | ast.Continue | ast.Import | ast.ImportFrom):
         return True
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -370,7 +370,7 @@ def is_light(node: ast.stmt) -> bool:
 
 
 def is_sentinel_check(node: ast.If) -> bool:
-    """Whether a statement is one of a residual function's own, which takes the place of a variable without a value."""
+    """Return True for a residual function's own check of the sentinel for an unbound variable."""
     return (
         isinstance(node.test, ast.Compare)
         and isinstance(node.test.comparators[0], ast.Name)
@@ -379,7 +379,7 @@ def is_sentinel_check(node: ast.If) -> bool:
 
 
 def is_known(node: ast.expr) -> bool:
-    """Whether an expression is made of names and constants alone."""
+    """Return True if an expression consists of names and constants alone."""
     if isinstance(node, ast.Tuple | ast.List):
         return all(map(is_known, node.elts))
     if isinstance(node, ast.Dict):
@@ -388,5 +388,5 @@ def is_known(node: ast.expr) -> bool:
 
 
 def is_end(node: ast.stmt) -> bool:
-    """Whether a statement may follow in a part that ends the function."""
+    """Return True if a statement may follow in a part that ends the function."""
     return isinstance(node, ast.Return | ast.Pass)

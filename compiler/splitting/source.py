@@ -1,7 +1,7 @@
-"""The syntax tree of a function that was compiled long ago, and functions that are made of such trees.
+"""Syntax trees of compiled functions, and functions made of such trees.
 
-The text of the whole file is parsed and compiled again; a function is found in it by its line, and is taken only if its
-bytecode is the one that runs: a file that was edited since, or rewritten when it was imported, gives no tree.
+The whole file is parsed and compiled again. A function is found by its line, and is used only if its bytecode is
+identical to the running one. So a file that was edited since, or rewritten at import, gives no tree.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any
 from .names import own_nodes
 
 UNBOUND = "_triten_unbound"
-"""The name, in functions that are made here, of the value that stands for a local variable without one."""
+"""The name, in generated functions, of the sentinel for an unbound local variable."""
 FUTURES = 0x01FF0000
 """The bits of code's flags that are `__future__` imports."""
 GENERATORS = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
 class Unbound:
-    """The value that stands for a local variable without one."""
+    """Type of the sentinel for an unbound local variable."""
 
     def __repr__(self) -> str:
         return "an unbound local variable"
@@ -36,15 +36,15 @@ unbound = Unbound()
 
 @dataclass(frozen=True)
 class FunctionSource:
-    """A function's syntax tree and surroundings.
+    """Syntax tree of a function, with its context.
 
     Attributes:
-        node: the function; decorators, annotations, defaults and declarations of globals are taken out.
-        original: the function of the program.
-        declared: what the function declares ``global`` and ``nonlocal``.
-        unbound: parameters that may be given `unbound`, which is taken for no value.
-        watched: local variables that are read elsewhere after an error, of a part in a block that may catch one.
-        cells: the variables around the function, by name.
+        node: The function without decorators, annotations, defaults and declarations of globals.
+        original: The function of the program.
+        declared: The names that the function declares ``global`` and ``nonlocal``.
+        unbound: Parameters that may be given the sentinel `unbound`.
+        watched: Local variables of a part that are read elsewhere after an error, if a block may catch it.
+        cells: The closure variables of the function, by name.
     """
 
     node: ast.FunctionDef
@@ -61,12 +61,12 @@ class FunctionSource:
         watched: frozenset[str],
         values: Mapping[str, Any],
     ) -> FunctionSource:
-        """Another function in the same surroundings, which sees some values by names of their own."""
+        """Return another function in the same context, with extra names for some values."""
         cells = {**self.cells, **{name: CellType(value) for name, value in values.items()}}
         return replace(self, node=node, unbound=unbound, watched=watched, cells=cells)
 
     def function(self) -> FunctionType:
-        """The function that the tree describes: its lines are the file's, its globals and cells the program's."""
+        """Return the function of the tree: its lines are the file's, its globals and cells the program's."""
         original = self.original
         # A name that hides none of the program's.
         node = ast.FunctionDef("_triten_function", self.node.args, [], [], None, lineno=self.node.lineno)
@@ -106,7 +106,7 @@ class FunctionSource:
 
 
 def source_of(function: FunctionType) -> FunctionSource | None:
-    """The syntax tree of a function; None where its text is not known, and for generators and coroutines."""
+    """Return the syntax tree of a function; None if its text is unknown, and for generators and coroutines."""
     code = function.__code__
     if code.co_flags & GENERATORS:
         return None
@@ -126,7 +126,7 @@ def source_of(function: FunctionType) -> FunctionSource | None:
 
 
 def _found(code: CodeType, text: str) -> ast.FunctionDef | None:
-    """A fresh tree of the function that has this code."""
+    """Return a fresh tree of the function that has this code."""
     try:
         tree, codes = _parsed(text, code.co_filename, code.co_flags & FUTURES)
     except (SyntaxError, ValueError):
@@ -147,7 +147,7 @@ def _found(code: CodeType, text: str) -> ast.FunctionDef | None:
 
 
 def _lambda(code: CodeType, tree: ast.Module) -> ast.FunctionDef | None:
-    """The innermost lambda that has all of the code, as a function."""
+    """Return the innermost lambda that contains all of the code, as a function."""
     spans = [
         (a, c, b, d)
         for a, b, c, d in code.co_positions()
@@ -158,7 +158,7 @@ def _lambda(code: CodeType, tree: ast.Module) -> ast.FunctionDef | None:
         if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno:
             first, last = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
             if all(first <= (a, c) and (b, d) <= last for a, c, b, d in spans if (a, c) != (b, d)):
-                best = node  # one that is within another comes later
+                best = node  # a nested lambda comes later
     if best is None:
         return None
     result = ast.copy_location(ast.Return(copied(best.body)), best.body)
@@ -167,7 +167,7 @@ def _lambda(code: CodeType, tree: ast.Module) -> ast.FunctionDef | None:
 
 @lru_cache(maxsize=64)
 def _parsed(text: str, filename: str, flags: int) -> tuple[ast.Module, dict[tuple[str, int], list[CodeType]]]:
-    """A file's tree, and the code of its functions by name and first line."""
+    """Return a file's tree, and the code of its functions by name and first line."""
     tree = ast.parse(text, filename)
     found: dict[tuple[str, int], list[CodeType]] = {}
     for code in _codes_in(compile(tree, filename, "exec", flags, dont_inherit=True)):
@@ -183,7 +183,7 @@ def _codes_in(code: CodeType) -> Iterator[CodeType]:
 
 
 def _is_same(a: CodeType, b: CodeType) -> bool:
-    """Whether two pieces of code do the same at the same places of a file."""
+    """Return True if two code objects are equal and have the same positions in a file."""
     return (
         a.co_code == b.co_code
         and (a.co_names, a.co_varnames, a.co_freevars, a.co_cellvars)
@@ -198,7 +198,7 @@ def _plain(constants: Sequence[Any]) -> list[str]:
 
 
 def copied(node: Any) -> Any:
-    """A tree of its own."""
+    """Return a copy of a tree."""
     if isinstance(node, list):
         return [copied(each) for each in node]
     if not isinstance(node, ast.AST):
@@ -208,7 +208,7 @@ def copied(node: Any) -> Any:
 
 
 class _Cleaned(ast.NodeTransformer):
-    """A function without what is evaluated where it is defined, and with `super()` spelt out."""
+    """Transformer that removes expressions evaluated at a function's definition, and spells out `super()`."""
 
     def __init__(self, function: ast.FunctionDef) -> None:
         self.function = function

@@ -1,4 +1,4 @@
-"""Functions split at a statement: found, written anew, and called."""
+"""Split functions: found, rewritten, and called."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .residual import CALLEE, RESCUED, PartTree, Residual, is_light
 from .source import UNBOUND, FunctionSource, source_of, unbound
 
 READS_LOCALS = frozenset({"locals", "eval", "exec", "_getframe", "currentframe"})
-"""What sees a function's local variables by other ways than their names."""
+"""Names that read a function's local variables by other ways than their names."""
 
 Callee = Callable[[Any], Any]
 
 
 class Part(Protocol):
-    """A compiled part; `cell` is where its residual function finds it."""
+    """Compiled part; `cell` is where its residual function finds it."""
 
     cell: CellType | None
 
@@ -33,9 +33,9 @@ MakePart = Callable[[FunctionType, FunctionSource, PartTree], Part]
 
 
 def python_function(target: Any) -> tuple[FunctionType, tuple[Any, ...]] | None:
-    """The Python function that a call of something runs, and what it is given first.
+    """Return the Python function that a call runs, and its first arguments.
 
-    None for what is not written in Python, and for modules whose calls have hooks.
+    Return None for a callee that is not written in Python, and for a module whose calls have hooks.
     """
     if isinstance(target, MethodType):
         if target.__func__ is Module._call_impl:
@@ -103,7 +103,7 @@ class Split:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""
         residual, original = self.residual, self._original
-        # Setting them makes Python forget what it knows of calls of the function.
+        # Setting them invalidates Python's call caches of the function.
         if residual.__defaults__ is not original.__defaults__:
             residual.__defaults__ = original.__defaults__
         if residual.__kwdefaults__ is not original.__kwdefaults__:
@@ -145,18 +145,18 @@ class Splitter:
         self.splits: dict[tuple[int, Span | None], Split] = {}
 
     def is_current(self) -> bool:
-        """Whether a call still runs the function that was split."""
+        """Return True if a call still runs the function that was split."""
         if self.target is self.function:
             return self.function is not None and self.function.__code__ is self.code
         found = python_function(self.target)
         return found is not None and found[0] is self.function and found[0].__code__ is self.code
 
     def at(self, error: Unsupported, line: int | None) -> Split | None:
-        """The function split at the statement that an error is about.
+        """Split the function at the statement that an error concerns.
 
         Args:
-            error: why there is no graph.
-            line: where it arose, if the error does not say it.
+            error: The error of the capture.
+            line: The line of the error, used if the error has no position.
         """
         if self.source is None:
             return None
@@ -176,11 +176,11 @@ class Splitter:
         return self.split(index, span, error)
 
     def span(self, error: Unsupported) -> Span | None:
-        """Where in the function an error arose, if it says so."""
+        """Return the span in the function where an error arose, if known."""
         return next((each.span for each in error.trail if each.code is self.code), None)
 
     def at_reader(self, name: str, reason: Unsupported) -> Split | None:
-        """The function split at the first statement that reads a variable."""
+        """Split the function at the first statement that reads a variable."""
         if self.source is None:
             return None
         body = self.source.node.body
@@ -188,7 +188,7 @@ class Splitter:
         return None if index is None else self.split(index, None, reason)
 
     def split(self, index: int, span: Span | None, reason: Unsupported) -> Split:
-        """The function split at a statement."""
+        """Split the function at a statement."""
         assert self.source is not None
         key = (index, span)
         if key not in self.splits:
@@ -199,9 +199,9 @@ class Splitter:
 
 
 def can_be_split(source: FunctionSource) -> bool:
-    """Whether a function's variables can be told apart by their names, and parts see all that they would.
+    """Return True if a function's variables are identified by their names, and parts see all of them.
 
-    A function that is defined within, and reads a variable that is bound later, would read another one.
+    A nested function that reads a variable bound later would read another variable.
     """
     nodes = list(own_nodes(source.node.body))
     names = {each.id for each in nodes if isinstance(each, ast.Name)}
@@ -219,12 +219,12 @@ def can_be_split(source: FunctionSource) -> bool:
 
 
 def is_call_without_arguments(node: ast.Call, names: tuple[str, ...]) -> bool:
-    """Whether a call is of one of these names, without arguments."""
+    """Return True for a call of one of these names, without arguments."""
     return isinstance(node.func, ast.Name) and node.func.id in names and not node.args and not node.keywords
 
 
 def _is_bound_later(body: Sequence[ast.stmt], own: frozenset[str], later: frozenset[str]) -> bool:
-    """Whether functions in statements read variables that are bound at or after their statement."""
+    """Return True if nested functions read variables that are bound at or after their statement."""
     for i, node in enumerate(body):
         seen = captured(node) & own
         if not seen:
@@ -247,7 +247,7 @@ def _is_bound_later(body: Sequence[ast.stmt], own: frozenset[str], later: frozen
 
 
 def statement_at(body: Sequence[ast.stmt], span: Span) -> int | None:
-    """The statement that a place in the file belongs to."""
+    """Return the index of the statement that contains a span."""
     first = span[0]
     if first is None:
         return None
@@ -264,7 +264,7 @@ def statement_at(body: Sequence[ast.stmt], span: Span) -> int | None:
 
 
 def last_binding(body: Sequence[ast.stmt], element: int) -> int | None:
-    """The last statement that binds the variable which is an element of the result."""
+    """Return the last statement that binds the variable at an element of the result."""
     last = body[-1]
     value = last.value if isinstance(last, ast.Return) else None
     if isinstance(value, ast.Tuple) and element < len(value.elts):
@@ -282,9 +282,9 @@ parts: set[CodeType] = set()
 
 
 def rescued(error: BaseException) -> Mapping[str, Any]:
-    """The local variables of the part that an error left, which has those of its own parts.
+    """Return the local variables of the part that raised an error, including those of its own parts.
 
-    A parameter that has no value any more was deleted.
+    A parameter without a value was deleted.
     """
     entries = users_entries(error.__traceback__)[:2]
     if len(entries) < 2 or not is_part_of(entries[1].tb_frame.f_code, entries[0].tb_frame.f_code):
@@ -295,12 +295,12 @@ def rescued(error: BaseException) -> Mapping[str, Any]:
 
 
 def is_part_of(code: CodeType, whole: CodeType) -> bool:
-    """Whether code is a part of a function, by the code of its residual function or of another part."""
+    """Return True if code is a part of a function, given the code of its residual function or of another part."""
     return code in parts and code.co_qualname == whole.co_qualname and code.co_filename == whole.co_filename
 
 
 def users_entries(trace: TracebackType | None) -> list[TracebackType]:
-    """The entries of a traceback that are the program's."""
+    """Return the entries of a traceback that belong to the program."""
     found = []
     while trace is not None:
         if not is_own(trace.tb_frame.f_code.co_filename):
@@ -310,7 +310,7 @@ def users_entries(trace: TracebackType | None) -> list[TracebackType]:
 
 
 def without_residuals(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback in which a function that is split stands once: by the part that its residual function called."""
+    """Return a traceback in which a split function appears once: as the part that its residual function called."""
     entries = users_entries(trace)
     joined = None
     for i, each in reversed(list(enumerate(entries))):

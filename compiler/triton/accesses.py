@@ -1,6 +1,6 @@
-"""The loads of a fused kernel on CUDA: which input is read at which place, and for which elements.
+"""Loads of a fused CUDA kernel: the input, the place and the elements of each.
 
-A step of a part of a `cat` reads its operands where the part lies, and only for the elements that are the part's.
+A step of a part of a `cat` reads its operands at the part's offset, and only for the part's elements.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .source_text import number_text, type_text
 
 
 class Access(NamedTuple):
-    """An input as a step reads it.
+    """Input as a step reads it.
 
     Attributes:
-        node: the input.
-        region: the part of a `cat` for which it is read; None for all elements.
-        spec: the spec of what has a number for each channel, as it is broadcast; None for the input's own.
+        node: The input.
+        region: The part of a `cat` for which it is read; None for all elements.
+        spec: The broadcast spec of a per-channel input; None for the input's own spec.
     """
 
     node: Node
@@ -34,12 +34,12 @@ class Access(NamedTuple):
     spec: TensorSpec | None = None
 
     def strides(self, sizes: Sequence[int]) -> tuple[int, ...]:
-        """The strides over an index space of these sizes."""
+        """Return the strides over an index space of these sizes."""
         spec = self.node.val if self.spec is None else self.spec
         return broadcast_strides(spec, sizes if self.region is None else self.region.sizes)
 
     def shift(self, sizes: Sequence[int]) -> int:
-        """What is subtracted from the offset: a part begins at its own first element."""
+        """Return the number subtracted from the offset: a part begins at its own first element."""
         region = self.region
         return 0 if region is None else region.start * self.strides(sizes)[region.cat.dim]
 
@@ -48,10 +48,11 @@ class Accesses:
     """All loads of a kernel, and the geometry of loads and stores.
 
     Attributes:
-        loads: the loads; those of all elements first, in the order of the inputs.
-        names: what their values are called.
-        regions: the steps that are computed for a part of a `cat`.
-        geometry: the index space, with the strides of loads, stores, the coordinates of parts, picks, and draws.
+        loads: The loads; those of all elements first, in the order of the inputs.
+        names: The names of their values.
+        regions: The steps that are computed for a part of a `cat`.
+        geometry: The index space, with the strides of loads, stores, the coordinates of parts, gathers, and random
+            ops.
     """
 
     def __init__(self, kernel: FusedKernel) -> None:
@@ -83,31 +84,31 @@ class Accesses:
         self.geometry: Geometry = Geometry(found.sizes, turned)
 
     def strides_of_output(self, node: Node) -> tuple[int, ...]:
-        """An output's strides over the geometry."""
+        """Return an output's strides over the geometry."""
         return self.geometry.strides[len(self.loads) + self.kernel.outputs.index(node)]
 
     def strides_of_source(self, pick: PickCall) -> tuple[int, ...]:
-        """The strides over the geometry of what elements are picked of."""
+        """Return the strides over the geometry of a gather's source."""
         before = len(self.loads) + len(self.kernel.outputs) + len(self.cats)
         return self.geometry.strides[before + self.kernel.picks.index(pick)]
 
     @property
     def strides_of_draws(self) -> tuple[int, ...]:
-        """The strides of a tensor whose elements lie in the order of draws."""
+        """Return the strides of a tensor whose elements are in the order of random numbers."""
         return self.geometry.strides[-1]
 
     def _access(self, call: Any, place: int, operand: Node) -> Access:
-        """How a step reads an operand."""
+        """Return the access with which a step reads an operand."""
         if isinstance(call, ChannelNormCall) and operand is not call.input:
             return Access(operand, None, call.operand_spec(operand))
         return Access(operand, self._region(call, place))
 
     def _region(self, call: Any, place: int) -> Region | None:
-        """Where a step reads one of its operands."""
+        """Return the region for which a step reads one of its operands."""
         return Region(call, place) if isinstance(call, CatCall) else self.regions.get(call.node)
 
     def values_for(self, call: Any, values: dict[Node, str]) -> dict[Node, str]:
-        """The names of the values that a step reads: those of other steps, and loads."""
+        """Return the names of the values that a step reads: those of other steps, and loads."""
         own = dict(values)
         for place, operand in enumerate(call.operands):
             if isinstance(operand, Node) and operand not in values:
@@ -115,7 +116,7 @@ class Accesses:
         return own
 
     def parts_of(self, cat: CatCall, values: dict[Node, str]) -> list[str]:
-        """The values of a `cat`'s parts, as source."""
+        """Return the values of a `cat`'s parts, as source."""
         found = []
         for k, part in enumerate(cat.parts):
             if isinstance(part, Padding):
@@ -126,16 +127,16 @@ class Accesses:
         return found
 
     def coordinate(self, cat: CatCall) -> str:
-        """The coordinate along a `cat`'s dimension, as source."""
+        """Return the coordinate along a `cat`'s dimension, as source."""
         strides = self.geometry.strides[len(self.loads) + len(self.kernel.outputs) + self.cats.index(cat)]
         return f"i{strides.index(1)}"
 
     def mask_of(self, region: Region) -> str:
-        """The name of the mask of a part's elements."""
+        """Return the name of the mask of a part's elements."""
         return f"is_{self.cats.index(region.cat)}_{region.part}"
 
     def mask_lines(self) -> list[str]:
-        """The masks of parts that are loaded."""
+        """Return the lines that define the masks of loaded parts."""
         lines: list[str] = []
         names = []
         for region in dict.fromkeys(each.region for each in self.loads if each.region is not None):
@@ -151,7 +152,7 @@ class Accesses:
 
 
 def joined_text(cat: CatCall, parts: Sequence[str], coordinate: str, type_: str) -> str:
-    """The value of a `cat` as source."""
+    """Return the value of a `cat` as source."""
     text = f"convert({parts[-1]}, {type_})"
     for k in range(len(parts) - 2, -1, -1):
         text = f"tl.where({coordinate} < {cat.starts[k + 1]}, convert({parts[k]}, {type_}), {text})"

@@ -1,8 +1,9 @@
-"""A kernel of reductions that blocks share, on CUDA: one Triton program for each block, over all of its steps.
+"""CUDA kernels of reductions that blocks share: one Triton program for each block, over all of its steps.
 
-It is the eager reduction's, in its tiles and its order (`triton_kernels/reduction/reduction_kernels.py`), but that what
-it combines is computed where that kernel loads it. Few results of much are split among programs, of which the last one
-of a block of results combines what all have left, in their order: one launch, however many reductions there are.
+The program is the eager reduction's, with its tiles and order (`triton_kernels/reduction/reduction_kernels.py`),
+except that it computes the reduced values instead of loading them. If few results reduce many elements, several
+programs share a block of results. The last program to finish combines their partial results in order. So one launch
+serves all reductions.
 """
 
 from __future__ import annotations
@@ -64,21 +65,21 @@ def {name}({pointers}, {results}, BLOCK_O: tl.constexpr, BLOCK_R: tl.constexpr, 
 {body}
 '''
 MOST_WORDS = 128
-"""Registers of a lane for accumulators and what a tile is made of: tiles are smaller where there are more."""
+"""The most registers of a lane for accumulators and a tile's values; more shrink the tile."""
 LEAST_TILE = 512
 """Elements of a tile that is made smaller, at least."""
 
 
 class WrittenReductions(NamedTuple):
-    """A kernel's source, and what a launch of it needs.
+    """Source of a kernel, and the parameters of its launch.
 
     Attributes:
-        name: the program's.
-        text: the module's.
-        tile: the tile for which it was written.
-        accumulators: the types of partial results.
-        n_out: how many results each reduction has.
-        is_wide: whether offsets take 64 bits.
+        name: The program's name.
+        text: The module's source.
+        tile: The tile for which it was written.
+        accumulators: The types of partial results.
+        n_out: The number of results of each reduction.
+        is_wide: True if offsets take 64 bits.
     """
 
     name: str
@@ -90,7 +91,7 @@ class WrittenReductions(NamedTuple):
 
 
 def device_reduction_kernel(kernel: ReductionKernel) -> Callable[..., tuple[Any, ...]]:
-    """A function from the bytes of a kernel's inputs to those of its outputs."""
+    """Return a function from the buffers of a kernel's inputs to those of its outputs."""
     written = write_reduction_kernel(kernel)
     tile, n_out, device = written.tile, written.n_out, kernel.device
     launch = plan_launch(kernel, written)
@@ -128,13 +129,13 @@ def device_reduction_kernel(kernel: ReductionKernel) -> Callable[..., tuple[Any,
 
 
 def outputs_of(kernel: ReductionKernel) -> list[Node]:
-    """A kernel's outputs in the order of the program's parameters: whole tensors first, and all reductions."""
+    """Return a kernel's outputs in the order of the program's parameters: whole tensors first, then all reductions."""
     reduced = [call.node for call in kernel.reductions]
     return [*(node for node in kernel.outputs if node not in reduced), *reduced]
 
 
 def plan_launch(kernel: ReductionKernel, written: WrittenReductions) -> Launch:
-    """The launch of a written kernel."""
+    """Plan the launch of a written kernel."""
     specs = [node.val for node in (*kernel.inputs, *outputs_of(kernel))]
     whole = len(specs) - len(kernel.inputs) - len(kernel.reductions)
     names = [f"a{i}" for i in range(len(kernel.inputs))] + [f"b{i}" for i in range(whole)]
@@ -157,12 +158,12 @@ def plan_launch(kernel: ReductionKernel, written: WrittenReductions) -> Launch:
 
 
 def reduction_of(call: ReductionCall) -> Reduction:
-    """How a reduction combines: as its own kernel does."""
+    """Return the combine functions of a reduction, those of its own kernel."""
     return NORMS[call.order] if call.stub == NORM else REDUCTIONS[call.stub]
 
 
 def write_reduction_kernel(kernel: ReductionKernel) -> WrittenReductions:
-    """The source of a kernel of reductions."""
+    """Write the source of a kernel of reductions."""
     writer = _Writer(kernel)
     elements, body = writer.elements(), writer.body()
     tile = writer.tile
@@ -222,7 +223,7 @@ class _Writer:
         self.is_wide = max(extent, self.n * self.n_out) + room > INT32_MAX
 
     def _functions(self) -> dict[Node, ElementFunction]:
-        """The scalar functions of the pointwise steps. Raises RuntimeError for one that has none."""
+        """Return the scalar functions of the pointwise steps. Raise RuntimeError for a step without one."""
         calls = [call for call in self.kernel.calls if isinstance(call, PointwiseCall)]
         specs = {node: node.val for node in self.kernel.inputs} | {call.node: call.node.val for call in calls}
         found = {}
@@ -234,7 +235,7 @@ class _Writer:
         return found
 
     def _tile(self) -> Tile:
-        """The tile of the first reduction's own kernel, or a smaller one where a lane would hold too much."""
+        """Return the tile of the first reduction's own kernel, or a smaller one to limit register use."""
         call = self.kernel.reductions[0]
         spec, out = call.source.val, call.node.val
         sides = sides_of(spec, out, self.kernel.space.dims, False)
@@ -270,7 +271,7 @@ class _Writer:
         return Tile(outputs, reduced, tile.splits, tile.chunk, tile.warps)
 
     def _most_alive(self) -> int:
-        """The most registers that values of an element take at once."""
+        """Return the most registers that live values of an element take at once."""
         calls = self.kernel.computed
         last = {
             operand: i
@@ -289,11 +290,11 @@ class _Writer:
         return most
 
     def function(self, made: Any) -> str:
-        """What the source calls a function."""
+        """Return the name of a function in the source."""
         return self.imports.setdefault(made, f"f_{made.__name__}_{len(self.imports)}")
 
     def at(self, node: Node) -> tuple[str, str]:
-        """A pointer to a value's elements, and the mask of those."""
+        """Return a pointer to a value's elements, and their mask."""
         place = self.places[node]
         texts = [
             offset_text(self.over_results, self.over_results.strides[place], "o", "o"),
@@ -303,7 +304,7 @@ class _Writer:
         return " + ".join([self.pointer[node], *(text for text in texts if text)]), mask
 
     def elements(self) -> list[str]:
-        """The function that computes a tile: what the reductions combine."""
+        """Return the function that computes a tile of the values that the reductions combine."""
         lines = [*offset_lines(self.over_results, "o", "o"), *offset_lines(self.over_line, "r", "r")]
         values: dict[Node, str] = {}
         calls = [call for call in self.kernel.calls if isinstance(call, PointwiseCall)]
@@ -330,7 +331,7 @@ class _Writer:
         return [*lines, f"return {', '.join(f'z{i}' for i in range(len(self.rows)))}"]
 
     def body(self) -> list[str]:
-        """The program, from the outputs that it is for."""
+        """Return the program's body, after the indices of its outputs."""
         count, tile, n = len(self.rows), self.tile, self.n
         index = "tl.int64" if self.is_wide else "tl.int32"
         values = ", ".join(f"z{i}" for i in range(count))
@@ -397,7 +398,7 @@ class _Writer:
         return lines
 
     def finished(self, i: int, name: str) -> list[str]:
-        """The results of a tile of accumulators, as stored."""
+        """Return the lines that store the results of a tile of accumulators."""
         row = self.rows[i]
         count = f"tl.full([], {self.n}, tl.int64)"
         result = f"{self.function(row.finish)}({self.function(row.across)}({name}), {count})"

@@ -15,7 +15,7 @@ from .source_text import step_text, type_text
 def normalised_lines(
     call: ChannelNormCall, name: str, values: Mapping[Node, str], imports: dict[Any, str]
 ) -> list[str]:
-    """The lines that define a batch norm's result, as `normalise_channels` computes it."""
+    """Return the lines that define a batch norm's result, as `normalise_channels` computes it."""
     compute = type_text(compute_type(call.input.val.dtype))
     imports.setdefault(rsqrt, "rsqrt")
 

@@ -1,7 +1,7 @@
-"""A convolution's program with an epilogue: the text of the kernel that serves it, with another end.
+"""Convolution kernels with an epilogue: the source of the eager kernel, with another end.
 
-Where pixels lie side by side a tile's sums are turned over, so that these lie along its columns. Where channels lie
-innermost they already do.
+If pixels are contiguous, a tile's sums are transposed, so that pixels lie along its columns. In channels-last layout
+they already do.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ IMPORTS = {
     "convolve_depthwise": (),
 }
 END = "    # The epilogue of a compiled graph takes the place of what follows"
-"""Where the text of `convolve` is cut off."""
+"""The line at which the text of `convolve` is cut off."""
 
 OF_PLANES = """
 
@@ -91,23 +91,23 @@ STORE_PIXELS = """    {name}_elements(
 
 
 def planes_text(form: str, filled: Mapping[str, str]) -> str:
-    """The functions of a form with an epilogue, where pixels lie side by side.
+    """Return the functions of a form with an epilogue, for contiguous pixels.
 
     Args:
-        form: a name in `CONVOLUTIONS`.
-        filled: ``name`` of the kernel, its further ``pointers``, ``product`` and ``type`` for people and the compiler,
-            and the ``body`` that computes the epilogue of `product`.
+        form: A name in `CONVOLUTIONS`.
+        filled: ``name`` of the kernel, its further ``pointers``, ``product`` and ``type`` for comments and the
+            compiler, and the ``body`` that computes the epilogue of `product`.
     """
     return OF_PLANES.format(**filled) + _text(form, filled, PLANES.get(form, STORE_PLANES))
 
 
 def channels_last_text(form: str, filled: Mapping[str, str]) -> str:
-    """Those functions, called as `planes_text` is, where channels lie innermost."""
+    """Return the same functions for channels-last; the arguments are those of `planes_text`."""
     return OF_PIXELS.format(**filled) + _text(form, filled, PIXELS.get(form, STORE_PIXELS))
 
 
 def _text(form: str, filled: Mapping[str, str], end: str) -> str:
-    """The program, and what stores a tile by the form's coordinates, which ends so."""
+    """Return the program, and the function that stores a tile by the form's coordinates, with the given end."""
     name, pointers = filled["name"], filled["pointers"]
     source: str = CONVOLUTIONS[form].source
     text = source.replace(f"def {form}(", f"def {name}(", 1)

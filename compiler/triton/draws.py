@@ -1,4 +1,4 @@
-"""Which elements a draw keeps, as values of fused kernels; see `compiler/draws.py`."""
+"""Dropout masks as values of fused kernels; see `compiler/draws.py`."""
 
 from __future__ import annotations
 
@@ -18,32 +18,33 @@ if TYPE_CHECKING:
 
 
 def limit_of(call: DropoutCall) -> str:
-    """The number below which a draw keeps an element, as source."""
+    """Return the threshold below which dropout keeps an element, as source."""
     return f"tl.full([], {threshold(1.0 - call.p)[0]}, tl.int64)"
 
 
 def left_text(call: DropoutCall, value: str, kept: str, function: str) -> str:
-    """What is left of a value, as source; `function` is what the source calls `kept`."""
+    """Return the output of dropout for a value, as source; `function` is the source's name of `kept`."""
     type_, out = type_text(compute_type(call.spec.dtype)), type_text(triton_type(call.spec.dtype))
     scale = f"tl.full([], {scale_for(call.p)!r}, {type_})"
     return f"convert({function}(convert({value}, {type_}), {kept}, {scale}), {out})"
 
 
 def start_lines(count: int, function: str) -> list[str]:
-    """Lines that say where draws begin; `function` is what the source calls `start_of_draws`."""
+    """Return the lines that compute the start of each random op; `function` is the source's name of
+    `start_of_draws`."""
     return [f"seed_{i}, at_{i} = {function}(seed, first_{i}, state)" for i in range(count)]
 
 
 def kept_lines(
     calls: Sequence[DropoutCall], at: str, coordinates: Sequence[str], imports: dict[Any, str]
 ) -> list[str]:
-    """Lines that say which elements of a block the draws of a pointwise kernel keep.
+    """Return the lines that compute the dropout masks of a block in a pointwise kernel.
 
     Args:
-        calls: the draws.
-        at: the number of an element in the order of draws, as source.
-        coordinates: lines that define the names in `at`, unless it is ``index``.
-        imports: functions by the names that the source gives them; others are added.
+        calls: The dropouts.
+        at: The index of an element in the order of random numbers, as source.
+        coordinates: Lines that define the names in `at`, unless it is ``index``.
+        imports: Functions by their names in the source; others are added.
     """
     lines = start_lines(len(calls), function_name(imports, start_of_draws))
     for i, call in enumerate(calls):
@@ -57,7 +58,7 @@ def kept_lines(
 
 
 def values_of(call: DropoutCall, number: int, value: str, imports: dict[Any, str]) -> dict[Node, str]:
-    """The values of a draw's results in a pointwise kernel."""
+    """Return the values of a dropout's results in a pointwise kernel."""
     kept = f"keep_{number}"
     every = {0: left_text(call, value, kept, function_name(imports, f.kept)), 1: kept}
     return {node: every[place] for place, node in sorted(call.results.items())}
@@ -71,15 +72,16 @@ def kept_of_tile_lines(
     names: Mapping[Node, str],
     imports: dict[Any, str],
 ) -> list[str]:
-    """Lines that define a draw's results over a tile of a product, whose columns `quads` counts by fours.
+    """Return the lines that define a dropout's results over a tile of a matmul, whose `quads` index groups of four
+    columns.
 
     Args:
-        call: the draw.
-        number: its place among those of the kernel.
-        value: the name of what it drops elements of.
-        is_batched: whether the product is a batch of matrices.
-        names: what its results are called.
-        imports: functions by the names that the source gives them; others are added.
+        call: The dropout.
+        number: Its place among the kernel's dropouts.
+        value: The name of its input.
+        is_batched: True for a batched matmul.
+        names: The names of its results.
+        imports: Functions by their names in the source; others are added.
     """
     row = "rows.to(tl.int64)[:, None]"
     if is_batched:
@@ -95,7 +97,7 @@ def kept_of_tile_lines(
 
 
 def function_name(imports: dict[Any, str], function: Any) -> str:
-    """What a source calls a `@triton.jit` function."""
+    """Return the name of a `@triton.jit` function in the source."""
     return imports.setdefault(function, f"f_{function.__name__}_{len(imports)}")
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def bound_of(call: GatherCall) -> Bound:
-    """What the numbers may be, and the eager kernel's error for others."""
+    """Return the bounds of a gather's indices, and the eager kernel's error."""
     rows = call.rows
     spec, size = rows.numbers.val, rows.table.val.sizes[0]
     name = call.node.target._opname
@@ -28,7 +28,7 @@ def bound_of(call: GatherCall) -> Bound:
 
 
 def bound_of_pick(call: PickCall) -> Bound:
-    """What the numbers of a pick may be, and the eager kernel's error for others."""
+    """Return the bounds of an element gather's indices, and the eager kernel's error."""
     spec, size = call.numbers.val, call.source.val.sizes[call.dim]
     name = call.node.target._opname
     if call.node.target._entry.name == GATHER:
@@ -37,14 +37,14 @@ def bound_of_pick(call: PickCall) -> Bound:
 
 
 def picked_text(call: PickCall, pointer: str, number: str, flag: int, imports: dict[Any, str]) -> str:
-    """The elements of a pick, as source.
+    """Return the gathered elements, as source.
 
     Args:
-        call: the step.
-        pointer: to the elements at number 0, as source.
-        number: the name of the numbers' value.
-        flag: which of the launch's words says that one is out of bounds.
-        imports: functions by the names that the source gives them; others are added.
+        call: The gather.
+        pointer: Pointer to the elements at index 0, as source.
+        number: The name of the indices' value.
+        flag: The position of the launch's flag for indices out of bounds.
+        imports: Functions by their names in the source; others are added.
     """
     name = imports.setdefault(picked, f"f_picked_{len(imports)}")
     source = call.source.val

@@ -1,7 +1,7 @@
-"""Products whose warps are specialised, with an epilogue: the text of their kernels in Gluon, with another end.
+"""Warp-specialized matmuls with an epilogue: the source of their Gluon kernels, with another end.
 
-A part of a tile's sums is in registers as the kernel has it; the first result leaves through the kernel's buffers, as
-the product does without an epilogue, and others by their addresses.
+The kernel keeps a part of a tile's accumulators in registers. The first result is stored through the kernel's buffers,
+as the matmul is without an epilogue; other results are stored by pointers.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ def {name}_finished(
 
 
 class Form(NamedTuple):
-    """A kernel in Gluon.
+    """Kernel in Gluon.
 
     Attributes:
-        kernel: the kernel.
-        loop: the function of those warps that have the sums.
-        inner: the name of the function that ends a part of a tile, as the loop calls it, and as it is called here.
-        dialect: the name of the device's part of the language.
-        end: the text of the latter.
-        imports: what the texts call besides.
+        kernel: The kernel.
+        loop: The function of the warps that have the accumulators.
+        inner: The name of the function that ends a part of a tile, in the loop and in this module.
+        dialect: The name of the device's part of the language.
+        end: The text of that function.
+        imports: Further functions that the texts call.
     """
 
     kernel: Any
@@ -109,15 +109,15 @@ FORMS = {
         ),
     ),
 }
-"""By the names under which they are asked for."""
+"""Gluon kernels by the names of their forms."""
 
 
 IN_TRITON = re.compile(r"tl\.broadcast_to\((\w+), mask\.shape\)")
-"""What Gluon has no function for."""
+"""A call for which Gluon has no function."""
 
 
 def makes_blocks(function: LazyKernel, seen: Collection[Any] = ()) -> bool:
-    """Whether a function of elements, or one that it calls, makes a block of its own, which has no layout in Gluon."""
+    """Return True if a function of elements, or a callee, creates a block, which has no layout in Gluon."""
     text = function.source
     if any(f"tl.{name}(" in text for name in ("full", "zeros", "arange")):
         return True
@@ -131,13 +131,13 @@ def makes_blocks(function: LazyKernel, seen: Collection[Any] = ()) -> bool:
 
 
 def gluon_text(form: Form, filled: Mapping[str, str]) -> str:
-    """The module of a form with an epilogue.
+    """Return the module of a form with an epilogue.
 
     Args:
-        form: the form.
-        filled: ``name`` of the kernel, its ``others`` addresses, ``what``, ``product`` and ``type`` for people and the
-            compiler, ``imports``, and the ``body`` that computes the epilogue of `product`, whose ``first`` result is
-            stored as the product would be.
+        form: The form.
+        filled: ``name`` of the kernel, its ``others`` pointers, ``what``, ``product`` and ``type`` for comments and
+            the compiler, ``imports``, and the ``body`` that computes the epilogue of `product`, whose ``first`` result
+            is stored as the matmul would be.
     """
     filled = {
         **filled,

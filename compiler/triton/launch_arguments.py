@@ -1,4 +1,4 @@
-"""What a launch of a fused kernel is given beside its inputs and outputs: words for faults, and seeds of draws."""
+"""Launch arguments of a fused kernel besides its inputs and outputs: error flags, and seeds of random ops."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class LaunchArguments:
         return [name for name, type_ in self.signature.items() if type_.startswith("*")]
 
     def numbers(self) -> list[int]:
-        """What a launch is given of its draws, which take their counters from the device's generator now."""
+        """Return the seed arguments of a launch, and reserve its counters from the device's generator."""
         if not self.counters:
             return []
         generator = default_generator(self.device)
@@ -58,7 +58,8 @@ class LaunchArguments:
     def launching(
         self, launch: Launch, grid: tuple[int, int, int], allocators: Sequence[Callable[[], Any]], size: int
     ) -> Callable[..., tuple[Any, ...]]:
-        """A function from the bytes of inputs to those of outputs, which launches a kernel with these arguments."""
+        """Return a function from the buffers of inputs to those of outputs, which launches a kernel with these
+        arguments."""
         enqueue, places = launch.enqueue, self.places
         bounds, counts = self.bounds, self.counters
         flags = flags_for(bounds, self.device) if bounds else None

@@ -1,6 +1,6 @@
-"""The source of a convolution's copies with prologues: an operand is computed where it is laid out anew.
+"""Source of a convolution's copies with prologues: an operand is computed when it is copied to another layout.
 
-Each element is loaded, computed and stored once, whatever the number of taps; what lies beyond the channels is zero.
+Each element is loaded, computed and stored once, for any number of taps; padding of the channels is zero.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from .prologues import TilePlace, WrittenPrologue
 
 IMPORTS = ("from triten.triton_kernels.convolution.layout_kernels import lay_tile",)
 FORM = "lay_out "
-"""What the names of forms begin with: a letter for each operand of the launch follows."""
+"""Prefix of the names of forms; a letter for each operand of the launch follows."""
 LETTERS = {True: "l", False: "r"}
-"""Of the input and of the weight where they are computed; ``-`` is one that is copied."""
+"""Letters of the computed input and the computed weight; ``-`` is a copied operand."""
 TILE = TilePlace("made", "row", ("p", "c"), ("is_pixel", "is_there"))
 STORE = "    tl.store(y + "
-"""Where the text of `lay_tile` has loaded a tile."""
+"""The place in the text of `lay_tile` after the load of a tile."""
 
 
 def layout_text(form: str, name: str, prologues: Sequence[WrittenPrologue], imports: dict[Any, str]) -> str:
-    """The functions of a form of copies.
+    """Return the functions of a form of copies.
 
     Args:
-        form: its name.
-        name: of the kernel.
-        prologues: of the operands that are computed.
-        imports: functions by the names that the source gives them; others are added.
+        form: Its name.
+        name: Name of the kernel.
+        prologues: Prologues of the computed operands.
+        imports: Functions by their names in the source; others are added.
     """
     by_letter = {LETTERS[each.is_left]: each for each in prologues}
     every = "".join(f"    {each},\n" for written in prologues for each in written.pointers)
@@ -45,7 +45,7 @@ def layout_text(form: str, name: str, prologues: Sequence[WrittenPrologue], impo
 
 
 def _tile_text(name: str, written: WrittenPrologue, imports: dict[Any, str]) -> str:
-    """The function of a tile that is computed on its way."""
+    """Return the function of a tile with a prologue."""
     parameters = "".join(f"    {each},\n" for each in written.pointers)
     source: str = lay_tile.source
     text = source.replace("def lay_tile(\n    x,\n", f"def {name}(\n    x,\n{parameters}", 1)

@@ -1,8 +1,8 @@
-"""A fused kernel on CUDA: one Triton program over all of its steps, and its launch.
+"""Fused pointwise CUDA kernel: one Triton program over all of its steps, and its launch.
 
-A step calls the scalar function of the eager kernel, in the type in which that computes, and rounds its result to the
-dtype that it has in the program: so the bits are eager's, and no intermediate meets memory. The source says which
-operator each line comes from.
+A step calls the scalar function of the eager kernel, in its compute type, and rounds its result to the dtype that it
+has in the program. So results are bitwise identical to eager, and no intermediate goes to memory. The source names the
+operator of each line.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .source_files import module_of
 from .source_text import number_text, type_text
 
 WARPS = 4
-"""Of a program, unless another number was measured to be quicker."""
+"""Warps of a program, unless tuning found a better number."""
 
 HEADER = '''"""{what}
 
@@ -65,14 +65,14 @@ def {name}({pointers}, n, BLOCK: tl.constexpr):
 
 
 class WrittenKernel(NamedTuple):
-    """A fused kernel's source, and what a launch of it needs.
+    """Source of a fused kernel, and the parameters of its launch.
 
     Attributes:
-        name: the program's.
-        text: the module's.
-        numel: the elements of the index space.
+        name: The program's name.
+        text: The module's source.
+        numel: The number of elements of the index space.
         index_type: ``i32`` or ``i64``.
-        is_heavy: whether a step holds so much in registers that a program takes half a block.
+        is_heavy: True if a step uses so many registers that a program takes half a block.
     """
 
     name: str
@@ -83,15 +83,15 @@ class WrittenKernel(NamedTuple):
 
 
 def device_kernel(kernel: FusedKernel, tunes: bool = False) -> Callable[..., tuple[Any, ...]]:
-    """A function from the bytes of a kernel's inputs to those of its outputs.
+    """Return a function from the buffers of a kernel's inputs to those of its outputs.
 
     Args:
-        kernel: the kernel.
-        tunes: whether its block and warps are what is measured to be the quickest.
+        kernel: The kernel.
+        tunes: If True, autotune its block and warps. Default: False.
     """
     written = write_kernel(kernel)
     block = block_of(kernel, written)
-    # Runs on made-up operands would take the counters of draws, and report numbers that are out of bounds.
+    # Timing runs would advance the random generator, and report indices that are out of bounds.
     if not tunes or kernel.draws or kernel.picks:
         return _launched(kernel, written, block, WARPS)
     from .tuning import configuration_of
@@ -120,7 +120,7 @@ def _launched(
 def plan_launch(
     kernel: FusedKernel, written: WrittenKernel, block: int | None = None, warps: int = WARPS
 ) -> tuple[Launch, tuple[int, int, int]]:
-    """The launch of a written kernel, and its grid; with the block that fits its operands unless one is given."""
+    """Plan the launch of a written kernel, and its grid. Without a block, choose the one that fits its operands."""
     specs = [node.val for node in (*kernel.inputs, *kernel.outputs)]
     names = [f"a{i}" for i in range(len(kernel.inputs))] + [f"b{i}" for i in range(len(kernel.outputs))]
     if block is None:
@@ -143,7 +143,7 @@ def plan_launch(
 
 
 def block_of(kernel: FusedKernel, written: WrittenKernel) -> int:
-    """The elements of a program: 128-bit accesses of four warps to the widest operand."""
+    """Return the elements of a program: 128-bit accesses of four warps to the widest operand."""
     if interpreted():
         return min(max(next_power_of_2(written.numel), 16), INTERPRETED_BLOCK)
     widest: int = max(node.val.itemsize for node in (*kernel.inputs, *kernel.outputs))
@@ -151,7 +151,7 @@ def block_of(kernel: FusedKernel, written: WrittenKernel) -> int:
 
 
 def write_kernel(kernel: FusedKernel) -> WrittenKernel:
-    """The source of a fused kernel."""
+    """Write the source of a fused kernel."""
     domain = kernel.domain
     specs = {node: node.val for node in kernel.inputs} | {c.node: c.node.val for c in kernel.calls}
     accesses = Accesses(kernel)
@@ -233,18 +233,18 @@ def write_kernel(kernel: FusedKernel) -> WrittenKernel:
 
 
 def launch_arguments(kernel: FusedKernel) -> LaunchArguments:
-    """What a launch is given beside inputs and outputs."""
+    """Return the launch arguments besides inputs and outputs."""
     bounds = [(bound_of_pick(call), kernel.inputs.index(call.numbers)) for call in kernel.picks]
     return LaunchArguments(kernel.device, bounds, kernel.draws)
 
 
 def import_of(function: Any, name: str) -> str:
-    """How a source gets a scalar function of the kernels'."""
+    """Return the import line of a scalar function."""
     return f"from {function.__module__} import {function.__name__} as {name}"
 
 
 def offsets(geometry: Geometry) -> list[str]:
-    """Lines that take an index apart into coordinates, the innermost first."""
+    """Return the lines that split an index into coordinates, the innermost first."""
     lines, rest = [], "index"
     for i, size in enumerate(geometry.sizes):
         if i == len(geometry.sizes) - 1:
@@ -256,7 +256,7 @@ def offsets(geometry: Geometry) -> list[str]:
 
 
 def offset_text(strides: Sequence[int], dense: Sequence[int]) -> str:
-    """An operand's offset as source: the index itself where it lies like the outputs, whose strides are `dense`."""
+    """Return an operand's offset as source: the index itself if its strides are those of the outputs, `dense`."""
     if tuple(strides) == tuple(dense):
         return "index"
     terms = [f"i{i}" if s == 1 else f"i{i} * {s}" for i, s in enumerate(strides) if s]
@@ -266,13 +266,13 @@ def offset_text(strides: Sequence[int], dense: Sequence[int]) -> str:
 def loaded(
     pointer: str, strides: Sequence[int], dense: Sequence[int], shift: int = 0, mask: str = "mask"
 ) -> str:
-    """The load of an operand as source; one element is loaded once.
+    """Return the load of an operand as source; a single element is loaded once.
 
     Args:
-        pointer: the operand's.
-        strides, dense: see `offset_text`.
-        shift: what is subtracted from the offset.
-        mask: the name of the mask. Where it is not that of all elements the others are 1.
+        pointer: The operand's pointer.
+        strides, dense: See `offset_text`.
+        shift: The number subtracted from the offset. Default: 0.
+        mask: The name of the mask. Elements outside of a mask other than the default are 1.
     """
     if not any(strides):
         return f"tl.load({pointer})"
@@ -282,7 +282,7 @@ def loaded(
 
 
 def operands_of(element: ElementFunction, operands: Sequence[Any], values: dict[Node, str]) -> str:
-    """A scalar function's arguments as source, in the types in which it computes."""
+    """Return a scalar function's arguments as source, in its compute types."""
     given = []
     for place, type_, prepare in zip(element.operands, element.types, element.prepare, strict=True):
         operand = operands[place]

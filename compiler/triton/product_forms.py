@@ -1,4 +1,4 @@
-"""The texts of products with an epilogue, by the form of their kernels: an eager kernel with another end each."""
+"""Templates of matmuls with an epilogue, by the form of their kernels: an eager kernel with another end each."""
 
 HEADER = '''"""{what}
 
@@ -114,7 +114,7 @@ ADDENDS = {
     "row": "tl.load(addend + batch * sz + columns * sn, mask=is_column, other=0)[None, :]",
     "tile": "tl.load(addend + batch * sz + rows[:, None] * sm + columns[None, :] * sn, mask=mask, other=0)",
 }
-"""How a product's own addend is loaded: one row for all, or an element each."""
+"""Load of a matmul's own bias: one row for all, or an element each."""
 QUADS = {
     "quads": "quads, ",
     "quads_of_tile": "tile_n * (BLOCK_N // 4) + tl.arange(0, BLOCK_N // 4), ",
@@ -123,7 +123,7 @@ QUADS = {
     "quads_of_whole": "column // 4 + tl.arange(0, BLOCK_N // 4), ",
     "quads_of_part": "tl.program_id(0) % across * (BLOCK_N // 4) + tl.arange(0, BLOCK_N // 4), ",
 }
-"""The columns of a tile by fours, as draws count them, where there are draws."""
+"""Groups of four columns of a tile, as random words count them, if there are random ops."""
 FORMS = {"tiled": TILED, "persistent": PERSISTENT, "parts": PARTS}
 IMPORTS = {
     "tiled": (

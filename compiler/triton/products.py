@@ -1,8 +1,8 @@
-"""A product with an epilogue on CUDA: one Triton program, and its launch.
+"""Matmul with an epilogue on CUDA: one Triton program, and its launch.
 
-The program is that of the product as an eager call launches it, over the same tiles of the inner side, with another
-end: sums are rounded to the product's dtype, and what is computed of them is written as in a pointwise kernel, each
-step rounded to the dtype that it has in the program. So the bits are eager's.
+The program is the eager matmul's, with the same tiles of the K dimension and another end. Accumulators are rounded to
+the matmul's dtype, and the epilogue is written as in a pointwise kernel, each step rounded to the dtype that it has in
+the program. So results are bitwise identical to eager.
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ from .tile_text import MARGIN, load_text, offset_by, reach, step_lines
 
 
 class Layout(NamedTuple):
-    """How a program calls the places of a tile's elements.
+    """Names of a tile's indices in a program.
 
     Attributes:
-        batch, rows, columns: the indices; one for each row, and one for each column, of the tile. No batch is "".
-        batch_by_column: whether columns are of several batches; else the batch is a number.
-        pitch, apart: how far a row and a batch lie apart in the results.
+        batch, rows, columns: The indices: one for each row, and one for each column, of the tile. Without a batch,
+            `batch` is "".
+        batch_by_column: True if columns are of several batches; else the batch is a number.
+        pitch, apart: The strides of a row and of a batch in the results.
     """
 
     batch: str
@@ -66,19 +67,19 @@ OF_PIXELS = Layout("", "pixels", "filters", False, "pitch", "")
 
 
 class WrittenEpilogue:
-    """The source of a product's epilogue.
+    """Source of a matmul's epilogue.
 
     Attributes:
-        stores_product: whether the product is a result, too.
-        draws: what a launch is given of draws.
-        pointers: the types of what is given beside the product's own addresses, by name: the addresses of operands and
-            of results, what draws are given, the addresses of prologues.
-        elements: the names of those of one element.
-        operands: the nodes that the epilogue reads.
-        prologues: the sources of those.
-        sources: what the product's kernel loads in the place of operands that it computes.
-        results: the steps that are stored, without the product.
-        forms: of the kernels that were asked for.
+        stores_product: True if the matmul is a result, too.
+        draws: The launch arguments of random ops.
+        pointers: The types of arguments besides the matmul's own pointers, by name: pointers of operands and of
+            results, seeds, and pointers of prologues.
+        elements: The names of the pointers to a single element.
+        operands: The nodes that the epilogue reads.
+        prologues: The sources of the prologues.
+        sources: The tensors that the matmul kernel loads instead of operands that it computes.
+        results: The steps that are stored, without the matmul.
+        forms: The forms of the requested kernels.
     """
 
     def __init__(self, kernel: ProductKernel) -> None:
@@ -112,7 +113,7 @@ class WrittenEpilogue:
         return self.results[0], self._names()[self.results[0]]
 
     def _names(self) -> dict[Node, str]:
-        """The names of the values of the epilogue's steps."""
+        """Return the names of the values of the epilogue's steps."""
         found: dict[Node, str] = {}
         for i, call in enumerate(self.kernel.epilogue):
             if isinstance(call, DropoutCall):
@@ -122,7 +123,7 @@ class WrittenEpilogue:
         return found
 
     def _body(self, layout: Layout, imports: dict[Any, str], keeps_first: bool = False) -> list[str]:
-        """The lines that compute the epilogue of `product`; `imports` are the functions that they call.
+        """Return the lines that compute the epilogue of `product`; `imports` are the functions that they call.
 
         With `keeps_first` the first result is not stored.
         """
@@ -176,7 +177,7 @@ class WrittenEpilogue:
     def _loaded(
         self, lines: list[str], loaded: dict[Any, str], node: Node, reader: EpilogueCall, layout: Layout
     ) -> str:
-        """The name of an operand as a step sees it, loaded where it has not been."""
+        """Return the name of an operand as a step sees it, and load it if necessary."""
         terms = operand_terms(self.kernel, reader, node)
         assert terms is not None
         is_broadcast = not isinstance(reader, ChannelNormCall) or node is reader.input
@@ -200,14 +201,14 @@ class WrittenEpilogue:
         return name
 
     def _has_addend_of_rows(self) -> bool:
-        """Whether the product adds the same numbers to each of its rows."""
+        """Return True if the matmul adds the same bias to each of its rows."""
         if self.kernel.is_channels_last:
             return True
         given = self.kernel.product.values[0]
         return isinstance(given, Node) and given.val.sizes[:-1] in ((), (1,))
 
     def text(self, form: str) -> str:
-        """The source of a form of products with this epilogue."""
+        """Return the source of a form of matmuls with this epilogue."""
         convolves, is_last = form in CONVOLUTIONS, self.kernel.is_channels_last
         gluon = GLUON_FORMS.get(form)
         imports: dict[Any, str] = {}
@@ -252,7 +253,7 @@ class WrittenEpilogue:
         return HEADER.format(**filled) + own_sums + end.format(**filled)
 
     def _text_of_copies(self, form: str) -> str:
-        """The source of a form of a convolution's copies."""
+        """Return the source of a form of a convolution's copies."""
         imports: dict[Any, str] = {}
         text = layout_text(form, self.kernel.name, self.prologues, imports)
         names = [call.node.target.name().removeprefix("aten::") for call in self.kernel.computed]
@@ -261,7 +262,7 @@ class WrittenEpilogue:
         return HEADER.format(what=what, imports="\n".join([*IMPORTS_OF_COPIES, *functions])) + text
 
     def compiled(self, form: str) -> Any:
-        """The kernel of a form. Raises CannotFuse where a step cannot be written in its language."""
+        """Return the kernel of a form. Raise CannotFuse if a step cannot be written in its language."""
         if form in GLUON_FORMS:
             if self.kernel.draws:
                 raise CannotFuse("draws make blocks of their own, which have no layout in Gluon")
@@ -273,9 +274,9 @@ class WrittenEpilogue:
 
 
 def planned(kernel: ProductKernel) -> tuple[WrittenEpilogue, Callable[..., None], tuple[str, ...]]:
-    """A kernel's source, its launch, and the product's operands in the order in which that takes them.
+    """Return a kernel's source, its launch, and the matmul's operands in launch order.
 
-    Raises CannotFuse where the product's kernel takes no epilogue.
+    Raise CannotFuse if the matmul kernel takes no epilogue.
     """
     if any(
         isinstance(c, PointwiseCall) and c is not kernel.product and _is_heavy(c) for c in kernel.computed
@@ -319,19 +320,19 @@ def planned(kernel: ProductKernel) -> tuple[WrittenEpilogue, Callable[..., None]
 
 
 def _is_heavy(call: PointwiseCall) -> bool:
-    """Whether a step holds much in registers."""
+    """Return True if a step uses many registers."""
     return _function_of(call) in HEAVY
 
 
 def _function_of(call: PointwiseCall) -> Any:
-    """The function of elements of a step."""
+    """Return the scalar function of a step."""
     element = call.planned({o: o.val for o in call.operands if isinstance(o, Node)})[1].element
     assert element is not None
     return element.function
 
 
 def is_served(kernel: ProductKernel) -> bool:
-    """Whether the product's kernel takes an epilogue."""
+    """Return True if the matmul kernel takes the epilogue."""
     try:
         planned(kernel)
     except CannotFuse:
@@ -340,7 +341,7 @@ def is_served(kernel: ProductKernel) -> bool:
 
 
 def device_product_kernel(kernel: ProductKernel) -> Callable[..., tuple[Any, ...]]:
-    """A function from the bytes of a kernel's inputs to those of its outputs."""
+    """Return a function from the buffers of a kernel's inputs to those of its outputs."""
     written, launch, names = planned(kernel)
     call, _ = kernel.product.planned({node: node.val for node in kernel.product.node.all_input_nodes})
     values = dict(zip(call.args, kernel.product.values, strict=True))
@@ -373,6 +374,6 @@ def device_product_kernel(kernel: ProductKernel) -> Callable[..., tuple[Any, ...
 
 
 def write_product_kernel(kernel: ProductKernel) -> str:
-    """The source of a kernel, in the forms that it is launched in."""
+    """Return the source of a kernel, in the forms in which it is launched."""
     written, _, _ = planned(kernel)
     return "\n\n".join([written.text(form) for form in dict.fromkeys(written.forms)])

@@ -1,4 +1,4 @@
-"""The source of a product's prologue: an operand's tile is computed of what is loaded in its place."""
+"""Source of a matmul's prologue: an operand's tile is computed from the tile loaded instead of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IMPORTS = (
     "from triten.triton_kernels.products.epilogue import finish",
     "from triten.triton_kernels.products.product import multiply_add, tile_of",
 )
-"""Of a tiled product whose sums are a function of its own."""
+"""Imports of a tiled matmul whose accumulation is a function of its own."""
 PLACES = {
     "tiled": ["place = done + inner"],
     "persistent": [
@@ -29,14 +29,14 @@ PLACES = {
         "place = inner + tl.arange(0, BLOCK_K)",
     ],
 }
-"""The indices of a tile along the inner side, and beside it, in the loop of a form."""
+"""Indices of a tile along the K dimension and the other one, in the loop of a form."""
 MASKS = ["is_row, is_column, is_place = rows < m, columns < n, place < k"]
 BEHIND = {"tiled": ["if first is not None:", "    place += first"], "persistent": []}
-"""Where a part of the inner side begins at a place of its own, and `k` is its length."""
+"""Start of a split of the K dimension, if the split has its own start and `k` is its length."""
 INDENT = {"tiled": " " * 8, "persistent": " " * 12}
-"""Of the loop over the inner side."""
+"""Indentation of the loop over the K dimension."""
 NEXT = "        total = multiply_add("
-"""Where the loop of `tile_sums` has loaded both tiles."""
+"""The place in the loop of `tile_sums` after the loads of both tiles."""
 
 
 TILED_SUMS = """
@@ -93,17 +93,17 @@ def {name}(
         tl.store(out + sums.to(tl.int64) * oz + to[0][:, None] * om + to[1][None, :] * on, total, mask=mask)
 """
 SUMS = {"tiled sums": TILED_SUMS, "persistent sums": PERSISTENT_SUMS}
-"""Products whose inner side is cut: the sums of all parts, one after another."""
+"""Split-K matmuls: the sums of all splits, one after another."""
 
 
 class TilePlace(NamedTuple):
-    """How a program calls a tile of an operand and where it is.
+    """Names of an operand's tile and of its indices in a program.
 
     Attributes:
-        tile: what was loaded.
-        batch: the number of the matrix.
-        axes: the indices of rows and of columns.
-        masks: which of these are inside.
+        tile: The loaded tile.
+        batch: The index of the matrix.
+        axes: The indices of rows and of columns.
+        masks: The masks of valid rows and columns.
     """
 
     tile: str
@@ -116,17 +116,17 @@ IN_LOOP = {
     True: TilePlace("x", "batch", ("rows", "place"), ("is_row", "is_place")),
     False: TilePlace("y", "batch", ("place", "columns"), ("is_place", "is_column")),
 }
-"""Of the left and of the right operand in the loop of a product."""
+"""Places of the left and of the right operand in the loop of a matmul."""
 
 
 class WrittenPrologue:
-    """The source of what makes an operand.
+    """Source of an operand's prologue.
 
     Attributes:
-        is_left: which operand it is.
-        pointers: the types of the addresses beside the source's, by name.
-        operands: the nodes that lie there.
-        elements: the names of those of one element.
+        is_left: True for the left operand.
+        pointers: The types of the pointers besides the source's, by name.
+        operands: The nodes of these pointers.
+        elements: The names of the pointers to a single element.
     """
 
     def __init__(self, prologue: Prologue) -> None:
@@ -138,14 +138,14 @@ class WrittenPrologue:
         self.elements = tuple(name for name, spec in found.items() if spec.numel == 1)
 
     def source(self) -> Source:
-        """What the product's kernel loads. Raises CannotFuse where strides do not describe it."""
+        """Return the tensor that the matmul kernel loads. Raise CannotFuse if strides do not describe it."""
         terms = self.prologue.terms(self.prologue.source)
         sizes = self.prologue.matrix.sizes
         assert terms is not None
         if any(reach(node) + MARGIN > INT32_MAX for node in self.operands):
             raise CannotFuse("what an operand is computed of is beyond 32 bits")
         dtype = self.prologue.source.val.dtype
-        # Shared memory holds as many tiles of the source as it would hold of the operand.
+        # Shared memory is sized for tiles of the operand, and must hold as many tiles of the source.
         is_wide = dtype.itemsize > 2 * self.prologue.made.val.itemsize
         if dtype.is_complex or dtype.name == "bool" or is_wide:
             raise CannotFuse(f"an operand is computed of {dtype}")
@@ -159,7 +159,7 @@ class WrittenPrologue:
         )
 
     def _is_narrow(self) -> bool:
-        """Whether an input or a number on the way has fewer bits than the operand; conditions are none."""
+        """Return True if an input or an intermediate has fewer bits than the operand; bools do not count."""
         results = [result_of(call).val for call in self.prologue.calls]
         made = [spec for spec in results if spec.dtype.name != "bool"]
         inputs = [node.val for node in self.prologue.inputs]
@@ -167,7 +167,7 @@ class WrittenPrologue:
         return least < int(self.prologue.made.val.itemsize)
 
     def lines(self, imports: dict[Any, str], place: TilePlace) -> tuple[list[str], str]:
-        """The lines that compute a tile, and what this is called; `imports` are the functions of elements."""
+        """Return the lines that compute a tile, and the name of the result; `imports` are the scalar functions."""
         prologue = self.prologue
         tile, batched, axes, masks = place
         inside = f"{masks[0]}[:, None] & {masks[1]}[None, :]"
@@ -198,7 +198,7 @@ class WrittenPrologue:
         return lines, values[prologue.made]
 
     def lines_in_loop(self, imports: dict[Any, str]) -> list[str]:
-        """The lines in the loop over the inner side, beyond which the operand is zero."""
+        """Return the lines in the loop over the K dimension, beyond which the operand is zero."""
         place = IN_LOOP[self.is_left]
         lines, made = self.lines(imports, place)
         inner = "is_place[None, :]" if self.is_left else "is_place[:, None]"
@@ -219,7 +219,7 @@ def _stride(terms: Terms, size: int) -> int:
 
 
 def lines_in_loop(form: str, prologues: Sequence[WrittenPrologue], imports: dict[Any, str]) -> str:
-    """The lines of prologues in the loop of a form."""
+    """Return the lines of prologues in the loop of a form."""
     lines = [*PLACES[form], *MASKS, *BEHIND[form]]
     for each in prologues:
         lines += each.lines_in_loop(imports)
@@ -227,7 +227,7 @@ def lines_in_loop(form: str, prologues: Sequence[WrittenPrologue], imports: dict
 
 
 def sums_text(name: str, prologues: Sequence[WrittenPrologue], imports: dict[Any, str]) -> str:
-    """The function of a tile's sums, `tile_sums` with prologues: ``{name}_sums``."""
+    """Return the function of a tile's sums, `tile_sums` with prologues: ``{name}_sums``."""
     pointers = "".join(f"    {each},\n" for written in prologues for each in written.pointers)
     source: str = tile_sums.source
     text = source.replace(
@@ -242,5 +242,5 @@ def sums_text(name: str, prologues: Sequence[WrittenPrologue], imports: dict[Any
 
 
 def nodes_of(prologues: Sequence[WrittenPrologue]) -> list[Node]:
-    """What lies at the addresses of prologues, in their order."""
+    """Return the nodes of the prologues' pointers, in order."""
     return [node for written in prologues for node in written.operands]

@@ -1,8 +1,8 @@
-"""The steps of a kernel over rows as statements of Triton source, before it is known whether a row is read once.
+"""Steps of a row kernel as statements of Triton source, for rows that are read once or in several passes.
 
-A statement defines one value of a tile, or combines the elements of its rows to a number for each. Texts are templates:
-``{y3}`` stands for the value `y3`, whose name differs from pass to pass where a row is read several times. Softmax,
-layer norm and variances are the statements that their own kernels consist of.
+A statement defines one value of a tile, or combines the elements of its rows to a number for each. Texts are
+templates: ``{y3}`` is the value `y3`, whose name differs between passes if a row is read several times. Softmax, layer
+norm and variances are the statements of their own kernels.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from .source_text import number_text, type_text
 
 
 class Statement(NamedTuple):
-    """One value.
+    """Definition of one value.
 
     Attributes:
-        name: what it is called.
-        text: a template of the expression that gives it, or of the value that is combined.
-        reads: the names of the values in it.
-        comment: what is said before it.
-        reduction: how the elements of a row are combined; None for a value of each element.
-        accumulator: the type in which they are, as source.
-        words: registers that an element takes.
-        moves_along_rows: whether it differs from element to element of a row though nothing that it reads does.
+        name: Its name.
+        text: A template of its expression, or of the combined value.
+        reads: The names of the values in it.
+        comment: The comment before it.
+        reduction: The combine functions over a row; None for a value of each element.
+        accumulator: The accumulator's type, as source.
+        words: The registers of an element.
+        moves_along_rows: True if it differs between elements of a row although none of its operands does.
     """
 
     name: str
@@ -60,17 +60,17 @@ class Statement(NamedTuple):
 
 @dataclass
 class Program:
-    """The statements of a kernel, and what they need.
+    """Statements of a kernel, and their requirements.
 
     Attributes:
-        statements: in order.
-        loads: for each value that is loaded: how which input is seen.
-        stores: the values of the outputs, in their order.
-        imports: functions by the names that the source gives them.
-        is_heavy: whether a step holds much in registers.
-        pointers: the names of the inputs' pointers.
-        bounds: what the numbers in inputs may be, and which inputs; a launch is given a word for each, in `flags`.
-        draws: the draws of random numbers, in order.
+        statements: The statements in order.
+        loads: The view of an input for each loaded value.
+        stores: The values of the outputs, in their order.
+        imports: Functions by their names in the source.
+        is_heavy: True if a step uses many registers.
+        pointers: The names of the inputs' pointers.
+        bounds: The bounds of indices, and the inputs that hold them; a launch has a word for each, in `flags`.
+        draws: The random ops in order.
     """
 
     statements: list[Statement] = field(default_factory=list)
@@ -83,22 +83,22 @@ class Program:
     draws: list[DropoutCall] = field(default_factory=list)
 
     def pointer(self, node: Node) -> str:
-        """The pointer of an input."""
+        """Return the pointer of an input."""
         return self.pointers[node]
 
     def flag(self, bound: Bound, numbers: Node) -> str:
-        """The address of the word that says that one of an input's numbers is out of bounds."""
+        """Return the address of the flag for an input's indices out of bounds."""
         self.bounds.append((bound, numbers))
         return f"flags + {len(self.bounds) - 1}"
 
     def function(self, made: Any) -> str:
-        """What the source calls a `@triton.jit` function."""
+        """Return the name of a `@triton.jit` function in the source."""
         return self.imports.setdefault(made, f"f_{made.__name__}_{len(self.imports)}")
 
     def value(
         self, text: str, *reads: str, comment: str = "", words: int = 1, moves_along_rows: bool = False
     ) -> str:
-        """Define a value of each element, or of each row. Returns its name."""
+        """Define a value of each element, or of each row. Return its name."""
         name = f"y{len(self.statements)}"
         self.statements.append(
             Statement(name, text, reads, comment, words=words, moves_along_rows=moves_along_rows)
@@ -106,7 +106,7 @@ class Program:
         return name
 
     def combined(self, row: Reduction, text: str, *reads: str, type_: Any, comment: str = "") -> str:
-        """Define a number for each row, of the type in which elements are combined. Returns its name."""
+        """Define a number for each row, of the accumulator's type. Return its name."""
         name = f"y{len(self.statements)}"
         words = type_.primitive_bitwidth // 32 or 1
         self.statements.append(Statement(name, text, reads, comment, row, type_, words))
@@ -114,7 +114,7 @@ class Program:
 
 
 def program_of(kernel: RowsKernel) -> Program:
-    """The statements of a kernel. Raises RuntimeError for a step that has none."""
+    """Return the statements of a kernel. Raise RuntimeError for an unsupported step."""
     made = Program(pointers={node: f"a{i}" for i, node in enumerate(kernel.inputs)})
     values: dict[Node, str] = {}
     loaded: dict[View, str] = {}
@@ -148,7 +148,7 @@ def program_of(kernel: RowsKernel) -> Program:
 
 
 def _read(made: Program) -> list[Statement]:
-    """The statements whose values are read or stored: not those of statistics that nobody asks for."""
+    """Return the statements whose values are read or stored, without unused statistics."""
     wanted = set(made.stores.values())
     kept = []
     for statement in reversed(made.statements):
@@ -159,7 +159,7 @@ def _read(made: Program) -> list[Statement]:
 
 
 def rounded(text: str, spec: TensorSpec) -> str:
-    """A value in the dtype that it has in the program."""
+    """Return a value rounded to the dtype that it has in the program."""
     return f"convert({text}, {type_text(triton_type(spec.dtype))})"
 
 
@@ -184,13 +184,13 @@ def _element(
 
 
 class Row(NamedTuple):
-    """A step over rows that is to be written.
+    """Step over rows to be lowered.
 
     Attributes:
-        program: what it is written to.
-        call: the step.
-        values: the names of its operands.
-        n: the elements of a row.
+        program: The program to which statements are added.
+        call: The step.
+        values: The names of its operands.
+        n: The elements of a row.
     """
 
     program: Program
@@ -199,13 +199,13 @@ class Row(NamedTuple):
     n: int
 
     def argument(self, name: str) -> Any:
-        """An argument of the operator's."""
+        """Return an argument of the operator."""
         names = [argument.name for argument in self.call.node.target._entry.schema.arguments]
         return self.call.call.values[names.index(name)]
 
     @property
     def correction(self) -> Any:
-        """What a variance subtracts from the number of elements; None for the default."""
+        """Correction of a variance: subtracted from the number of elements; None for the default."""
         names = {argument.name for argument in self.call.node.target._entry.schema.arguments}
         return self.argument("correction") if "correction" in names else int(self.argument("unbiased"))
 
@@ -215,7 +215,7 @@ class Row(NamedTuple):
         return self.call.node.format_node()
 
     def given(self, name: str, type_: Any, comment: str = "") -> str:
-        """An operand in the type in which is computed. Returns the value's name."""
+        """Add an operand in the compute type. Return the value's name."""
         own = self.values[self.argument(name)]
         words = type_.primitive_bitwidth // 32 or 1
         return self.program.value(
@@ -223,21 +223,21 @@ class Row(NamedTuple):
         )
 
     def stored(self, text: str, *reads: str, place: int = 0) -> str:
-        """A result, rounded to the output's dtype. Returns the value's name."""
+        """Add a result, rounded to the output's dtype. Return the value's name."""
         spec = self.call.specs[place]
         return self.program.value(rounded(text, spec), *reads, words=words_of(spec))
 
     def total(self, text: str, *reads: str, type_: Any) -> str:
-        """The sum of a row."""
+        """Add the sum of a row. Return the value's name."""
         return self.program.combined(REDUCTIONS["sum_stub"], text, *reads, type_=type_)
 
     def number(self, value: float | int, type_: Any) -> str:
-        """A number as source."""
+        """Return a number as source."""
         return f"tl.full([], {number_text(value)}, {type_text(type_)})"
 
 
 def _reduced(stub: str, of_truth: str | None = None) -> Callable[[Row], dict[int, str]]:
-    """A reduction that combines one accumulator; `of_truth` is for a boolean output."""
+    """Return the lowering of a reduction with one accumulator; `of_truth` is for a boolean output."""
 
     def lower(row: Row) -> dict[int, str]:
         is_truth = of_truth is not None and row.call.specs[0].dtype is bool_
@@ -247,7 +247,7 @@ def _reduced(stub: str, of_truth: str | None = None) -> Callable[[Row], dict[int
 
 
 def _combined(row: Row, how: Reduction) -> dict[int, str]:
-    """A reduction that combines one accumulator as its own kernel does."""
+    """Lower a reduction with one accumulator, which combines as its own kernel does."""
     source, out = row.argument("self").val.dtype, row.call.specs[0]
     type_ = how.accumulate(source, out.dtype)
     made = row.program
@@ -259,7 +259,7 @@ def _combined(row: Row, how: Reduction) -> dict[int, str]:
 
 
 def _place(stub: str, has_value: bool) -> Callable[[Row], dict[int, str]]:
-    """Where an extremum is, a NaN before any number and the first of equals, and which of equals it is."""
+    """Return the lowering of argmax or argmin: a NaN before any number, and the first among equals."""
 
     def lower(row: Row) -> dict[int, str]:
         type_ = compute_type(row.argument("self").val.dtype)
@@ -320,7 +320,7 @@ def _logsumexp(row: Row) -> dict[int, str]:
 
 
 def _normalised(is_centred: bool) -> Callable[[Row], dict[int, str]]:
-    """layer_norm, or rms_norm, which subtracts no mean and has no bias."""
+    """Return the lowering of layer_norm, or of rms_norm, which subtracts no mean and has no bias."""
 
     def lower(row: Row) -> dict[int, str]:
         spec = row.argument("input").val
@@ -355,7 +355,10 @@ def _normalised(is_centred: bool) -> Callable[[Row], dict[int, str]]:
 
 
 def _moments(is_root: bool, has_mean: bool) -> Callable[[Row], dict[int, str]]:
-    """The variance, or its root, about the rounded mean, less what that left over (Chan, Golub, LeVeque, 1983)."""
+    """Return the lowering of a variance or its root: about the rounded mean, with a correction for its rounding.
+
+    The source is Chan, Golub, LeVeque, 1983.
+    """
 
     def lower(row: Row) -> dict[int, str]:
         type_ = compute_type(row.argument("self").val.dtype)
@@ -407,4 +410,4 @@ LOWERED: dict[str, Callable[[Row], dict[int, str]]] = {
     "aten::var_mean.correction": _moments(False, True),
     "aten::std_mean.correction": _moments(True, True),
 }
-"""How each operator is written; it gives the names of the values of its outputs, by their places."""
+"""Lowering of each operator to the names of its outputs' values, by their places."""

@@ -1,8 +1,8 @@
-"""A kernel over rows on CUDA: one Triton program for some rows, over all of its steps, and its launch.
+"""CUDA kernel over rows: one Triton program for some rows, over all of its steps, and its launch.
 
-A row that a block has room for is read once, and everything made of it stays in registers. A longer one, or one whose
-values would not fit, is gone through block by block, once for each reduction that needs the one before, and what is
-cheap to compute is computed again. Reductions combine as the eager kernels do, in their types.
+If a row fits in a block, it is read once, and all values stay in registers. If not, the program passes over it block
+by block, once for each dependent reduction, and recomputes cheap values. Reductions combine as the eager kernels do,
+in their types.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ def {name}({pointers}, n_rows, BLOCK_O: tl.constexpr, BLOCK_R: tl.constexpr):
 {body}
 '''
 SPREAD = 2048
-"""Elements of a block at least, of several rows where they are short."""
+"""The least elements of a block, of several rows if they are short."""
 LANE = 16
 """Elements of a row for each lane."""
 LOOP = 2048
-"""Elements of a row at a time where it is gone through several times, by `LOOP_WARPS` warps."""
+"""Elements of a row at a time if it is read in several passes, by `LOOP_WARPS` warps."""
 LOOP_WARPS = 8
 REGISTERS, RESIDENT = 65536, 16
-"""Of a multiprocessor, and how many warps are to share them at least. None are set aside for addresses: the compiler
-loads late what is read late."""
+"""Registers of a multiprocessor, and the least number of resident warps that share them. None are reserved for
+addresses: the compiler delays loads until their use."""
 
 
 class Tile(NamedTuple):
@@ -63,15 +63,15 @@ class Tile(NamedTuple):
 
 
 class WrittenRows(NamedTuple):
-    """A kernel's source, and what a launch of it needs.
+    """Source of a kernel, and the parameters of its launch.
 
     Attributes:
-        name: the program's.
-        text: the module's.
-        tile: the block for which it was written.
-        is_whole: whether that has whole rows.
+        name: The program's name.
+        text: The module's source.
+        tile: The block for which it was written.
+        is_whole: True if the block has whole rows.
         index_type: ``i32`` or ``i64``.
-        bounds: what the numbers in inputs may be, and the places of these inputs.
+        bounds: The bounds of indices, and the places of the inputs that hold them.
     """
 
     name: str
@@ -83,7 +83,7 @@ class WrittenRows(NamedTuple):
 
 
 def device_rows_kernel(kernel: RowsKernel) -> Callable[..., tuple[Any, ...]]:
-    """A function from the bytes of a kernel's inputs to those of its outputs."""
+    """Return a function from the buffers of a kernel's inputs to those of its outputs."""
     written = write_rows_kernel(kernel)
     launch, grid = plan_launch(kernel, written)
     allocators = [allocator_of(node.val) for node in kernel.outputs]
@@ -101,7 +101,7 @@ def device_rows_kernel(kernel: RowsKernel) -> Callable[..., tuple[Any, ...]]:
 
 
 def plan_launch(kernel: RowsKernel, written: WrittenRows) -> tuple[Launch, tuple[int, int, int]]:
-    """The launch of a written kernel, and its grid."""
+    """Plan the launch of a written kernel, and its grid."""
     specs = [node.val for node in (*kernel.inputs, *kernel.outputs)]
     names = names_of(kernel)
     signature = {name: f"*{spec.dtype.triton_name}" for name, spec in zip(names, specs, strict=True)}
@@ -123,12 +123,12 @@ def plan_launch(kernel: RowsKernel, written: WrittenRows) -> tuple[Launch, tuple
 
 
 def names_of(kernel: RowsKernel) -> list[str]:
-    """What the program calls its inputs and outputs."""
+    """Return the program's names of its inputs and outputs."""
     return [f"a{i}" for i in range(len(kernel.inputs))] + [f"b{i}" for i in range(len(kernel.outputs))]
 
 
 def write_rows_kernel(kernel: RowsKernel) -> WrittenRows:
-    """The source of a kernel over rows."""
+    """Write the source of a kernel over rows."""
     program = program_of(kernel)
     layout = Layout(kernel, program)
     tile, is_whole = tile_of(kernel, program, layout)
@@ -150,7 +150,7 @@ def write_rows_kernel(kernel: RowsKernel) -> WrittenRows:
 
 
 class Layout:
-    """Where the elements of inputs and outputs lie: offsets over rows, and over the elements of a row."""
+    """Memory layout of inputs and outputs: offsets over rows, and over the elements of a row."""
 
     def __init__(self, kernel: RowsKernel, program: Program) -> None:
         space = kernel.space
@@ -174,17 +174,17 @@ class Layout:
         return broadcast_strides(spec, lead + line)
 
     def strides(self, name: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """A value's strides over rows and over the elements of a row, the inner dimension first."""
+        """Return a value's strides over rows and over the elements of a row, the inner dimension first."""
         place = self.names.index(name)
         return self.over_rows.strides[place], self.over_line.strides[place]
 
     def moves_along_rows(self, name: Any) -> bool:
-        """Whether a value differs from element to element of a row."""
+        """Return True if a value differs between elements of a row."""
         return any(self.strides(name)[1])
 
 
 def offset_lines(geometry: Geometry, index: str, letter: str) -> list[str]:
-    """Lines that take an index apart into coordinates, the innermost first."""
+    """Return the lines that split an index into coordinates, the innermost first."""
     if len(geometry.sizes) < 2:
         return []
     lines, rest = [], index
@@ -195,7 +195,7 @@ def offset_lines(geometry: Geometry, index: str, letter: str) -> list[str]:
 
 
 def offset_text(geometry: Geometry, strides: Sequence[int], index: str, letter: str) -> str:
-    """An operand's offset as source; empty where it does not move."""
+    """Return an operand's offset as source; empty if all strides are zero."""
     if not any(strides):
         return ""
     runs = [strides[0] * math.prod(geometry.sizes[:i]) for i in range(len(strides))]
@@ -208,10 +208,9 @@ def offset_text(geometry: Geometry, strides: Sequence[int], index: str, letter: 
 
 
 def tile_of(kernel: RowsKernel, program: Program, layout: Layout) -> tuple[Tile, bool]:
-    """The block of a program, and whether it has whole rows.
+    """Return the block of a program, and True if it has whole rows.
 
-    A lane has 16 elements, as those of the eager kernels have, or fewer where more values of each are alive at once
-    than its registers hold.
+    A lane has 16 elements, as in the eager kernels, or fewer if their live values exceed its registers.
     """
     rows, n = kernel.space.rows, kernel.space.n
     whole = next_power_of_2(n)
@@ -229,7 +228,7 @@ def tile_of(kernel: RowsKernel, program: Program, layout: Layout) -> tuple[Tile,
 
 
 def most_alive(program: Program, layout: Layout) -> int:
-    """The most registers that an element of a row takes at once."""
+    """Return the most registers that an element of a row takes at once."""
     wide = wide_values(program, layout)
     words = {name: words_of(view.node.val) for name, view in program.loads.items()}
     words |= {s.name: s.words for s in program.statements}
@@ -248,7 +247,7 @@ def most_alive(program: Program, layout: Layout) -> int:
 
 
 def wide_values(program: Program, layout: Layout) -> set[str]:
-    """The values that differ from element to element of a row."""
+    """Return the values that differ between elements of a row."""
     found = {name for name in program.loads if layout.moves_along_rows(name)}
     for statement in program.statements:
         moves = statement.moves_along_rows or found.intersection(statement.reads)
@@ -275,7 +274,7 @@ class _Writer:
         self.lines.append(self.indent + line)
 
     def begin(self) -> None:
-        """What comes before all steps."""
+        """Write the lines before all steps."""
         for line in offset_lines(self.layout.over_rows, "o", "o"):
             self.write(line)
         if self.masks_rows or self.program.bounds:
@@ -285,7 +284,7 @@ class _Writer:
                 self.write(line)
 
     def columns(self, base: str = "") -> None:
-        """The elements of a row that are computed now."""
+        """Write the indices of the current elements of a row."""
         wide = ".to(tl.int64)" if self.layout.is_wide else ""
         self.write(f"r = {base}tl.arange(0, BLOCK_R)[None, :]{wide}")
         for line in offset_lines(self.layout.over_line, "r", "r"):
@@ -299,12 +298,12 @@ class _Writer:
             self.write(f"quads = {first}tl.arange(0, BLOCK_R // 4)[None, :]")
 
     def mask(self, over_rows: bool, over_line: bool) -> str:
-        """The mask of a value that moves over rows, or along them; empty where there is none."""
+        """Return the mask of a value that moves over rows, or along them; empty if there is none."""
         own = ["is_row"] if over_rows and self.masks_rows else []
         return " & ".join([*own, *(["is_inside"] if over_line and self.masks_line else [])])
 
     def access(self, name: Any) -> tuple[str, str]:
-        """The offset of a value, and the rest of the arguments of its load or store."""
+        """Return the offset of a value, and the other arguments of its load or store."""
         over_rows, over_line = self.layout.strides(name)
         texts = [
             offset_text(self.layout.over_rows, over_rows, "o", "o"),
@@ -325,28 +324,28 @@ class _Writer:
         at, _ = self.access(node)
         mask = self.mask(True, self.layout.moves_along_rows(node))
         rest = f", mask={mask}" if mask else ""
-        # A number for each row may be one for all of them, and has to be as many as there are addresses.
+        # A number for each row may be a scalar, and must be broadcast to the addresses.
         self.write(f"tl.store({self.pointers[node]}{at}, {value}{rest})")
 
     def filled(self, statement: Statement, value: str) -> str:
-        """A value that is combined, as a tile in which what is outside of rows changes nothing."""
+        """Return a combined value as a tile, filled with the reduction's identity outside of rows."""
         type_ = type_text(statement.accumulator)
         value = f"tl.broadcast_to(convert({value}, {type_}), (BLOCK_O, BLOCK_R))"
         mask = self.mask(True, True)
         return f"tl.where({mask}, {value}, {self.start(statement)})" if mask else value
 
     def start(self, statement: Statement) -> str:
-        """What combining begins with."""
+        """Return the initial value of a reduction."""
         assert statement.reduction is not None
         number = number_text(statement.reduction.start(statement.accumulator))
         return f"tl.full((1, 1), {number}, {type_text(statement.accumulator)})"
 
     def function(self, made: Any) -> str:
-        """What the source calls a function."""
+        """Return the name of a function in the source."""
         return self.program.function(made)
 
     def whole(self) -> list[str]:
-        """Every step, over whole rows."""
+        """Return the lines of every step, over whole rows."""
         self.begin()
         self.columns()
         done: set[str] = set()
@@ -372,7 +371,7 @@ class _Writer:
         return self.lines
 
     def in_passes(self) -> list[str]:
-        """Rows block by block: a pass for what needs no reduction, another for what needs that, and so on."""
+        """Return the lines that process rows block by block: one pass before any reduction, one after it, and so on."""
         self.begin()
         level = self.levels()
         statements = {s.name: s for s in self.program.statements}
@@ -395,7 +394,7 @@ class _Writer:
         return self.lines
 
     def levels(self) -> dict[str, int]:
-        """How many passes each value needs before it is known."""
+        """Return the number of passes after which each value is known."""
         level = dict.fromkeys(self.program.loads, 0)
         for statement in self.program.statements:
             level[statement.name] = self.level_of_reads(statement, level) + (statement.reduction is not None)
@@ -403,11 +402,11 @@ class _Writer:
 
     @staticmethod
     def level_of_reads(statement: Statement, level: dict[str, int]) -> int:
-        """The passes before what a statement reads."""
+        """Return the number of passes before all operands of a statement are known."""
         return max((level[name] for name in statement.reads), default=0)
 
     def number(self, name: str, statements: dict[str, Statement]) -> None:
-        """A number for each row, outside of all passes."""
+        """Write a number for each row, outside of all passes."""
         if name in self.program.loads:
             self.load(name)
         elif (statement := statements[name]).reduction is not None:
@@ -424,7 +423,7 @@ class _Writer:
     def one_pass(
         self, each: int, ends: list[str], stored: list[tuple[Node, str]], statements: dict[str, Statement]
     ) -> None:
-        """Go through the row, combine what `ends` name, and store what is stored."""
+        """Write one pass over the row, which combines `ends` and stores `stored`."""
         needed: set[str] = set()
         waiting = [*(name for end in ends for name in statements[end].reads), *(name for _, name in stored)]
         while waiting:

@@ -1,7 +1,7 @@
 """Generated sources as modules in files: ``$TRITEN_CACHE_DIR/sources``, one for each text.
 
-A file is named by a hash of its text. Its text is compared, and written again where it differs; what is executed is the
-text that was generated, never what a file holds.
+A hash of its text names a file. A file with another text is rewritten; the executed text is the generated one, never
+the file's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _lock = forkable(threading.Lock())
 
 
 def directory() -> Path:
-    """Where sources are kept: beside the compiled kernels (see `docs/environment_variables.md`)."""
+    """Return the folder of sources, beside the compiled kernels (see `docs/environment_variables.md`)."""
     named = os.environ.get("TRITEN_CACHE_DIR")
     if named:
         return Path(named) / "sources"
@@ -33,7 +33,7 @@ def directory() -> Path:
 
 
 def module_of(text: str) -> ModuleType:
-    """The module that a text makes; that of an equal text is made once in a process."""
+    """Return the module of a text; equal texts share one module in a process."""
     name = PREFIX + hashlib.sha256(text.encode()).hexdigest()[:32]
     with _lock:
         made = sys.modules.get(name)
@@ -48,7 +48,7 @@ def module_of(text: str) -> ModuleType:
 
 
 def _written(name: str, text: str) -> str:
-    """The path of a file with this text; one that exists nowhere, but has the text, where none can be written."""
+    """Return the path of a file with this text, or a virtual path in `linecache` if no file can be written."""
     folder = directory()
     path = folder / f"{name}.py"
     try:

@@ -1,4 +1,4 @@
-"""Source of what is computed over a tile: addresses by rows and columns, loads, and pointwise steps."""
+"""Source of computations over a tile: addresses by rows and columns, loads, and pointwise steps."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from .pointwise import operands_of
 from .source_text import step_text, type_text
 
 MARGIN = 1 << 20
-"""Elements by which a program's offsets may be beyond a tensor's end, behind a mask."""
+"""The most elements by which a program's masked offsets may exceed a tensor's end."""
 
 
 def reach(node: Node) -> int:
-    """One more than the largest offset of a tensor's elements."""
+    """Return one more than the largest offset of a tensor's elements."""
     spec: TensorSpec = node.val
     return 1 + sum((size - 1) * abs(stride) for size, stride in zip(spec.sizes, spec.strides, strict=True))
 
 
 def offset_by(index: str, terms: Terms, count: int, names: Mapping[int, str]) -> str:
-    """An offset as source, by an index below `count`; strides that the program has names for are called by these."""
+    """Return an offset as source, by an index below `count`; `names` are the program's names of strides."""
     texts = []
     for divisor, size, stride in terms:
         text = index if divisor == 1 else f"{index} // {divisor}"
@@ -36,7 +36,8 @@ def offset_by(index: str, terms: Terms, count: int, names: Mapping[int, str]) ->
 
 
 def load_text(pointer: str, by_row: str, by_column: str, is_row: str, is_column: str, mask: str) -> str:
-    """A load of what has an element for each place of a tile, for each row, for each column, or one for all."""
+    """Return a load of an operand with an element for each place of a tile, for each row, for each column, or
+    for all."""
     if by_row and by_column:
         return f"tl.load({pointer} + ({by_row})[:, None] + ({by_column})[None, :], mask={mask})"
     if by_row:
@@ -53,7 +54,8 @@ def step_lines(
     specs: dict[Node, TensorSpec],
     imports: dict[Any, str],
 ) -> list[str]:
-    """The lines that define a pointwise step's result, rounded to its dtype; functions are noted in `imports`."""
+    """Return the lines that define a pointwise step's result, rounded to its dtype; functions are added to
+    `imports`."""
     element = call.planned(specs)[1].element
     assert element is not None
     function = imports.setdefault(element.function, f"f_{element.function.__name__}_{len(imports)}")

@@ -1,7 +1,7 @@
-"""What ``mode="max-autotune"`` measures: blocks and warps of fused kernels, and configurations of operators' kernels.
+"""Autotuning for ``mode="max-autotune"``: blocks and warps of fused kernels, and configurations of operators' kernels.
 
-Everything is timed on the device when a graph is compiled, once: what is found is kept with what `autotune` measures
-(`triton_kernels/tuning/records.py`), fused kernels by their source. On simulated devices nothing is timed.
+Candidates are timed on the device once, when a graph is compiled. The results are kept with those of `autotune`
+(`triton_kernels/tuning/records.py`), for fused kernels by their source. On simulated devices nothing is timed.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from ...triton_kernels.tuning.timer import EventTimer, Timer
 from ..schedule import FusedKernel, OperatorCall, Schedule
 
 WIDENINGS = ((1, 4), (1, 8), (2, 8), (2, 4), (0.5, 4), (0.5, 2))
-"""Candidates of a fused kernel: its block times the first number, with so many warps. The default comes first."""
+"""Candidates of a fused kernel: factors of its block, and numbers of warps. The default comes first."""
 LEAST_BLOCK = 16
 
 timer_for: Callable[[Device], Timer] = EventTimer
-"""What takes the times."""
+"""Timer factory for a device."""
 
 _chosen: dict[tuple[str, str, str], Configuration] = {}
 _asked: set[Any] = set()
@@ -43,7 +43,7 @@ _asked: set[Any] = set()
 
 
 def why_untimed(device: Device) -> str | None:
-    """Why nothing is timed on a device, in words; None where it is."""
+    """Return the reason why nothing is timed on a device; None if kernels are timed."""
     if device.type != "cuda":
         return f"kernels of {device.type} have no candidates"
     if drivers.is_simulated():
@@ -57,13 +57,13 @@ def configuration_of(
     block: int,
     launched: Callable[[int, int], Callable[..., Any]],
 ) -> Configuration:
-    """The quickest block and number of warps of a fused kernel, timed unless that is known.
+    """Return the fastest block and number of warps of a fused kernel, and time the candidates if it is unknown.
 
     Args:
-        kernel: the kernel.
-        source: its text.
-        block: that which it has without measuring.
-        launched: makes a function of the inputs' bytes, for a block and a number of warps.
+        kernel: The kernel.
+        source: Its text.
+        block: Its block without tuning.
+        launched: Make a function of the inputs' buffers, for a block and a number of warps.
     """
     device: Device = kernel.domain.device
     properties = drivers.driver().properties(device.resolved_index)
@@ -102,7 +102,7 @@ def _timed(
     made: Callable[[Configuration], Callable[..., Any]],
     inputs: Sequence[Any],
 ) -> tuple[list[Configuration], Any]:
-    """The candidates that can be launched, and their times. The first one has to."""
+    """Return the candidates that can be launched, and their times. The first candidate must be launchable."""
     usable: list[Configuration] = []
     runs: list[Callable[[], Any]] = []
     for each in every:
@@ -126,10 +126,10 @@ def _timed(
 
 
 def tune_operators(schedule: Schedule) -> None:
-    """Time the configurations of the kernels that a schedule's operators launch, each call by itself.
+    """Time the configurations of the kernels that a schedule's operators launch, each call separately.
 
-    Plans of all operators are made anew, and graphs that were compiled before are compiled again when they are called.
-    A call that cannot be timed, as under a profiler or where memory is short, keeps what it has.
+    This remakes the plans of all operators, and graphs compiled earlier are compiled again at their next call. A call
+    that cannot be timed, as under a profiler or if memory is short, keeps its configuration.
     """
     for step in schedule.steps:
         if isinstance(step, OperatorCall) and _may_be_timed(step.node):
@@ -163,7 +163,7 @@ def _tune_call(node: Node) -> None:
 
 
 def _filled(spec: TensorSpec, generator: Generator) -> Any:
-    """A tensor of a spec: normal numbers, or zeros, which are indices of anything."""
+    """Return a tensor of a spec: normal numbers, or zeros, which are valid indices."""
     made = ops.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device)
     if not spec.dtype.is_floating_point or spec.itemsize == 1 or spec.overlaps:
         return made.zero_()
