@@ -1,10 +1,9 @@
 """Check of kernels with programmatic dependent launch: they must wait before they access memory.
 
-A kernel with dependent launch may begin before the previous launch has ended. Source: PTX ISA, ``griddepcontrol``: after
-``griddepcontrol.wait``, the launches that a grid depends on have ended and their stores are visible.
+A kernel with dependent launch may begin before the previous launch has ended.
 
-Source: PTX ISA, ``griddepcontrol``: behind ``griddepcontrol.wait`` the launches that a grid depends on have ended, and
-what they stored can be read.
+Source: PTX ISA, ``griddepcontrol``: after ``griddepcontrol.wait``, the launches that a grid depends on have ended and
+their stores are visible.
 """
 
 from __future__ import annotations

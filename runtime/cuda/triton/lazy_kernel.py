@@ -20,8 +20,8 @@ class LazyKernel:
     """Function under `@triton.jit` or `@gluon.jit`, its options, and the module values that it can reach.
 
     It has the attributes that host code reads from Triton's kernels: `fn`, `arg_names`, `cache_key`, the function's
-    names and documentation. The module's text is kept as of the import. Later compilations use that text even if the file has
-    been edited in the meantime.
+    names and documentation. The module's text is kept as of the import. Later compilations use that text even if the
+    file has been edited in the meantime.
 
     Args:
         fn: The function.
