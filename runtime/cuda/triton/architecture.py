@@ -1,8 +1,6 @@
 """Capabilities of NVIDIA architectures, checked before a kernel is compiled.
 
 Source: Triton's list of supported platforms; "Table of conversions", PTX ISA, `cvt`.
-
-Source: Triton's list of supported platforms; "Table of conversions", PTX ISA, `cvt`.
 """
 
 from __future__ import annotations

@@ -9,8 +9,6 @@ on, 13.1. If Triton's choice is too new, the other one assembles. If both are to
 which then uses the version of the instruction set that the driver knows.
 
 Source: CUDA Compatibility, "Minor Version Compatibility"; PTX ISA, "Release Notes" and "Target ISA".
-
-Source: CUDA Compatibility, "Minor Version Compatibility"; PTX ISA, "Release Notes" and "Target ISA".
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Ahead-of-time compilation of Triton kernels, without GPU, driver, C compiler or PyTorch.
 
 Source: `triton.compile` over an `ASTSource`, or a `GluonASTSource`, with an explicit target.
-
-Source: `triton.compile` over an `ASTSource`, or a `GluonASTSource`, with an explicit target.
 """
 
 from __future__ import annotations
