@@ -7,8 +7,8 @@ context is entered, which takes a microsecond.
 
 - Generated plans call `run_quiet`, and `run_quiet_copy` if the context is taken.
 - Kernels are decorated with `quietly`; a plan that runs quietly itself takes the inner function (`unwrapped`).
-- Functions that only kernels call leave it to them. So do the parts of `parallel_for`: its threads run in copies of
-  the caller's context.
+- Functions that only kernels call leave it to them. The parts of `parallel_for` leave it to the caller: its threads run
+  in copies of the caller's context.
 """
 
 from __future__ import annotations

@@ -32,12 +32,6 @@ def rename_privateuse1_backend(backend_name: str, *, slot: int = 1) -> None:
         tt.utils.rename_privateuse1_backend("npu")
         tt.library.set_allocator("npu", MyAllocator())
         x = tt.ones(2, device="npu")
-
-    Example::
-
-        tt.utils.rename_privateuse1_backend("npu")
-        tt.library.set_allocator("npu", MyAllocator())
-        x = tt.ones(2, device="npu")
     """
     if slot not in PRIVATE_USE:
         raise RuntimeError(f"rename_privateuse1_backend(): slot must be 1, 2 or 3, got {slot}")

@@ -41,7 +41,7 @@ class WithoutBytes:
 
     @property
     def base(self) -> Any:
-        """None: another object owns no memory of it."""
+        """None: sparse data is no view of another object's memory."""
         return None
 
     @property

@@ -4,7 +4,8 @@ A call looks up its plan by subscript, and everything else, errors included, hap
 is handled. An unfiltered error would show the KeyError first, then a dozen frames of the package. `hide_inner_frames`
 is called where an error leaves the package, in a handler that ends in a bare ``raise``::
 
-try: return plan(tensor) except BaseException: hide_inner_frames(); raise
+    try: return plan(tensor)
+    except BaseException: hide_inner_frames(); raise
 
 On the same line as the guarded statement, ``try`` is no instruction, so that a call without an error has no overhead.
 The handler's own frame goes too: a bare ``raise`` adds none.

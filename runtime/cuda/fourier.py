@@ -10,7 +10,7 @@ class FourierTransform(NamedTuple):
 
     Attributes:
         sizes, dtype: Sizes and NumPy dtype name of the input.
-        out_sizes, out_dtype: Sizes and dtype of the output. If the input or the output is real, the two sizes differ in
+        out_sizes, out_dtype: Sizes and dtype of the output. If the input or the output is real, their sizes differ in
             the last of `dims`.
         dims: Transformed dimensions, the halved dimension last.
         inverse: If True, exponents are positive.

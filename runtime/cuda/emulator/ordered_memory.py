@@ -1,7 +1,7 @@
 """Shared memory whose accesses are ordered by more than barriers of a whole block.
 
 Barriers in shared memory, named barriers and asynchronous units also order accesses. *Vector clocks* (Mattern, 1989)
-track happens-before. Each warp has a clock, and so has each unit that works for it: its matmuls (``wgmma``), its bulk
+track happens-before. Each warp has a clock, and so does each of its units: its matmuls (``wgmma``), its bulk
 stores, and each barrier in shared memory to which bulk loads report. A warp stores the latest known value of every
 clock. A piece of memory stores its last writer and the last read of each reader. An access that follows a conflicting
 access without knowing of it is a race.

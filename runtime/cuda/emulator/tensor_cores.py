@@ -59,7 +59,7 @@ class InstructionDescriptor(int):
 
     @property
     def transposed(self) -> tuple[bool, bool]:
-        """Operands that are contiguous along the M or N dimension, instead of K."""
+        """For each operand, True if it is contiguous along the M or N dimension instead of K."""
         return bool(self >> 15 & 1), bool(self >> 16 & 1)
 
     @property

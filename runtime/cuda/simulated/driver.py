@@ -1,6 +1,6 @@
 """Simulated driver, except for its kernels: devices, memory, streams, events and graphs.
 
-It is stricter than a GPU: work runs only when something waits for it, memory outside live blocks is inaccessible,
+It is stricter than a GPU. Work runs only when something waits for it, memory outside live blocks is inaccessible,
 uninitialized memory holds poison, and a kernel cannot access another device's memory. ``CUDA_LAUNCH_BLOCKING=1`` runs
 every launch immediately, so that a failure has the traceback of its caller. Tests use `hold`, `release` and `step` to
 decide when a stream runs.

@@ -1,9 +1,9 @@
 """Writer of the statements of one basic block: operands become expressions, results assignments.
 
-A register is an entry of the list ``R``: an array with an element for each thread of the running blocks, or a NumPy
-scalar if all threads have the same value. Entries are unsigned for every instruction. ``M`` is the mask of the active
-threads, None for all. Every statement has a form for either, so that converged threads do not pay for a mask. ``s``
-is the state (`machine.Blocks`), ``F`` the frame of the function.
+A register is an entry of the list ``R``. It is an array with an element for each thread of the running blocks, or a
+NumPy scalar if all threads have the same value. Entries are unsigned for every instruction. ``M`` is the mask of the
+active threads, None for all. Every statement has a form for either, so that converged threads do not pay for a mask.
+``s`` is the state (`machine.Blocks`), ``F`` the frame of the function.
 """
 
 from __future__ import annotations
