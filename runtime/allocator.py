@@ -54,9 +54,7 @@ class Allocator(ABC):
 
 
 class HostBuffer(np.ndarray[Any, Any]):
-    """Owner of the bytes of an aligned array. A class of its own, so that the base of NumPy's views is the array over
-    it.
-    """
+    """Bytes of an aligned array; a class of its own, so that NumPy views have the array over it as base."""
 
 
 BYTE = np.dtype(np.uint8)

@@ -36,8 +36,7 @@ _is_found = False
 
 
 def set_blas_threads(threads: int) -> bool:
-    """Set the threads of every OpenBLAS in this process, including SciPy's once loaded; return False if there is
-    none.
+    """Set the threads of every OpenBLAS here, including SciPy's once loaded; return False if there is none.
 
     Example:
         >>> from triten.runtime.blas_threads import set_blas_threads

@@ -304,9 +304,7 @@ def paired(right: Any, imaginary: Any) -> Any:
 
 
 def sytrf(a: Any, pivots: Any, hermitian: bool, info: Any) -> None:
-    """Factorize as L D L^H, or L D L^T, in the lower triangle of each matrix; zero the other (Bunch and Kaufman,
-    1977).
-    """
+    """Factorize as L D L^H, or L D L^T, in the lower triangle; zero the other (Bunch and Kaufman, 1977)."""
     info[...] = 0
     if 0 in a.shape:
         return

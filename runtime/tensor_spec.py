@@ -115,9 +115,7 @@ class TensorSpec:
         layout: Layout = strided,
         keys: int = 0,
     ) -> TensorSpec:
-        """Return the interned spec of this metadata. `keys` are extra functionality bits that the rest does not
-        imply.
-        """
+        """Return the interned spec of this metadata. `keys` are functionality bits beyond the implied ones."""
         key = (sizes, strides, dtype, device, requires_grad, is_inference, read_only, layout, keys)
         found = _table.get(key)
         if found is not None:

@@ -139,9 +139,7 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
                 self._pool.free_all_blocks()
 
     def scratch(self, nbytes: int, stream: int) -> DataPtr:
-        """Allocate memory for one launch on the current device. The caller may drop it at once: reuse is in stream
-        order.
-        """
+        """Allocate memory for one launch; the caller may drop it at once, as reuse is in stream order."""
         if self._scratch is None:
             self._scratch = CUDA_ALLOCATOR if current_driver() is self else CachingAllocator(self)
         return self._scratch.allocate_on(nbytes, Device("cuda", self.current_device()), stream)

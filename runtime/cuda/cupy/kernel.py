@@ -115,9 +115,7 @@ class CuPyKernel(CompiledKernel):
         return bound
 
     def observe(self, observer: LaunchObserver | None) -> None:
-        """Route launches through `observer`, or directly for None, by replacing the function that the
-        launcher calls.
-        """
+        """Route launches through `observer`; None restores direct launches."""
         call = self._names["call"]
         if observer is None:
             self._names["launch_kernel"] = call
@@ -195,9 +193,7 @@ class CuPyKernel(CompiledKernel):
         raise error
 
     def _is_current(self) -> bool:
-        """Return True if this thread's launches reach the device: CuPy may have set another, or no context is
-        current.
-        """
+        """Return True if this thread has a current context on the kernel's device; CuPy may have set another."""
         return bool(driver_api.ctxGetCurrent()) and runtime.getDevice() == self._device
 
 

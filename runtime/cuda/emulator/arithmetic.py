@@ -237,9 +237,7 @@ def log2_approximate(x: Any) -> Any:
 
 
 def reciprocal_approximate(x: Any) -> Any:
-    """Compute ``rcp.approx``: one unit in the last place; in double precision 20 bits, the low half of the
-    word zero.
-    """
+    """Compute ``rcp.approx``: one unit in the last place; in double precision 20 bits, the low half zero."""
     if x.dtype.type is f8:
         tiny = np.abs(x) < f8(2.0**-1022)
         exact = f8(1) / np.where(tiny, np.copysign(f8(0), x), x)
@@ -249,9 +247,7 @@ def reciprocal_approximate(x: Any) -> Any:
 
 
 def divide_approximate(a: Any, b: Any, full: bool = False) -> Any:
-    """Compute ``div.approx`` and ``div.full``: two units in the last place; the former is 0 for divisors above
-    2**126.
-    """
+    """Compute ``div.approx`` or ``div.full`` to two units in the last place; the former is 0 for b above 2**126."""
     found = _approximately(a, a.astype(f8) / b.astype(f8), relative=2.0**-23)
     if full:
         return found

@@ -254,9 +254,7 @@ class Schedule:
         self._join(queue.waiting, wait.block.next, None if threads.all() else threads)
 
     def _resume(self, queue: Queue, stuck: bool) -> bool:
-        """Resume the threads that can proceed; return True if there are any. If `stuck`, answer those that
-        only test.
-        """
+        """Resume threads that can proceed; return True if any. If `stuck`, answer those that only test."""
         assert self.units is not None
         if self.units.changed():
             queue.polls = 0

@@ -224,9 +224,7 @@ class TensorMemory:
     def product_writes(
         self, block: int, warp: int, parts: slice, columns: slice, clock: int, adds: bool, thread: int
     ) -> None:
-        """Note that a matmul writes its accumulator, which it first reads if it `adds`; a warp's matmuls run in
-        order.
-        """
+        """Note that a matmul writes its accumulator, after a read if it `adds`; a warp's matmuls run in order."""
         unit = self.memory.warps + warp
         if adds:
             self._check_read(block, warp, parts, columns, unit, thread, f"a product of warp {warp}")

@@ -212,9 +212,7 @@ class BlockPool:
         block.home.append(block)
 
     def take(self, size: int, max_split_size: int | None) -> Block | None:
-        """Return the smallest free block of at least `size`, or None if none fits; split it if the rest is worth
-        keeping.
-        """
+        """Return the smallest free block of at least `size`, split if the rest is worth it; None if none fits."""
         for index in range(bisect_left(self.sizes, size), len(self.sizes)):
             waiting = self.lists[self.sizes[index]]
             try:

@@ -1,5 +1,4 @@
-"""Conversion of `lazy_triton.py` objects to Triton's own kernels, dtypes and constants; only this module imports
-Triton.
+"""Conversion of `lazy_triton.py` objects to real Triton objects; only this module imports Triton.
 
 The function of a lazy kernel is copied into a namespace of its own, in which every name is real. The module that
 defined it never changes. Host code keeps using the lazy objects, and a thread sees a real kernel either complete or

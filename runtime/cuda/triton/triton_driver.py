@@ -288,9 +288,7 @@ class _WithoutTorch(importlib.abc.MetaPathFinder):
 
 
 def _prepare_specialization() -> None:
-    """Make Triton look for PyTorch now: its typing of arguments would import an installed PyTorch, which takes
-    seconds.
-    """
+    """Make Triton look for PyTorch now, since its argument typing would import it, which takes seconds."""
     if "torch" in sys.modules:
         return
     finder = _WithoutTorch()
