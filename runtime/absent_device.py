@@ -1,7 +1,7 @@
-"""The namespace of a kind of device that there is none of, made from a table: `tt.xpu`, `tt.mps`.
+"""Namespace of an absent device type, built from a table: `tt.xpu`, `tt.mps`.
 
-Programs ask such a namespace whether it is available, and go on with another one. Its functions answer as PyTorch's do
-on a machine without the device: some with a value, the others with an error.
+Programs query such a namespace for availability and then use another device. Its functions behave as PyTorch's do on
+a machine without the device: some return a value, the others raise.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any, NoReturn
 def absent_device(
     module: str, error: Callable[[str], Exception], answers: Mapping[str, Any], refused: str, classes: str
 ) -> dict[str, Any]:
-    """What stands in the module of a kind of device that is not there.
+    """Return the namespace of a module for an absent device type.
 
     Args:
-        module: the module's ``__name__``.
-        error: makes the exception that a function of a name raises.
-        answers: what functions return, by name; each is made anew from a class.
-        refused: names of functions that raise, separated by spaces.
-        classes: names of classes whose construction raises.
+        module: The module's ``__name__``.
+        error: Creates the exception that a function of a name raises.
+        answers: Return values of functions, by name; a class is instantiated at each call.
+        refused: Names of functions that raise, separated by spaces.
+        classes: Names of classes whose construction raises.
 
     Returns:
         The functions and classes by name, and ``__all__``.

@@ -1,4 +1,4 @@
-"""Allocators: where memory of a device comes from, by device type, replaceable by a user (c10/core/Allocator.h)."""
+"""Allocators: the source of a device type's memory, replaceable by a user (c10/core/Allocator.h)."""
 
 from __future__ import annotations
 
@@ -18,34 +18,35 @@ from .errors import internal_assert
 
 ALIGNMENT = 64
 ALIGN_FROM = 1 << 16
-"""Host memory of this many bytes or more starts at a multiple of `ALIGNMENT`: less is read from the first-level cache,
-where that makes no difference, and NumPy's own allocation is four times as quick."""
+"""Host memory of this many bytes or more is aligned to `ALIGNMENT`. Smaller memory is read from the L1 cache, where
+alignment makes no difference, and NumPy's own allocation is four times as fast.
+"""
 
 
 class Allocator(ABC):
-    """Gives out memory of one device type. Subclass it and `set_allocator` it to bring your own.
+    """Allocator for one device type. Subclass it and call `set_allocator` to register your own.
 
-    Only `allocate` and `copy_data` must be written.
+    Only `allocate` and `copy_data` are required.
     """
 
     @abstractmethod
     def allocate(self, nbytes: int, device: Device) -> DataPtr:
-        """Memory of at least `nbytes`; for 0 a null pointer that still names its device."""
+        """Allocate at least `nbytes`; return a null pointer with its device for 0 bytes."""
 
     @abstractmethod
     def copy_data(self, dst: int, src: int, nbytes: int) -> None:
         """Copy `nbytes` between two addresses of this allocator."""
 
     def empty_array(self, sizes: tuple[int, ...], np_dtype: Any, strides: Any, nbytes: int) -> Any:
-        """An ndarray over `nbytes` of new host memory; `strides` in bytes, None where contiguous."""
+        """Return an ndarray over `nbytes` of new host memory; `strides` are in bytes, None if contiguous."""
         return array_over(self.allocate(nbytes, CPU), sizes, np_dtype, strides)
 
     def raw_deleter(self) -> Callable[[DataPtr], None] | None:
-        """The deleter that the pointers carry, where all carry the same one."""
+        """Return the deleter of the pointers if all have the same, else None."""
         return None
 
     def clone(self, data: DataPtr, nbytes: int) -> DataPtr:
-        """New memory that holds a copy of `nbytes` from `data`."""
+        """Allocate a copy of `nbytes` from `data`."""
         out = self.allocate(nbytes, data.device)
         if nbytes:
             self.copy_data(out.address, data.address, nbytes)
@@ -53,7 +54,7 @@ class Allocator(ABC):
 
 
 class HostBuffer(np.ndarray[Any, Any]):
-    """Bytes under an aligned array. Its own class, so that NumPy's views stop at the array over it."""
+    """Bytes of an aligned array; a class of its own, so that NumPy views have the array over it as base."""
 
 
 BYTE = np.dtype(np.uint8)
@@ -69,11 +70,11 @@ def _address_in_object(array: Any) -> int:
 
 _pointer_at = ctypes.c_size_t.from_address
 _HEADER = object.__basicsize__
-"""NumPy's ABI has the pointer to the elements first in an array, after what every Python object has."""
+"""In NumPy's ABI, an array's data pointer directly follows the object header."""
 
 
 def _quickest_address() -> Callable[[Any], int]:
-    """The way to an array's address: a read of the object, 0.1 us, where that is what the interface says, 0.8 us."""
+    """Return the fastest address getter: an object read, 0.1 us, if it agrees with the interface, 0.8 us."""
     probes = [np.empty(n, BYTE) for n in (1, 64, ALIGN_FROM)]
     if sys.implementation.name != "cpython":
         return _address_in_interface
@@ -104,7 +105,7 @@ class HostAllocator(Allocator):
 
 
 class MetaAllocator(Allocator):
-    """No memory at all: addresses count from zero, so that offsets of views can be told."""
+    """Allocator of the meta device: no memory; addresses count from zero, so that views have offsets."""
 
     def allocate(self, nbytes: int, device: Device) -> DataPtr:
         return DataPtr(0, nbytes, device)
@@ -116,15 +117,15 @@ class MetaAllocator(Allocator):
 _HOST = HostAllocator()
 _registry: dict[str, Allocator] = {"cpu": _HOST, "meta": MetaAllocator()}
 host_is_custom: list[Allocator] = []
-"""Holds the user's host allocator while one is set: the flag that turns NumPy's own allocation off."""
+"""The user's host allocator while one is set; the list is the flag that disables NumPy's own allocation."""
 on_change: list[Callable[[], None]] = []
-"""Called after an allocator was replaced: whoever remembers one forgets it."""
+"""Callbacks after an allocator was replaced, to invalidate caches of allocators."""
 
 
 def get_allocator(device_type: str) -> Allocator:
-    """The allocator of a device type; CUDA's is the caching one, loaded at first use.
+    """Return the allocator of a device type; CUDA's is the caching one, loaded at first use.
 
-    Raises NotImplementedError where none is registered.
+    Raises NotImplementedError if none is registered.
     """
     found = _registry.get(device_type)
     if found is None:
@@ -140,9 +141,9 @@ def get_allocator(device_type: str) -> Allocator:
 
 
 def set_allocator(device_type: str, allocator: Allocator | None) -> Allocator | None:
-    """Register the allocator of a device type and return the one before; None restores the host's own.
+    """Register the allocator of a device type and return the previous one; None restores the host's own.
 
-    Raises RuntimeError for an unknown device type, and for None where there is none to go back to.
+    Raises RuntimeError for an unknown device type, and for None if there is no default to restore.
 
     Example:
         >>> import triten as tt
@@ -181,10 +182,10 @@ on_rename.append(_follow_rename)
 
 
 def empty_array(sizes: tuple[int, ...], strides: tuple[int, ...], np_dtype: Any, contiguous: bool) -> Any:
-    """An uninitialised ndarray for a host tensor; strides count elements.
+    """Return an uninitialized ndarray for a host tensor; strides count elements.
 
-    The array owns its memory or lies over a `HostBuffer`, so it is the root of every view of it; for strides with
-    gaps it is itself a view of such a root.
+    The array owns its memory or lies over a `HostBuffer`, so it is the root of all its views. For strides with gaps
+    it is itself a view of such a root.
     """
     itemsize = np_dtype.itemsize
     if contiguous and not host_is_custom:
@@ -196,19 +197,19 @@ def empty_array(sizes: tuple[int, ...], strides: tuple[int, ...], np_dtype: Any,
     else:
         nbytes = itemsize * storage_size(sizes, strides)
     if not contiguous and math.prod(sizes) * itemsize != nbytes:
-        # With gaps, or overlapping: an array over all of the memory is the root, and this one a view of it.
+        # With gaps or overlaps, an array over all of the memory is the root, and the result is a view of it.
         flat = empty_array((nbytes // itemsize,), (1,), np_dtype, True)
         return np.ndarray(sizes, np_dtype, flat, 0, tuple(s * itemsize for s in strides))
     byte_strides = None if contiguous else tuple(s * itemsize for s in strides)
     if not host_is_custom and nbytes:
-        # The host allocator's own steps without the pointer between them: large results come through here.
+        # Inline the host allocator without its pointer object: large results use this path.
         buffer = HostBuffer((nbytes + ALIGNMENT,), BYTE)
         return np.ndarray(sizes, np_dtype, buffer, -_address_of(buffer) % ALIGNMENT, byte_strides)
     return (host_is_custom[0] if host_is_custom else _HOST).empty_array(sizes, np_dtype, byte_strides, nbytes)
 
 
 def aligned_allocator(sizes: tuple[int, ...], np_dtype: Any, nbytes: int) -> Callable[[], Any]:
-    """`empty_array` of a contiguous tensor of `ALIGN_FROM` bytes or more, as a function that has its steps ready."""
+    """Return a specialized `empty_array` for one contiguous geometry of `ALIGN_FROM` bytes or more."""
     shape, array, address_of = (nbytes + ALIGNMENT,), np.ndarray, _address_of
 
     def allocate() -> Any:
@@ -221,7 +222,7 @@ def aligned_allocator(sizes: tuple[int, ...], np_dtype: Any, nbytes: int) -> Cal
 
 
 def storage_size(sizes: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """How many elements the memory of a tensor of this geometry spans."""
+    """Return the number of elements that the memory of a tensor spans."""
     last = 1
     for size, stride in zip(sizes, strides, strict=True):
         if size == 0:
@@ -246,7 +247,7 @@ class _ForeignBytes:
 def array_over(
     pointer: DataPtr, sizes: tuple[int, ...], np_dtype: Any, byte_strides: tuple[int, ...] | None
 ) -> Any:
-    """An ndarray over host memory that keeps the memory alive."""
+    """Return an ndarray over host memory that keeps the memory alive."""
     if pointer.nbytes == 0:
         return np.empty(sizes, np_dtype)
     buffer = pointer.context

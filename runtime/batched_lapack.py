@@ -1,8 +1,8 @@
-"""LAPACK's routines over many small matrices at once, where a call for each of them would cost more than it computes.
+"""Batched LAPACK routines over many small matrices, where a call for each would cost more than the computation.
 
-Two ways: NumPy's generalised ufuncs call LAPACK in a loop in C; and LU and triangular equations, for which NumPy has
-none that give the factors, run step by step over arrays whose last dimension is the batch. Routines and operands are
-those of `lapack.py`, which asks here first and goes matrix by matrix where the answer is no.
+There are two implementations. NumPy's generalized ufuncs call LAPACK in a C loop. NumPy has none that return the
+factors of LU, and none for triangular solves; these run step by step over arrays whose last dimension is the batch.
+Routines and operands are those of `lapack.py`, which asks here first and otherwise goes matrix by matrix.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import Any
 import numpy as np
 
 LONGEST = 12
-"""The side up to which steps over the whole batch pay: their work is not blocked."""
+"""Largest matrix size for steps over the whole batch: their work is not blocked."""
 MATRICES_A_STEP = 8
-"""How many matrices there must be for each step: a step costs as much as LAPACK's calls for these."""
+"""Smallest number of matrices for each step: a step costs as much as LAPACK's calls for these."""
 
 
 def in_steps_pays(side: int, batch: int) -> bool:
-    """Whether so many matrices are better computed step by step than one by one."""
+    """Return True if these matrices are faster step by step than one by one."""
     return side <= LONGEST and batch >= MATRICES_A_STEP * side
 
 
 @np.errstate(all="ignore")
 def by_loop_in_c(name: str, *operands: Any, types: str = "") -> Any:
-    """The results of one of NumPy's generalised ufuncs; None where this NumPy has it not.
+    """Return the results of one of NumPy's generalized ufuncs; None if this NumPy lacks it.
 
-    A matrix that LAPACK could not do has NaN in all results. `types` is a signature, by default the operands' own.
+    A matrix that LAPACK fails on has NaN in all results. `types` is a signature. Default: the operands' own.
     """
     ufunc = getattr(getattr(np.linalg, "_umath_linalg", None), name, None)
     if ufunc is None:
@@ -35,7 +35,7 @@ def by_loop_in_c(name: str, *operands: Any, types: str = "") -> Any:
 
 
 def _batch_last(a: Any) -> Any:
-    """A copy (rows, columns, batch): every element of the matrices is a vector without gaps."""
+    """Return a copy (rows, columns, batch): every element of the matrices is a contiguous vector."""
     return np.array(np.moveaxis(a.reshape(-1, *a.shape[-2:]), 0, -1), order="C")
 
 
@@ -44,13 +44,13 @@ def _restore(a: Any, made: Any) -> None:
 
 
 def _pivot_size(x: Any) -> Any:
-    """What LAPACK compares in search of a pivot."""
+    """Return the magnitude by which LAPACK chooses a pivot."""
     return np.abs(x.real) + np.abs(x.imag) if x.dtype.kind == "c" else np.abs(x)
 
 
 @np.errstate(all="ignore")
 def getrf(a: Any, pivots: Any, info: Any) -> None:
-    """`lapack.getrf` of finite matrices: columns one after another, the largest element of each as its pivot."""
+    """Compute `lapack.getrf` of finite matrices, column by column, with the largest element of each as its pivot."""
     lu = _batch_last(a)
     m, n, batch = lu.shape
     found = np.zeros((min(m, n), batch), np.int32)
@@ -78,7 +78,7 @@ def getrf(a: Any, pivots: Any, info: Any) -> None:
 
 
 def _substitute(a: Any, x: Any, upper: bool, unit: bool) -> None:
-    """The solution of A X = B in the place of B, both with the batch last."""
+    """Solve A X = B in-place in B, both with the batch last."""
     n = x.shape[0]
     for i in reversed(range(n)) if upper else range(n):
         known = slice(i + 1, n) if upper else slice(0, i)
@@ -89,7 +89,7 @@ def _substitute(a: Any, x: Any, upper: bool, unit: bool) -> None:
 
 
 def _oriented(a: Any, transpose: str) -> Any:
-    """op(A) with the batch last, which may be a view."""
+    """Return op(A) with the batch last, possibly a view."""
     if transpose == "N":
         return a
     turned = a.swapaxes(0, 1)
@@ -98,7 +98,7 @@ def _oriented(a: Any, transpose: str) -> Any:
 
 @np.errstate(all="ignore")
 def trsm(a: Any, b: Any, left: bool, upper: bool, transpose: str, unit: bool) -> None:
-    """`lapack.trsm`, row by row of the solution."""
+    """Compute `lapack.trsm`, row by row of the solution."""
     matrix, x = _oriented(_batch_last(a), transpose), _batch_last(b)
     if transpose != "N":
         upper = not upper
@@ -112,7 +112,7 @@ def trsm(a: Any, b: Any, left: bool, upper: bool, transpose: str, unit: bool) ->
 
 @np.errstate(all="ignore")
 def getrs(lu: Any, pivots: Any, b: Any, transpose: str) -> None:
-    """`lapack.getrs`: the rows interchanged, and two triangular equations."""
+    """Compute `lapack.getrs`: interchange the rows, and solve two triangular systems."""
     factors, x = _batch_last(lu), _batch_last(b)
     swapped = np.ascontiguousarray(pivots.reshape(-1, pivots.shape[-1]).T) - 1
     n, batch = swapped.shape

@@ -1,9 +1,9 @@
-"""How many threads the BLAS of NumPy and of SciPy uses, which neither has a call for.
+"""Thread counts of NumPy's and SciPy's BLAS, which neither library can set.
 
-OpenBLAS has threads of its own, which wait for their next product by spinning for some 25 ms, on the cores that our
-pool (dispatch/iterator/parallel.py) needs. So its products inside a parallel region have one thread each; outside it
-keeps its own, which start sooner than a pool's that sleep. `set_num_threads` sets those too, as PyTorch's rules its
-BLAS. Nothing is looked for before the first of both. Where NumPy has another BLAS, nothing is done.
+OpenBLAS has its own threads. They spin for some 25 ms before they sleep, on the cores that our pool
+(dispatch/iterator/parallel.py) needs. A matmul inside a parallel region therefore has one thread. Outside, OpenBLAS
+keeps its own threads, which start sooner than sleeping pool threads. `set_num_threads` sets them too, as PyTorch's
+sets its BLAS. The libraries are searched on first use. With another BLAS, nothing is done.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import numpy as np
 
 MAPS = "/proc/self/maps"
 PREFIXES, SUFFIXES = ("scipy_openblas_", "openblas_"), ("64_", "")
-"""As OpenBLAS itself has its calls, and as the builds in NumPy's and SciPy's wheels rename them."""
+"""Names of OpenBLAS's functions: its own, and as the builds in NumPy's and SciPy's wheels rename them."""
 MATRIX_WORK = 1 << 18
-"""Multiplications up to which OpenBLAS 0.3 has one thread multiply matrices whatever it is told (its own threshold)."""
+"""Number of multiplications up to which OpenBLAS 0.3 uses one thread regardless of the setting (its own threshold)."""
 
 
 class OpenBlas(NamedTuple):
-    """The two calls of one library. They are as good as atomic: the GIL is held meanwhile."""
+    """Functions of one library. They are effectively atomic, since the GIL is held."""
 
     get: Callable[[], int]
     set: Callable[[int], None]
@@ -36,7 +36,7 @@ _is_found = False
 
 
 def set_blas_threads(threads: int) -> bool:
-    """Have every OpenBLAS of this process, SciPy's when it comes too, use a number of threads; False if there is none.
+    """Set the threads of every OpenBLAS here, including SciPy's once loaded; return False if there is none.
 
     Example:
         >>> from triten.runtime.blas_threads import set_blas_threads
@@ -49,7 +49,7 @@ def set_blas_threads(threads: int) -> bool:
 
 
 def follow() -> bool:
-    """Tell the libraries that were loaded since what `set_blas_threads` was told, if it was."""
+    """Apply the setting of `set_blas_threads`, if any, to libraries that were loaded since."""
     found = [calls for path in loaded() if (calls := _calls(path)) is not None]
     if _told is not None:
         for calls in found:
@@ -58,31 +58,32 @@ def follow() -> bool:
 
 
 def numpy_threads() -> int:
-    """Return how many threads NumPy's BLAS has, for `hold` and `restore`; 1 if it is not an OpenBLAS.
+    """Return the thread count of NumPy's BLAS, for `hold` and `restore`; 1 if it is not an OpenBLAS.
 
-    The caller asks before the ``try`` whose ``finally`` restores them, so that an interrupt in `hold` loses nothing.
+    The caller calls it before the ``try`` whose ``finally`` restores the count, so that an interrupt in `hold` loses
+    nothing.
     """
     calls = _numpys if _is_found else _find()
     return 1 if calls is None else calls.get()
 
 
 def hold(threads: int) -> None:
-    """Give NumPy's BLAS, which has so many threads, a single one.
+    """Set NumPy's BLAS from this number of threads to a single one.
 
-    Each caller that finds several restores them, so that of holds that overlap in several threads none is the last one.
+    Each caller that finds several restores them, so overlapping holds in several threads need no last owner.
     """
     if threads != 1 and _numpys is not None:
         _numpys.set(1)
 
 
 def restore(threads: int) -> None:
-    """Give NumPy's BLAS the threads back that it had before `hold`."""
+    """Restore the threads that NumPy's BLAS had before `hold`."""
     if threads != 1 and _numpys is not None:
         _numpys.set(threads)
 
 
 def _find() -> OpenBlas | None:
-    """The BLAS that NumPy calls: of several that are loaded the one among NumPy's own files."""
+    """Return the BLAS that NumPy calls: of several loaded libraries, the one among NumPy's own files."""
     global _numpys, _is_found
     own = _numpys_folders()
     paths = loaded()
@@ -93,7 +94,7 @@ def _find() -> OpenBlas | None:
 
 
 def loaded() -> list[str]:
-    """The files of the OpenBLAS libraries in this process."""
+    """Return the paths of the OpenBLAS libraries in this process."""
     if os.path.exists(MAPS):
         with open(MAPS) as maps:
             fields = (line.rstrip("\n").split(maxsplit=5) for line in maps if "openblas" in line.lower())
@@ -107,7 +108,7 @@ def loaded() -> list[str]:
 
 
 def _numpys_folders() -> tuple[str, str]:
-    """NumPy's own, and that of the libraries which its wheel brings."""
+    """Return NumPy's own folder, and that of the libraries in its wheel."""
     package = os.path.dirname(np.__file__)
     return package, os.path.join(os.path.dirname(package), "numpy.libs")
 

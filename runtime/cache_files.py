@@ -1,5 +1,6 @@
-"""Files of the caches that hold what is executed, or decides it: written so that no other user may change them, and
-read only where none could have.
+"""Cache files that are executed or control execution: other users cannot change them.
+
+They are written without permissions for other users, and read only if no other user could have written them.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ ROOT = 0
 
 
 class UntrustedFileError(OSError):
-    """A file of a cache that another user has written, or could."""
+    """Error: another user has written a cache file, or could have."""
 
 
 def make_own_folder(path: str | os.PathLike[str], mode: int = 0o700) -> None:
-    """Create a folder of a cache, and those above it that are missing, which no other user may write to.
+    """Create a cache folder and its missing parents, without write permission for other users.
 
-    A folder that is there keeps its permissions.
+    An existing folder keeps its permissions.
 
     Args:
         path: The folder.
@@ -56,7 +57,7 @@ def _refuse_foreign_writers(path: str | os.PathLike[str], status: os.stat_result
 
 
 def _refuse_foreign_folders(path: str | os.PathLike[str], root: str | os.PathLike[str] | None) -> None:
-    """Raise UntrustedFileError for a folder of another user, from that of a file up to a cache's root."""
+    """Raise UntrustedFileError for a folder of another user, from a file's folder up to a cache's root."""
     folder = os.path.dirname(os.path.abspath(path))
     last = folder if root is None else os.path.abspath(root)
     while True:
@@ -71,7 +72,7 @@ _warned: set[str] = set()
 
 
 def warn_once(folder: str | os.PathLike[str], message: str) -> None:
-    """Tell, in a RuntimeWarning, that a cache's folder is of no use; only the first message of a folder is given."""
+    """Emit a RuntimeWarning that a cache's folder is unusable, once for each folder."""
     name = os.fspath(folder)
     if name not in _warned:
         _warned.add(name)
@@ -116,10 +117,10 @@ def read_own_file(
 
 
 def write_own_file(path: str | os.PathLike[str], data: bytes) -> None:
-    """Put a file in its place at once: a reader sees the old one, or the whole new one.
+    """Write a file atomically: a reader sees the old one, or the whole new one.
 
-    A writer that is killed leaves a file beside it, whose name is that of the entry with two more suffixes. Raises
-    OSError where that cannot be done; nothing is left then.
+    A killed writer leaves a file beside it, whose name is the entry's with two more suffixes. Raises OSError on
+    failure; nothing is left then.
     """
     temporary = f"{os.fspath(path)}.{os.getpid()}.{secrets.token_hex(4)}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)

@@ -1,4 +1,4 @@
-"""Scalar types from outside, registered at run time."""
+"""Custom scalar types, registered at run time."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ def register_dtype(
     promotes: Mapping[ScalarType, ScalarType] | None = None,
     computes_in: ScalarType | None = None,
 ) -> ScalarType:
-    """Make a NumPy dtype, such as one of ml_dtypes', an element type of tensors, found as ``tt.<name>`` afterwards.
+    """Register a NumPy dtype, such as one of ml_dtypes', as ``tt.<name>``.
 
-    Tensors of it can be made, filled, converted by way of NumPy's casts, printed, viewed, indexed, joined and told
-    apart (``==``, ``!=``, `where`); the other operators refuse it, as PyTorch's do its float8. With
-    ``computes_in=tt.float32`` the CPU computes them all, in float32 and rounded. A dtype is for the life of the
-    process. CUDA kernels have no type for it: its tensors are stored and moved there.
+    Its tensors can be created, filled, converted through NumPy's casts, printed, viewed, indexed, concatenated and
+    compared (``==``, ``!=``, `where`). The other operators refuse it, as PyTorch's do its float8. With
+    ``computes_in=tt.float32`` the CPU computes all of them, in float32 and rounded. A dtype lives as long as the
+    process. CUDA kernels have no type for it: its tensors can only be stored and moved there.
 
     Args:
-        name: the dtype's name, an identifier.
-        numpy_dtype: a floating or integral dtype of NumPy that tensors do not have yet.
-        scalar_name: its name in messages; `name` with a capital unless given.
-        promotes: what it gives together with others; pairs not named here do not promote.
-        computes_in: `tt.float32`, for floating dtypes alone.
+        name: The dtype's name, an identifier.
+        numpy_dtype: A floating or integral NumPy dtype that tensors do not have yet.
+        scalar_name: Its name in messages. Default: None, `name` with a capital.
+        promotes: Result dtype for each other dtype; all other pairs do not promote. Default: None.
+        computes_in: `tt.float32`, for floating dtypes only. Default: None.
 
     Returns:
-        the dtype.
+        The dtype.
 
     Raises:
-        TypeError: for what is no such NumPy dtype, and for promotions that are no dtypes.
-        RuntimeError: for a name or a NumPy dtype that is taken, and for another `computes_in`.
+        TypeError: For any other kind of NumPy dtype, and for promotions that are no dtypes.
+        RuntimeError: For a name or a NumPy dtype that is taken, and for another `computes_in`.
 
     Example:
         >>> import ml_dtypes
@@ -72,7 +72,7 @@ def register_dtype(
             f"register_dtype(): {name} can compute in triten.float32, where it is floating, not in {computes_in}"
         )
     with _lock:
-        # The module that dtypes are pickled by, and the package's root.
+        # The module for pickled dtypes, and the package's root.
         namespaces = [sys.modules[each] for each in (st.__name__, st.__name__.partition(".runtime.")[0])]
         if (
             not name.isidentifier()
@@ -92,7 +92,7 @@ def register_dtype(
             st.only_stored.add(made)
         for registered in st.on_register:
             registered(made, promotes)
-        # Found by name last, when every table has it.
+        # Register the name last, when every table has the dtype.
         st._BY_NUMPY[np_type] = st.BY_NAME[name] = made
         for module in namespaces:
             setattr(module, name, made)
@@ -109,7 +109,7 @@ def _numpy_dtype(given: Any) -> Any:
 
 
 def _kind_of(np_type: Any) -> str:
-    """``f``, ``i`` or ``u``. Raises TypeError for a dtype that is neither floating nor integral."""
+    """Return ``f``, ``i`` or ``u``. Raise TypeError for a dtype that is neither floating nor integral."""
     if np_type.names is None and np_type.isnative and np_type.kind in "fiuV" and np_type.itemsize <= 8:
         for limits, kind in ((ml_dtypes.finfo, "f"), (ml_dtypes.iinfo, "i")):
             try:

@@ -1,4 +1,4 @@
-"""What `Tensor.data` gives while a layer follows what a thread's program does."""
+"""Override of `Tensor.data` while a layer traces a thread's program."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 followers: list[Callable[[Any], Any]] = []
-"""Functions of a tensor that `data` asks, the latest first; each gives None for what is none of its thread's."""
+"""Functions that `data` asks, the latest first; each returns None for a tensor that its thread does not trace."""
 
 
 def followed(tensor: Any) -> Any:
-    """What the latest of `followers` that knows a tensor gives for its `data`; None where none does."""
+    """Return the `data` of a tensor from the latest of `followers` that knows it; None if there is none."""
     for follower in reversed(followers):
         found = follower(tensor)
         if found is not None:

@@ -8,10 +8,10 @@ from .device import device as Device
 
 
 class DataPtr:
-    """A device address. A root owns its memory and gives it back through `deleter`; a view holds its root.
+    """Device address. A root owns its memory and frees it through `deleter`; a view keeps its root alive.
 
-    `nbytes` counts from `address` to the end of what may be used; `context` is whatever the allocator
-    needs to find the block again. Nothing here lets the host read device memory.
+    `nbytes` counts from `address` to the end of the usable memory. `context` is the allocator's record of the block.
+    The host cannot read device memory through it.
     """
 
     __slots__ = ("__weakref__", "address", "base", "context", "deleter", "device", "nbytes")
@@ -33,19 +33,19 @@ class DataPtr:
         self.context = context
 
     def offset_by(self, nbytes: int) -> DataPtr:
-        """A pointer `nbytes` further into the same memory, which it keeps alive."""
+        """Return a pointer `nbytes` further into the same memory, which it keeps alive."""
         root = self.base if self.base is not None else self
         return DataPtr(self.address + nbytes, self.nbytes - nbytes, self.device, root)
 
     @property
     def root(self) -> DataPtr:
-        """The pointer that owns the memory."""
+        """Pointer that owns the memory."""
         return self.base if self.base is not None else self
 
     def __del__(self) -> None:
         try:
             deleter = self.deleter
-        except AttributeError:  # an interrupt came before it was made
+        except AttributeError:  # an interrupt came before its creation
             return
         if deleter is not None:
             self.deleter = None

@@ -1,7 +1,7 @@
-"""Whether a program asked for deterministic algorithms (`torch.use_deterministic_algorithms`).
+"""Setting of deterministic algorithms (`torch.use_deterministic_algorithms`).
 
-Kernels here are deterministic whether it did or not: they add in a fixed order, without atomic operations of floats. So
-nothing is refused and nothing becomes slower; the answer is kept for the programs and libraries that ask.
+Kernels here are always deterministic: they add in a fixed order, without floating-point atomics. The setting refuses
+nothing and slows nothing down; it is kept for programs and libraries that query it.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 _MODES = ("default", "warn", "error")
-"""The modes by number, as `get_deterministic_debug_mode` gives them."""
+"""Modes by number, as in `get_deterministic_debug_mode`."""
 
 _mode = [0]
 
 on_change: list[Callable[[], None]] = []
-"""Called when the answer is another: whoever keeps what a program did after it had asked forgets that."""
+"""Callbacks after a change, to invalidate caches of decisions that depend on the setting."""
 
 
 def _set(mode: int) -> None:
@@ -25,13 +25,13 @@ def _set(mode: int) -> None:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Ask for deterministic algorithms, which all are (`torch.use_deterministic_algorithms`).
+    """Request deterministic algorithms, which all are (`torch.use_deterministic_algorithms`).
 
     Memory that `empty` does not write is not filled, unlike PyTorch's.
 
     Args:
-        mode: Whether they are asked for.
-        warn_only: Whether an operator without one would warn instead of failing; there is none.
+        mode: If True, request them.
+        warn_only: If True, a nondeterministic operator would warn instead of failing; there is none.
 
     Raises:
         TypeError: An argument is no bool.
@@ -51,7 +51,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """Whether deterministic algorithms were asked for (`torch.are_deterministic_algorithms_enabled`).
+    """Return True if deterministic algorithms were requested (`torch.are_deterministic_algorithms_enabled`).
 
     Returns:
         A bool.
@@ -65,7 +65,7 @@ def are_deterministic_algorithms_enabled() -> bool:
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """Whether they were asked for with `warn_only` (`torch.is_deterministic_algorithms_warn_only_enabled`).
+    """Return True for requests with `warn_only` (`torch.is_deterministic_algorithms_warn_only_enabled`).
 
     Returns:
         A bool.
@@ -79,7 +79,7 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
-    """`use_deterministic_algorithms` by a word or number (`torch.set_deterministic_debug_mode`).
+    """Set `use_deterministic_algorithms` by a word or number (`torch.set_deterministic_debug_mode`).
 
     Args:
         debug_mode: "default" or 0, "warn" or 1, "error" or 2.
@@ -109,7 +109,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_deterministic_debug_mode() -> int:
-    """Which deterministic algorithms were asked for, as a number (`torch.get_deterministic_debug_mode`).
+    """Return the requested mode as a number (`torch.get_deterministic_debug_mode`).
 
     Returns:
         0 for none, 1 with `warn_only`, 2 without.

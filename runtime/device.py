@@ -1,6 +1,6 @@
-"""Devices: a device type and an index, parsed and printed as PyTorch's (c10/core/Device.h).
+"""Devices: a device type and an index, parsed and printed as in PyTorch (c10/core/Device.h).
 
-A `device` is interned, so that devices compare by identity on the call path.
+A `device` is interned, so that the call path compares devices by identity.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .dispatch_key import BackendComponent
 from .fork_lock import forkable
 
 ErrorType = type[BaseException] | None
-"""In `device`, ``type`` is another thing."""
+"""Alias, because ``type`` is an attribute inside `device`."""
 
 _lock = forkable(threading.Lock())
 _interned: dict[tuple[str, int | None], device] = {}
@@ -36,7 +36,7 @@ _TYPES: dict[str, BackendComponent] = {
 
 
 contexts: list[tuple[Callable[[device], None], Callable[..., None]]] = []
-"""What a ``with`` block of a device does at its beginning and end; the dispatcher adds it."""
+"""Enter and exit functions of a device's ``with`` block; the dispatcher adds them."""
 
 
 PRIVATE_USE: dict[int, tuple[BackendComponent, str]] = {
@@ -44,24 +44,24 @@ PRIVATE_USE: dict[int, tuple[BackendComponent, str]] = {
     2: (BackendComponent.PrivateUse2, "privateusetwo"),
     3: (BackendComponent.PrivateUse3, "privateusethree"),
 }
-"""The backends that a user names, by their slot, with the device type that each has until then."""
+"""Backends that a user names, by slot, with the default device type of each."""
 
 _renamed: dict[str, str] = {}
 on_rename: list[Callable[[str, str], None]] = []
-"""Called with a device type's old and new name: whoever keeps something by device type moves it."""
+"""Callbacks with a device type's old and new name, to move tables keyed by device type."""
 
 
 class device:
-    """A device such as ``tt.device("cuda", 0)`` or ``tt.device("cpu")``.
+    """Device such as ``tt.device("cuda", 0)`` or ``tt.device("cpu")``.
 
     Args:
-        type: a device type, a string such as ``"cuda:1"``, another device, or an index of a CUDA device.
-        index: the ordinal; only where the string names none.
+        type: A device type, a string such as ``"cuda:1"``, another device, or an index of a CUDA device.
+        index: The device index, only if the string has none. Default: None.
 
     Raises:
-        RuntimeError: for an unknown type or a malformed string.
+        RuntimeError: For an unknown type or a malformed string.
 
-    In a ``with`` block of a device the thread's factories make tensors on it where none is named.
+    In a ``with`` block of a device, the thread's factories create tensors on it by default.
 
     Example:
         >>> import triten as tt
@@ -94,7 +94,7 @@ class device:
 
     @property
     def resolved_index(self) -> int:
-        """The ordinal, with 0 where none is named."""
+        """Device index, 0 if none is given."""
         return self.index or 0
 
     def __enter__(self) -> device:
@@ -105,7 +105,7 @@ class device:
         contexts[0][1](kind, error, trace)
 
     def __setattr__(self, name: str, value: object) -> None:
-        # All tensors of a device share one object: to change it would be to move them.
+        # All tensors of a device share one object, so changing it would move them.
         raise AttributeError(f"attribute '{name}' of 'triten.device' objects is not writable")
 
     def __delattr__(self, name: str) -> None:
@@ -160,17 +160,17 @@ def _parse(text: str, index: int | None) -> device:
 
 
 def check_device_type(name: str) -> str:
-    """A device type by the name that it has now. Raises RuntimeError for an unknown one."""
+    """Return the current name of a device type. Raise RuntimeError for an unknown one."""
     return device(name.partition(":")[0]).type
 
 
 def is_device_type(name: str) -> bool:
-    """Whether a device type has or had this name."""
+    """Return True if a device type has or had this name."""
     return name in _TYPES or name in _renamed
 
 
 def rename_device_type(old: str, new: str) -> None:
-    """Give a device type another name; its devices carry it from now on, and the old name is still parsed."""
+    """Rename a device type; its devices have the new name from now on, and the old name is still parsed."""
     with _lock:
         _TYPES.update({new: _TYPES.pop(old)})
         _renamed[old] = new
@@ -183,29 +183,29 @@ def rename_device_type(old: str, new: str) -> None:
 
 
 DeviceLike: TypeAlias = device | int | str | None
-"""What a device argument may be; None is the default device, or the current one of a type."""
+"""Types of a device argument; None is the default device, or the current one of a type."""
 
 CPU = device("cpu")
 META = device("meta")
 
 _default: list[device] = [CPU]
 on_default_change: list[Callable[[], None]] = []
-"""Called after the default device changed: whoever remembers decisions that depend on it forgets them."""
+"""Callbacks after the default device changed, to invalidate decisions that depend on it."""
 
 
 def get_default_device() -> device:
-    """Where factories put tensors when no device is named (the CPU at first)."""
+    """Return the default device of factories (the CPU at first)."""
     return _default[0]
 
 
 def set_default_device(device: device | str | int | None) -> None:
-    """Set where factories put tensors when no device is named (`torch.set_default_device`).
+    """Set the default device of factories (`torch.set_default_device`).
 
     Args:
         device: The device, or its name; None restores the CPU.
 
     Raises:
-        RuntimeError: There is no such type of devices.
+        RuntimeError: There is no such device type.
 
     Example:
         >>> import triten as tt

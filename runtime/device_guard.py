@@ -1,6 +1,6 @@
-"""Device guards: which devices of a type there are, which is current (c10/core/impl/DeviceGuardImplInterface.h).
+"""Device guards: device count and current device of a type (c10/core/impl/DeviceGuardImplInterface.h).
 
-CUDA's is its driver. A backend from outside registers its own; without one a type has a single device, number 0.
+CUDA's guard is its driver. A custom backend registers its own; a type without a guard has a single device, number 0.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from .lazy_import import executing_body, is_executed_again
 
 _guards: dict[str, DeviceGuardImpl] = {}
 _bodies: dict[str, dict[str, Any] | None] = {}
-"""The namespace of the module whose body registered each guard."""
+"""Namespace of the module whose body registered each guard."""
 unindexed: set[Device] = {Device("cuda")}
-"""Devices without index whose type has a current device: what they name is decided at each call."""
+"""Devices without index whose type has a current device: each call resolves them."""
 on_change: list[Callable[[], None]] = []
-"""Called after a guard was registered: whoever remembers what a device without index names forgets it."""
+"""Callbacks after a guard was registered, to invalidate resolved devices without index."""
 
 
 class DeviceGuardImpl(ABC):
-    """What a device type tells of its devices. Subclass it and `register_device_guard` it."""
+    """Interface to a device type's devices. Subclass it and call `register_device_guard`."""
 
     @abstractmethod
     def current_device(self) -> int:
-        """The index of this thread's current device."""
+        """Return this thread's current device index."""
 
     @abstractmethod
     def set_device(self, index: int) -> None:
@@ -36,17 +36,17 @@ class DeviceGuardImpl(ABC):
 
     @abstractmethod
     def device_count(self) -> int:
-        """How many devices there are."""
+        """Return the number of devices."""
 
 
 def register_device_guard(device_type: str, guard: DeviceGuardImpl) -> None:
-    """Have a device type's current device and number of devices told by `guard`.
+    """Register `guard` for the current device and the number of devices of a device type.
 
-    Devices named without an index are the current one from then on, and an index out of range is refused.
+    Devices without an index then mean the current one, and an index out of range is refused.
 
     Raises:
-        RuntimeError: for an unknown device type, for one of this package's own, and for a second guard.
-        TypeError: for what is no `DeviceGuardImpl`.
+        RuntimeError: For an unknown device type, for one of this package's own, and for a second guard.
+        TypeError: For anything but a `DeviceGuardImpl`.
     """
     plain = Device(device_type)
     if not isinstance(guard, DeviceGuardImpl):
@@ -57,7 +57,7 @@ def register_device_guard(device_type: str, guard: DeviceGuardImpl) -> None:
     is_again = is_executed_again(_bodies.get(plain.type), body)
     if plain.type in ("cpu", "cuda", "meta") or (plain.type in _guards and not is_again):
         raise RuntimeError(f"register_device_guard(): {plain.type} has a device guard already")
-    _bodies[plain.type] = body  # first: after an interrupt behind it the next execution may register still
+    _bodies[plain.type] = body  # first, so that after an interrupt the next execution may still register
     _guards[plain.type] = guard
     unindexed.add(Device(plain.type))
     for changed in on_change:
@@ -65,7 +65,7 @@ def register_device_guard(device_type: str, guard: DeviceGuardImpl) -> None:
 
 
 def current_device(device_type: str) -> int:
-    """The index of a device type's current device."""
+    """Return the current device index of a device type."""
     if device_type == "cuda":
         from .cuda.driver import driver
 
@@ -75,7 +75,7 @@ def current_device(device_type: str) -> int:
 
 
 def check_index(device: Device) -> None:
-    """Refuse a device that its guard does not have. Raises RuntimeError."""
+    """Raise RuntimeError for a device that its guard does not have."""
     guard = _guards.get(device.type)
     if guard is not None and device.index is not None and device.index >= guard.device_count():
         raise RuntimeError(
@@ -84,7 +84,7 @@ def check_index(device: Device) -> None:
 
 
 class DeviceGuard:
-    """A block in which a device of any type is current; nothing happens for types without a guard.
+    """Context manager that makes a device of any type current; it does nothing for types without a guard.
 
     Example:
         >>> import triten as tt

@@ -1,4 +1,4 @@
-"""Names of dimensions: which are valid, where one stands, how two lists of them match.
+"""Dimension names: validity, lookup, and matching of two lists.
 
 A name is a str, or None, the wildcard, which matches every name. Source: ATen/core/Dimname.h,
 ATen/NamedTensorUtils.h.
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 Names = tuple[str | None, ...]
 
 WILDCARD = "*"
-"""How PyTorch lets a wildcard be written as a str."""
+"""The wildcard as a str, as in PyTorch."""
 
 
 def is_valid_identifier(name: str) -> bool:
-    """Whether a str can name a dimension: ASCII letters, digits and underscores, no digit first.
+    """Return True for a valid name: ASCII letters, digits and underscores, no digit first.
 
     >>> is_valid_identifier("out_channels"), is_valid_identifier("2d")
     (True, False)
@@ -24,7 +24,7 @@ def is_valid_identifier(name: str) -> bool:
 
 
 def describe(names: Sequence[str | None]) -> str:
-    """A list of names as PyTorch's messages have it.
+    """Format a list of names as in PyTorch's messages.
 
     >>> describe(("N", None))
     "['N', None]"
@@ -33,7 +33,7 @@ def describe(names: Sequence[str | None]) -> str:
 
 
 def checked_name(name: str | None) -> str | None:
-    """One name with the wildcard as None. Raises RuntimeError for what is no identifier."""
+    """Return a name, or None for the wildcard. Raise RuntimeError for an invalid identifier."""
     if name is None or name == WILDCARD:
         return None
     if not is_valid_identifier(name):
@@ -45,9 +45,9 @@ def checked_name(name: str | None) -> str | None:
 
 
 def checked_names(names: Sequence[str | None], ndim: int) -> Names:
-    """The names of a tensor of `ndim` dimensions.
+    """Return the names of a tensor with `ndim` dimensions.
 
-    Raises RuntimeError for a name that is no identifier, for a wrong number of them and for one that stands twice.
+    Raises RuntimeError for an invalid name, for a wrong number of names, and for a duplicate.
     """
     made = tuple([checked_name(name) for name in names])
     if len(made) != ndim:
@@ -60,14 +60,14 @@ def checked_names(names: Sequence[str | None], ndim: int) -> Names:
 
 
 def check_unique(names: Names) -> None:
-    """Raise RuntimeError where a name stands twice; the wildcard may."""
+    """Raise RuntimeError for a duplicate name; the wildcard may repeat."""
     given = [name for name in names if name is not None]
     if len(set(given)) != len(given):
         raise RuntimeError(f"Cannot construct a tensor with duplicate names. Got names: {describe(names)}.")
 
 
 def position_of(name: str, names: Names) -> int:
-    """Which dimension has a name. Raises RuntimeError where none has it.
+    """Return the dimension with a name. Raise RuntimeError if there is none.
 
     >>> position_of("C", ("N", "C"))
     1
@@ -81,11 +81,11 @@ def position_of(name: str, names: Names) -> int:
 
 
 def unify_from_right(names: Names, other: Names, action: str = "broadcast") -> Names:
-    """The names of what two tensors give together, matched from the last dimension on.
+    """Return the names of the result of two tensors, matched from the last dimension on.
 
     Raises:
-        RuntimeError: where two names at one position differ, and where a name of one list meets a wildcard but
-            stands elsewhere in the other.
+        RuntimeError: If two names at one position differ, or if a name of one list meets a wildcard but is at another
+            position in the other list.
 
     >>> unify_from_right(("N", None), ("B", None, "C"))
     ('B', 'N', 'C')

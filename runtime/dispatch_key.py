@@ -1,9 +1,9 @@
 """Dispatch keys: backend components × functionalities, and alias keys (c10/core/DispatchKey.h).
 
-A tensor carries a *set* of keys as one integer: a bit for each backend component and, above them, a bit
-for each functionality, the higher the earlier in a call. A *runtime key* such as ``AutogradCPU`` is the
-pair of a per-backend functionality and a backend; an *alias key* such as ``Autograd`` stands for several
-runtime keys at registration only.
+A tensor carries a *set* of keys as one integer: a bit for each backend component and, above them, a bit for each
+functionality. A higher bit comes earlier in a call. A *runtime key* such as ``AutogradCPU`` is the pair of a
+per-backend functionality and a backend. An *alias key* such as ``Autograd`` stands for several runtime keys at
+registration only.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BACKEND_MASK = (1 << NUM_BACKENDS) - 1
 
 
 class Functionality(enum.IntEnum):
-    """Functionalities, lowest priority first; the bit of one in a set is ``NUM_BACKENDS + value``."""
+    """Functionalities, lowest priority first; the bit of each in a set is ``NUM_BACKENDS + value``."""
 
     Dense = 0
     Quantized = 1
@@ -70,7 +70,7 @@ PER_BACKEND = {
     Functionality.AutogradFunctionality: "Autograd{}",
     Functionality.AutocastFunctionality: "Autocast{}",
 }
-"""The functionalities that each backend can customise, and how their runtime keys are spelt."""
+"""Functionalities that each backend can customize, and the name patterns of their runtime keys."""
 
 ALIASES = (
     "Autograd",
@@ -81,7 +81,7 @@ ALIASES = (
 
 
 class DispatchKey:
-    """One key. Runtime keys have a `functionality` (and a `backend` where it is per-backend); aliases neither.
+    """Dispatch key. Runtime keys have a `functionality` (and a `backend` if it is per-backend); aliases have neither.
 
     Example:
         >>> import triten as tt
@@ -123,15 +123,15 @@ class DispatchKey:
 
     @staticmethod
     def register(name: str) -> DispatchKey:
-        """A new functionality of your own, above all there are: a bit of its own in every `DispatchKeySet`.
+        """Register a new functionality above all others, with its own bit in every `DispatchKeySet`.
 
-        It stands in a call's key set while a thread includes it (`tt.dispatch.IncludeDispatchKeyGuard`); kernels and
-        a fallback are registered for it as for any other key, and operators without one fall through it. Of several
-        such keys the one registered last comes first. A key is for the life of the process; c10 has them at compile
-        time only.
+        The key is in a call's key set while a thread includes it (`tt.dispatch.IncludeDispatchKeyGuard`). Kernels and
+        a fallback are registered for it as for any other key; operators without a kernel fall through it. Among
+        several such keys, the last one registered comes first. A key lives as long as the process; c10 only has keys
+        at compile time.
 
         Raises:
-            RuntimeError: for what is no identifier, a name that a key has, and when none of the 64 bits is free.
+            RuntimeError: For an invalid identifier, a name that is taken, and when none of the 64 bits is free.
 
         Example:
             >>> import triten as tt
@@ -158,7 +158,7 @@ class DispatchKey:
                     f"DispatchKey.register: no bit is left for {name}: {NUM_BACKENDS} backends and {value} "
                     "functionalities fill a key set of 64"
                 )
-            # Enumerations have no public way to grow; iteration and lookup by value go through these tables.
+            # Enumerations have no public way to grow; iteration and lookup by value use these tables.
             member = int.__new__(Functionality, value)
             member._name_, member._value_ = name, value
             Functionality._member_map_[name] = Functionality._value2member_map_[value] = member
@@ -189,7 +189,7 @@ for _name, _key in BY_NAME.items():
 
 
 def parse(name: str | DispatchKey) -> DispatchKey:
-    """The key of this name. Raises RuntimeError for an unknown one."""
+    """Return the key of this name. Raise RuntimeError for an unknown one."""
     if isinstance(name, DispatchKey):
         return name
     found = BY_NAME.get(name)
@@ -199,7 +199,7 @@ def parse(name: str | DispatchKey) -> DispatchKey:
 
 
 def spelling(key: DispatchKey, backend: str | None = None) -> str:
-    """The name of a key as it is spelt here, or with `backend` in its backend's place."""
+    """Return the name of a key, optionally with `backend` instead of its own backend's name."""
     if key.functionality is None:
         return key.name
     if key.backend is None:
@@ -208,9 +208,9 @@ def spelling(key: DispatchKey, backend: str | None = None) -> str:
 
 
 def rename_backend(backend: BackendComponent, name: str) -> None:
-    """Spell a backend's keys otherwise: ``PrivateUse1`` as ``NPU``, ``AutogradPrivateUse1`` as ``AutogradNPU``.
+    """Rename a backend's keys: ``PrivateUse1`` to ``NPU``, ``AutogradPrivateUse1`` to ``AutogradNPU``.
 
-    Keys print by the new name; both names are parsed. Raises RuntimeError for a name that another key has.
+    Keys print under the new name; both names are parsed. Raises RuntimeError for a name that another key has.
     """
     with _registering:
         keys = [RUNTIME[functionality, backend] for functionality in PER_BACKEND]
@@ -227,7 +227,7 @@ def rename_backend(backend: BackendComponent, name: str) -> None:
 
 
 def functionality_bit(functionality: Functionality) -> int:
-    """The bit of a functionality in a key set."""
+    """Return the bit of a functionality in a key set."""
     return 1 << (NUM_BACKENDS + functionality)
 
 
@@ -239,7 +239,7 @@ AUTOCAST_BIT = functionality_bit(Functionality.AutocastFunctionality)
 
 
 def highest_priority(bits: int) -> DispatchKey:
-    """The runtime key that a set of bits dispatches to first; Undefined for a set without functionality."""
+    """Return the runtime key that a key set dispatches to first; Undefined for a set without functionality."""
     functionality_bits = bits >> NUM_BACKENDS
     if not functionality_bits:
         return BY_NAME["Undefined"]

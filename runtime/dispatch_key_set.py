@@ -1,6 +1,6 @@
 """`DispatchKeySet`: an immutable set of dispatch keys in 64 bits (c10/core/DispatchKeySet.h).
 
-The call path works on the bare integers (`repr_`); this class is their face in the open.
+The call path works on the bare integers (`repr_`); this class is their public form.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .dispatch_key import (
 
 
 class DispatchKeySet:
-    """A set of runtime keys; ``|``, ``&``, ``-`` combine sets or keys, iteration goes from the highest priority.
+    """Set of runtime keys; ``|``, ``&``, ``-`` combine sets or keys, iteration goes from the highest priority.
 
-    Removing a per-backend key such as ``AutogradCPU`` removes the functionality and leaves the backend
-    bit, which other functionalities share, as in c10. An alias key adds no bits: its set is empty, and a call with
-    an empty set runs the operator's composite kernel.
+    Removing a per-backend key such as ``AutogradCPU`` removes the functionality and leaves the backend bit, which
+    other functionalities share, as in c10. An alias key adds no bits: its set is empty, and a call with an empty set
+    runs the operator's composite kernel.
 
     Example:
         >>> import triten as tt
@@ -44,7 +44,7 @@ class DispatchKeySet:
 
     @staticmethod
     def from_raw_repr(bits: int) -> DispatchKeySet:
-        """The set of these bits. Raises ValueError beyond 64 bits."""
+        """Return the set of these bits. Raise ValueError beyond 64 bits."""
         if not 0 <= bits < 1 << 64:
             raise ValueError(f"a DispatchKeySet has 64 bits, got {bits:#x}")
         out = DispatchKeySet()
@@ -58,36 +58,36 @@ class DispatchKeySet:
         return DispatchKeySet.from_raw_repr, (self.repr_,)
 
     def raw_repr(self) -> int:
-        """The bits."""
+        """Return the bits."""
         return self.repr_
 
     def has(self, key: DispatchKey) -> bool:
-        """Whether every bit of `key` stands in the set: True for alias keys and Undefined, which have none."""
+        """Return True if the set has every bit of `key`; always True for alias keys and Undefined, which have none."""
         bits = _bits(key)
         return self.repr_ & bits == bits
 
     __contains__ = has
 
     def add(self, key: DispatchKey) -> DispatchKeySet:
-        """The set with `key`."""
+        """Return the set with `key`."""
         return self | key
 
     def remove(self, key: DispatchKey) -> DispatchKeySet:
-        """The set without `key`'s functionality."""
+        """Return the set without the functionality of `key`."""
         return self - key
 
     def empty(self) -> bool:
-        """Whether no bit stands."""
+        """Return True if no bit is set."""
         return self.repr_ == 0
 
     def highest_priority(self) -> DispatchKey:
-        """The key that a call with this set goes to first; Undefined if there is none."""
+        """Return the key that a call with this set dispatches to first; Undefined if there is none."""
         return highest_priority(self.repr_)
 
     highestPriorityTypeId = highest_priority
 
     def highest_backend(self) -> BackendComponent | None:
-        """The backend component of the highest bit, or None."""
+        """Return the backend component of the highest bit, or None."""
         backends = self.repr_ & BACKEND_MASK
         return BackendComponent(backends.bit_length() - 1) if backends else None
 

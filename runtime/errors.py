@@ -1,8 +1,8 @@
-"""Errors of the runtime: PyTorch's exception types, and the check/internal-assert split of c10.
+"""Errors of the runtime: PyTorch's exception types, and c10's split between checks and internal asserts.
 
-A *check* guards against a caller's mistake and raises what PyTorch raises; an *internal assert* guards
-against ours and says so. Both are for cold paths: arguments are evaluated before the call, so that elsewhere one
-writes the ``if``. Source: c10/util/Exception.h, torch/__init__.py.
+A *check* guards against a caller's mistake and raises the error that PyTorch raises. An *internal assert* guards
+against a bug in triten and says so. Both are for cold paths, as their arguments are evaluated before the call; hot
+paths use an ``if``. Source: c10/util/Exception.h, torch/__init__.py.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Literal, NoReturn, overload
 Message = str | Callable[[], object]
 
 DEBUG = __debug__ and os.environ.get("TRITEN_DEBUG", "0") not in ("", "0")
-"""Whether `internal_assert_debug_only` looks: with ``TRITEN_DEBUG=1`` in the environment, and not under ``-O``."""
+"""True if `internal_assert_debug_only` is active: with ``TRITEN_DEBUG=1`` in the environment, and not under ``-O``."""
 
 
 class OutOfMemoryError(RuntimeError):
-    """A device has no memory left for an allocation (`tt.cuda.OutOfMemoryError`)."""
+    """Error: a device is out of memory (`tt.cuda.OutOfMemoryError`)."""
 
 
 class AcceleratorError(RuntimeError):
-    """A device or its driver failed (`tt.AcceleratorError`); `error_code` is the runtime API's number."""
+    """Error of a device or its driver (`tt.AcceleratorError`); `error_code` is the runtime API's number."""
 
     def __init__(self, message: str, error_code: int) -> None:
         super().__init__(message)
@@ -31,23 +31,23 @@ class AcceleratorError(RuntimeError):
 
 
 class NotComplexError(RuntimeError, AttributeError):
-    """A tensor of real numbers has no imaginary part. PyTorch's error, and for `hasattr` a missing attribute."""
+    """Error: a real tensor has no imaginary part. It is PyTorch's error, and for `hasattr` a missing attribute."""
 
 
 class InternalAssertError(AssertionError, RuntimeError):
-    """A fault of triten itself, never of its user. A RuntimeError too, as PyTorch's is."""
+    """Error: a bug in triten itself, never the user's mistake. It is also a RuntimeError, like PyTorch's."""
 
 
 def check(condition: bool, message: Message | None = None, error: type[Exception] = RuntimeError) -> None:
-    """Raise ``error(message)`` unless `condition` holds: a mistake of the caller's (TORCH_CHECK).
+    """Raise ``error(message)`` unless `condition` holds, for a caller's mistake (TORCH_CHECK).
 
     Args:
-        condition: a bool, nothing that merely counts as one.
-        message: text, or a function that makes it, called only where the check fails.
-        error: the exception's type.
+        condition: A bool; other truthy values are refused.
+        message: Text, or a function that returns it, called only if the check fails.
+        error: Type of the exception.
 
     Raises:
-        TypeError: for a condition that is no bool, or a message that is neither.
+        TypeError: For a condition that is no bool, or a message of another type.
 
     Example:
         >>> from triten.library import check
@@ -73,9 +73,9 @@ def internal_assert(condition: Literal[False], message: Message = "") -> NoRetur
 @overload
 def internal_assert(condition: bool, message: Message = "") -> None: ...
 def internal_assert(condition: bool, message: Message = "") -> None:
-    """Raise InternalAssertError, naming the caller's file and line, for a state that only a fault of triten can reach.
+    """Raise InternalAssertError with the caller's file and line, for a state that only a bug in triten can reach.
 
-    For a caller's mistake there is `check`. Source: TORCH_INTERNAL_ASSERT.
+    For a caller's mistake, use `check`. Source: TORCH_INTERNAL_ASSERT.
 
     Example:
         >>> from triten.library import internal_assert
@@ -89,7 +89,7 @@ def internal_assert(condition: bool, message: Message = "") -> None:
 
 
 def internal_assert_debug_only(condition: Callable[[], bool], message: Message = "") -> None:
-    """`internal_assert`, only where `DEBUG` is set; otherwise `condition` is not even called.
+    """Call `internal_assert` if `DEBUG` is set; otherwise do not even call `condition`.
 
     Source: TORCH_INTERNAL_ASSERT_DEBUG_ONLY.
     """
@@ -107,37 +107,37 @@ def _failure(message: Message) -> InternalAssertError:
 
 
 def _check_with(error_type: type[Exception], cond: bool, message: Message | None = None) -> None:
-    """`check` with PyTorch's order of arguments."""
+    """Call `check` with PyTorch's order of arguments."""
     check(cond, message, error_type)
 
 
 def _check(cond: bool, message: Message | None = None) -> None:
-    """`check` that raises RuntimeError (`torch._check`)."""
+    """Call `check` with RuntimeError (`torch._check`)."""
     check(cond, message, RuntimeError)
 
 
 def _check_index(cond: bool, message: Message | None = None) -> None:
-    """`check` that raises IndexError."""
+    """Call `check` with IndexError."""
     check(cond, message, IndexError)
 
 
 def _check_value(cond: bool, message: Message | None = None) -> None:
-    """`check` that raises ValueError."""
+    """Call `check` with ValueError."""
     check(cond, message, ValueError)
 
 
 def _check_type(cond: bool, message: Message | None = None) -> None:
-    """`check` that raises TypeError."""
+    """Call `check` with TypeError."""
     check(cond, message, TypeError)
 
 
 def _check_not_implemented(cond: bool, message: Message | None = None) -> None:
-    """`check` that raises NotImplementedError."""
+    """Call `check` with NotImplementedError."""
     check(cond, message, NotImplementedError)
 
 
 def not_a_tensor(value: object, function: str, argument: str = "input", position: int = 1) -> TypeError:
-    """The error of a value in a tensor's place, as the argument parser says it.
+    """Return the argument parser's error for a value that should be a tensor.
 
     Example:
         >>> from triten.runtime.errors import not_a_tensor
@@ -150,8 +150,8 @@ def not_a_tensor(value: object, function: str, argument: str = "input", position
 
 
 class LinAlgError(RuntimeError):
-    """A matrix has no such factorisation, or none was found (`tt.linalg.LinAlgError`)."""
+    """Error: a matrix has no such factorization, or none was found (`tt.linalg.LinAlgError`)."""
 
 
 class NegativeStep(ValueError):
-    """Raised for a slice whose elements run backwards, of which there is no view: `tensor[...]` copies instead."""
+    """Error: a slice with a negative step has no view; `tensor[...]` copies instead."""

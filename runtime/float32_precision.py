@@ -1,7 +1,7 @@
-"""How float32 products are multiplied on CUDA: exactly, or on tensor cores with operands rounded to TF32.
+"""Precision of float32 matmuls on CUDA: IEEE 754, or on tensor cores with operands rounded to TF32.
 
-One state for the process, as in ATen/Context.cpp: a precision for each kind of operator, and beside it what the older
-flags were set to, which can tell of fewer states. Whoever has decided by it is told of changes by `on_change`.
+There is one process-wide state, as in ATen/Context.cpp: a precision for each kind of operator, and the values of the
+older flags, which distinguish fewer states. `on_change` notifies code that depends on the state.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 PRECISIONS = ("ieee", "tf32", "none")
-"""What an operator's precision may be: "none" leaves it to the default, which is IEEE 754."""
+"""Precisions of an operator: "none" leaves it to the default, which is IEEE 754."""
 MATMUL_PRECISIONS = ("highest", "high", "medium")
 
 on_change: list[Callable[[], object]] = []
-"""Called after any change that products or convolutions would notice."""
+"""Callbacks after any change that affects matmuls or convolutions."""
 
 _MIXED = (
     "PyTorch is checking {what}. Current status indicate that you have used mix of the legacy and new APIs to set "
@@ -22,7 +22,7 @@ _MIXED = (
 
 
 class _State:
-    """The precisions by kind of operator, and the older flags."""
+    """Precisions by kind of operator, and the older flags."""
 
     def __init__(self) -> None:
         self.precision = {"matmul": "none", "conv": "tf32"}
@@ -34,17 +34,17 @@ _state = _State()
 
 
 def matmul_allows_tf32() -> bool:
-    """Whether matrix products of float32 may round their operands to TF32."""
+    """Return True if float32 matmuls may round their operands to TF32."""
     return _state.precision["matmul"] == "tf32"
 
 
 def convolution_allows_tf32() -> bool:
-    """Whether convolutions of float32 may round their operands to TF32."""
+    """Return True if float32 convolutions may round their operands to TF32."""
     return _state.precision["conv"] == "tf32"
 
 
 def precision_of(operator: str) -> str:
-    """The precision of ``"matmul"`` or ``"conv"``: one of `PRECISIONS`."""
+    """Return the precision of ``"matmul"`` or ``"conv"``: one of `PRECISIONS`."""
     return _state.precision[operator]
 
 
@@ -69,7 +69,7 @@ def set_precision(operator: str, precision: str) -> None:
 
 
 def allow_tf32_matmul() -> bool:
-    """The older flag of products. Raises RuntimeError where the newer interface says otherwise."""
+    """Return the older flag of matmuls. Raise RuntimeError if the newer interface contradicts it."""
     allows = _state.matmul_precision != "highest"
     if allows is not matmul_allows_tf32():
         what = "whether allow_tf32 is enabled for cuBlas matmul"
@@ -78,7 +78,7 @@ def allow_tf32_matmul() -> bool:
 
 
 def set_allow_tf32_matmul(allow: bool) -> None:
-    """Set the older flag of products. Raises RuntimeError for anything but a bool."""
+    """Set the older flag of matmuls. Raise RuntimeError for anything but a bool."""
     if not isinstance(allow, bool):
         raise RuntimeError(f"set_allow_tf32_cublas expects a bool, but got {type(allow).__name__}")
     _state.matmul_precision = "high" if allow else "highest"
@@ -86,7 +86,7 @@ def set_allow_tf32_matmul(allow: bool) -> None:
 
 
 def allow_tf32_convolution() -> bool:
-    """The older flag of convolutions. Raises RuntimeError where the newer interface says otherwise."""
+    """Return the older flag of convolutions. Raise RuntimeError if the newer interface contradicts it."""
     if _state.convolution_flag is not convolution_allows_tf32():
         what = "whether allow_tf32 is enabled for cuDNN"
         raise RuntimeError(_MIXED.format(what=what, status="TF32 status for cudnn"))
@@ -102,13 +102,13 @@ def set_allow_tf32_convolution(allow: bool) -> None:
 
 
 def get_float32_matmul_precision() -> str:
-    """The precision of float32 products (`torch.get_float32_matmul_precision`).
+    """Return the precision of float32 matmuls (`torch.get_float32_matmul_precision`).
 
     Returns:
-        "highest", "high" or "medium", as `set_float32_matmul_precision` takes them.
+        "highest", "high" or "medium", as in `set_float32_matmul_precision`.
 
     Raises:
-        RuntimeError: ``backends.cuda.matmul.fp32_precision`` was set to something else meanwhile.
+        RuntimeError: ``backends.cuda.matmul.fp32_precision`` has since been set to something else.
 
     Example:
         >>> import triten as tt
@@ -122,12 +122,12 @@ def get_float32_matmul_precision() -> str:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Choose how float32 matrix products are computed (`torch.set_float32_matmul_precision`).
+    """Set the precision of float32 matmuls (`torch.set_float32_matmul_precision`).
 
     Args:
-        precision: "highest" multiplies and adds in float32 as IEEE 754 has it. "high" and "medium" let CUDA devices
-            round the operands to TF32, ten bits of mantissa, and multiply them on tensor cores with sums in float32.
-            Products on the CPU are those of "highest" always.
+        precision: "highest" multiplies and adds in float32 as in IEEE 754. "high" and "medium" let CUDA devices round
+            the operands to TF32, ten bits of mantissa, and multiply them on tensor cores with float32 accumulation.
+            Matmuls on the CPU always use "highest".
 
     Raises:
         RuntimeError: `precision` is anything else.

@@ -1,14 +1,14 @@
-"""NumPy's floating-point errors: ignored while kernels run, whatever the user has set.
+"""Floating-point errors of NumPy: ignored while kernels run, regardless of the user's setting.
 
-NumPy keeps its error state in a context variable, and `np.errstate` costs over a microsecond. To run a function in a
-`contextvars.Context` in which the state is ``ignore`` costs next to nothing: ``run_quiet(ufunc, a, b)`` is about as
-quick as the bare call. But a context cannot be entered while somebody is in it, another thread or a caller of this one;
-then a copy is, which takes a microsecond.
+NumPy keeps its error state in a context variable, and `np.errstate` costs over a microsecond. Running a function in a
+`contextvars.Context` with the state ``ignore`` costs almost nothing: ``run_quiet(ufunc, a, b)`` is about as fast as
+the bare call. A context cannot be entered while another thread or a caller of this one is in it. Then a copy of the
+context is entered, which takes a microsecond.
 
-- Plans, whose text is written out, call `run_quiet`, and where that is taken `run_quiet_copy`.
-- Kernels are decorated with `quietly`; a plan that runs quietly itself takes the function within (`unwrapped`).
-- Functions that only kernels call leave it to them. So do the parts of `parallel_for`: its threads run in copies of
-  the caller's context.
+- Generated plans call `run_quiet`, and `run_quiet_copy` if the context is taken.
+- Kernels are decorated with `quietly`; a plan that runs quietly itself takes the inner function (`unwrapped`).
+- Functions that only kernels call leave it to them. The parts of `parallel_for` leave it to the caller: its threads run
+  in copies of the caller's context.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from .written_code import defined
 _VARIADIC = CO_VARARGS | CO_VARKEYWORDS
 
 LINE = 512
-"""The length of lines from which NumPy's buffer is made no longer than that: see `quietly`."""
+"""Line length from which NumPy's buffer is limited to this length: see `quietly`."""
 
 _quiet = contextvars.copy_context()
 _quiet.run(np.seterr, all="ignore")
 _quiet_lines = _quiet.copy()
 _quiet_lines.run(np.setbufsize, LINE)
 run_quiet: Callable[..., Any] = _quiet.run
-"""``run_quiet(function, *args)``; raises RuntimeError, before the call, while somebody is inside."""
+"""``run_quiet(function, *args)``; raises RuntimeError before the call if the context is already entered."""
 
 
 def is_taken(error: RuntimeError) -> bool:
-    """Whether `run_quiet` raised an error before the call, rather than the function itself."""
+    """Return True if `run_quiet` raised an error before the call, rather than the function itself."""
     return str(error).startswith("cannot enter context")
 
 
 def run_quiet_copy(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """The same in a context of its own, for when `run_quiet` is taken."""
+    """Call the function in a context copy, for when `run_quiet` is taken."""
     return _quiet.copy().run(function, *args, **named)
 
 
 def quietly(function: Callable[..., Any], line: int = 0) -> Callable[..., Any]:
-    """`function`, called with floating-point errors ignored. It serves as a decorator.
+    """Return `function` with floating-point errors ignored; usable as a decorator.
 
     Args:
-        function: of positional arguments.
-        line: the length of the lines of arrays of which an operand repeats a value, or has one for each line. NumPy
-            writes such an operand out into its buffer, at twice the time of the operation itself, unless the line is
-            longer than the buffer: from `LINE` on the buffer has that length.
+        function: Function of positional arguments.
+        line: Length of the lines of arrays in which an operand broadcasts a value, or has one value for each line.
+            NumPy copies such an operand into its buffer, which takes twice the time of the operation itself, unless
+            the line is longer than the buffer. From `LINE` on, the buffer has that length.
     """
     context = _quiet_lines if line >= LINE else _quiet
     make = _makers_of_code.get(getattr(function, "__code__", None)) or _maker_for(function)
@@ -64,7 +64,7 @@ def quietly(function: Callable[..., Any], line: int = 0) -> Callable[..., Any]:
 
 
 def unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function within one that `quietly` has made, for callers that ignore errors already; others as they are."""
+    """Return the inner function of a `quietly` wrapper, for callers that already ignore errors; others unchanged."""
     alone: Callable[..., Any] = getattr(function, "alone", function)
     return alone
 
@@ -75,13 +75,13 @@ _makers: dict[int, _Maker] = {}
 """By the number of positional arguments, -1 for any."""
 
 _makers_of_code: dict[CodeType | None, _Maker] = {}
-"""By the code of a function: kernels are closures of the same code, made anew for each plan."""
+"""By the code of a function: kernels are closures of the same code, created again for each plan."""
 
 MOST_CODES = 4096
 
 
 def _maker_for(function: Callable[..., Any]) -> _Maker:
-    """What makes the wrapper of a function, kept for all functions of its code."""
+    """Return the wrapper factory of a function, cached by its code."""
     if function.__class__ is not FunctionType or function.__defaults__:
         return _wrapper_maker(-1)
     code = function.__code__
@@ -94,9 +94,9 @@ def _maker_for(function: Callable[..., Any]) -> _Maker:
 
 
 def _wrapper_maker(count: int) -> _Maker:
-    """What makes the wrapper of a function of so many arguments, -1 for any number.
+    """Return the wrapper factory for a number of arguments, -1 for any number.
 
-    It is written out, since to take arguments as a tuple would cost 100 ns.
+    The code is generated, since a tuple of arguments would cost 100 ns.
     """
     made: _Maker | None = _makers.get(count)
     if made is not None:

@@ -1,11 +1,12 @@
-"""Locks that a forked child finds free, and attributes that are computed once without a lock.
+"""Locks that are free in a forked child, and attributes that are computed once without a lock.
 
-At a fork another thread may hold any lock, and it is not there in the child to give it back. There are three remedies:
+At a fork another thread may hold any lock, and that thread does not exist in the child to release it. There are three
+remedies:
 
-- `forkable`: the child gets the lock anew. Single steps of Python's dictionaries and lists change the data that such a
-  lock guards, so that the child may go on from wherever that thread was.
+- `forkable`: the child gets a new lock. The data that it guards only changes by single steps of Python's dictionaries
+  and lists, so that the child may continue from any point.
 - `hold_across_fork`: a fork waits for the lock. The lock guards native code, whose state a child cannot repair.
-- CPython's locks of modules: a module that another thread was importing is imported anew in the child.
+- CPython's module locks: the child imports a module again that another thread was importing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING or sys.version_info >= (3, 12):
 else:
 
     class cached_property:
-        """`functools.cached_property`, which up to Python 3.11 has one lock for all objects of all threads."""
+        """`functools.cached_property` without its lock, which all objects and threads share up to Python 3.11."""
 
         def __init__(self, func: Any) -> None:
             self.func, self.__doc__ = func, func.__doc__
@@ -42,10 +43,10 @@ _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def forkable(lock: LockType) -> LockType:
-    """The same lock, which is free in a forked child unless the thread that forked holds it itself.
+    """Return the same lock, which is free in a forked child unless the forking thread holds it itself.
 
     Args:
-        lock: a `threading.Lock` or `threading.RLock`.
+        lock: A `threading.Lock` or `threading.RLock`.
 
     Example:
         >>> import threading
@@ -61,12 +62,13 @@ _held: list[Any] = []
 
 
 def hold_across_fork(lock: Any) -> None:
-    """Have every later fork take a lock before, and give it back in both processes.
+    """Make every later fork acquire a lock before, and release it in both processes.
 
-    Locks are taken in the order of these calls. A thread that holds one may take a later one, and never an earlier one.
+    Locks are acquired in the order of these calls. A thread that holds one may acquire a later one, and never an
+    earlier one.
 
     Args:
-        lock: a reentrant lock, or another context manager that is one.
+        lock: A reentrant lock, or another reentrant context manager.
 
     Example:
         >>> import threading

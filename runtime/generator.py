@@ -1,9 +1,9 @@
 """Generators: the state of a random stream on each device (`torch.Generator`).
 
-All backends draw from Philox 4x32-10, keyed by the seed and counted by `offset`, so that one seed gives the
-same bits everywhere. Source: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC11.
+All backends use Philox 4x32-10, keyed by the seed and counted by `offset`, so that one seed gives the same bits
+everywhere. Source: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC11.
 
-On the CPU a generator may have the engine of PyTorch's instead: `MersenneGenerator`, chosen by `set_cpu_engine`.
+On the CPU a generator may use PyTorch's engine instead: `MersenneGenerator`, chosen by `set_cpu_engine`.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _STATE = struct.Struct("<QQ")
 
 
 class SeedInMemory(NamedTuple):
-    """The address, on the device, of a seed and of an offset: two int64 that are known when a kernel runs."""
+    """Device address of a seed and an offset: two int64 that are known when a kernel runs."""
 
     address: int
 
 
 Seed = int | SeedInMemory | MersenneTwister
-"""What a kernel draws from: the key of Philox, or the stream of a `MersenneGenerator` itself."""
+"""Source of a random kernel: the Philox key, or the stream of a `MersenneGenerator` itself."""
 
 
 class Generator:
-    """A random stream of one device: a seed and how many Philox counters were used.
+    """Random stream of one device: a seed and the number of used Philox counters.
 
-    `dispatch.random.Generator` is the public one, whose states are tensors.
+    `dispatch.random.Generator` is the public class, whose states are tensors.
     """
 
     __slots__ = ("__weakref__", "_lock", "_offset", "_seed", "_twister", "device")
@@ -49,7 +49,7 @@ class Generator:
         self._lock = forkable(threading.Lock())
 
     def manual_seed(self, seed: int) -> Generator:
-        """Restart the stream at this seed (a 64-bit number; negative ones wrap). Returns the generator."""
+        """Restart the stream at this seed (a 64-bit number; negative ones wrap). Return the generator."""
         if not isinstance(seed, int):
             raise RuntimeError(f"manual_seed expected a long, but got {type(seed).__name__}")
         if not -(1 << 63) <= seed < 1 << 64:
@@ -61,29 +61,29 @@ class Generator:
         return self
 
     def seed(self) -> int:
-        """Restart at a seed from the operating system; returns it."""
+        """Restart at a seed from the operating system, and return it."""
         self.manual_seed(int.from_bytes(os.urandom(8), "little"))
         return self._seed
 
     def initial_seed(self) -> int:
-        """The seed."""
+        """Return the seed."""
         return self._seed
 
     def get_offset(self) -> int:
-        """How many 128-bit counters were used."""
+        """Return the number of 128-bit counters used."""
         return self._offset
 
     def set_offset(self, offset: int) -> None:
-        """Move to this counter."""
+        """Set the number of counters used."""
         self._check_not_captured("set_offset")
         self._offset = int(offset)
 
     def state_bytes(self) -> bytes:
-        """Seed and offset, 16 bytes."""
+        """Return seed and offset, 16 bytes."""
         return _STATE.pack(self._seed, self._offset)
 
     def set_state_bytes(self, state: bytes) -> None:
-        """Restore what `state_bytes` gave. Raises RuntimeError for anything of another length."""
+        """Restore a state from `state_bytes`. Raise RuntimeError for any other length."""
         if len(state) != _STATE.size:
             remedy = (
                 '; call tt.random.set_cpu_engine("mt19937") for the state of a generator of PyTorch'
@@ -100,10 +100,10 @@ class Generator:
             captured.check_may_change(self, method)
 
     def reserve(self, counters: int) -> tuple[Seed, int]:
-        """Take the next `counters` Philox counters: (seed, first counter).
+        """Reserve the next `counters` Philox counters; return (seed, first counter).
 
-        While the current stream of its device is captured the seed is one in memory, and the first counter is
-        relative to the offset there.
+        While the current stream of its device is capturing, the seed is in memory and the first counter is relative
+        to the offset there.
         """
         captured = _captured_draws
         if captured is not None:
@@ -120,9 +120,9 @@ class Generator:
 
 
 class MersenneGenerator(Generator):
-    """A generator of the CPU whose kernels take the words of a Mersenne Twister, as PyTorch's do.
+    """CPU generator whose kernels use the words of a Mersenne Twister, like PyTorch's.
 
-    Its layout is that of `Generator`, so that the default generator changes its engine in place. `_seed` is unused.
+    Its layout is that of `Generator`, so that the default generator changes its engine in-place. `_seed` is unused.
     """
 
     __slots__ = ()
@@ -132,7 +132,7 @@ class MersenneGenerator(Generator):
         self._twister = MersenneTwister(self._seed)
 
     def manual_seed(self, seed: int) -> Generator:
-        """Restart the stream at this seed, of which the lower 32 bits count. Returns the generator."""
+        """Restart the stream at the lower 32 bits of this seed. Return the generator."""
         super().manual_seed(seed)
         self._twister = MersenneTwister(self._seed)
         return self
@@ -157,7 +157,7 @@ class MersenneGenerator(Generator):
             return self._twister.state_bytes()
 
     def set_state_bytes(self, state: bytes) -> None:
-        """Restore what `state_bytes` or PyTorch gave. Raises RuntimeError for a state that is none."""
+        """Restore a state from `state_bytes` or PyTorch. Raise RuntimeError for an invalid state."""
         with self._twister.lock:
             self._twister.set_state_bytes(state)
 
@@ -167,23 +167,23 @@ class MersenneGenerator(Generator):
 
 
 class CapturedDraws(Protocol):
-    """What draws do while graphs are being captured."""
+    """Interface of random ops during graph capture."""
 
     def reserve(self, generator: Generator, counters: int) -> tuple[SeedInMemory, int] | None:
-        """The numbers of a draw that is captured; None for one that is not.
+        """Return the seed and counters of a captured random op; None if no capture is active.
 
         Raises RuntimeError for a generator that the capture does not know.
         """
 
     def check_may_change(self, generator: Generator, method: str) -> None:
-        """Raise RuntimeError if the current stream of the generator's device is captured."""
+        """Raise RuntimeError if the current stream of the generator's device is capturing."""
 
 
 _captured_draws: CapturedDraws | None = None
 
 
 def set_captured_draws(captured: CapturedDraws | None) -> None:
-    """Have this be asked at every draw, as long as captures are underway; None afterwards."""
+    """Make every random op query `captured` while captures are active; None removes it."""
     global _captured_draws
     _captured_draws = captured
 
@@ -192,12 +192,12 @@ _defaults: dict[Device, Generator] = {}
 _defaults_lock = forkable(threading.Lock())
 _shared_seed = [DEFAULT_SEED]
 _types: dict[str, type[Generator]] = {"philox": Generator, "mt19937": MersenneGenerator}
-"""The classes of generators by their engine."""
+"""Generator classes by engine."""
 _cpu_engine = ["philox"]
 
 
 def set_generator_types(types: dict[str, type[Generator]]) -> None:
-    """Have generators be of these classes, by engine; default ones made before are forgotten."""
+    """Set the generator classes by engine, and drop the existing default generators."""
     with _defaults_lock:
         _types.update(types)
         _defaults.clear()
@@ -214,7 +214,7 @@ def get_cpu_engine() -> str:
 
 
 def set_cpu_engine(engine: str) -> None:
-    """Have new generators of the CPU be of this engine; the default one starts anew at its seed with it."""
+    """Set the engine of new CPU generators; the default one restarts at its seed with it."""
     if engine not in _types:
         raise ValueError(f"set_cpu_engine expects one of {sorted(_types)}, got {engine!r}")
     if engine == _cpu_engine[0]:
@@ -227,7 +227,7 @@ def set_cpu_engine(engine: str) -> None:
 
 
 def default_generator(device: Device) -> Generator:
-    """The generator that operators on this device take when given none."""
+    """Return the default generator of a device."""
     found = _defaults.get(device)
     if found is None:
         with _defaults_lock:
@@ -236,13 +236,13 @@ def default_generator(device: Device) -> Generator:
 
 
 def generators_in_use() -> list[Generator]:
-    """The default generators that were asked for so far."""
+    """Return the default generators that have been used so far."""
     with _defaults_lock:
         return list(_defaults.values())
 
 
 def manual_seed(seed: int) -> Generator:
-    """Seed every device's default generator; returns the CPU's (`torch.manual_seed`)."""
+    """Seed every device's default generator; return the CPU's (`torch.manual_seed`)."""
     cpu = default_generator(CPU).manual_seed(seed)
     with _defaults_lock:
         _shared_seed[0] = cpu.initial_seed()
@@ -252,12 +252,12 @@ def manual_seed(seed: int) -> Generator:
 
 
 def seed() -> int:
-    """Seed every default generator from the operating system; returns the seed."""
+    """Seed every default generator from the operating system; return the seed."""
     value = int.from_bytes(os.urandom(8), "little")
     manual_seed(value)
     return value
 
 
 def initial_seed() -> int:
-    """The seed of the CPU's default generator."""
+    """Return the seed of the CPU's default generator."""
     return default_generator(CPU).initial_seed()

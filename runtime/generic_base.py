@@ -1,8 +1,8 @@
 """`GenericBase`: a base class like `object`, whose instances `PyType_GenericNew` allocates.
 
-In an instance of a class with a dict, `object.__new__` also makes room for attributes that nobody has set yet (Python
-3.11 and 3.12), which a small operator feels: 10 to 20 ns of 300. `PyType_GenericNew` leaves that to the first
-attribute. A class takes it over only from a base written in C, so one is made through C's stable interface.
+For a class with a dict, `object.__new__` also allocates space for attributes that are not set yet (Python 3.11 and
+3.12). That costs a small operator 10 to 20 ns of 300. `PyType_GenericNew` defers it to the first attribute. A class
+inherits it only from a base written in C, so this module creates a base through C's stable interface.
 
 Source: Python's C API reference, "Type Objects", `PyType_FromSpec`.
 """
@@ -47,6 +47,6 @@ def _generic_base() -> type:
 if TYPE_CHECKING:
 
     class GenericBase:
-        """An object that holds nothing."""
+        """Object without any attributes."""
 else:
     GenericBase = _generic_base()

@@ -1,7 +1,7 @@
 """Grad mode and inference mode of each thread (c10/core/GradMode.h, InferenceMode.h).
 
-`grad_disabled` and `inference_enabled` are empty while no thread has switched anything, so that the usual
-call pays for a truth test alone and reads thread-local state only when some thread differs.
+`grad_disabled` and `inference_enabled` are empty while no thread has switched a mode. The usual call then only pays
+for a truth test, and reads thread-local state only if some thread differs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TOKEN = object()
 
 
 def is_grad_enabled() -> bool:
-    """Whether operators of this thread record for backward (`torch.is_grad_enabled`).
+    """Return True if operators of this thread record for backward (`torch.is_grad_enabled`).
 
     Returns:
         A bool.
@@ -38,7 +38,7 @@ def is_grad_enabled() -> bool:
 
 
 def set_grad_enabled(enabled: bool) -> bool:
-    """Switch recording in this thread; returns the state before."""
+    """Set grad mode in this thread; return the previous state."""
     before = state.grad_enabled
     if before != enabled:
         state.grad_enabled = enabled
@@ -50,7 +50,7 @@ def set_grad_enabled(enabled: bool) -> bool:
 
 
 def is_inference_mode_enabled() -> bool:
-    """Whether new tensors of this thread are inference tensors (`torch.is_inference_mode_enabled`).
+    """Return True if new tensors of this thread are inference tensors (`torch.is_inference_mode_enabled`).
 
     Returns:
         A bool.
@@ -65,7 +65,7 @@ def is_inference_mode_enabled() -> bool:
 
 
 def set_inference_mode(enabled: bool) -> bool:
-    """Switch inference mode in this thread; returns the state before."""
+    """Set inference mode in this thread; return the previous state."""
     before = state.inference
     if before != enabled:
         state.inference = enabled

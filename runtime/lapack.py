@@ -1,11 +1,11 @@
-"""LAPACK and BLAS on the host: factorisations of batches of matrices.
+"""LAPACK and BLAS on the host: factorizations of batches of matrices.
 
-Batches go through NumPy (`batched_lapack.py`) where it has the routine; what it could not do, and the rest, matrix by
-matrix through SciPy's bindings, which tell of each one what failed.
+Batches use NumPy (`batched_lapack.py`) if it has the routine. Matrices that NumPy fails on, and all other routines,
+go matrix by matrix through SciPy's bindings, which report the failure of each.
 
-Routines have LAPACK's names without the letter of the dtype, and work in place. Operands are arrays in host memory of
-any strides, whose last two dimensions are a matrix and whose others are a batch (the last one is a vector, of `tau`,
-`w` and the like; `info` has the batch alone). `info` is LAPACK's, of each matrix. The device's counterpart is
+Routines have LAPACK's names without the letter of the dtype, and work in-place. Operands are host arrays of any
+strides. Their last two dimensions are a matrix, the others a batch. For `tau`, `w` and similar operands, the last
+dimension is a vector; `info` has the batch alone and holds LAPACK's info of each matrix. The device's counterpart is
 `cuda/solver.py`. SciPy is imported at first use.
 
 Source: LAPACK Users' Guide, third edition (Anderson et al., 1999).
@@ -28,7 +28,7 @@ TRANSPOSES = {"N": 0, "T": 1, "C": 2}
 
 @functools.cache
 def _scipy() -> dict[str, Any]:
-    """Return SciPy's modules for BLAS and LAPACK by name; their OpenBLAS is another than NumPy's."""
+    """Return SciPy's modules for BLAS and LAPACK by name; their OpenBLAS is not NumPy's."""
     from scipy.linalg import blas, lapack
 
     blas_threads.follow()
@@ -42,9 +42,9 @@ def _found(module: str, name: str) -> Callable[..., Any]:
 
 
 def find_routine(char: str, real: str, complex: str = "", module: str = "lapack") -> Callable[..., Any]:
-    """A routine of SciPy's ``lapack`` or ``blas`` for NumPy's character of a dtype.
+    """Return a routine of SciPy's ``lapack`` or ``blas`` for NumPy's character of a dtype.
 
-    `complex` is its name for complex matrices, where that is another.
+    `complex` is its name for complex matrices, if different.
     """
     letter = LETTERS[char]
     return _found(module, letter + (complex if complex and letter in "cz" else real))
@@ -59,12 +59,12 @@ def _batch(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def _optimal(size: Callable[..., Any], *args: Any, **options: Any) -> int:
-    """The size of the workspace that a routine runs fastest with, by its query."""
+    """Return the optimal workspace size of a routine, by its query."""
     return int(size(*args, **options)[0].real)
 
 
 def getrf(a: Any, pivots: Any, info: Any) -> None:
-    """P L U of each matrix in its place; `pivots` are the rows interchanged, counted from 1."""
+    """Factorize each matrix as P L U in-place; `pivots` are the interchanged rows, counted from 1."""
     info[...] = 0
     if 0 in a.shape:
         return
@@ -78,7 +78,7 @@ def getrf(a: Any, pivots: Any, info: Any) -> None:
 
 
 def getrf_nopivot(a: Any, pivots: Any, info: Any) -> None:
-    """L U of each matrix without interchanges, column by column."""
+    """Factorize each matrix as L U in-place without interchanges, column by column."""
     m, n = a.shape[-2:]
     info[...] = 0
     pivots[...] = np.arange(1, min(m, n) + 1)
@@ -92,7 +92,7 @@ def getrf_nopivot(a: Any, pivots: Any, info: Any) -> None:
 
 
 def getrs(lu: Any, pivots: Any, b: Any, transpose: str) -> None:
-    """The solution of op(A) X = B in the place of B, from `getrf`; `transpose` is N, T or C."""
+    """Solve op(A) X = B in-place in B, with the result of `getrf`; `transpose` is N, T or C."""
     if 0 in b.shape:
         return
     pivots = np.array(pivots)  # LAPACK reads what is checked here, not what another thread writes later.
@@ -109,7 +109,7 @@ def getrs(lu: Any, pivots: Any, b: Any, transpose: str) -> None:
 
 
 def potrf(a: Any, upper: bool, info: Any) -> None:
-    """The Cholesky factor in the place of one triangle of each matrix; the other is zeroed."""
+    """Compute the Cholesky factor in-place in one triangle of each matrix; zero the other."""
     info[...] = 0
     if 0 in a.shape:
         return
@@ -122,7 +122,7 @@ def potrf(a: Any, upper: bool, info: Any) -> None:
         spoilt = np.asarray(np.isnan(made).any((-2, -1)))
         failed = [i for i in _batch(info.shape) if spoilt[i]] if spoilt.any() else []
     factor = _routine(a, "potrf") if failed else None
-    # Before the others are written: a matrix is read where its factor goes.
+    # Check before writing the others: a factor overwrites its matrix.
     odd = [factor(a[i], lower=not upper, clean=1) for i in failed] if factor is not None else []
     if made is not None:
         a[...] = made
@@ -134,7 +134,7 @@ def potrf(a: Any, upper: bool, info: Any) -> None:
 
 
 def trsm(a: Any, b: Any, left: bool, upper: bool, transpose: str, unit: bool) -> None:
-    """The solution of op(A) X = B, or of X op(A) = B, in the place of B, where one triangle of A is read."""
+    """Solve op(A) X = B, or X op(A) = B, in-place in B; only one triangle of A is read."""
     if 0 in b.shape:
         return
     if batched.in_steps_pays(a.shape[-1], b.size // (b.shape[-2] * b.shape[-1])):
@@ -148,7 +148,7 @@ def trsm(a: Any, b: Any, left: bool, upper: bool, transpose: str, unit: bool) ->
 
 
 def geqrf(a: Any, tau: Any) -> None:
-    """R and the reflectors whose product is Q in the place of each matrix, and their factors."""
+    """Factorize each matrix as Q R in-place: R, the reflectors whose product is Q, and their factors `tau`."""
     if 0 in a.shape:
         return
     if batched.in_steps_pays(max(a.shape[-2:]), a.size // (a.shape[-2] * a.shape[-1])):
@@ -165,7 +165,7 @@ def geqrf(a: Any, tau: Any) -> None:
 
 
 def orgqr(a: Any, tau: Any) -> None:
-    """The first columns of the product of reflectors, in their place."""
+    """Compute the first columns of the product of reflectors, in-place."""
     if 0 in a.shape:
         return
     if not tau.shape[-1]:
@@ -181,7 +181,7 @@ def orgqr(a: Any, tau: Any) -> None:
             a[...] = made
             return
     make = _routine(a, "orgqr", "ungqr")
-    # The binding wants as many reflectors as tau has factors.
+    # The binding needs as many reflectors as tau has factors.
     first = (0,) * (a.ndim - 2)
     lwork = int(make(a[first], tau[first], lwork=-1)[1][0].real)
     for i in _batch(a.shape[:-2]):
@@ -189,7 +189,7 @@ def orgqr(a: Any, tau: Any) -> None:
 
 
 def ormqr(a: Any, tau: Any, c: Any, left: bool, transpose: bool) -> None:
-    """op(Q) C, or C op(Q), in the place of C, of the whole product of reflectors."""
+    """Compute op(Q) C, or C op(Q), in-place in C, with the whole product of reflectors."""
     if 0 in c.shape or not tau.shape[-1]:
         return
     multiply = _routine(a, "ormqr", "unmqr")
@@ -203,7 +203,7 @@ def ormqr(a: Any, tau: Any, c: Any, left: bool, transpose: bool) -> None:
 
 
 def syevd(a: Any, w: Any, vectors: bool, upper: bool, info: Any) -> None:
-    """The eigenvalues of each Hermitian matrix, ascending, and in its place the eigenvectors."""
+    """Compute the eigenvalues of each Hermitian matrix, ascending, and the eigenvectors in-place."""
     info[...] = 0
     if 0 in a.shape:
         return
@@ -232,10 +232,10 @@ def syevd(a: Any, w: Any, vectors: bool, upper: bool, info: Any) -> None:
 def gesvd(
     a: Any, u: Any, s: Any, vh: Any, full: bool, vectors: bool, info: Any, driver: str | None = None
 ) -> None:
-    """Singular values, descending, and their vectors. The matrices are left undefined.
+    """Compute singular values, descending, and their vectors. The matrices are left undefined.
 
-    By divide and conquer (gesdd), as PyTorch does. An `info` of -4 tells of a matrix with NaN; one with infinity alone
-    has singular values and vectors of NaN.
+    It uses divide and conquer (gesdd), as PyTorch does. An `info` of -4 reports a matrix with NaN. A matrix with
+    infinity alone has singular values and vectors of NaN.
     """
     info[...] = 0
     if 0 in a.shape:
@@ -264,7 +264,7 @@ def gesvd(
 
 
 def geev(a: Any, w: Any, v: Any, vectors: bool, info: Any) -> None:
-    """Eigenvalues of each general matrix and, where asked for, right eigenvectors of length 1; both complex."""
+    """Compute eigenvalues of each general matrix and, optionally, right eigenvectors of length 1; both are complex."""
     info[...] = 0
     if 0 in a.shape:
         return
@@ -295,7 +295,7 @@ def geev(a: Any, w: Any, v: Any, vectors: bool, info: Any) -> None:
 
 
 def paired(right: Any, imaginary: Any) -> Any:
-    """Complex eigenvectors from LAPACK's: a conjugate pair's real and imaginary part are columns beside each other."""
+    """Return complex eigenvectors from LAPACK's: a conjugate pair's real and imaginary part are adjacent columns."""
     whole = right.astype(np.complex64 if right.dtype.char == "f" else np.complex128)
     first = np.nonzero(imaginary > 0)[0]
     whole[:, first] = right[:, first] + 1j * right[:, first + 1]
@@ -304,7 +304,7 @@ def paired(right: Any, imaginary: Any) -> Any:
 
 
 def sytrf(a: Any, pivots: Any, hermitian: bool, info: Any) -> None:
-    """L D L^H, or L D L^T, in the lower triangle of each matrix; the other is zeroed (Bunch and Kaufman, 1977)."""
+    """Factorize as L D L^H, or L D L^T, in the lower triangle; zero the other (Bunch and Kaufman, 1977)."""
     info[...] = 0
     if 0 in a.shape:
         return
@@ -313,15 +313,15 @@ def sytrf(a: Any, pivots: Any, hermitian: bool, info: Any) -> None:
     sizes = _routine(a, "sytrf_lwork", "hetrf_lwork" if is_hermitian else "sytrf_lwork")
     lwork = _optimal(sizes, a.shape[-1], lower=1)
     for i in _batch(info.shape):
-        # The binding gives LAPACK's own pivots: from 1, negative for a block of two.
+        # The binding returns LAPACK's own pivots: from 1, negative for a block of two.
         a[i], pivots[i], info[i] = factor(a[i], lower=1, lwork=lwork)
     a[...] = np.tril(a)
 
 
 def check_block_pivots(pivots: Any, rows: int) -> None:
-    """Refuse pivots that `sytrf` does not give: ``sytrs`` reads and writes the rows that they name.
+    """Raise for pivots that are not from `sytrf`: ``sytrs`` reads and writes the rows that they name.
 
-    A positive one is a row; negative ones are rows too, and stand in pairs, one for each 2 x 2 block of D.
+    A positive pivot is a row. Negative ones are rows too, and come in pairs, one pair for each 2 x 2 block of D.
     """
     sizes = np.abs(pivots.astype(np.int64))
     wrong = pivots[(sizes < 1) | (sizes > rows)]
@@ -330,7 +330,7 @@ def check_block_pivots(pivots: Any, rows: int) -> None:
             f"linalg.ldl_solve: expected pivots of linalg.ldl_factor, whose sizes are from 1 to {rows}, but got "
             f"{wrong[0]}"
         )
-    # Runs of negative ones: where they begin and end, in vectors that a positive one separates.
+    # Runs of negative pivots: their begins and ends, in vectors that a positive pivot separates.
     negative = np.zeros((*pivots.shape[:-1], rows + 2), np.int8)
     negative[..., 1:-1] = pivots < 0
     steps = np.diff(negative, axis=-1).reshape(-1)
@@ -342,7 +342,7 @@ def check_block_pivots(pivots: Any, rows: int) -> None:
 
 
 def sytrs(ld: Any, pivots: Any, b: Any, hermitian: bool) -> None:
-    """The solution of A X = B in the place of B, from `sytrf`."""
+    """Solve A X = B in-place in B, with the result of `sytrf`."""
     if 0 in b.shape:
         return
     pivots = np.array(pivots)
@@ -354,12 +354,12 @@ def sytrs(ld: Any, pivots: Any, b: Any, hermitian: bool) -> None:
 
 
 def least_squares(driver: str, a: Any, b: Any, x: Any, s: Any, rank: Any, rcond: float, info: Any) -> None:
-    """The least-squares solution in the first rows of X, by ``gels``, ``gelsy``, ``gelsd`` or ``gelss``.
+    """Compute the least-squares solution in the first rows of X, by ``gels``, ``gelsy``, ``gelsd`` or ``gelss``.
 
-    X has as many rows as the longer side of A. Where A has full rank, the squares of what ``gels``, ``gelsd`` and
-    ``gelss`` leave in the other rows sum to the residuals. ``gels`` knows no rank, and needs it full; `s` are the
-    singular values that ``gelsd`` and ``gelss`` find. An `info` of -4 tells of a matrix that is not finite, or of NaN
-    on the right-hand side: drivers that iterate would never end.
+    X has as many rows as the longer side of A. If A has full rank, ``gels``, ``gelsd`` and ``gelss`` leave values in
+    the other rows whose squares sum to the residuals. ``gels`` computes no rank, and needs full rank. `s` are the
+    singular values from ``gelsd`` and ``gelss``. An `info` of -4 reports a matrix that is not finite, or NaN on the
+    right-hand side: iterative drivers would not terminate.
     """
     info[...] = 0
     rank[...] = 0

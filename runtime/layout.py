@@ -30,7 +30,7 @@ jagged = layout("jagged")  # of nested tensors alone
 
 
 def spoken(kind: layout) -> str:
-    """A layout as PyTorch's messages call it."""
+    """Return a layout's name in PyTorch's messages."""
     return {"strided": "Strided", "sparse_coo": "Sparse"}.get(
         kind.name, "Sparse" + kind.name.removeprefix("sparse_").capitalize()
     )

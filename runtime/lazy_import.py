@@ -1,8 +1,9 @@
-"""Names and modules that are imported with their first use: the one mechanism of every public namespace.
+"""Lazy imports of names and modules on first use: the one mechanism of every public namespace.
 
-`lazy_names` serves a module whose names lie elsewhere (PEP 562). `LazyModule` stands for a module in a namespace that
-may have no ``__getattr__``: the root, whose names CPython would then look up without its cache. `namespace_package`
-makes a package of a folder without ``__init__.py``. `when_imported` waits for modules of others.
+`lazy_names` serves a module whose names are in other modules (PEP 562). `LazyModule` is a placeholder for a module in
+a namespace without ``__getattr__``: in the root, CPython would then look up names without its cache.
+`namespace_package` turns a folder without ``__init__.py`` into a package. `when_imported` waits for other packages'
+modules.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from typing import Any
 def lazy_names(
     module: str, names: Mapping[str, str], submodules: Iterable[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """The ``__getattr__``, ``__dir__`` and ``__all__`` of a module whose names lie in other modules.
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a module whose names are in other modules.
 
     Args:
-        module: its ``__name__``.
-        names: the names, separated by spaces, of each other module, which is written as a relative import in `module`
-            would write it: ``.sgd``, ``..runtime.device``.
-        submodules: names that are modules of the package themselves.
+        module: The module's ``__name__``.
+        names: Names, separated by spaces, by the module that has them. That module is written as in a relative import:
+            ``.sgd``, ``..runtime.device``.
+        submodules: Names that are modules of the package themselves.
 
     Example:
         >>> from triten.runtime.lazy_import import lazy_names
@@ -142,12 +143,12 @@ def is_imported(body: dict[str, Any] | None) -> bool:
 
 
 class LazyModule(ModuleType):
-    """What stands for a module in a namespace until something imports it.
+    """Placeholder for a module in a namespace until something imports it.
 
-    Importing the module puts it in this place. What is set on it is set on the module.
+    Importing the module replaces the placeholder. Setting an attribute sets it on the module.
 
     Args:
-        name: the module's full name.
+        name: The module's full name.
 
     Example:
         >>> from triten.runtime.lazy_import import LazyModule
@@ -156,7 +157,7 @@ class LazyModule(ModuleType):
     """
 
     def __getattr__(self, name: str) -> Any:
-        # Whoever only looks around, such as `inspect` and `doctest`, asks for names like this.
+        # Tools that only inspect, such as `inspect` and `doctest`, look up names like this.
         if name.startswith("__") and name != "__all__":
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         return getattr(import_module(self.__name__), name)
@@ -172,7 +173,7 @@ class LazyModule(ModuleType):
 
 
 class ConstantLazyModule(LazyModule):
-    """What stands for a module whose names stay as they are: whoever keeps it finds them as fast as in the module.
+    """Placeholder for a module with constant names: it caches them, so lookups are as fast as in the module.
 
     Example:
         >>> from triten.runtime.lazy_import import ConstantLazyModule
@@ -189,7 +190,7 @@ class ConstantLazyModule(LazyModule):
 
 
 class CallableLazyModule(LazyModule):
-    """What stands for a module that can be called."""
+    """Placeholder for a callable module."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         module: Any = import_module(self.__name__)
@@ -197,14 +198,14 @@ class CallableLazyModule(LazyModule):
 
 
 class _NamespacePackage(ModuleType):
-    """A package whose names are those of its module `namespace`, which is imported when one is asked for."""
+    """Package whose names are those of its module `namespace`, which is imported at the first lookup."""
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]
         return _filled(self).__doc__
 
     def __getattr__(self, name: str) -> Any:
-        # The import system asks for names like this.
+        # The import system looks up names like this.
         if name.startswith("__") and name != "__all__":
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         return getattr(_filled(self), name)
@@ -217,19 +218,19 @@ def _filled(package: ModuleType) -> ModuleType:
     content = import_module(f"{package.__name__}.namespace")
     names = ("__doc__", "__all__", "__getattr__", "__dir__", *content.__all__)
     vars(package).update({each: vars(content)[each] for each in names if each in vars(content)})
-    package.__class__ = ModuleType  # in the end: until then an interrupted call is made again
+    package.__class__ = ModuleType  # last: until then, an interrupted call is repeated
     return package
 
 
 def namespace_package(name: str) -> ModuleType:
-    """A public package of a name that another has too: Python's own library, as `triten.signal`, or what it uses.
+    """Return a public package whose name another module has too: Python's library or a dependency of it.
 
-    Its folder has no ``__init__.py``, so that a program that runs in the root of a checkout still finds Python's module
-    by that name: a folder without one gives way to whatever else is on the path. What the package has stands in its
-    module `namespace`, which is imported when a name is asked for, and for type checkers in ``__init__.pyi``.
+    `triten.signal` is an example. Its folder has no ``__init__.py``: a folder without one yields to anything else on
+    the path. A program that runs in the root of a checkout therefore still finds Python's module. The package's
+    contents are in its module `namespace`, imported at the first lookup, and for type checkers in ``__init__.pyi``.
 
     Args:
-        name: the package's full name.
+        name: The package's full name.
 
     Example:
         >>> from triten.runtime.lazy_import import namespace_package
@@ -243,11 +244,11 @@ def namespace_package(name: str) -> ModuleType:
 
 
 def when_imported(name: str, callback: Callable[[], object]) -> None:
-    """Call a function once a module of another package is imported: at once if it is already.
+    """Call a function once a module of another package is imported: at once if it already is.
 
     Args:
-        name: the module's full name.
-        callback: what wants to know.
+        name: The module's full name.
+        callback: Function to call.
 
     Example:
         >>> from triten.runtime.lazy_import import when_imported
@@ -261,9 +262,9 @@ def when_imported(name: str, callback: Callable[[], object]) -> None:
 
 
 class _Awaited:
-    """A finder that finds one module by the finders after it, and has its loader tell when it is there.
+    """Finder that finds one module through the later finders, and makes its loader notify of the import.
 
-    It waits for the import: whoever only asks where the module is, as `importlib.util.find_spec`, does not end that.
+    It waits for an import: a mere search for the module, such as `importlib.util.find_spec`, does not end the wait.
     """
 
     def __init__(self, name: str, callback: Callable[[], object]) -> None:
@@ -291,7 +292,7 @@ class _Awaited:
 
 
 class _TellingLoader:
-    """Loads a module by another loader, which is the module's, and tells."""
+    """Loader that loads a module by its own loader, and notifies."""
 
     def __init__(self, loader: Any, callback: Callable[[], object]) -> None:
         self.loader = loader

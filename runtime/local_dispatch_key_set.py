@@ -1,11 +1,11 @@
 """Included and excluded dispatch keys of each thread (c10/core/impl/LocalDispatchKeySet.h).
 
-`modes` is the one flag that the call path reads: empty while no guard, mode, trace or profiler is active
-in any thread. Whoever activates one of them appends, and takes away at the end.
+`modes` is the one flag that the call path reads. It is empty while no guard, mode, trace or profiler is active in any
+thread. Code that activates one of them appends to it, and removes the entry at the end.
 
 `local.autocast` has the bits of the backends for which the thread has autocast on. The Autocast functionality is one
-bit for all backends, and a call goes to that of its highest backend: it joins a call's keys only where that backend
-is among them, so that `AutocastCPU` never sees CUDA tensors.
+bit for all backends, and a call dispatches to its highest backend. The bit joins a call's keys only if autocast is on
+for that backend, so that `AutocastCPU` never sees CUDA tensors.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ modes: list[object] = []
 
 
 def effective(call_keys: int) -> int:
-    """The key set that a call in this thread dispatches on."""
+    """Return the key set on which a call in this thread dispatches."""
     if not modes:
         return call_keys
     keys = call_keys | local.included
@@ -64,14 +64,14 @@ class _Guard:
 
 
 class IncludeDispatchKeyGuard(_Guard):
-    """Adds keys to every call of this thread while the block runs (`torch._C._IncludeDispatchKeyGuard`).
+    """Context manager that adds keys to this thread's calls (`torch._C._IncludeDispatchKeyGuard`).
 
     Args:
-        keys: a `DispatchKey` or a `DispatchKeySet`. A per-backend key such as ``AutocastCPU`` adds its backend too.
+        keys: A `DispatchKey` or a `DispatchKeySet`. A per-backend key such as ``AutocastCPU`` adds its backend too.
 
     Raises:
-        TypeError: for anything else.
-        RuntimeError: for an alias key.
+        TypeError: For anything else.
+        RuntimeError: For an alias key.
 
     Example:
         >>> import triten as tt
@@ -94,9 +94,9 @@ class IncludeDispatchKeyGuard(_Guard):
 
 
 class ExcludeDispatchKeyGuard(_Guard):
-    """Takes functionalities out of every call of this thread while the block runs; backends stay, as in c10.
+    """Context manager that removes functionalities from this thread's calls; backends stay, as in c10.
 
-    The same arguments and errors as `IncludeDispatchKeyGuard` (`torch._C._ExcludeDispatchKeyGuard`).
+    It has the same arguments and errors as `IncludeDispatchKeyGuard` (`torch._C._ExcludeDispatchKeyGuard`).
 
     Example:
         >>> import triten as tt

@@ -1,4 +1,4 @@
-"""Files as memory, for storages (`torch.UntypedStorage.from_file`)."""
+"""Memory-mapped files for storages (`torch.UntypedStorage.from_file`)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ __all__ = ["MappedFile"]
 
 
 class MappedFile(mmap.mmap):
-    """A file in memory, which the array over it keeps."""
+    """Memory-mapped file, which the array over it keeps alive."""
 
     filename: str
     shared: bool
-    """Whether writes go to the file."""
+    """True if writes go to the file."""

@@ -1,4 +1,4 @@
-"""Memory formats: the stride orders that operators keep (c10/core/MemoryFormat.h)."""
+"""Memory formats: the stride orders that operators preserve (c10/core/MemoryFormat.h)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from . import public_name
 
 
 class memory_format:
-    """A memory format, such as ``tt.channels_last``; compared by identity."""
+    """Memory format, such as ``tt.channels_last``; compared by identity."""
 
     __slots__ = ("name",)
 
@@ -32,7 +32,7 @@ _CHANNELS_LAST_ORDER = {4: (1, 3, 2, 0), 5: (1, 4, 3, 2, 0)}
 
 
 def contiguous_strides(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Strides, in elements, of a C-contiguous tensor of these sizes.
+    """Return the strides, in elements, of a C-contiguous tensor of these sizes.
 
     >>> contiguous_strides((2, 3, 4))
     (12, 4, 1)
@@ -48,7 +48,7 @@ def contiguous_strides(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def channels_last_strides(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Strides of an NHWC (rank 4) or NDHWC (rank 5) tensor of these sizes, given in NCHW order.
+    """Return the strides of an NHWC (rank 4) or NDHWC (rank 5) tensor of these sizes, given in NCHW order.
 
     >>> channels_last_strides((2, 3, 4, 5))
     (60, 1, 15, 3)
@@ -62,7 +62,7 @@ def channels_last_strides(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def is_contiguous(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether elements lie in C order without gaps; dimensions of size 1 do not count, empty tensors are."""
+    """Return True for C-contiguous strides. Dimensions of size 1 are ignored; empty tensors are contiguous."""
     expected = 1
     for i in range(len(sizes) - 1, -1, -1):
         size = sizes[i]
@@ -78,7 +78,7 @@ def is_contiguous(sizes: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def is_channels_last(sizes: Sequence[int], strides: Sequence[int], rank: int = 4) -> bool:
-    """Whether elements lie in NHWC (or NDHWC) order without gaps; strides of empty tensors are looked at too."""
+    """Return True for NHWC (or NDHWC) strides without gaps; strides of empty tensors are checked too."""
     if len(sizes) != rank:
         return False
     expected = 1
@@ -91,9 +91,9 @@ def is_channels_last(sizes: Sequence[int], strides: Sequence[int], rank: int = 4
 
 
 def is_channels_last_strides(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether the strides *order* is channels-last, gaps allowed (c10's is_channels_last_strides_2d/3d).
+    """Return True if the stride *order* is channels-last, gaps allowed (c10's is_channels_last_strides_2d/3d).
 
-    This is what decides the format that an operator suggests for its output.
+    It decides the memory format that an operator suggests for its output.
     """
     rank = len(sizes)
     order = _CHANNELS_LAST_ORDER.get(rank)
@@ -112,7 +112,7 @@ def is_channels_last_strides(sizes: Sequence[int], strides: Sequence[int]) -> bo
 
 
 def is_non_overlapping_and_dense(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether the elements fill one gapless block, each at an address of its own, in some order of dimensions."""
+    """Return True if the elements fill one block without gaps or overlap, in some order of dimensions."""
     expected = 1
     for stride, size in sorted((st, sz) for sz, st in zip(sizes, strides, strict=True) if sz != 1):
         if size == 0:
@@ -124,9 +124,9 @@ def is_non_overlapping_and_dense(sizes: Sequence[int], strides: Sequence[int]) -
 
 
 def dense_strides_like(sizes: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """Strides without gaps or overlap in the stride order of a tensor (ATen's infer_dense_strides).
+    """Return dense strides in the stride order of a tensor (ATen's infer_dense_strides).
 
-    Ties and expanded dimensions keep their order. Used by ``preserve_format``.
+    Ties and expanded dimensions keep their order. ``preserve_format`` uses it.
     """
     rank = len(sizes)
     perm = list(range(rank - 1, -1, -1))
@@ -159,9 +159,9 @@ def dense_strides_like(sizes: Sequence[int], strides: Sequence[int]) -> tuple[in
 def strides_for(
     fmt: memory_format, sizes: Sequence[int], like: tuple[Sequence[int], Sequence[int]] | None = None
 ) -> tuple[int, ...]:
-    """Strides of a new tensor in a memory format; `like` gives sizes and strides to preserve.
+    """Return the strides of a new tensor in a memory format; `like` gives sizes and strides to preserve.
 
-    Raises RuntimeError where the rank does not fit the format, as PyTorch does.
+    Raises RuntimeError if the rank does not fit the format, as PyTorch does.
     """
     if fmt is channels_last or fmt is channels_last_3d:
         rank = 4 if fmt is channels_last else 5

@@ -22,13 +22,13 @@ WORDS = 624
 _HEAD = struct.Struct("<QiiQ")
 """Seed, words left before the next twist plus one, whether seeded, place of the next word."""
 _TAIL = struct.Struct("<dddi4xf?3x")
-"""A legacy normal number as (angle, value, radius, whether valid), then a float32 normal number, whether valid."""
+"""Legacy normal number as (angle, value, radius, valid flag), then a float32 normal number with its flag."""
 STATE_SIZE = _HEAD.size + 8 * WORDS + _TAIL.size
 """Bytes of PyTorch's state of a CPU generator."""
 
 
 class MersenneTwister:
-    """A stream of 32-bit words, and the second number of the last pair of normal numbers.
+    """Stream of 32-bit words, and the second number of the last pair of normal numbers.
 
     A kernel holds `lock` from its first word to its last, so that threads do not share a run of words.
     """
@@ -42,7 +42,7 @@ class MersenneTwister:
         self.restart(seed)
 
     def restart(self, seed: int) -> None:
-        """Begin at a seed, of which the lower 32 bits count."""
+        """Begin at the lower 32 bits of a seed."""
         self.seed = seed
         self.next_normal: float | None = None
         self._set_words(
@@ -70,11 +70,11 @@ class MersenneTwister:
         return made
 
     def position(self) -> tuple[Any, bool]:
-        """Return the place in the stream, for `go_back`."""
+        """Return the position in the stream, for `go_back`."""
         return self._bits.state, self._is_fresh
 
     def go_back(self, position: tuple[Any, bool], count: int) -> None:
-        """Return to a place in the stream, and skip `count` words from there."""
+        """Return to a position in the stream, and skip `count` words from there."""
         self._bits.state, self._is_fresh = position
         if count:
             self._is_fresh = False
@@ -93,7 +93,7 @@ class MersenneTwister:
         )
 
     def set_state_bytes(self, state: bytes) -> None:
-        """Restore what `state_bytes` or PyTorch gave. Raises RuntimeError for a state that is none."""
+        """Restore a state from `state_bytes` or PyTorch. Raise RuntimeError for an invalid state."""
         if len(state) != STATE_SIZE:
             raise RuntimeError(
                 f"Expected a CPUGeneratorImplState of size {STATE_SIZE} but found the input RNG state size to be "
@@ -104,7 +104,7 @@ class MersenneTwister:
             raise RuntimeError(f"Invalid mt19937 state: seeded={seeded}, left={left}, next={place}")
         words = np.frombuffer(state, "<u8", WORDS, _HEAD.size).astype(np.uint32)
         _, normal, _, is_valid, _, _ = _TAIL.unpack_from(state, _HEAD.size + 8 * WORDS)
-        # With one word left the next call twists the state, whatever the place of the next word.
+        # With one word left, the next call twists the state, regardless of the position of the next word.
         self._set_words(words, WORDS if left == 1 else place)
         self._is_fresh = left == 1 and place == 0
         self.seed = seed

@@ -1,7 +1,8 @@
-"""`NamedSpec`: the spec of a tensor whose dimensions have names (c10/core/TensorImpl.h, NamedTensorMeta).
+"""`NamedSpec`: the spec of a tensor with named dimensions (c10/core/TensorImpl.h, NamedTensorMeta).
 
-Names are metadata as sizes are, so they are interned with it: a spec's names are the same for ever, and the names of
-an operator's results follow from its operands' specs. No tensor has a slot for them, and no other spec a field.
+Names are metadata like sizes, so they are interned in the spec: a spec's names never change. The names of an
+operator's results follow from its operands' specs. Tensors have no slot for names, and other specs have no field for
+them.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ _has_warned: list[bool] = []
 
 
 class NamedSpec(TensorSpec):
-    """A spec with names, of which at least one is no wildcard. Made by `named` only.
+    """Spec with names, at least one of which is no wildcard. Only `named` creates it.
 
-    `unnamed` is the same without them. The key sets have the Named functionality, so that calls go by its kernel and
-    no plan of unnamed tensors serves them.
+    `unnamed` is the same spec without names. The key sets have the Named functionality, so that calls dispatch to its
+    kernel and never use a plan for unnamed tensors.
     """
 
     __slots__ = ("names", "unnamed")
@@ -62,7 +63,7 @@ class NamedSpec(TensorSpec):
         read_only: bool | None = None,
         keys: int | None = None,
     ) -> TensorSpec:
-        """`TensorSpec.replace`; the names stay as long as there are as many dimensions."""
+        """Return `TensorSpec.replace`, with the names if the number of dimensions is unchanged."""
         made = self.unnamed.replace(
             sizes=sizes,
             strides=strides,
@@ -80,9 +81,10 @@ class NamedSpec(TensorSpec):
 
 
 def named(spec: TensorSpec, names: Names) -> TensorSpec:
-    """The one spec that differs from this one in its names; the unnamed one where all of them are wildcards.
+    """Return the interned spec with these names, or the unnamed one if all of them are wildcards.
 
-    The names are of the spec's number and valid (`dimname.checked_names`). The first named spec of a process warns.
+    The number of names fits the spec, and they are valid (`dimname.checked_names`). The first named spec of a process
+    warns.
     """
     unnamed = spec.unnamed
     if names.count(None) == len(names):
@@ -117,7 +119,7 @@ def _make(unnamed: TensorSpec, names: Names) -> NamedSpec:
 
 
 def check_written(spec: TensorSpec, names: Names) -> None:
-    """Refuse to write results of these names to a tensor that has others. Raises RuntimeError."""
+    """Raise RuntimeError for a write of results with these names to a tensor with different ones."""
     if spec.__class__ is NamedSpec and spec.names != names and len(names) == spec.ndim:
         raise RuntimeError(
             f"Name mismatch: specified out tensor with names {describe(spec.names)} are not the same as the computed "
@@ -126,7 +128,7 @@ def check_written(spec: TensorSpec, names: Names) -> None:
 
 
 def check_resize(spec: TensorSpec, sizes: tuple[int, ...]) -> None:
-    """Refuse other sizes to a tensor with names. Raises RuntimeError."""
+    """Raise RuntimeError for a resize of a tensor with names."""
     if spec.__class__ is NamedSpec and spec.sizes != sizes:
         raise RuntimeError(
             f"Cannot resize named tensor with resize_ or resize_as_ (tried to resize Tensor{describe(spec.names)} with "

@@ -1,4 +1,4 @@
-"""PrivateUse1 to 3: backends that live in other packages, under names of their own (c10/core/DeviceType.cpp)."""
+"""PrivateUse1 to 3: backends in other packages, under names of their own (c10/core/DeviceType.cpp)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _lock = forkable(threading.Lock())
 def rename_privateuse1_backend(backend_name: str, *, slot: int = 1) -> None:
     """Name the backend of another package (`torch.utils.rename_privateuse1_backend`).
 
-    ``tt.device("npu:0")`` parses afterwards, and devices print so, those made before included. The keys follow:
-    ``PrivateUse1`` prints as ``NPU`` and ``AutogradPrivateUse1`` as ``AutogradNPU``, where PyTorch's keep their names.
-    The old names are still understood.
+    Afterwards ``tt.device("npu:0")`` parses, and devices print under the new name, including existing ones. The keys
+    follow: ``PrivateUse1`` prints as ``NPU`` and ``AutogradPrivateUse1`` as ``AutogradNPU``, whereas PyTorch's keep
+    their names. The old names are still parsed.
 
     Args:
-        backend_name: a lower-case identifier, the device type.
-        slot: 1 for PrivateUse1; 2 and 3 for PrivateUse2 and PrivateUse3, which PyTorch does not name.
+        backend_name: A lower-case identifier, the device type.
+        slot: 1 for PrivateUse1; 2 and 3 for PrivateUse2 and PrivateUse3, which PyTorch does not name. Default: 1.
 
     Raises:
-        RuntimeError: for a second name in one slot, a name that a device type or its keys have, and for what is no
+        RuntimeError: For a second name in one slot, a name that a device type or its keys have, and for an invalid
             identifier.
 
     Example::
@@ -65,5 +65,5 @@ def rename_privateuse1_backend(backend_name: str, *, slot: int = 1) -> None:
 
 
 def privateuse1_backend_name(slot: int = 1) -> str:
-    """The device type of a slot (`torch._C._get_privateuse1_backend_name`)."""
+    """Return the device type of a slot (`torch._C._get_privateuse1_backend_name`)."""
     return _names.get(slot, PRIVATE_USE[slot][1])

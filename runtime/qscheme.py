@@ -1,4 +1,4 @@
-"""Quantization schemes: how the integers of a quantized tensor stand for numbers (c10/core/QScheme.h)."""
+"""Quantization schemes: the mapping of a quantized tensor's integers to numbers (c10/core/QScheme.h)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from . import public_name
 
 
 class qscheme:
-    """A quantization scheme, such as ``tt.per_tensor_affine``; compared by identity."""
+    """Quantization scheme, such as ``tt.per_tensor_affine``; compared by identity."""
 
     __slots__ = ("name",)
 
@@ -27,4 +27,4 @@ per_channel_symmetric = qscheme("per_channel_symmetric")
 per_channel_affine_float_qparams = qscheme("per_channel_affine_float_qparams")
 
 QScheme = qscheme
-"""The class, by the name that it has in schemas."""
+"""The class, by its name in schemas."""

@@ -1,8 +1,8 @@
-"""What stands in a quantized tensor's place of bytes: a dense tensor of integers and a quantizer (QTensorImpl.h).
+"""Data of a quantized tensor: a dense tensor of integers and a quantizer (QTensorImpl.h).
 
-A quantized tensor is a `TensorImpl` of strided layout and a quantized dtype, with a Quantized key in place of Dense,
-so that no dense kernel is ever asked to serve it. Its `_data` is a `Quantized` record. Views have records of their own
-over the same memory. The quantizer is not in the spec: plans hold for all scales, and kernels read it when called.
+A quantized tensor is a `TensorImpl` of strided layout and a quantized dtype. It has a Quantized key instead of Dense,
+so that no dense kernel is called for it. Its `_data` is a `Quantized` record. Views have their own records over the
+same memory. The quantizer is not in the spec: plans are valid for all scales, and kernels read it when called.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 QUANTIZED_BIT: Final = functionality_bit(Functionality.Quantized)
 
 INTEGERS: Final = {qint8: int8, quint8: uint8, qint32: int32, quint4x2: uint8}
-"""The dtype in which each quantized dtype keeps its integers; of quint4x2 two share a byte."""
+"""Integer dtype that stores each quantized dtype; two elements of quint4x2 share a byte."""
 
 QUANTIZED_AS: Final = {int8: qint8, uint8: quint8, int32: qint32}
-"""The quantized dtype that keeps its integers in a dtype."""
+"""Quantized dtype that each integer dtype stores."""
 
 LIMITS: Final = {
     qint8: (-128, 127),
@@ -35,14 +35,14 @@ LIMITS: Final = {
     qint32: (-(1 << 31), (1 << 31) - 1),
     quint4x2: (0, 15),
 }
-"""The least and the greatest integer of each quantized dtype."""
+"""Minimum and maximum integer of each quantized dtype."""
 
 LEAST_ROW_SCALE: Final = 2.0**-23
-"""What a row of zeros has for a scale: float32's distance between 1 and the next number."""
+"""Scale of a row of zeros: float32's distance between 1 and the next number."""
 
 
 class PerTensorAffine(Record):
-    """One scale and zero point: an integer q stands for (q - zero_point) * scale."""
+    """Per-tensor quantizer: an integer q means (q - zero_point) * scale."""
 
     scale: float
     zero_point: int
@@ -51,12 +51,12 @@ class PerTensorAffine(Record):
 
 
 class PerChannel:
-    """A scale and a zero point for each index of one dimension.
+    """Scale and zero point for each index of one dimension.
 
     Args:
-        scales: of one dimension: float64, or float32 where zero points are floating too.
+        scales: One-dimensional; float64, or float32 if zero points are floating-point too.
         zero_points: int64, or float32, of the same length.
-        axis: the dimension.
+        axis: The dimension.
     """
 
     __slots__ = ("axis", "scales", "zero_points")
@@ -70,13 +70,13 @@ class PerChannel:
 
 
 class PerChannelAffine(PerChannel):
-    """An integer q of channel c stands for (q - zero_points[c]) * scales[c]."""
+    """Per-channel quantizer: an integer q of channel c means (q - zero_points[c]) * scales[c]."""
 
     __slots__ = ()
 
 
 class PerChannelAffineFloatQParams(PerChannel):
-    """The same with zero points that are no integers."""
+    """Per-channel quantizer with floating-point zero points."""
 
     __slots__ = ()
 
@@ -87,12 +87,12 @@ Quantizer = PerTensorAffine | PerChannelAffine | PerChannelAffineFloatQParams
 
 
 class Quantized:
-    """Integers and what they stand for. It is replaced whole, never changed.
+    """Integers and their quantizer. The record is replaced as a whole, never changed.
 
     Args:
-        ints: a dense tensor of the quantized tensor's sizes and strides; of quint4x2 its bytes, of one dimension, with
-            elements of even index in the lower halves.
-        quantizer: how to read them.
+        ints: A dense tensor with the quantized tensor's sizes and strides. For quint4x2 it has the bytes,
+            one-dimensional, with even elements in the lower halves.
+        quantizer: The mapping of integers to numbers.
     """
 
     __slots__ = ("ints", "quantizer")
@@ -103,7 +103,7 @@ class Quantized:
 
     @property
     def base(self) -> Any:
-        """The array or pointer that owns the memory, as `storage.root_of` asks for it."""
+        """Array or pointer that owns the memory, for `storage.root_of`."""
         data = self.ints._data
         return data if data is None or data.base is None else data.base
 
@@ -116,7 +116,7 @@ class Quantized:
 
 
 def quantized_spec(ints: TensorSpec, dtype: ScalarType, sizes: tuple[int, ...] | None = None) -> TensorSpec:
-    """The spec of a quantized tensor over integers of this spec; packed ones need its sizes."""
+    """Return the spec of a quantized tensor over integers of this spec; packed integers need `sizes`."""
     if sizes is None:
         sizes, strides = ints.sizes, ints.strides
     else:

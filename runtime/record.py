@@ -1,7 +1,7 @@
-"""`Record`: values with named fields that never change, as frozen dataclasses, for what every import of triten makes.
+"""`Record`: immutable values with named fields, like frozen dataclasses, for classes that every import creates.
 
-`dataclasses` compiles the text of six methods for each class, half a millisecond of every start; here they are common
-to all. Modules that are imported later have dataclasses.
+`dataclasses` compiles six methods for each class, which costs half a millisecond of every start. Here all classes
+share the methods. Modules that are imported later use dataclasses.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, ClassVar, Self, dataclass_transform
 class Record:
     """Base of a class whose annotations are its fields, in the order of the constructor's arguments.
 
-    A value in the class is a field's default. `uncompared`, without an annotation, names fields that take no part in
-    equality. ``_check`` is called at the end of construction.
+    A value in the class is a field's default. `uncompared`, without an annotation, names fields that equality ignores.
+    ``_check`` is called at the end of construction.
 
     Raises:
-        TypeError: at construction, fields are missing, or there are others.
-        AttributeError: where a field is set or deleted.
+        TypeError: At construction, for missing or unknown fields.
+        AttributeError: If a field is set or deleted.
 
     Example:
         >>> from triten.runtime.record import Record
@@ -59,10 +59,10 @@ class Record:
         self._check()
 
     def _check(self) -> None:
-        """Raise for fields that do not fit each other."""
+        """Raise for fields that are inconsistent with each other."""
 
     def replaced(self, **changes: Any) -> Self:
-        """The same with other values of some fields."""
+        """Return a copy with other values of some fields."""
         own = self.__dict__
         return type(self)(**{name: own[name] for name in self._fields} | changes)
 

@@ -1,4 +1,4 @@
-"""Opening of regular files. A FIFO, which would block, and a device, which may never end, are refused."""
+"""Opening of regular files. FIFOs, which would block, and devices, which may never end, are refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def open_regular(path: str | os.PathLike[str], mode: str = "rb") -> BinaryIO:
 
 
 def _opened(path: str, flags: int) -> int:
-    """Return a descriptor of a file, without waiting for what opens a FIFO's other end."""
+    """Return a descriptor of a file, without waiting for a FIFO's other end."""
     descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o644)
     try:
         mode = os.fstat(descriptor).st_mode

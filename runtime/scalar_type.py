@@ -1,7 +1,7 @@
 """Scalar types: the element types of tensors (c10/core/ScalarType.h, `torch.dtype`).
 
-Each `dtype` is one interned object that knows its NumPy and Triton counterparts. Promotion between
-dtypes is in `dispatch/iterator/type_promotion.py`.
+Each `dtype` is an interned object with its NumPy and Triton counterparts. Promotion between dtypes is in
+`dispatch/iterator/type_promotion.py`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ import numpy as np
 from . import public_name
 
 Number: TypeAlias = bool | int | float | complex
-"""A Python number, as operators take it for a scalar."""
+"""Python number that operators accept as a scalar."""
 
 
 class dtype:
-    """An element type, such as ``tt.float32``. Compared by identity; printed as PyTorch prints it.
+    """Element type, such as ``tt.float32``. Compared by identity; printed as in PyTorch.
 
-    NumPy takes one for its own (``np.zeros(3, tt.bfloat16)``), in comparisons too, as it takes ``"float32"``. As with
-    that, what is equal to a dtype of NumPy's has another hash: a dict or set holds dtypes of one of the two libraries.
+    NumPy accepts it as a dtype (``np.zeros(3, tt.bfloat16)``), in comparisons too, like the string ``"float32"``. As
+    with the string, a dtype and the equal NumPy dtype have different hashes: use dtypes of one library in a dict or
+    set.
 
     Example:
         >>> import triten as tt
@@ -71,7 +72,7 @@ class dtype:
 
     @property
     def __numpy_dtype__(self) -> np.dtype[Any]:
-        """NumPy's dtype of the elements, so that `numpy.dtype` takes this one (NumPy 2.4 or later)."""
+        """NumPy dtype of the elements, so that `numpy.dtype` accepts this dtype (NumPy 2.4 or later)."""
         if self in QUANTIZED or self in SUB_BYTE or self is PACKED:
             raise AttributeError(f"{self} has no counterpart in NumPy")
         kind: np.dtype[Any] = self.np
@@ -79,21 +80,21 @@ class dtype:
 
     @property
     def kind(self) -> str:
-        """NumPy's letter for the kind of number: libraries ask for it as they ask a dtype of NumPy's."""
+        """NumPy's letter for the kind of number, as an attribute like that of NumPy's dtypes."""
         kind: str = self.np.kind
         return kind
 
     @property
     def type(self) -> Any:
-        """NumPy's class of such a number: libraries ask for it as they ask a dtype of NumPy's."""
+        """NumPy's scalar class, as an attribute like that of NumPy's dtypes."""
         return self.np.type
 
     def to_complex(self) -> dtype:
-        """The complex dtype of this precision (``float64`` gives ``complex128``)."""
+        """Return the complex dtype of this precision (``float64`` gives ``complex128``)."""
         return _TO_COMPLEX.get(self, complex64)
 
     def to_real(self) -> dtype:
-        """The dtype of the real part (``complex64`` gives ``float32``)."""
+        """Return the dtype of the real part (``complex64`` gives ``float32``)."""
         return _TO_REAL.get(self, self)
 
 
@@ -123,7 +124,7 @@ uint32 = dtype(28, "uint32", "UInt32", np.uint32, "u", "u32")
 uint64 = dtype(29, "uint64", "UInt64", np.uint64, "u", "u64")
 float8_e8m0fnu = dtype(44, "float8_e8m0fnu", "Float8_e8m0fnu", ml_dtypes.float8_e8m0fnu, "e", "u8")
 float4_e2m1fn_x2 = dtype(45, "float4_e2m1fn_x2", "Float4_e2m1fn_x2", "V1", "f", "u8")
-# NumPy computes nothing in records of one byte, and tells those of different names apart.
+# NumPy computes nothing with one-byte records, and distinguishes those of different names.
 uint1, uint2, uint3, uint4, uint5, uint6, uint7 = (
     dtype(29 + bits, f"uint{bits}", f"UInt{bits}", [(f"UInt{bits}", "u1")], "b", None) for bits in range(1, 8)
 )
@@ -157,20 +158,20 @@ ALL: tuple[dtype, ...] = (
 )
 
 EXPONENTS = float8_e8m0fnu
-"""Powers of two alone (OCP Microscaling Formats, version 1.0, 5.4.1): scales of blocks. Triton has them as bytes."""
+"""Powers of two only (OCP Microscaling Formats, version 1.0, 5.4.1): block scales. Triton has them as bytes."""
 PACKED = float4_e2m1fn_x2
-"""Bytes of two numbers each, the first in the low bits, which only products take apart; NumPy has no such type."""
+"""Bytes of two numbers each, the first in the low bits, which only matmuls unpack; NumPy has no such type."""
 
 SUB_BYTE = frozenset(
     (uint1, uint2, uint3, uint4, uint5, uint6, uint7, int1, int2, int3, int4, int5, int6, int7)
 )
-"""Integers of less than a byte, each in a byte: names for packages that pack them. Nothing computes in them."""
+"""Integers of less than a byte, each stored in a byte, for packages that pack them. No operator computes in them."""
 
 QUANTIZED = frozenset({qint8, quint8, qint32, quint4x2})
-"""Dtypes of quantized tensors alone (`quantized_data.py`), which take part in no promotion."""
+"""Dtypes of quantized tensors only (`quantized_data.py`); they take part in no promotion."""
 
 READ_BY_NUMPY = frozenset(each for each in ALL if each.np.kind in "biufc")
-"""Dtypes whose elements NumPy turns into Python numbers itself."""
+"""Dtypes whose elements NumPy itself converts to Python numbers."""
 BY_NAME: dict[str, dtype] = {d.name: d for d in ALL} | {
     "half": float16,
     "float": float32,
@@ -183,13 +184,13 @@ BY_NAME: dict[str, dtype] = {d.name: d for d in ALL} | {
     "cdouble": complex128,
 }
 registered: dict[dtype, dtype | None] = {}
-"""Dtypes that users registered, with the dtype that each one's kernels compute in; None for those only stored."""
+"""Dtypes that users registered, with the dtype in which their kernels compute; None for those only stored."""
 
 on_register: list[Callable[[dtype, Mapping[dtype, dtype]], None]] = []
-"""Called with a registered dtype and its promotions: whoever keeps tables by dtype adds to them."""
+"""Callbacks with a registered dtype and its promotions, to extend tables keyed by dtype."""
 
 only_stored: set[dtype] = {EXPONENTS, PACKED, *SUB_BYTE}
-"""Dtypes that are stored, moved and converted, and that nothing computes in."""
+"""Dtypes that are stored, moved and converted, but that no operator computes in."""
 
 _BY_NUMPY: dict[Any, dtype] = {d.np: d for d in ALL}
 _TO_REAL = {complex32: float16, complex64: float32, complex128: float64}
@@ -198,12 +199,12 @@ _BY_PYTHON: dict[type, dtype] = {bool: bool_, int: int64}
 
 
 def by_numpy(np_type: Any) -> dtype | None:
-    """The dtype of a NumPy dtype, or of one of its scalar classes; None for one that has no counterpart."""
+    """Return the dtype of a NumPy dtype or scalar class; None if it has no counterpart."""
     return _BY_NUMPY.get(np_type if isinstance(np_type, np.dtype) else np.dtype(np_type))
 
 
 def from_numpy_dtype(np_type: Any) -> dtype:
-    """The dtype of a NumPy dtype. Raises TypeError for one that has no counterpart, as `from_numpy` does."""
+    """Return the dtype of a NumPy dtype. Raise TypeError if it has no counterpart, as `from_numpy` does."""
     found = by_numpy(np_type)
     if found is None:
         raise TypeError(
@@ -216,11 +217,11 @@ def from_numpy_dtype(np_type: Any) -> dtype:
 
 _default: list[dtype] = [float32]
 on_default_change: list[Callable[[], None]] = []
-"""Called after the default dtype has changed: whoever remembers decisions that depended on it forgets them."""
+"""Callbacks after the default dtype changed, to invalidate decisions that depend on it."""
 
 
 def get_default_dtype() -> dtype:
-    """The dtype that Python floats and factories take when none is named (`torch.get_default_dtype`).
+    """Return the default dtype of Python floats and factories (`torch.get_default_dtype`).
 
     Returns:
         A floating dtype, float32 at first.
@@ -259,7 +260,7 @@ def set_default_dtype(d: dtype) -> None:
 
 
 def dtype_of_number(kind: type) -> dtype:
-    """The dtype that a Python number of class `kind` has as a tensor: bool, int64, the default, or its complex."""
+    """Return a Python number's dtype as a tensor: bool, int64, the default dtype, or its complex dtype."""
     if kind is float:
         return _default[0]
     if kind is complex:
@@ -297,7 +298,7 @@ class finfo:
         self.max = float(limits.max)
         self.min = float(limits.min)
         self.tiny = self.smallest_normal = float(limits.smallest_normal)
-        # A power of ten, which the narrow dtypes themselves cannot hold.
+        # Power of ten, which lower-precision dtypes cannot represent.
         self.resolution = 1.0 if d is EXPONENTS else 10.0 ** -int(limits.precision)
         self.dtype = d.to_real().name
 
@@ -309,12 +310,12 @@ class finfo:
 
 
 def integer_limits(d: dtype) -> Any:
-    """NumPy's or ml_dtypes' ``iinfo`` of an integral dtype."""
+    """Return NumPy's or ml_dtypes' ``iinfo`` of an integral dtype."""
     return np.iinfo(d.np) if d.np.kind in "iu" else ml_dtypes.iinfo(d.np)  # type: ignore[no-untyped-call]
 
 
 def is_only_stored(d: dtype) -> bool:
-    """Whether nothing computes in a dtype: of powers of two, of packed numbers, or registered without another one."""
+    """Return True if no operator computes in a dtype: powers of two, packed numbers, or only stored ones."""
     return d in only_stored
 
 

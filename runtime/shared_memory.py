@@ -1,9 +1,9 @@
-"""Memory of the host that several processes see: blocks, and storages that lie in one.
+"""Shared host memory between processes: blocks, and storages over them.
 
-A block is a file in memory. By the strategy ``file_descriptor`` it has no name (``memfd_create``): it is gone with the
-last descriptor and mapping, whoever dies, and at whatever time. By ``file_system`` it has one, in ``/dev/shm``, and
-keeps no descriptor open; the file counts who uses it, the last one deletes it, and Python's resource tracker deletes
-what is left when the processes have ended. Where the system has neither, nothing can be shared.
+A block is a file in memory. The strategy ``file_descriptor`` gives it no name (``memfd_create``): the system frees it
+with the last descriptor and mapping, even if a process dies. The strategy ``file_system`` gives it a name in
+``/dev/shm``, and keeps no descriptor open. The file counts its users, and the last one deletes it. Python's resource
+tracker deletes files that are left when the processes have ended. A system without either cannot share memory.
 """
 
 from __future__ import annotations
@@ -47,32 +47,32 @@ def _renew_lock() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # Another thread may have held it when the process was forked off.
+    # Another thread may have held it during the fork.
     os.register_at_fork(after_in_child=_renew_lock)
 
 
 def strategy() -> str:
-    """How new blocks are made: ``file_descriptor`` or ``file_system``."""
+    """Return the strategy for new blocks: ``file_descriptor`` or ``file_system``."""
     return _strategy
 
 
 def set_strategy(name: str) -> None:
-    """Make new blocks another way."""
+    """Set the strategy for new blocks."""
     global _strategy
     if name == "file_system":
         from multiprocessing import resource_tracker
 
-        # Processes that this one forks tell the same tracker what they made.
+        # Forked processes report their files to the same tracker.
         resource_tracker.ensure_running()
     _strategy = name
 
 
 def new_file(nbytes: int) -> int:
-    """The descriptor of a new file without a name, in memory.
+    """Return the descriptor of a new unnamed file in memory.
 
     Raises:
-        RuntimeError: this system has no such files.
-        OSError: there is no memory for it.
+        RuntimeError: This system has no such files.
+        OSError: There is no memory for it.
     """
     if not CAN_SHARE:
         raise RuntimeError(f"shared memory is not supported on this system ({sys.platform})")
@@ -86,7 +86,7 @@ def new_file(nbytes: int) -> int:
 
 
 def mapped(file: int, nbytes: int) -> ctypes.Array[ctypes.c_ubyte]:
-    """A file's bytes in memory, until the last that refers to the array is gone.
+    """Map a file's bytes, until the last reference to the array is gone.
 
     Python's own `mmap` would keep a copy of the descriptor for as long.
     """
@@ -100,7 +100,7 @@ def mapped(file: int, nbytes: int) -> ctypes.Array[ctypes.c_ubyte]:
 
 
 class DescriptorBlock:
-    """A block without a name, by its descriptor, which is open as long as the block is in use here."""
+    """Unnamed block, by its descriptor, which is open as long as this process uses the block."""
 
     def __init__(self, file: int, nbytes: int) -> None:
         self.file = file
@@ -108,26 +108,26 @@ class DescriptorBlock:
 
     @classmethod
     def new(cls, nbytes: int) -> DescriptorBlock:
-        """A new block, of zeros."""
+        """Create a block of zeros."""
         return cls(new_file(max(nbytes, 1)), nbytes)
 
     @property
     def key(self) -> tuple[int, int]:
-        """What tells the file from all others."""
+        """Unique identity of the file."""
         status = os.fstat(self.file)
         return status.st_dev, status.st_ino
 
     def map(self) -> Any:
-        """Its bytes."""
+        """Map its bytes."""
         return mapped(self.file, max(self.nbytes, 1))
 
     def close(self) -> None:
-        """Give up the descriptor."""
+        """Close the descriptor."""
         os.close(self.file)
 
 
 class NamedBlock:
-    """A block with a name, whose file counts in its last bytes who uses it or is about to."""
+    """Named block, whose file counts its current and prospective users in its last bytes."""
 
     def __init__(self, name: str, nbytes: int) -> None:
         self.name = name
@@ -136,7 +136,7 @@ class NamedBlock:
 
     @classmethod
     def new(cls, nbytes: int) -> NamedBlock:
-        """A new block, of zeros, with one user."""
+        """Create a block of zeros, with one user."""
         from multiprocessing import resource_tracker
 
         name = f"{PREFIX}{os.getpid()}_{secrets.token_hex(4)}_{next(_names)}"
@@ -152,7 +152,7 @@ class NamedBlock:
 
     @property
     def key(self) -> str:
-        """What tells the file from all others."""
+        """Unique identity of the file."""
         return self.name
 
     @property
@@ -160,7 +160,7 @@ class NamedBlock:
         return f"{FOLDER}/{self.name}"
 
     def map(self) -> Any:
-        """Its bytes."""
+        """Map its bytes."""
         file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
         try:
             return mapped(file, self.nbytes + _COUNT.size)
@@ -168,7 +168,7 @@ class NamedBlock:
             os.close(file)
 
     def count(self, more: int) -> None:
-        """So many users more. The file is deleted when there are none."""
+        """Add `users` to the count. Delete the file when it becomes 0."""
         import fcntl
         from multiprocessing import resource_tracker
 
@@ -184,7 +184,7 @@ class NamedBlock:
             os.close(file)
 
     def close(self) -> None:
-        """Be a user no more. A process that was forked off was none."""
+        """Remove this process from the count. A forked child was never counted."""
         if self._owner == os.getpid() and os.path.exists(self._path):
             self.count(-1)
 
@@ -192,17 +192,17 @@ class NamedBlock:
 Block = DescriptorBlock | NamedBlock
 
 _arrived: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
-"""The arrays over blocks by the blocks' keys: what comes twice from another process is one storage."""
+"""Arrays over blocks by the blocks' keys: a block that arrives twice from another process is one storage."""
 
 
 def known(key: Any) -> Storage | None:
-    """The storage over a block that is in use here already."""
+    """Return the storage over a block that this process already uses, or None."""
     root = _arrived.get(key)
     return None if root is None else storage_of(root, CPU)
 
 
 def storage_over(block: Block) -> Storage:
-    """A storage of a block's bytes. It lives as long as they are used."""
+    """Return a storage over a block's bytes, which it keeps alive."""
     root: Any = np.ndarray((block.nbytes,), np.uint8, block.map())
     _arrived[block.key] = root
     shared_roots[id(root)] = block
@@ -216,15 +216,15 @@ def _close(identity: int, block: Block) -> None:
 
 
 def share(storage: Storage, tensor: TensorImpl | None = None) -> Block:
-    """Have a storage of the host lie in shared memory, and the tensors over it with it.
+    """Move a host storage, with its tensors, to shared memory.
 
     Args:
-        storage: the storage.
-        tensor: the tensor that it was asked of, which may be the only one over it.
+        storage: The storage.
+        tensor: The tensor that requested it, which may be the only one over it.
 
     Raises:
-        RuntimeError: the system has no shared memory.
-        OSError: there is none left.
+        RuntimeError: The system has no shared memory.
+        OSError: There is no shared memory left.
     """
     with _lock:
         found: Block | None = shared_roots.get(id(storage.root))
@@ -240,11 +240,11 @@ def share(storage: Storage, tensor: TensorImpl | None = None) -> Block:
 
 
 def _move(storage: Storage, to: Storage, tensors: Iterable[TensorImpl]) -> None:
-    """Have a storage, and the tensors over it, lie where another one does, which nobody uses."""
+    """Move a storage, and the tensors over it, to the memory of another, unused one."""
     old = storage.root
     if old.nbytes:
         to.root[:] = np.ndarray((old.nbytes,), np.uint8, in_memory_order(old))
-    # Tensors may have one array in common, and have one in common then.
+    # Tensors that share an array share one afterwards.
     arrays: dict[int, tuple[Any, Any]] = {}
     for tensor in tensors:
         data = tensor._data
@@ -256,7 +256,7 @@ def _move(storage: Storage, to: Storage, tensors: Iterable[TensorImpl]) -> None:
 
 
 def _tensors_over(root: Any) -> list[TensorImpl]:
-    """All tensors over a root: a look at every object that there is."""
+    """Return all tensors over a root, by a search of all objects."""
     return [
         each
         for each in gc.get_objects()
@@ -267,7 +267,7 @@ def _tensors_over(root: Any) -> list[TensorImpl]:
 
 
 def _is_alone(storage: Storage, tensor: TensorImpl) -> bool:
-    """Whether only one tensor and the storage refer to the storage's bytes, which spares the look at all objects."""
+    """Return True if only one tensor and the storage refer to the bytes, which avoids the search of all objects."""
     known = _references_of_one(tensor._data is storage.root)
     return all(found <= one for found, one in zip(_references(storage, tensor), known, strict=True))
 
@@ -278,7 +278,7 @@ def _references(storage: Storage, tensor: TensorImpl) -> tuple[int, int]:
 
 @cache
 def _references_of_one(is_whole: bool) -> tuple[int, int]:
-    """What `_references` counts where there is one tensor alone, over a whole root or a part: Pythons differ."""
+    """Return the counts of `_references` for a single tensor, over a whole root or a part: Python versions differ."""
     tensor = TensorImpl()
     tensor._data = np.zeros(2, np.uint8) if is_whole else np.zeros(2, np.uint8)[1:]
     return _references(storage_of(tensor._data, CPU), tensor)

@@ -11,13 +11,13 @@ from . import public_name
 
 
 class SymInt:
-    """Base of what stands for an integer as an argument of operators, and is none for Python (`torch.SymInt`)."""
+    """Base of symbolic integers, which operators accept as arguments but Python does not (`torch.SymInt`)."""
 
     __slots__ = ()
 
 
 class Size(tuple[int, ...]):
-    """A tuple of sizes that prints itself and knows its number of elements; slices and sums stay sizes.
+    """Tuple of sizes with its own repr and number of elements; slices and sums stay sizes.
 
     Example:
         >>> import triten as tt
@@ -28,7 +28,7 @@ class Size(tuple[int, ...]):
     __slots__ = ()
 
     def __new__(cls, sizes: Iterable[Any] = ()) -> Size:
-        """Raises TypeError for anything but integers, or tensors of one."""
+        """Raise TypeError for anything but integers, or tensors of one integer."""
         made = tuple.__new__(cls, sizes)
         for size in made:
             if type(size) is not int:
@@ -36,7 +36,7 @@ class Size(tuple[int, ...]):
         return made
 
     def numel(self) -> int:
-        """The product of the sizes."""
+        """Return the product of the sizes."""
         return math.prod(self)
 
     @overload
@@ -70,7 +70,7 @@ _made = tuple.__new__
 
 
 def _as_size(size: Any, position: int) -> int:
-    """An element as an int: what stands for an index, so not a tensor of a float or of several elements."""
+    """Return an element as an int; it must be usable as an index, so no float tensor and no larger tensor."""
     try:
         return as_index(size)
     except TypeError:

@@ -1,4 +1,4 @@
-"""Address space that must be there before a library is called that aborts the process without it."""
+"""Reservation checks of address space, for libraries that abort the process without it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import mmap
 from pathlib import Path
 
 STRICT = Path("/proc/sys/vm/overcommit_memory")
-"""Linux's policy; by 2 all processes together are given no more than there is."""
+"""Linux's overcommit policy; with 2, all processes together get no more than there is."""
 CHECKED_FROM = 1 << 36
-"""Bytes from which a result has to fit before anything is computed for it."""
+"""Size in bytes from which a result must fit before it is computed."""
 
 
 def require_memory(nbytes: int, purpose: str) -> None:
-    """Raise MemoryError unless so many bytes can be mapped now, in one piece; they are given back at once.
+    """Raise MemoryError unless this many bytes can be mapped now, in one piece; unmap them at once.
 
     Example:
         >>> from triten.runtime.spare_memory import require_memory
@@ -28,9 +28,9 @@ def require_memory(nbytes: int, purpose: str) -> None:
 
 
 def can_run_out() -> bool:
-    """Return whether an allocation may fail here: the system limits the memory that this process may ask for.
+    """Return True if an allocation may fail here: the system limits the memory of this process.
 
-    Otherwise the system gives address space freely, and ends a process when there is no memory for its pages.
+    Otherwise the system overcommits address space, and kills a process when there is no memory for its pages.
 
     Example:
         >>> from triten.runtime.spare_memory import can_run_out

@@ -1,9 +1,9 @@
-"""What stands in a sparse tensor's place of bytes: the dense tensors that it is made of (ATen/SparseTensorImpl.h).
+"""Data of a sparse tensor: the dense tensors that it consists of (ATen/SparseTensorImpl.h).
 
-A sparse tensor is a `TensorImpl` whose spec has a sparse layout, contiguous strides that nothing reads, and a Sparse or
-SparseCsr key in the place of Dense, so that no dense kernel is ever asked to serve it. Its `_data` is one of the
-two records below. They are replaced whole, never changed: tensors that share one, as a tensor and its detached form do,
-do not see each other resized. Of `TensorImpl`'s own methods those that ask for bytes find none here.
+A sparse tensor is a `TensorImpl` with a sparse layout in its spec, and contiguous strides that no code reads. It has
+a Sparse or SparseCsr key instead of Dense, so that no dense kernel is called for it. Its `_data` is one of the two
+records below. Records are replaced as a whole, never changed. Tensors that share one, such as a tensor and its
+detached form, do not see each other resized. `TensorImpl` methods that need bytes find none here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KEY_BIT: Final = {
         (sparse_csr, sparse_csc, sparse_bsr, sparse_bsc), functionality_bit(Functionality.SparseCsr)
     ),
 }
-"""The key of each sparse layout."""
+"""Dispatch key of each sparse layout."""
 
 ROW_COMPRESSED: Final = frozenset({sparse_csr, sparse_bsr})
 BLOCKED: Final = frozenset({sparse_bsr, sparse_bsc})
@@ -35,13 +35,13 @@ COMPRESSED: Final = frozenset({sparse_csr, sparse_csc, sparse_bsr, sparse_bsc})
 
 
 class WithoutBytes:
-    """Data that has no address: what asks for one is told so."""
+    """Data without an address; asking for one raises an error."""
 
     __slots__ = ()
 
     @property
     def base(self) -> Any:
-        """No memory that another object owns."""
+        """None: sparse data is no view of another object's memory."""
         return None
 
     @property
@@ -50,12 +50,12 @@ class WithoutBytes:
 
 
 class SparseCoo(WithoutBytes):
-    """Coordinates and values.
+    """COO data: coordinates and values.
 
     Args:
-        indices: int64, of shape [sparse_dim, nnz]: the coordinates of each value, columns in any order.
-        values: of shape [nnz, *dense sizes].
-        is_coalesced: whether the columns of `indices` are known to be sorted and unequal.
+        indices: int64, shape [sparse_dim, nnz]: the coordinates of each value, columns in any order.
+        values: Shape [nnz, *dense sizes].
+        is_coalesced: True if the columns of `indices` are known to be sorted and unique.
     """
 
     __slots__ = ("indices", "is_coalesced", "values")
@@ -67,28 +67,28 @@ class SparseCoo(WithoutBytes):
 
     @property
     def sparse_dim(self) -> int:
-        """How many dimensions, the first ones, are coordinates."""
+        """Number of leading dimensions with coordinates."""
         return self.indices._spec.sizes[0]
 
     @property
     def dense_dim(self) -> int:
-        """How many dimensions, the last ones, lie whole in the values."""
+        """Number of trailing dimensions that are dense in the values."""
         return self.values._spec.ndim - 1
 
     @property
     def nnz(self) -> int:
-        """How many coordinates are specified."""
+        """Number of specified coordinates."""
         return self.indices._spec.sizes[1]
 
 
 class SparseCompressed(WithoutBytes):
-    """Rows or columns (of blocks) one after the other, with what each of them holds.
+    """Compressed data: rows or columns (of blocks) in order, each with its values.
 
     Args:
-        compressed: int32 or int64, of shape [*batch, rows + 1]: where each row (``csr``, ``bsr``) or column (``csc``,
-            ``bsc``) begins among the values.
-        plain: of the same dtype, of shape [*batch, nnz]: the other coordinate of each value or block.
-        values: of shape [*batch, nnz, *block sizes, *dense sizes].
+        compressed: int32 or int64, shape [*batch, rows + 1]: the first value of each row (``csr``, ``bsr``) or column
+            (``csc``, ``bsc``).
+        plain: Same dtype, shape [*batch, nnz]: the other coordinate of each value or block.
+        values: Shape [*batch, nnz, *block sizes, *dense sizes].
     """
 
     __slots__ = ("compressed", "plain", "values")
@@ -100,17 +100,17 @@ class SparseCompressed(WithoutBytes):
 
     @property
     def batch_dim(self) -> int:
-        """How many dimensions, the first ones, are matrices side by side."""
+        """Number of leading batch dimensions."""
         return self.compressed._spec.ndim - 1
 
     @property
     def nnz(self) -> int:
-        """How many values, or blocks, each matrix specifies."""
+        """Number of values, or blocks, that each matrix specifies."""
         return self.plain._spec.sizes[-1]
 
 
 def blocksize_of(tensor: TensorImpl) -> tuple[int, int] | None:
-    """The two sizes of a blocked tensor's blocks, None for another layout."""
+    """Return the two block sizes of a blocked tensor; None for another layout."""
     if tensor._spec.layout not in BLOCKED:
         return None
     data: SparseCompressed = tensor._data
@@ -127,7 +127,7 @@ def sparse_spec(
     requires_grad: bool = False,
     is_inference: bool = False,
 ) -> TensorSpec:
-    """The spec of a sparse tensor of these sizes."""
+    """Return the spec of a sparse tensor of these sizes."""
     return TensorSpec.of(
         sizes,
         mf.contiguous_strides(sizes),

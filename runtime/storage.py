@@ -1,7 +1,7 @@
 """Storage: the bytes that a tensor and its views share (c10/core/StorageImpl.h).
 
-Tensors hold their bytes directly (an ndarray on the host, a `DataPtr` elsewhere). A `Storage` is made when
-somebody asks for it; the root array or pointer is its identity, so that all views find the same one.
+Tensors hold their bytes directly (an ndarray on the host, a `DataPtr` elsewhere). A `Storage` is created on request.
+The root array or pointer is its identity, so that all views find the same storage.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ if TYPE_CHECKING:
 _storages: weakref.WeakValueDictionary[int, Storage] = weakref.WeakValueDictionary()
 
 shared_roots: dict[int, Any] = {}
-"""The blocks of memory shared with other processes, by the identity of the root that lies in each."""
+"""Blocks of memory shared with other processes, by the identity of their root."""
 
 FOLLOWERS = "_followers"
-"""An attribute of tensors whose memory comes and goes: a list, to which whoever keeps another tensor over it for longer
-than a call adds a weak reference to that one."""
+"""Attribute of tensors whose memory comes and goes. It is a list of weak references to other tensors over the memory
+that live longer than a call; the code that keeps one adds it.
+"""
 
 
 def root_of(data: Any) -> Any:
-    """The array or pointer that owns the bytes: what NumPy or `DataPtr.offset_by` made the view of."""
+    """Return the array or pointer that owns the bytes: the base of a NumPy or `DataPtr.offset_by` view."""
     base = data.base
     if isinstance(data, DataPtr):
         return data if base is None else base
@@ -44,7 +45,7 @@ def root_of(data: Any) -> Any:
 
 
 def address_of(data: Any) -> int:
-    """The address of the first element."""
+    """Return the address of the first element."""
     if isinstance(data, DataPtr):
         return data.address
     address: int = data.__array_interface__["data"][0]
@@ -52,7 +53,7 @@ def address_of(data: Any) -> int:
 
 
 def _mapped_file(root: Any) -> MappedFile | None:
-    """Return the file whose bytes a root is; None for other roots."""
+    """Return the file that a root maps; None for other roots."""
     base = root.base
     if not isinstance(base, memoryview):
         return None
@@ -81,14 +82,14 @@ class Storage:
         self._tensors: weakref.WeakValueDictionary[int, TensorImpl] = weakref.WeakValueDictionary()
 
     def nbytes(self) -> int:
-        """Size in bytes."""
+        """Return the size in bytes."""
         return int(self.root.nbytes)
 
     size = nbytes
 
     @property
     def filename(self) -> str | None:
-        """The file whose bytes these are; None for other memory."""
+        """File that is mapped here; None for other memory."""
         mapped = _mapped_file(self.root)
         return None if mapped is None else mapped.filename
 
@@ -96,16 +97,16 @@ class Storage:
         return self.nbytes()
 
     def data_ptr(self) -> int:
-        """Address of the first byte."""
+        """Return the address of the first byte."""
         return address_of(self.root)
 
     @property
     def allocator(self) -> allocators.Allocator:
-        """The allocator that a resize takes memory from."""
+        """Allocator that a resize uses."""
         return allocators.get_allocator(self.device.type)
 
     def resize_(self, nbytes: int) -> Storage:
-        """Change the size, keeping the bytes that fit. Tensors that asked for this storage follow.
+        """Change the size, keeping the bytes that fit. Tensors that requested this storage follow.
 
         Raises RuntimeError for a negative size or a storage that is not resizable.
         """
@@ -139,7 +140,7 @@ class Storage:
         return self
 
     def is_shared(self) -> bool:
-        """Whether other processes may see the bytes (`torch.UntypedStorage.is_shared`): always on a GPU."""
+        """Return True if other processes may access the bytes (`torch.UntypedStorage.is_shared`): always on a GPU."""
         mapped = _mapped_file(self.root)
         return (
             self.device.type == "cuda"
@@ -148,9 +149,9 @@ class Storage:
         )
 
     def share_memory_(self) -> Storage:
-        """Move the bytes to memory that other processes may see (`torch.UntypedStorage.share_memory_`).
+        """Move the bytes to shared memory (`torch.UntypedStorage.share_memory_`).
 
-        All tensors over them follow; the storage cannot be resized from then on. On a GPU nothing has to be moved.
+        All tensors over them follow; the storage cannot be resized from then on. On a GPU it does nothing.
 
         Raises:
             RuntimeError: the storage has no bytes (``meta``), or the system no shared memory.
@@ -167,24 +168,25 @@ class Storage:
             share(self, tensor)
 
     def take_over(self, other: Storage) -> None:
-        """Have this storage be over the bytes of another, which nobody uses."""
+        """Replace this storage's bytes by those of another, unused storage."""
         _storages.pop(id(self.root), None)
         self.root = other.root
         self.resizable = other.resizable
         _storages[id(self.root)] = self
 
     def follow(self, tensor: TensorImpl) -> None:
-        """Have `tensor` see later resizes of this storage."""
+        """Make `tensor` follow later resizes of this storage."""
         self._tensors[id(tensor)] = tensor
 
     @staticmethod
     def from_file(filename: str | os.PathLike[str], shared: bool = False, nbytes: int = 0) -> Storage:
-        """The bytes of a file as memory, read when they are needed (`torch.UntypedStorage.from_file`).
+        """Map a file's bytes as memory, read on demand (`torch.UntypedStorage.from_file`).
 
         Args:
             filename: The file.
-            shared: Whether writes go to the file, which is made or lengthened where needed; else they stay in memory.
-            nbytes: How many bytes, from the first.
+            shared: If True, writes go to the file, which is created or extended if necessary. Default: False, they
+                stay in memory.
+            nbytes: Number of bytes, from the first.
 
         Raises:
             RuntimeError: The file cannot be opened, or is shorter.
@@ -217,17 +219,17 @@ class Storage:
         return storage
 
     def untyped(self) -> Storage:
-        """Itself."""
+        """Return itself."""
         return self
 
     def bytes_on_host(self) -> NDArray[np.uint8]:
-        """The bytes of a storage on the CPU, as an array over the same memory. Raises NotImplementedError elsewhere."""
+        """Return a CPU storage as an array over the same memory. Raise NotImplementedError elsewhere."""
         if self.device is not CPU:
             raise NotImplementedError(f"a storage's bytes are reached on the CPU only, not on {self.device}")
         return np.ndarray(self.nbytes(), np.uint8, in_memory_order(self.root))
 
     def __getitem__(self, index: int | slice) -> Any:
-        """A byte, or the bytes of a slice as a storage over the same memory."""
+        """Return a byte, or a slice as a storage over the same memory."""
         if isinstance(index, int):
             return int(self.bytes_on_host()[self._position(index)])
         if not isinstance(index, slice):
@@ -254,7 +256,7 @@ class Storage:
         return position
 
     def followers(self) -> Iterator[TensorImpl]:
-        """The tensors that have asked for this storage, as far as they live."""
+        """Return the live tensors that requested this storage."""
         return self._tensors.values()
 
     def __repr__(self) -> str:
@@ -262,7 +264,7 @@ class Storage:
 
 
 def storage_of(data: Any, device: Device) -> Storage:
-    """The storage of a tensor's bytes; one object for all views while anyone holds it."""
+    """Return the storage of a tensor's bytes; all views share the object while it is alive."""
     root = root_of(data)
     found = _storages.get(id(root))
     if found is None or found.root is not root:
@@ -271,7 +273,7 @@ def storage_of(data: Any, device: Device) -> Storage:
 
 
 def view_at(storage: Storage, offset: int, spec: Any) -> Any:
-    """The bytes of a tensor of this spec, `offset` bytes into the storage. Raises RuntimeError out of bounds."""
+    """Return the bytes of a tensor of this spec at `offset` bytes. Raise RuntimeError out of bounds."""
     needed = allocators.storage_size(spec.sizes, spec.strides) * spec.itemsize
     if needed and offset + needed > storage.nbytes():
         raise RuntimeError(
@@ -289,7 +291,7 @@ def view_at(storage: Storage, offset: int, spec: Any) -> Any:
 
 
 def in_memory_order(root: Any) -> Any:
-    """A root array as a C-contiguous one, which NumPy takes for a buffer: where it has gaps, all that it spans."""
+    """Return a root array as a C-contiguous one, which NumPy accepts as a buffer; with gaps, its whole span."""
     if root.flags.c_contiguous:
         return root
     turned = root.transpose(sorted(range(root.ndim), key=lambda i: -root.strides[i]))

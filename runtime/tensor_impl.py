@@ -1,11 +1,15 @@
-"""`TensorImpl`: one tensor, six slots (c10/core/TensorImpl.h).
+"""`TensorImpl`: one tensor, in slots (c10/core/TensorImpl.h).
 
-`_data` holds the bytes: an ndarray with the tensor's own sizes and strides on the host, a `DataPtr` at the
-first element elsewhere. `_spec` is the interned rest. `_version_cell` is a one-element list shared by a tensor
-and its views, made at the first view or write. `_autograd` is None until autograd has something to keep;
-`_view_base` the tensor of which this one is a differentiable view, `_creation`, of views alone, what autograd
-must know of how it was made. `_made_at`, of views alone, is the version of the bytes at that time, unless 0. The dict
-holds attributes that a program gives a tensor; Python makes it at the first.
+- `_data` holds the bytes: an ndarray with the tensor's sizes and strides on the host, else a `DataPtr` at the first
+  element.
+- `_spec` is the interned metadata.
+- `_version_cell` is a one-element list shared by a tensor and its views, created at the first view or write.
+- `_autograd` is None until autograd stores something.
+- `_view_base` is the tensor of which this one is a differentiable view.
+- `_creation`, of views only, is autograd's record of how the view was created.
+- `_made_at`, of views only, is the version of the bytes at that time, unless 0.
+
+The dict holds attributes that a program sets on a tensor; Python creates it on first use.
 """
 
 from __future__ import annotations
@@ -31,19 +35,19 @@ _Given = TypeVar("_Given")
 
 @api_boundary
 def only_name(function: str, own: object, given: _Given, name: str = "axis") -> _Given:
-    """The argument of a method that takes one of NumPy's names beside its own, given by the former.
+    """Return the argument that was given under NumPy's name instead of the method's own.
 
     Args:
         function: The method's name.
-        own: What was given by the argument's own name, or None.
-        given: What was given by NumPy's name.
-        name: That name.
+        own: Value of the argument's own name, or None.
+        given: Value of NumPy's name.
+        name: NumPy's name. Default: "axis".
 
     Returns:
         `given`.
 
     Raises:
-        TypeError: both were given.
+        TypeError: Both were given.
     """
     if own is not None:
         raise TypeError(f"{function}() got an unexpected keyword argument '{name}'")
@@ -51,9 +55,9 @@ def only_name(function: str, own: object, given: _Given, name: str = "axis") -> 
 
 
 class TensorImpl(GenericBase):
-    """A tensor's metadata and bytes; `dispatch.tensor.Tensor` adds the operators.
+    """Tensor metadata and bytes; `dispatch.tensor.Tensor` adds the operators.
 
-    Built by `dispatch.tensor.blank_tensor` and five stores on the call path; `TensorImpl.from_data` elsewhere.
+    The call path uses `dispatch.tensor.blank_tensor` and five stores; other code uses `TensorImpl.from_data`.
     """
 
     __slots__ = (
@@ -78,36 +82,36 @@ class TensorImpl(GenericBase):
 
     @classmethod
     def _blank(cls) -> Self:
-        """A tensor of the class whose slots are still empty, whatever constructor the class has."""
+        """Return a tensor of the class with empty slots, without calling a constructor."""
         return GenericBase.__new__(cls)
 
     @property
     def shape(self) -> Size:
-        """The sizes."""
+        """Sizes of the tensor."""
         return self._spec.shape
 
     @property
     def dtype(self) -> ScalarType:
-        """The element type."""
+        """Element type of the tensor."""
         return self._spec.dtype
 
     @property
     def device(self) -> Device:
-        """Where the bytes live."""
+        """Device of the bytes."""
         return self._spec.device
 
     @property
     def layout(self) -> Layout:
-        """The storage layout."""
+        """Storage layout of the tensor."""
         return self._spec.layout
 
     @property
     def ndim(self) -> int:
-        """The number of dimensions."""
+        """Number of dimensions."""
         return self._spec.ndim
 
     def dim(self) -> int:
-        """The number of dimensions (`torch.Tensor.dim`).
+        """Return the number of dimensions (`torch.Tensor.dim`).
 
         Returns:
             The length of the shape; 0 for a single number.
@@ -122,7 +126,7 @@ class TensorImpl(GenericBase):
     ndimension = dim
 
     def numel(self) -> int:
-        """The number of elements (`torch.Tensor.numel`).
+        """Return the number of elements (`torch.Tensor.numel`).
 
         Returns:
             The product of the sizes; 1 for a tensor without dimensions.
@@ -143,7 +147,7 @@ class TensorImpl(GenericBase):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements. Raises RuntimeError for a sparse tensor, whose parts have some each."""
+        """Bytes of all elements. Raises RuntimeError for a sparse tensor, whose parts have bytes of their own."""
         if self._spec.layout is not strided:
             raise RuntimeError(
                 "nbytes is not defined for sparse tensors.  If you want the size of the constituent tensors, add the "
@@ -153,7 +157,7 @@ class TensorImpl(GenericBase):
         return self._spec.nbytes
 
     def element_size(self) -> int:
-        """The number of bytes of one element (`torch.Tensor.element_size`).
+        """Return the number of bytes of one element (`torch.Tensor.element_size`).
 
         Returns:
             The dtype's size in bytes.
@@ -170,7 +174,7 @@ class TensorImpl(GenericBase):
     @overload
     def stride(self, dim: int | str) -> int: ...
     def stride(self, dim: int | str | None = None, axis: int | str | None = None) -> tuple[int, ...] | int:
-        """The distance in memory between neighbours along each dimension, in elements (`torch.Tensor.stride`).
+        """Return the stride of each dimension, in elements (`torch.Tensor.stride`).
 
         Args:
             dim: One dimension, as a number or a name; None asks for all.
@@ -202,7 +206,7 @@ class TensorImpl(GenericBase):
     @overload
     def size(self, dim: int | str) -> int: ...
     def size(self, dim: int | str | None = None, axis: int | str | None = None) -> Size | int:
-        """The sizes of the dimensions (`torch.Tensor.size`).
+        """Return the sizes of the dimensions (`torch.Tensor.size`).
 
         Args:
             dim: One dimension, as a number or a name; None asks for all.
@@ -250,7 +254,7 @@ class TensorImpl(GenericBase):
         )
 
     def is_contiguous(self, memory_format: mf.memory_format = mf.contiguous_format) -> bool:
-        """Whether the elements lie in a memory format's order without gaps (`torch.Tensor.is_contiguous`).
+        """Return True if the tensor is contiguous in a memory format (`torch.Tensor.is_contiguous`).
 
         Args:
             memory_format: The order that is asked for; by default the last dimension is the innermost.
@@ -266,7 +270,7 @@ class TensorImpl(GenericBase):
         return self._spec.is_contiguous_in(memory_format)
 
     def is_floating_point(self) -> bool:
-        """Whether the dtype is a floating one (`torch.Tensor.is_floating_point`).
+        """Return True for a floating-point dtype (`torch.Tensor.is_floating_point`).
 
         Returns:
             True for float16, bfloat16, float32, float64 and the 8-bit floats; False for complex dtypes and the
@@ -280,7 +284,7 @@ class TensorImpl(GenericBase):
         return self._spec.dtype.is_floating_point
 
     def is_complex(self) -> bool:
-        """Whether the dtype is complex (`torch.Tensor.is_complex`).
+        """Return True for a complex dtype (`torch.Tensor.is_complex`).
 
         Returns:
             True for complex32, complex64 and complex128.
@@ -293,7 +297,7 @@ class TensorImpl(GenericBase):
         return self._spec.dtype.is_complex
 
     def is_signed(self) -> bool:
-        """Whether the dtype can hold negative numbers (`torch.Tensor.is_signed`).
+        """Return True if the dtype can hold negative numbers (`torch.Tensor.is_signed`).
 
         Returns:
             False for unsigned integers and bool, True for the others.
@@ -307,22 +311,23 @@ class TensorImpl(GenericBase):
 
     @property
     def is_cuda(self) -> bool:
-        """Whether the bytes live on a CUDA device."""
+        """True if the bytes are on a CUDA device."""
         return self._spec.device.type == "cuda"
 
     @property
     def is_cpu(self) -> bool:
-        """Whether the bytes live in host memory."""
+        """True if the bytes are in host memory."""
         return self._spec.device is CPU
 
     @property
     def is_meta(self) -> bool:
-        """Whether there are no bytes."""
+        """True if the tensor has no bytes."""
         return self._spec.is_meta
 
     def is_inference(self) -> bool:
-        """Whether the tensor was made in inference mode, without version counter and autograd keys
-        (`torch.Tensor.is_inference`).
+        """Return True if the tensor was created in inference mode (`torch.Tensor.is_inference`).
+
+        It then has no version counter and no autograd keys.
 
         Returns:
             A bool.
@@ -337,7 +342,7 @@ class TensorImpl(GenericBase):
         return self._spec.is_inference
 
     def key_set(self) -> DispatchKeySet:
-        """The dispatch keys of the tensor, as c10 has them.
+        """Return the dispatch keys of the tensor, as in c10.
 
         Returns:
             A `tt.DispatchKeySet`.
@@ -350,7 +355,7 @@ class TensorImpl(GenericBase):
         return DispatchKeySet.from_raw_repr(self._spec.key_set)
 
     def get_device(self) -> int:
-        """The ordinal of the device (`torch.Tensor.get_device`).
+        """Return the device index (`torch.Tensor.get_device`).
 
         Returns:
             0 for ``cuda:0``, 1 for ``cuda:1``; -1 on the host.
@@ -363,7 +368,7 @@ class TensorImpl(GenericBase):
         return -1 if self._spec.device is CPU else self._spec.device.resolved_index
 
     def version_cell(self) -> list[int]:
-        """The version counter that this tensor shares with its views, made when first needed.
+        """Return the version counter that this tensor shares with its views; create it on first use.
 
         Returns:
             A list of one number: how often the bytes were written in place.
@@ -385,7 +390,7 @@ class TensorImpl(GenericBase):
         return cell
 
     def current_version(self) -> int:
-        """How often the bytes were written in place (`torch.Tensor._version`).
+        """Return the number of in-place writes to the bytes (`torch.Tensor._version`).
 
         Returns:
             The value of the version counter, which views share.
@@ -404,11 +409,11 @@ class TensorImpl(GenericBase):
 
     @property
     def _version(self) -> int:
-        """`current_version`, by PyTorch's name."""
+        """Value of `current_version`, under PyTorch's name."""
         return self.current_version()
 
     def bump_version(self) -> None:
-        """Count one write in place, of bytes that were changed without an operator.
+        """Count an in-place write to bytes that were changed without an operator.
 
         Example:
             >>> import triten as tt
@@ -424,7 +429,7 @@ class TensorImpl(GenericBase):
             self._version_cell = [1]
 
     def data_ptr(self) -> int:
-        """The address of the first element (`torch.Tensor.data_ptr`).
+        """Return the address of the first element (`torch.Tensor.data_ptr`).
 
         Returns:
             A number, an address of the tensor's device; 0 for an empty tensor.
@@ -440,7 +445,7 @@ class TensorImpl(GenericBase):
         return address_of(self._data) if self._spec.numel else 0
 
     def storage_offset(self) -> int:
-        """Where the tensor begins in its storage (`torch.Tensor.storage_offset`).
+        """Return the tensor's offset in its storage (`torch.Tensor.storage_offset`).
 
         Returns:
             The number of elements between the storage's first and the tensor's first.
@@ -456,7 +461,7 @@ class TensorImpl(GenericBase):
         return (address_of(data) - address_of(root_of(data))) // self._spec.itemsize
 
     def untyped_storage(self) -> Storage:
-        """The bytes that this tensor shares with its views (`torch.Tensor.untyped_storage`).
+        """Return the storage that this tensor shares with its views (`torch.Tensor.untyped_storage`).
 
         Returns:
             A `tt.UntypedStorage`.
@@ -473,7 +478,7 @@ class TensorImpl(GenericBase):
         return storage
 
     def is_shared(self) -> bool:
-        """Whether other processes may see the bytes (`torch.Tensor.is_shared`).
+        """Return True if other processes may access the bytes (`torch.Tensor.is_shared`).
 
         Returns:
             True for a tensor that `share_memory_` was called on, or a view of one, and for any on a GPU.
@@ -486,10 +491,10 @@ class TensorImpl(GenericBase):
         return not self._spec.is_meta and self.untyped_storage().is_shared()
 
     def share_memory_(self) -> Self:
-        """Move the storage to memory that other processes may see (`torch.Tensor.share_memory_`).
+        """Move the storage to shared memory (`torch.Tensor.share_memory_`).
 
-        A tensor that goes through a queue or a pipe of `multiprocessing` is moved too. All tensors over the storage
-        follow; NumPy's arrays over it do not. On a GPU nothing has to be moved.
+        Sending a tensor through a queue or a pipe of `multiprocessing` does the same. All tensors over the storage
+        follow; NumPy's arrays over it do not. On a GPU it does nothing.
 
         Returns:
             This tensor.
@@ -510,7 +515,7 @@ class TensorImpl(GenericBase):
         return self
 
     def set_sizes_contiguous(self, sizes: tuple[int, ...]) -> None:
-        """Give the tensor other sizes over the same storage, contiguous from its first element.
+        """Set other sizes over the same storage, contiguous from the first element.
 
         Args:
             sizes: The new sizes.
@@ -531,7 +536,7 @@ class TensorImpl(GenericBase):
     def set_sizes_and_strides(
         self, sizes: tuple[int, ...], strides: tuple[int, ...], storage_offset: int | None = None
     ) -> None:
-        """Give the tensor other geometry over the same storage.
+        """Set other sizes and strides over the same storage.
 
         Args:
             sizes: The new sizes.
@@ -559,7 +564,7 @@ class TensorImpl(GenericBase):
 
     @classmethod
     def from_data(cls, data: Any, spec: TensorSpec) -> Self:
-        """A tensor of this class over bytes and a spec that fit each other; neither is checked.
+        """Return a tensor of this class over matching bytes and spec; neither is checked.
 
         Args:
             data: The bytes, as the device has them: an ndarray on the CPU.

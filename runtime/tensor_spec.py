@@ -1,7 +1,7 @@
-"""`TensorSpec`: everything about a tensor but its bytes, interned and immutable.
+"""`TensorSpec`: all metadata of a tensor, interned and immutable.
 
-All tensors that look alike share one spec, so a spec's identity answers every question that the choice of
-a kernel depends on, and the tables on the call path are keyed by it.
+All tensors with the same metadata share one spec. The choice of a kernel therefore depends on a spec's identity
+alone, and the tables on the call path are keyed by it.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ _QUANTIZED = functionality_bit(Functionality.Quantized)
 _IN_PLACE_OF_DENSE = (
     _QUANTIZED | functionality_bit(Functionality.Sparse) | functionality_bit(Functionality.SparseCsr)
 )
-"""Keys of tensors that are no dense ones: they have a spec's `keys` stand for Dense."""
+"""Keys of tensors that are not dense: they make a spec's `keys` replace Dense."""
 _AUTOGRAD = functionality_bit(Functionality.AutogradFunctionality)
 internal_assert(bool(_AUTOGRAD & AUTOGRAD_BITS), "the autograd functionality is none of the autograd bits")
 
 MAX_SPECS = 1 << 15
-"""Beyond this many the intern table starts anew; living tensors keep their specs, which stay valid."""
+"""Beyond this many specs the intern table restarts; live tensors keep their specs, which stay valid."""
 
 MAX_BYTES = (1 << 63) - 129
-"""What a tensor's elements may take: offsets are signed 64-bit numbers, and memory is aligned."""
+"""Maximum size of a tensor's elements: offsets are signed 64-bit numbers, and memory is aligned."""
 
 OVERRIDE_FLAG = 1 << 63
-"""Stands among a spec's `keys` and routes nothing: the tensor's class may take over public calls, so that its spec is
-none for which a plan is kept in front of an operator."""
+"""Flag among a spec's `keys` without a dispatch function: the tensor's class may override public calls, so an
+operator keeps no plan for its spec.
+"""
 
 _table: dict[tuple[object, ...], TensorSpec] = {}
 
@@ -46,9 +47,9 @@ _table: dict[tuple[object, ...], TensorSpec] = {}
 class TensorSpec:
     """Metadata of a tensor: sizes, strides (elements), dtype, device, layout, key set, and flags.
 
-    Made by `TensorSpec.of` only. `key_set` is the set that c10 gives the tensor; `call_keys` the set used
-    to route calls, in which autograd bits stand only if the tensor requires grad. `kind` is what the tensor has in
-    common with those of other sizes, as far as the choice of kernels goes.
+    Only `TensorSpec.of` creates it. `key_set` is c10's key set of the tensor. `call_keys` is the set that routes
+    calls, with autograd bits only if the tensor requires grad. `kind` is the part of the metadata that is independent
+    of sizes and affects the choice of kernels.
     """
 
     __slots__ = (
@@ -114,7 +115,7 @@ class TensorSpec:
         layout: Layout = strided,
         keys: int = 0,
     ) -> TensorSpec:
-        """The one spec of this metadata. `keys` are functionality bits beside those that the rest implies."""
+        """Return the interned spec of this metadata. `keys` are functionality bits beyond the implied ones."""
         key = (sizes, strides, dtype, device, requires_grad, is_inference, read_only, layout, keys)
         found = _table.get(key)
         if found is not None:
@@ -124,7 +125,7 @@ class TensorSpec:
         return _table.setdefault(key, _make(*key))
 
     def __getattr__(self, name: str) -> Any:
-        """Fields that few specs are asked for, computed then and kept."""
+        """Compute a rarely used field on first access and cache it."""
         derive = _DERIVED.get(name)
         if derive is None:
             raise AttributeError(f"TensorSpec has no attribute {name!r}")
@@ -134,7 +135,7 @@ class TensorSpec:
 
     @staticmethod
     def contiguous(sizes: tuple[int, ...], dtype: ScalarType, device: Device) -> TensorSpec:
-        """The spec of a C-contiguous tensor."""
+        """Return the spec of a C-contiguous tensor."""
         return TensorSpec.of(sizes, mf.contiguous_strides(sizes), dtype, device)
 
     def replace(
@@ -149,7 +150,7 @@ class TensorSpec:
         read_only: bool | None = None,
         keys: int | None = None,
     ) -> TensorSpec:
-        """The spec that differs from this one in the fields given; new sizes without strides are contiguous."""
+        """Return the spec with the given fields replaced; new sizes without strides are contiguous."""
         if sizes is not None and strides is None:
             strides = mf.contiguous_strides(sizes)
         return TensorSpec.of(
@@ -166,26 +167,26 @@ class TensorSpec:
 
     @property
     def detached(self) -> TensorSpec:
-        """The same without requires-grad."""
+        """Same spec without requires-grad."""
         return self.twin if self.requires_grad else self
 
     @property
     def differentiable(self) -> TensorSpec:
-        """The same with requires-grad."""
+        """Same spec with requires-grad."""
         return self if self.requires_grad else self.twin
 
     @property
     def names(self) -> tuple[str | None, ...]:
-        """The dimensions' names, None for those without; only a `NamedSpec` has others."""
+        """Names of the dimensions, None for those without; only a `NamedSpec` has any."""
         return (None,) * self.ndim
 
     @property
     def unnamed(self) -> TensorSpec:
-        """The same without names."""
+        """Same spec without names."""
         return self
 
     def suggest_memory_format(self) -> mf.memory_format:
-        """The format an operator gives its output: channels-last if the strides are in that order."""
+        """Return the memory format of an operator's output: channels-last if the strides are in that order."""
         if (
             self.ndim in (4, 5)
             and not self.is_contiguous
@@ -195,7 +196,7 @@ class TensorSpec:
         return mf.contiguous_format
 
     def is_contiguous_in(self, fmt: mf.memory_format) -> bool:
-        """Whether the elements lie in this format without gaps."""
+        """Return True if the elements are contiguous in this memory format."""
         if fmt is mf.channels_last:
             return mf.is_channels_last(self.sizes, self.strides)
         if fmt is mf.channels_last_3d:
@@ -203,7 +204,7 @@ class TensorSpec:
         return self.is_contiguous
 
     def is_dense(self) -> bool:
-        """Whether the elements fill one gapless block without overlap."""
+        """Return True if the elements fill one block without gaps or overlap."""
         return self.is_contiguous or mf.is_non_overlapping_and_dense(self.sizes, self.strides)
 
     def __repr__(self) -> str:
@@ -232,7 +233,7 @@ def _make(
     spec.is_inference = is_inference
     spec.read_only = read_only
     spec.ndim = len(sizes)
-    # A tensor is contiguous where each stride is the number of elements that its inner dimensions hold.
+    # In a contiguous tensor, each stride is the number of elements of its inner dimensions.
     numel, contiguous = 1, True
     for i in range(len(sizes) - 1, -1, -1):
         size = sizes[i]
@@ -271,7 +272,7 @@ def _make(
 
 
 def _twin(spec: TensorSpec) -> TensorSpec:
-    """The spec that differs in requires-grad alone; the two point at each other.
+    """Return the spec that differs only in requires-grad; the two refer to each other.
 
     An integral or bool tensor cannot require grad: its spec is its own twin.
     """
@@ -283,7 +284,7 @@ def _twin(spec: TensorSpec) -> TensorSpec:
 
 
 def _backend_keys(device: Device, keys: int) -> int:
-    """A tensor's backend, the functionality that stores it, and its other keys."""
+    """Return a tensor's backend, the functionality that stores it, and its other keys."""
     stored = 0 if keys & _IN_PLACE_OF_DENSE else _DENSE
     return (1 << device.backend) | stored | keys & ~OVERRIDE_FLAG
 
@@ -294,14 +295,14 @@ def _key_set(spec: TensorSpec) -> int:
 
 
 def _has_internal_overlap(spec: TensorSpec) -> bool:
-    """Whether two indices surely share an address (an expanded dimension), as ATen's cheap test decides."""
+    """Return True if two indices surely share an address (an expanded dimension), by ATen's cheap test."""
     if spec.is_contiguous:
         return False
     return any(size > 1 and stride == 0 for size, stride in zip(spec.sizes, spec.strides, strict=True))
 
 
 def _is_host_number(spec: TensorSpec) -> bool:
-    """Whether this is a plain host tensor of one element, which NumPy turns into a Python number itself."""
+    """Return True for a plain host tensor of one element, which NumPy itself converts to a Python number."""
     return spec.device is CPU and spec.numel == 1 and not spec.keys and spec.dtype in READ_BY_NUMPY
 
 

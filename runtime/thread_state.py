@@ -1,8 +1,8 @@
-"""State of a thread that goes along where another thread goes on in its place (ATen/ThreadLocalState.h).
+"""Thread state that moves along when another thread continues a thread's work (ATen/ThreadLocalState.h).
 
-Python bounds the calls that one thread may be in the middle of. A recursion through backward, which is no recursion of
-the user's own functions alone, goes on in a new thread where the old one's stack is half full; the old one waits. So
-the new thread begins with the modes, keys, devices and streams of the old one, and leaves them as it found them.
+Python limits the call depth of a thread. A recursion through backward also uses frames of the package. It therefore
+continues in a new thread when half of the old thread's stack is used; the old thread waits. The new thread begins
+with the modes, keys, devices and streams of the old one, and restores them at the end.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Local = TypeVar("Local", bound=threading.local)
 Result = TypeVar("Result")
 
 captures: list[Callable[[], Callable[[], None]]] = []
-"""What tells a thread's state: each returns a function that gives the state to the thread which calls it."""
+"""Functions that capture a thread's state: each returns a function that applies it to its calling thread."""
 
 
 def inherited(state: Local) -> Local:
-    """Have the attributes of a thread-local object go along; returns the object."""
+    """Include the attributes of a thread-local object in the moved state; return the object."""
     captures.append(partial(_attributes_of, state))
     return state
 
@@ -37,9 +37,9 @@ def _attributes_of(state: threading.local) -> Callable[[], None]:
 
 
 def with_room(function: Callable[..., Result], *args: Any) -> Result:
-    """Call a function of the user's; deep in others that were called so, in a thread of its own.
+    """Call a user's function; deep in nested calls of this kind, in a thread of its own.
 
-    That is where half of the calls that Python allows are underway.
+    The limit is half of the call depth that Python allows.
     """
     depth = _nesting.depth
     if depth >= SHALLOW and _is_half_full():
@@ -56,9 +56,9 @@ class _Nesting(threading.local):
 
 
 _nesting = _Nesting()
-"""How many functions this thread has called with room and not come back from."""
+"""Number of active calls with room in this thread."""
 SHALLOW = 4
-"""So many of them leave room for another, which is not asked about then."""
+"""Nesting depth that always leaves room for another call, without a check."""
 
 
 def _is_half_full() -> bool:

@@ -1,19 +1,20 @@
-"""Tracebacks of a caller's own frames: where an error leaves the package, its inner frames are taken out.
+"""Traceback filter: errors that leave the package lose its inner frames.
 
-A call looks its plan up by subscript, and everything else, errors included, happens while that look-up's KeyError is
-handled. So an error that leaves the package would show the KeyError first, then a dozen frames that are none of the
-caller's. `hide_inner_frames` is called where it leaves, in a handler that ends in a bare ``raise``::
+A call looks up its plan by subscript, and everything else, errors included, happens while the KeyError of that lookup
+is handled. An unfiltered error would show the KeyError first, then a dozen frames of the package. `hide_inner_frames`
+is called where an error leaves the package, in a handler that ends in a bare ``raise``::
 
     try: return plan(tensor)
     except BaseException: hide_inner_frames(); raise
 
-On one line with what it guards, ``try`` is no instruction, so that a call that raises nothing pays nothing. The
-handler's own frame goes too: a bare ``raise`` adds none. What stays are the frames of the caller's code, callbacks
-included, and at most the one frame of the package that the caller called, where that has no handler of its own; it
-is marked ``__tracebackhide__``, which pytest leaves out (and IPython, unless it is the last), and `sys.excepthook` and
-`threading.excepthook` leave it out from the first error on, unless the program has set hooks of its own. A plan without
-a handler of its own, a composite above all, gets one for its first run alone: an error of a later one may show a
-frame or two more where neither pytest nor a hook prints it.
+On the same line as the guarded statement, ``try`` is no instruction, so that a call without an error has no overhead.
+The handler's own frame goes too: a bare ``raise`` adds none.
+
+The frames of the caller's code stay, callbacks included. At most one frame of the package stays: the function that
+the caller called, if it has no handler of its own. It is marked ``__tracebackhide__``, which pytest omits, and
+IPython too, unless the frame is the last. From the first error on, `sys.excepthook` and `threading.excepthook` omit
+it as well, unless the program has set hooks of its own. A plan without a handler, such as a composite's, gets one for
+its first run only. An error of a later run may show a frame or two more, if neither pytest nor a hook prints it.
 
 ``TRITEN_FULL_TRACEBACK=1`` in the environment, read when an error arises, keeps all frames. The idea is JAX's
 (jax/_src/traceback_util.py).
@@ -49,10 +50,10 @@ _LIBRARIES = sys.stdlib_module_names | {
     "scipy",
     "triton",
 }
-"""What the package calls: their frames are inner ones where the package has called them."""
+"""Libraries that the package calls: their frames are inner frames if the package called them."""
 
 HANDLER = "except BaseException: hide_inner_frames(); raise"
-"""The handler of functions that are written out as text, with `hide_inner_frames` among their names."""
+"""Handler in generated functions, with `hide_inner_frames` among their names."""
 
 _LOOKUPS = f"{_PACKAGE}.dispatch.generated."
 _RAISES = opmap["RAISE_VARARGS"]
@@ -61,15 +62,15 @@ _NOTE = f"(inner frames of {_PACKAGE} are hidden; TRITEN_FULL_TRACEBACK=1 shows 
 
 
 def shows_full_tracebacks() -> bool:
-    """Whether ``TRITEN_FULL_TRACEBACK`` asks for every frame, now."""
+    """Return True if ``TRITEN_FULL_TRACEBACK`` currently asks for every frame."""
     return os.environ.get("TRITEN_FULL_TRACEBACK", "0") not in ("", "0")
 
 
 def hide_inner_frames() -> None:
-    """Take the package's frames and look-ups out of the error that is handled; a bare ``raise`` is to follow.
+    """Remove the package's frames and lookups from the handled error; a bare ``raise`` must follow.
 
-    An error's cause and the contexts that come from the caller's code stay. One that no ``raise`` of the package made
-    is the package's fault more likely than its caller's: a note tells how to see where it arose.
+    An error's cause and the contexts from the caller's code stay. An error that no ``raise`` of the package created
+    is more likely a bug in the package than in its caller: a note says how to see where it arose.
     """
     error = sys.exception()
     if error is None:
@@ -87,13 +88,13 @@ def hide_inner_frames() -> None:
 
 
 def has_handler(function: Any) -> bool:
-    """Whether a function hides inner frames itself, in a handler of its own."""
+    """Return True if a function hides inner frames in a handler of its own."""
     code = getattr(function, "__code__", None)
     return code is not None and hide_inner_frames.__name__ in code.co_names
 
 
 def api_boundary(function: Function) -> Function:
-    """A public function whose errors show no inner frames; for those whose call may cost a frame more.
+    """Wrap a public function so that its errors show no inner frames, at the cost of one more frame per call.
 
     Example:
         >>> from triten.runtime.traceback_filter import api_boundary
@@ -103,7 +104,7 @@ def api_boundary(function: Function) -> Function:
         >>> half(3)
         1.5
     """
-    # Names of its own instead of free variables: a function mode exchanges the code of public functions.
+    # Globals instead of free variables: a function mode exchanges the code of public functions.
     names = {
         "_function": function,
         "hide_inner_frames": hide_inner_frames,
@@ -115,7 +116,7 @@ def api_boundary(function: Function) -> Function:
 
 
 def _guarded(*args: Any, **kwargs: Any) -> Any:
-    """The code of every function that `api_boundary` makes; its names are those of the one it belongs to."""
+    """Provide the code of every function from `api_boundary`; its globals are those of the wrapped function."""
     try:
         return _function(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
     except BaseException:
@@ -128,7 +129,7 @@ OWN, LIBRARY, CALLER = range(3)
 
 @functools.lru_cache(maxsize=4096)
 def _kind_of(module: str) -> int:
-    """Whose a module of this name is; the package's own programs are callers."""
+    """Classify the owner of a module by name; the package's own programs are callers."""
     top, _, rest = module.partition(".")
     if top == _PACKAGE:
         return CALLER if rest.partition(".")[0] in _CALLERS else OWN
@@ -153,7 +154,7 @@ def _entries(trace: TracebackType | None) -> list[TracebackType]:
 
 
 def _of_callers(entries: list[TracebackType]) -> list[TracebackType]:
-    """The entries that are no inner ones: neither the package's nor those of a library that it called."""
+    """Return the entries without inner ones, which belong to the package or to a library that it called."""
     kept = []
     inside = False
     for entry in entries:
@@ -167,7 +168,7 @@ def _of_callers(entries: list[TracebackType]) -> list[TracebackType]:
 
 
 def _joined(entries: list[TracebackType]) -> TracebackType | None:
-    """A traceback of these entries."""
+    """Return a traceback of these entries."""
     made = None
     for entry in reversed(entries):
         made = TracebackType(made, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
@@ -175,13 +176,13 @@ def _joined(entries: list[TracebackType]) -> TracebackType | None:
 
 
 def _handled_here(error: BaseException) -> bool:
-    """Whether the code that handles an error, whose frame is the outermost, is the package's."""
+    """Return True if the package's code handles an error, by the outermost frame."""
     trace = error.__traceback__
     return trace is not None and _is_own(trace.tb_frame)
 
 
 def _clear_chain(error: BaseException, full: bool) -> None:
-    """Take inner frames and inner errors out of an error, its causes and contexts; with `full` the look-ups' alone."""
+    """Remove inner frames and errors from an error, its causes and contexts; with `full`, only those of lookups."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:
@@ -209,7 +210,7 @@ def _clear_chain(error: BaseException, full: bool) -> None:
 
 
 def _is_inner(context: BaseException, full: bool) -> bool:
-    """Whether an error was raised and handled in the package, without callers between; with `full`: by a look-up."""
+    """Return True if an error was raised and handled inside the package; with `full`, only by a lookup."""
     if not _handled_here(context):
         return False
     entries = _entries(context.__traceback__)
@@ -220,11 +221,11 @@ def _is_inner(context: BaseException, full: bool) -> bool:
 
 
 def _judge(error: BaseException, raised: TracebackType) -> None:
-    """Note on an error, once, how to see where it arose, unless a ``raise`` of the package speaks to the caller."""
+    """Add a note, once, on how to see where an error arose, unless a ``raise`` of the package addresses the caller."""
     if error.__dict__.get(_JUDGED):
         return
     error.__dict__[_JUDGED] = True
-    # One of a single frame comes from the call's arguments themselves.
+    # An error of a single frame comes from the call's arguments themselves.
     is_message = (
         _is_own(raised.tb_frame) and raised.tb_frame.f_code.co_code[raised.tb_lasti] == _RAISES
     ) and not isinstance(error, InternalAssertError)
@@ -236,7 +237,7 @@ _hooks_installed = False
 
 
 def _install_hooks() -> None:
-    """Have uncaught errors printed without the last frame of the package, unless the program has hooks of its own."""
+    """Install hooks that print uncaught errors without the package's last frame, unless the program has its own."""
     global _hooks_installed
     if _hooks_installed:
         return
@@ -249,7 +250,7 @@ def _install_hooks() -> None:
 
 def _print_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     if shows_full_tracebacks():
-        # Python's own way to print does not ask `linecache`, which has the lines of what was written out.
+        # Python's default printer does not use `linecache`, which has the lines of generated code.
         traceback.print_exception(kind, error, trace)
         return
     _hide_everywhere(error)
@@ -265,7 +266,7 @@ def _print_uncaught_in_thread(given: threading.ExceptHookArgs) -> None:
 
 
 def _hide_everywhere(error: BaseException) -> None:
-    """Leave the callers' entries alone in the tracebacks of an error and of all that it is chained to."""
+    """Keep only the callers' entries in the tracebacks of an error and of all chained errors."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:

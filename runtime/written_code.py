@@ -1,8 +1,8 @@
-"""Functions that are written out as text and compiled: the shape of a plan or of a launch, spelt out.
+"""Generated functions: a plan's or a launch's code as text, compiled.
 
-A loop over a call's arguments would cost more than many a small kernel, so that the code for each shape of call is
-written once in a process. Every text is compiled under a file name of its own, ``<triten plan tensor, value #12>``,
-and registered with `linecache`, where tracebacks and debuggers look for its lines.
+A loop over a call's arguments would cost more than many small kernels. The code for each shape of call is therefore
+generated once per process. Every text is compiled under a file name of its own, ``<triten plan tensor, value #12>``,
+and registered with `linecache`, where tracebacks and debuggers look up its lines.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from .fork_lock import forkable
 
 MAX_TEXTS = 512
-"""So many texts are kept, compiled; the one that was asked for longest ago goes first, its lines too."""
+"""Number of compiled texts that are kept, with their lines; the least recently used goes first."""
 
 _codes: OrderedDict[tuple[str, str], CodeType] = OrderedDict()
 _numbers = itertools.count(1)
@@ -25,10 +25,10 @@ _lock = forkable(threading.Lock())
 
 
 def compiled(text: str, label: str) -> CodeType:
-    """The code of a module's text; that of the same text and label is compiled once.
+    """Return the code of a module's text, compiled once for each text and label.
 
     Args:
-        label: what it is, for tracebacks: "plan tensor, value", "launch".
+        label: Description for tracebacks: "plan tensor, value", "launch".
     """
     key = (text, label)
     with _lock:
@@ -50,7 +50,7 @@ def compiled(text: str, label: str) -> CodeType:
 
 
 def defined(name: str, text: str, label: str, names: dict[str, Any]) -> Any:
-    """What a text defines under `name`, with `names` as its globals, to which it is added.
+    """Execute a text with `names` as its globals, to which it adds, and return its definition of `name`.
 
     Example:
         >>> from triten.runtime.written_code import defined

@@ -1,4 +1,4 @@
-"""The CUDA array interface, version 3: device memory that libraries show each other without a copy.
+"""CUDA array interface, version 3: zero-copy sharing of device memory between libraries.
 
 Source: numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html.
 """
@@ -17,11 +17,11 @@ from .driver import driver
 from .stream_order import wait_for_stream
 
 LEGACY_DEFAULT_STREAM = 1
-"""How the interface names the default stream: 0 could be taken for none."""
+"""The interface's number for the default stream: 0 would be ambiguous with None."""
 
 
 def exported(data: DataPtr, spec: TensorSpec) -> dict[str, Any]:
-    """The dictionary that shows a tensor's bytes; who takes it waits for the current stream of their device."""
+    """Return the interface's dictionary for a tensor; the consumer waits for the current stream of its device."""
     stream = driver().current_stream(spec.device.resolved_index)
     strides = None if spec.is_contiguous else tuple(s * spec.itemsize for s in spec.strides)
     return {
@@ -35,15 +35,16 @@ def exported(data: DataPtr, spec: TensorSpec) -> dict[str, Any]:
 
 
 def imported(exporter: Any) -> tuple[DataPtr, TensorSpec]:
-    """Bytes and spec over the memory that an object shows, which lives as long as the bytes do.
+    """Return bytes and spec over an object's device memory; the bytes keep the object alive.
 
     The current stream of the memory's device waits for the stream that the object names.
 
     Raises:
-        TypeError: for a dtype without counterpart, and for what is no such dictionary.
-        ValueError: for odd or negative strides, and a stream of 0, which the interface forbids.
-        NotImplementedError: for a mask.
-        RuntimeError: for an address that is no device memory.
+        TypeError: For a dtype without a counterpart, or for an object without a valid dictionary.
+        ValueError: For negative strides or strides that the item size does not divide, and for a stream of 0, which
+            the interface forbids.
+        NotImplementedError: For a mask.
+        RuntimeError: For an address that is not device memory.
     """
     shown = exporter.__cuda_array_interface__
     if not isinstance(shown, dict) or not {"typestr", "shape", "data", "version"} <= shown.keys():
@@ -78,7 +79,7 @@ def imported(exporter: Any) -> tuple[DataPtr, TensorSpec]:
 
 
 def _strides(given: Any, sizes: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Strides in elements from those in bytes; None is contiguous."""
+    """Convert strides from bytes to elements; None is contiguous."""
     if given is None:
         strides: list[int] = []
         step = 1

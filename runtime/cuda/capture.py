@@ -1,10 +1,10 @@
-"""Stream capture as a driver's part: work on a stream becomes a graph instead of running.
+"""Stream capture in a driver: work on a stream is recorded into a graph instead of running.
 
-A capture begins on one stream. Another stream joins it by waiting for an event that was recorded in it, and
-has to be waited for by the first one before the capture ends. Calls that could break a capture which somebody
-has underway ("potentially unsafe": taking or giving back memory, loading a kernel, querying an event) are
-prohibited by the rules of ``cudaThreadExchangeStreamCaptureMode``; those stand here, for both drivers. Source:
-CUDA Runtime API, "Stream Management", and CUDA Programming Guide, "CUDA Graphs".
+A capture begins on one stream. Another stream joins it by waiting for an event that was recorded in it. The first
+stream has to wait for all others before the capture ends. "Potentially unsafe" calls could break an active capture:
+allocating or freeing memory, loading a kernel, querying an event. The rules of
+``cudaThreadExchangeStreamCaptureMode`` prohibit them; this module implements the rules for both drivers. Source: CUDA
+Runtime API, "Stream Management", and CUDA Programming Guide, "CUDA Graphs".
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ ILLEGAL_STATE = "the operation cannot be performed in the present state"
 
 
 def capture_error(what: str, detail: str) -> RuntimeError:
-    """The driver's error `what`, one of the texts above, and what was done wrong."""
+    """Return the driver's error `what`, one of the texts above, with the detail of the failed call."""
     return RuntimeError(f"CUDA error: {what}: {detail}")
 
 
 def checked_mode(mode: str) -> CaptureMode:
-    """The mode. Raises RuntimeError for another word."""
+    """Return the mode. Raise RuntimeError for an unknown one."""
     for known in MODES:
         if mode == known:
             return known
@@ -48,13 +48,13 @@ def checked_mode(mode: str) -> CaptureMode:
 
 
 class Underway(NamedTuple):
-    """A capture that has begun and not ended: its mode and the thread that began it."""
+    """Active capture: its mode and the thread that began it."""
 
     mode: CaptureMode
     thread: int
 
     def prohibits(self, mode: CaptureMode, thread: int) -> bool:
-        """Whether a thread whose own mode this is may make no unsafe call on account of this capture."""
+        """Return True if this capture prohibits unsafe calls in a thread with the given mode."""
         if mode == "relaxed":
             return False
         if self.thread == thread:
@@ -67,59 +67,63 @@ class _ThreadMode(threading.local):
 
 
 class StreamCapture(ABC):
-    """What a driver offers for graphs. Graphs and executables are plain ints, as streams and events are."""
+    """Graph interface of a driver. Graphs and executables are plain ints, like streams and events."""
 
     def __init__(self) -> None:
         super().__init__()
         self.captures_underway: dict[int, Underway] = {}
-        """By the stream on which each began; empty almost always, so that others ask this first."""
+        """Active captures by the stream on which each began. Almost always empty, so callers check it first."""
         self._thread_mode = _ThreadMode()
 
     @abstractmethod
     def begin_capture(self, stream: int, mode: CaptureMode = "global") -> None:
         """Begin a capture on a stream of the current device.
 
-        Raises RuntimeError for the default stream, and for one that is capturing.
+        Raises RuntimeError for the default stream, and for a capturing stream.
         """
 
     @abstractmethod
     def end_capture(self, stream: int) -> int:
-        """End the capture that began on this stream: the graph.
+        """End the capture that began on this stream and return the graph.
 
-        Raises RuntimeError if it was invalidated, if another stream's work was not joined, if the capture began on
-        another stream, or, for one that is not relaxed, in another thread. Only in the last two cases, and where none
-        is underway, does the capture not end.
+        Raises RuntimeError in these cases; only the last three leave the capture active:
+
+        - The capture was invalidated.
+        - Another stream's work was not joined.
+        - The capture began on another stream.
+        - The capture is not relaxed and began in another thread.
+        - No capture is active.
         """
 
     @abstractmethod
     def capture_status(self, stream: int) -> CaptureStatus:
-        """Whether work on a stream is being captured, or would be but for an error."""
+        """Return whether a stream is capturing ("active", "invalidated" or "none")."""
 
     @abstractmethod
     def capture_id(self, stream: int) -> int:
-        """A number of the capture that the stream takes part in, unique in the process; 0 if there is none."""
+        """Return the id of the stream's capture, unique in the process; 0 without a capture."""
 
     def is_capturing(self, stream: int) -> bool:
-        """Whether work enqueued on a stream is not run."""
+        """Return True if work on a stream is captured instead of run."""
         return bool(self.captures_underway) and self.capture_status(stream) != "none"
 
     def exchange_capture_mode(self, mode: CaptureMode) -> CaptureMode:
-        """Say what captures forbid this thread (``cudaThreadExchangeStreamCaptureMode``); returns what was said before.
+        """Set this thread's mode (``cudaThreadExchangeStreamCaptureMode``) and return the previous one.
 
-        With "relaxed" unsafe calls are allowed, at the caller's own responsibility.
+        With "relaxed", unsafe calls are allowed at the caller's own risk.
         """
         before, self._thread_mode.mode = self._thread_mode.mode, mode
         return before
 
     def unsafe_calls_prohibited(self) -> bool:
-        """Whether some capture keeps this thread from taking memory, loading kernels and querying events."""
+        """Return True if a capture prohibits this thread from allocating memory, loading kernels or querying events."""
         if not self.captures_underway:
             return False
         mode, thread = self._thread_mode.mode, threading.get_ident()
         return any(capture.prohibits(mode, thread) for capture in list(self.captures_underway.values()))
 
     def check_may_load(self, kernel: str) -> None:
-        """Raise RuntimeError where a capture forbids loading a kernel; the capture stays valid."""
+        """Raise RuntimeError if a capture prohibits loading a kernel; the capture stays valid."""
         if self.unsafe_calls_prohibited():
             raise capture_error(
                 UNSUPPORTED,
@@ -129,32 +133,33 @@ class StreamCapture(ABC):
 
     @abstractmethod
     def instantiate_graph(self, graph: int) -> int:
-        """An executable form of the graph."""
+        """Return a new executable of the graph."""
 
     @abstractmethod
     def launch_graph(self, executable: int, stream: int) -> None:
-        """Enqueue all of its work on a stream of its device; `launches` grows by its kernels, `graph_launches` by one.
+        """Enqueue all work of the graph on a stream of its device.
 
-        Waits, on the device, for launches of the same executable before it.
+        `launches` grows by its kernels, `graph_launches` by one. The device waits for earlier launches of the same
+        executable.
         """
 
     @abstractmethod
     def destroy_graph(self, graph: int) -> None:
-        """Give a graph back; executables made of it live on."""
+        """Destroy a graph; its executables live on."""
 
     @abstractmethod
     def destroy_executable(self, executable: int) -> None:
-        """Give an executable back; launches that are underway come to their end."""
+        """Destroy an executable; active launches complete."""
 
     @abstractmethod
     def print_graph(self, graph: int, path: str) -> None:
-        """Write the graph's nodes and dependencies to a file in Graphviz' DOT language."""
+        """Write the graph's nodes and dependencies to a file in Graphviz's DOT language."""
 
 
 class relaxed_capture:
-    """A block in which this thread may make unsafe calls while captures are underway.
+    """Context manager in which this thread may make unsafe calls during a capture.
 
-    For those that are no part of a capture's work, such as taking a segment for its memory pool.
+    Use it for calls that are no part of the captured work, such as allocating a segment for its memory pool.
 
     Example:
         >>> from triten.runtime.cuda.capture import relaxed_capture

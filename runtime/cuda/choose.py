@@ -1,6 +1,6 @@
-"""The choice of the driver: CuPy's on a GPU, or one without a GPU where the environment asks for it.
+"""Choice of the driver: CuPy's on a GPU, or a simulated one if the environment requests it.
 
-An implementation is imported when it is chosen, so that neither CuPy nor Triton is before the first use of a device.
+An implementation is imported only when it is chosen, so that the first use of a device imports CuPy or Triton.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _NO_GPU = (
 
 
 def choose() -> Driver:
-    """The driver that the environment asks for; raises as `driver.driver` says."""
+    """Return the driver that the environment requests; raise the errors of `driver.driver`."""
     from .driver import wanted
 
     return {"interpret": _interpreter, "emulate": _emulator}.get(wanted(), _cupy)()
 
 
 def is_available() -> bool:
-    """Whether `choose` would give a driver; raises only for a malformed environment."""
+    """Return True if `choose` would find a driver; raise only for a malformed environment."""
     from .driver import is_simulated
 
     if is_simulated():
@@ -44,14 +44,14 @@ def is_available() -> bool:
 
 
 def announce(driver: Driver) -> None:
-    """Tell Triton of the driver, now or when it is imported."""
+    """Install the driver in Triton, now or when Triton is imported."""
     from .triton.import_hook import offer_to_triton
 
     offer_to_triton(driver)
 
 
 def _answer_triton() -> None:
-    """Have Triton choose triten's driver by default."""
+    """Make triten's driver Triton's default."""
     from .triton.import_hook import replace_default
 
     replace_default()

@@ -1,4 +1,4 @@
-"""Which device a caller means, and `device_guard`: a block of code in which a device is current."""
+"""Device arguments, and `device_guard`: a context manager that makes a device current."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .driver import Driver, driver
 
 
 def device_index(device: DeviceLike) -> int:
-    """The index of a CUDA device; the current one for None and for a device without index.
+    """Return the index of a CUDA device; None or a device without index is the current device.
 
     Raises ValueError for a device of another type.
     """
@@ -21,7 +21,7 @@ def device_index(device: DeviceLike) -> int:
 
 
 class device_guard:
-    """Makes a device current in this thread and goes back to the one before.
+    """Context manager that makes a device current in this thread and restores the previous one.
 
     Example:
         >>> from triten.runtime.cuda.device_guard import device_guard

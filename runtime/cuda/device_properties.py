@@ -1,4 +1,4 @@
-"""`DeviceProperties`: what a device is and has, by PyTorch's field names (`torch.cuda.get_device_properties`)."""
+"""`DeviceProperties`: properties of a device by PyTorch's field names (`torch.cuda.get_device_properties`)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """What a kernel's author may ask about a device. Memory in bytes, clocks in kHz, bus width in bits.
+    """Properties of a device. Memory is in bytes, clocks in kHz, bus width in bits.
 
-    `max_shared_memory` is the opt-in limit of one block, which PyTorch calls `shared_memory_per_block_optin`. A
-    field that the driver does not tell is 0, or an empty `uuid`; a simulated device lies on no bus: its place is -1.
+    `max_shared_memory` is the opt-in limit of one block, which PyTorch calls `shared_memory_per_block_optin`. A field
+    that the driver does not report is 0, or an empty `uuid`. A simulated device has no bus; its PCI fields are -1.
 
     Example:
         >>> import triten as tt
@@ -44,15 +44,18 @@ class DeviceProperties:
 
     @property
     def capability(self) -> int:
-        """The compute capability as one number, major times 10 plus minor: 90 is sm_90."""
+        """Compute capability as one number, major times 10 plus minor: 90 is sm_90."""
         return 10 * self.major + self.minor
 
     @property
     def design(self) -> int:
-        """The data-centre target whose kernels suit the device: 80, 90 or 100.
+        """Data-center target whose kernels suit the device: 80, 90 or 100.
 
-        It says which instructions multiply matrices: those of a warp (``mma.sync``: sm_80 to sm_89, and again sm_120
-        and sm_121), of a group of warps (``wgmma``: sm_90) or of tensor memory (``tcgen05``: sm_100, sm_103, sm_110).
+        It determines the matmul instructions:
+
+        - warp level (``mma.sync``): sm_80 to sm_89, sm_120 and sm_121;
+        - warpgroup level (``wgmma``): sm_90;
+        - tensor memory (``tcgen05``): sm_100, sm_103, sm_110.
 
         Example:
             >>> from triten.runtime.cuda.device_properties import DeviceProperties
@@ -63,12 +66,12 @@ class DeviceProperties:
 
     @property
     def shared_memory_per_block_optin(self) -> int:
-        """The most shared memory that one block can have when the kernel asks for it."""
+        """Maximum shared memory of one block that opts in."""
         return self.max_shared_memory
 
 
 def design_of(capability: int) -> int:
-    """`DeviceProperties.design` of a compute capability, major times 10 plus minor.
+    """Return `DeviceProperties.design` of a compute capability, major times 10 plus minor.
 
     Example:
         >>> [design_of(capability) for capability in (75, 80, 89, 90, 100, 103, 120)]

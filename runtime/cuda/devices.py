@@ -1,4 +1,4 @@
-"""Which CUDA devices there are, which is current, and what they are (torch/cuda/__init__.py).
+"""CUDA devices: their number, the current device, and their properties (torch/cuda/__init__.py).
 
 A `device` argument is an index, a device, a string, or None for the current device.
 """
@@ -16,13 +16,13 @@ from .driver import driver
 from .faults import raise_faults
 
 TARGETS = ("sm_80", "sm_90", "sm_100")
-"""The architectures that this package's kernels are written for."""
+"""Architectures that this package's kernels are written for."""
 
 
 def device_index(device: DeviceLike, optional: bool = True) -> int:
-    """The index that a device argument names, as given: it may be negative or out of range.
+    """Return the index in a device argument without range checks: it may be negative or out of range.
 
-    Raises ValueError for a device of another type and, unless `optional`, where no index is named.
+    Raises ValueError for a device of another type and, unless `optional`, for an argument without an index.
     """
     if isinstance(device, int) and not isinstance(device, bool):
         return device
@@ -39,7 +39,7 @@ def device_index(device: DeviceLike, optional: bool = True) -> int:
 
 
 def checked_index(device: DeviceLike, what: str = "device") -> int:
-    """The index of a device that exists; raises AssertionError for any other, as PyTorch does."""
+    """Return the index of an existing device; raise AssertionError for any other, as PyTorch does."""
     index = device_index(device)
     if not 0 <= index < driver().device_count():
         raise AssertionError(f"Invalid {what} id: got {index}, expected 0 to {driver().device_count() - 1}")
@@ -47,34 +47,34 @@ def checked_index(device: DeviceLike, what: str = "device") -> int:
 
 
 def is_available() -> bool:
-    """Whether a CUDA device can be used."""
+    """Return True if a CUDA device is available."""
     return drivers.is_available()
 
 
 def is_initialized() -> bool:
-    """Whether a device has been used, so that the driver was chosen."""
+    """Return True if the driver was chosen by the first use of a device."""
     return drivers.current_driver() is not None
 
 
 def init() -> None:
-    """Choose the driver now instead of at the first use of a device. Raises RuntimeError where there is none."""
+    """Choose the driver now instead of at the first use of a device. Raise RuntimeError if there is none."""
     driver()
 
 
 def device_count() -> int:
-    """How many devices there are; 0 where none can be used."""
+    """Return the number of devices; 0 if none is available."""
     return driver().device_count() if drivers.is_available() else 0
 
 
 def current_device() -> int:
-    """The index of this thread's current device. Raises RuntimeError where there is none."""
+    """Return the index of this thread's current device. Raise RuntimeError if there is none."""
     return driver().current_device()
 
 
 def set_device(device: DeviceLike) -> None:
-    """Make a device current in this thread; nothing happens for a negative index.
+    """Make a device current in this thread; do nothing for a negative index.
 
-    Raises ValueError where no index is named, RuntimeError for a device that does not exist.
+    Raises ValueError without an index, RuntimeError for a device that does not exist.
     """
     index = device_index(device, optional=False)
     if index >= 0:
@@ -82,7 +82,7 @@ def set_device(device: DeviceLike) -> None:
 
 
 class device:
-    """A context in which a device is current (`torch.cuda.device`); nothing happens for a negative index.
+    """Context manager that makes a device current (`torch.cuda.device`); it does nothing for a negative index.
 
     Example:
         >>> import triten as tt
@@ -111,7 +111,7 @@ class device:
 
 
 class device_of(device):
-    """A context in which the device of a tensor or a storage is current; nothing happens for one elsewhere.
+    """Context manager that makes the device of a tensor or storage current; it does nothing for a CPU tensor.
 
     Example:
         >>> import triten as tt
@@ -126,30 +126,30 @@ class device_of(device):
 
 
 def synchronize(device: DeviceLike = None) -> None:
-    """Wait for all work on all streams of a device. Raises the error of a fault that kernels found in their input."""
+    """Wait for all work on all streams of a device. Raise the error of an input fault that kernels found."""
     cuda, index = driver(), device_index(device)
     cuda.synchronize(index)
     raise_faults(cuda, index)
 
 
 def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
-    """What a device is and has. Raises AssertionError for one that does not exist."""
+    """Return the properties of a device. Raise AssertionError if it does not exist."""
     return driver().properties(checked_index(device))
 
 
 def get_device_name(device: DeviceLike = None) -> str:
-    """The name of a device."""
+    """Return the name of a device."""
     return get_device_properties(device).name
 
 
 def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
-    """(major, minor) compute capability of a device."""
+    """Return the (major, minor) compute capability of a device."""
     found = get_device_properties(device)
     return found.major, found.minor
 
 
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
-    """Whether a device can reach another one's memory without the host.
+    """Return True if a device can access a peer's memory without the host.
 
     Raises AssertionError for a device that does not exist, ValueError for a peer without an index.
     """
@@ -159,23 +159,23 @@ def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
 
 
 def current_blas_handle() -> int:
-    """The address of the current device's cuBLAS handle, set to the current stream.
+    """Return the address of the current device's cuBLAS handle, set to the current stream.
 
-    Raises RuntimeError where there is no cuBLAS: it comes with the CUDA toolkit, and the interpreter has none.
+    Raises RuntimeError without cuBLAS, which comes with the CUDA toolkit; the interpreter has none.
     """
     return driver().library_handle("cublas")
 
 
 def current_solver_handle() -> int:
-    """The address of the current device's cuSOLVER handle, set to the current stream.
+    """Return the address of the current device's cuSOLVER handle, set to the current stream.
 
-    Raises RuntimeError where there is no cuSOLVER, as `current_blas_handle`.
+    Raises RuntimeError without cuSOLVER, like `current_blas_handle`.
     """
     return driver().library_handle("cusolver")
 
 
 def get_gencode_flags() -> str:
-    """`get_arch_list` as flags of NVIDIA's compiler (`torch.cuda.get_gencode_flags`).
+    """Return `get_arch_list` as flags for nvcc (`torch.cuda.get_gencode_flags`).
 
     Example:
         >>> import triten as tt
@@ -187,19 +187,19 @@ def get_gencode_flags() -> str:
 
 
 def get_arch_list() -> list[str]:
-    """The architectures that the kernels are written for; none where no device can be used."""
+    """Return the architectures that the kernels are written for; empty if no device is available."""
     return list(TARGETS) if drivers.is_available() else []
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Whether the current device computes in bfloat16: by its own instructions from capability 8.0 on.
+    """Return True if the current device has bfloat16 instructions, from capability 8.0 on.
 
-    `including_emulation` adds devices whose bfloat16 is converted to float32 and back; the kernels here are written
-    for none of those, so that it changes nothing.
+    `including_emulation` has no effect. In PyTorch it adds devices that convert bfloat16 to float32 and back, but no
+    kernel here is written for them.
     """
     return drivers.is_available() and get_device_properties().major >= 8
 
 
 def is_tf32_supported() -> bool:
-    """Whether the current device multiplies in tf32."""
+    """Return True if the current device has TF32 matmuls."""
     return is_bf16_supported(including_emulation=False)

@@ -1,7 +1,7 @@
-"""The driver interface: what triten needs of a CUDA device. Who provides it is chosen in `choose.py`.
+"""Driver interface: the operations that triten needs from a CUDA device. `choose.py` chooses the implementation.
 
-Addresses, streams and events are plain ints, as in CUDA's driver API; stream 0 is a device's default stream.
-The current device and the current stream belong to a thread.
+Addresses, streams and events are plain ints, as in CUDA's driver API. Stream 0 is a device's default stream. The
+current device and the current stream are thread-local.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_GRID = (2**31 - 1, 65535, 65535)
 
 
 class ThreadState(threading.local):
-    """The current device of this thread, and its current stream on each device that has one set."""
+    """Thread-local state: the current device, and the current stream of each device that has one set."""
 
     def __init__(self) -> None:
         self.device = 0
@@ -57,11 +57,11 @@ def _device_and_streams() -> Callable[[], None]:
 captures.append(_device_and_streams)
 
 LaunchObserver = Callable[[str, Grid, int, Callable[[], None]], None]
-"""Called in place of each launch with the kernel's name, the grid, the stream and what launches."""
+"""Callback that replaces each launch: kernel name, grid, stream, and the function that launches."""
 
 
 class CompiledKernel(ABC):
-    """A kernel compiled for one signature and one set of constants, ready to be launched."""
+    """Kernel compiled for one signature and one set of constants, ready to launch."""
 
     __slots__ = ("__weakref__", "name")
     name: str
@@ -70,41 +70,40 @@ class CompiledKernel(ABC):
     def launch(self, grid: Grid, stream: int, *values: int | float) -> None:
         """Enqueue the kernel on a stream of the current device.
 
-        `values` are the arguments that are no constants, in the order of the parameters: addresses as ints,
-        scalars as Python numbers. A grid with a zero in it launches nothing. Raises RuntimeError for a grid
-        beyond CUDA's limits.
+        `values` are the non-constant arguments in parameter order: addresses as ints, scalars as Python numbers. A
+        grid with a zero launches nothing. Raises RuntimeError for a grid beyond CUDA's limits.
         """
 
     @abstractmethod
     def bound(self, tensors: Sequence[DescribedTensor]) -> Callable[..., None]:
-        """`launch` for a kernel with tensor descriptors, whose values are the addresses of these tensors.
+        """Launch a kernel with tensor descriptors; its `values` hold the addresses of the tensors.
 
         Args:
-            tensors: sizes and strides for each descriptor in the order of the parameters; strides and addresses are
-                multiples of 16 bytes.
+            tensors: Sizes and strides for each descriptor, in parameter order. Strides and addresses are multiples of
+                16 bytes.
         """
 
 
 class Driver(StreamCapture):
-    """A process's way to its CUDA devices."""
+    """Access of the process to its CUDA devices."""
 
     launches: int
-    """How many kernels have been enqueued since the process began, those of replayed graphs among them."""
+    """Number of kernels enqueued since the process began, including those of replayed graphs."""
 
     graph_launches: int
-    """How many graphs have been replayed since the process began."""
+    """Number of graphs replayed since the process began."""
 
     cuda_version: int = 0
-    """The newest CUDA whose code the driver loads, 12080 for 12.8; 0 where no code is loaded."""
+    """Newest CUDA version whose code the driver loads, 12080 for 12.8; 0 if it loads no code."""
 
     stores_kernels: bool = False
-    """Whether what it compiles is looked for in the store of compiled kernels first."""
+    """If True, look for compiled kernels in the kernel store first."""
 
     has_gluon: bool = True
-    """Whether kernels in Gluon (`triton/lazy_gluon.py`) run: Triton's interpreter has none."""
+    """If True, Gluon kernels (`triton/lazy_gluon.py`) run. Triton's interpreter has no Gluon."""
 
     guard_bytes: int = 0
-    """Bytes that an allocator leaves unused after every block, so that overruns can be found."""
+    """Number of unused bytes that an allocator leaves after every block, so that overruns can be found."""
 
     def __init__(self, thread_state: ThreadState | None = None) -> None:
         super().__init__()
@@ -116,28 +115,28 @@ class Driver(StreamCapture):
         self._compile_lock = threading.Lock()
         self.launch_observer: LaunchObserver | None = None
         self.launch_blocking = os.environ.get("CUDA_LAUNCH_BLOCKING") == "1"
-        """Whether a call whose kernels find a fault in its input waits for them and raises the error itself."""
+        """If True, a call whose kernels can find a fault in its input waits for them and raises the error itself."""
         self.faults: dict[int, DeviceFaults] = {}
-        """What the kernels of each device may report, of devices that had such kernels."""
+        """Fault reports of the devices that ran kernels with such reports."""
 
     def observe_launches(self, observer: LaunchObserver | None) -> LaunchObserver | None:
-        """Have every launch in the process go through `observer` from now on; None ends that.
+        """Route every launch in the process through `observer`; None removes it.
 
-        Returns the observer before. Launches pay nothing while there is none.
+        Returns the previous observer. Launches have no overhead without an observer.
         """
         before, self.launch_observer = self.launch_observer, observer
         return before
 
     @abstractmethod
     def device_count(self) -> int:
-        """How many devices there are."""
+        """Return the number of devices."""
 
     @abstractmethod
     def properties(self, device: int) -> DeviceProperties:
-        """Properties of a device."""
+        """Return the properties of a device."""
 
     def current_device(self) -> int:
-        """The current device of this thread."""
+        """Return this thread's current device."""
         return self._thread.device
 
     def set_device(self, device: int) -> None:
@@ -154,41 +153,44 @@ class Driver(StreamCapture):
 
     @abstractmethod
     def malloc(self, device: int, nbytes: int) -> int:
-        """A segment of device memory, aligned to 512 bytes. Raises OutOfMemoryError."""
+        """Allocate a segment of device memory, aligned to 512 bytes. Raise OutOfMemoryError if there is no room."""
 
     @abstractmethod
     def free(self, device: int, address: int) -> None:
-        """Give a segment back; waits until the device has no work that could use it."""
+        """Free a segment; wait until no work on the device can use it."""
 
     @abstractmethod
     def memory_info(self, device: int) -> tuple[int, int]:
-        """(free, total) bytes of a device."""
+        """Return the (free, total) bytes of a device."""
 
     def note_allocated(self, address: int, nbytes: int, device: int, stream: int) -> None:
-        """A block of a segment is handed out: work enqueued on the stream from here on may touch it."""
+        """Note that a block was allocated: work enqueued on the stream from now on may access it."""
 
     def note_freed(self, address: int, device: int, stream: int) -> None:
-        """The block is given back: work enqueued on the stream from here on must not touch it.
+        """Note that a block was freed: work enqueued on the stream from now on must not access it.
 
-        Called inside garbage collection: takes no lock.
+        Lock-free, as garbage collection calls it.
         """
 
     @abstractmethod
     def copy_host_to_device(self, dst: int, src: HostArray, stream: int) -> None:
-        """Enqueue a copy of a contiguous array. The array may be read as late as the stream is synchronised:
-        whoever wants to change it synchronises first."""
+        """Enqueue a copy of a contiguous array.
+
+        The copy may read the array until the stream is synchronized; the caller synchronizes before it changes the
+        array.
+        """
 
     @abstractmethod
     def copy_device_to_host(self, dst: HostArray, src: int, stream: int) -> None:
-        """Copy into a contiguous, writable array and wait for the bytes to be there."""
+        """Copy into a contiguous, writable array and wait for the copy."""
 
     @abstractmethod
     def copy_device_to_device(self, dst: int, src: int, nbytes: int, stream: int) -> None:
-        """Enqueue a copy between two addresses, of one device or two."""
+        """Enqueue a copy between two addresses, on one device or two."""
 
     @abstractmethod
     def stage_host_to_device(self, dst: int, src: HostArray, stream: int) -> None:
-        """Enqueue a copy of a contiguous array in pageable memory, which may be changed when this returns."""
+        """Enqueue a copy of a contiguous array in pageable memory; the caller may change the array on return."""
 
     @abstractmethod
     def copy_device_to_host_async(self, dst: HostArray, src: int, stream: int) -> None:
@@ -196,76 +198,76 @@ class Driver(StreamCapture):
 
     @abstractmethod
     def malloc_host(self, nbytes: int) -> int:
-        """Page-locked host memory, aligned to 512 bytes, which copies reach without staging.
+        """Allocate page-locked host memory, aligned to 512 bytes, which copies reach without staging.
 
         Raises OutOfMemoryError.
         """
 
     @abstractmethod
     def malloc_mapped(self, nbytes: int) -> int:
-        """Page-locked host memory that kernels of every device reach too, at the same address.
+        """Allocate page-locked host memory that kernels of every device access at the same address.
 
-        Raises OutOfMemoryError, and RuntimeError for a device without unified addresses.
+        Raises OutOfMemoryError, and RuntimeError for a device without unified addressing.
         """
 
     @abstractmethod
     def free_host(self, address: int) -> None:
-        """Give page-locked memory back; no copy or kernel may be using it."""
+        """Free page-locked memory; no copy or kernel may be using it."""
 
     @abstractmethod
     def is_page_locked(self, address: int) -> bool:
-        """Whether host memory is page-locked, whoever allocated it."""
+        """Return True if host memory is page-locked, by any allocator."""
 
     def register_host(self, address: int, nbytes: int, flags: int) -> None:
-        """Page-lock host memory that is there already (``cudaHostRegister``). Raises AcceleratorError."""
+        """Page-lock existing host memory (``cudaHostRegister``). Raise AcceleratorError on failure."""
         raise RuntimeError(f"{type(self).__name__} cannot page-lock memory of others")
 
     def unregister_host(self, address: int) -> None:
-        """Undo `register_host`. Raises AcceleratorError."""
+        """Undo `register_host`. Raise AcceleratorError on failure."""
         raise RuntimeError(f"{type(self).__name__} cannot page-lock memory of others")
 
     def start_profiler(self) -> None:
-        """Have a profiler that is attached to the process collect; nothing happens without one."""
+        """Start an attached profiler; do nothing without one."""
 
     def stop_profiler(self) -> None:
-        """Have it stop."""
+        """Stop an attached profiler."""
 
     def error_text(self, status: int) -> str:
-        """The sentence of a status of the runtime API."""
+        """Return the message for a status of the runtime API."""
         return "unrecognized error code"
 
     @abstractmethod
     def device_of_address(self, address: int) -> int:
-        """The device on which memory lies. Raises RuntimeError for what is no device memory."""
+        """Return the device that owns an address. Raise RuntimeError if it is not device memory."""
 
     @abstractmethod
     def can_access_peer(self, device: int, peer: int) -> bool:
-        """Whether a device can reach another one's memory; False for itself, as CUDA has it."""
+        """Return True if a device can access a peer's memory; False for itself, as in CUDA."""
 
     @abstractmethod
     def enable_peer_access(self, device: int, peer: int) -> None:
-        """Let a device reach another one's memory; again is no error. Raises RuntimeError where it cannot."""
+        """Let a device access a peer's memory; a repeated call is no error. Raise RuntimeError if it cannot."""
 
     @abstractmethod
     def library_handle(self, name: str) -> int:
-        """The handle of ``cublas``, ``cusolver`` or ``cusparse`` in this thread, set to the current stream.
+        """Return this thread's ``cublas``, ``cusolver`` or ``cusparse`` handle, set to the current stream.
 
-        Raises RuntimeError where the library is missing, ValueError for another name.
+        Raises RuntimeError if the library is missing, ValueError for another name.
         """
 
     def solver(self) -> Solver:
-        """The library of factorisations, whose routines run on the current stream of the current device.
+        """Return the solver library, whose routines run on the current stream of the current device.
 
-        Raises RuntimeError where it is missing.
+        Raises RuntimeError if the library is missing.
         """
         raise RuntimeError(f"{type(self).__name__} has no library of linear algebra")
 
     def transform(self, dst: int, src: int, transform: FourierTransform, stream: int) -> None:
-        """Enqueue a Fourier transform by the library of the driver. Raises RuntimeError where that is missing."""
+        """Enqueue a Fourier transform by the driver's library. Raise RuntimeError if the library is missing."""
         raise RuntimeError(f"{type(self).__name__} has no library of Fourier transforms")
 
     def fourier_plans(self, device: int) -> PlanCache:
-        """The plans that `transform` keeps for a device in this thread."""
+        """Return this thread's cache of `transform` plans for a device."""
         raise RuntimeError(f"{type(self).__name__} has no library of Fourier transforms")
 
     @abstractmethod
@@ -273,7 +275,7 @@ class Driver(StreamCapture):
         """Enqueue setting every byte to `value`."""
 
     def current_stream(self, device: int) -> int:
-        """This thread's current stream on a device; 0, the default stream, until another is set."""
+        """Return this thread's current stream on a device. Default: 0, the default stream."""
         return self._thread.streams.get(device, 0)
 
     def set_stream(self, device: int, stream: int) -> None:
@@ -282,27 +284,27 @@ class Driver(StreamCapture):
 
     @abstractmethod
     def create_stream(self, device: int, priority: int = 0) -> int:
-        """A new stream that does not synchronise with the default one. Lower numbers run first."""
+        """Create a stream that does not synchronize with the default one. A lower priority number runs first."""
 
     @abstractmethod
     def destroy_stream(self, stream: int) -> None:
-        """Give a stream back at once; work that is pending on it still runs."""
+        """Destroy a stream immediately; work pending on it still runs."""
 
     @abstractmethod
     def check_stream(self, device: int, stream: int) -> None:
-        """Raise RuntimeError unless the stream lives and is one of the device."""
+        """Raise RuntimeError unless the stream exists and belongs to the device."""
 
     @abstractmethod
     def stream_priority_range(self) -> tuple[int, int]:
-        """The priorities of the current device's streams: (least, greatest), where greater is a lower number."""
+        """Return the current device's (least, greatest) stream priorities; greater is a lower number."""
 
     @abstractmethod
     def stream_priority(self, stream: int) -> int:
-        """The priority of a stream of the current device."""
+        """Return the priority of a stream of the current device."""
 
     @abstractmethod
     def query_stream(self, stream: int) -> bool:
-        """Whether all work on a stream of the current device is done."""
+        """Return True if all work on a stream of the current device is done."""
 
     @abstractmethod
     def synchronize_stream(self, stream: int) -> None:
@@ -310,35 +312,35 @@ class Driver(StreamCapture):
 
     @abstractmethod
     def synchronize(self, device: int | None = None) -> None:
-        """Wait for all work on a device; None is the current one."""
+        """Wait for all work on a device. Default: None, the current device."""
 
     @abstractmethod
     def create_event(self, timing: bool = False, blocking: bool = False, interprocess: bool = False) -> int:
-        """A new event of the current device, whose streams alone record it.
+        """Create an event of the current device; only streams of that device can record it.
 
-        Only one made with `timing` has an `elapsed` time. A thread that waits for a `blocking` one sleeps instead of
-        spinning. An `interprocess` one can be exported, and has no timing.
+        Only an event with `timing` has an `elapsed` time. A thread that waits for a `blocking` event sleeps instead
+        of spinning. An `interprocess` event can be exported, and has no timing.
         """
 
     @abstractmethod
     def export_event(self, event: int) -> bytes:
-        """A name of an interprocess event, for `import_event` in another process."""
+        """Return a handle of an interprocess event, for `import_event` in another process."""
 
     @abstractmethod
     def import_event(self, name: bytes) -> int:
-        """The event that another process has exported."""
+        """Return the event that another process exported."""
 
     @abstractmethod
     def export_memory(self, device: int, address: int) -> bytes:
-        """A name of memory that `malloc` gave, for `import_memory` in another process."""
+        """Return a handle of memory from `malloc`, for `import_memory` in another process."""
 
     @abstractmethod
     def import_memory(self, device: int, name: bytes) -> int:
-        """The address here of memory that another process has exported."""
+        """Map memory that another process exported and return its address here."""
 
     @abstractmethod
     def close_memory(self, device: int, address: int) -> None:
-        """Give up what `import_memory` gave; the memory stays with its owner."""
+        """Unmap memory from `import_memory`; the exporting process still owns it."""
 
     @abstractmethod
     def record_event(self, event: int, stream: int) -> None:
@@ -350,7 +352,7 @@ class Driver(StreamCapture):
 
     @abstractmethod
     def query_event(self, event: int) -> bool:
-        """Whether the work before the event is done; True for one that was never recorded."""
+        """Return True if the work before the event is done, or if the event was never recorded."""
 
     @abstractmethod
     def synchronize_event(self, event: int) -> None:
@@ -358,11 +360,11 @@ class Driver(StreamCapture):
 
     @abstractmethod
     def elapsed(self, start: int, end: int) -> float:
-        """Milliseconds between two recorded events. Raises RuntimeError unless both have happened."""
+        """Return the milliseconds between two recorded events. Raise RuntimeError unless both have happened."""
 
     @abstractmethod
     def destroy_event(self, event: int) -> None:
-        """Give an event back."""
+        """Destroy an event."""
 
     def compile(
         self,
@@ -378,23 +380,22 @@ class Driver(StreamCapture):
         maxnreg: int | None = None,
         launch_pdl: bool = False,
     ) -> CompiledKernel:
-        """Compile a `@triton.jit` function for the current device; the result is remembered.
+        """Compile a `@triton.jit` function for the current device and cache the result.
 
         Args:
-            kernel: the function.
-            signature: Triton's type (``"*fp32"``, ``"i32"``, ``"fp64"``) of each parameter that is passed at
-                launch, by name.
-            constexprs: the value of every other parameter, by name.
-            divisible: parameters whose value is a multiple of 16 at each launch.
-            num_warps, num_stages: as Triton's.
-            enable_fp_fusion: whether a multiplication and an addition may round once.
-            enable_reflect_ftz: whether `exp2` and functions of libdevice may give and take zeros for subnormal numbers.
-            maxnreg: registers that a thread may take (PTX ISA, ``.maxnreg``); None leaves them to the compiler.
-            launch_pdl: whether launches may begin before the one before them has ended, for which the kernel waits
-                itself (PTX ISA, ``griddepcontrol.wait``).
+            kernel: The `@triton.jit` function.
+            signature: Triton type (``"*fp32"``, ``"i32"``, ``"fp64"``) of each launch parameter, by name.
+            constexprs: Value of every other parameter, by name.
+            divisible: Parameters whose value is a multiple of 16 at each launch.
+            num_warps, num_stages: As in Triton.
+            enable_fp_fusion: If True, a multiplication and an addition may round once (FMA).
+            enable_reflect_ftz: If True, `exp2` and libdevice functions may flush subnormal numbers to zero.
+            maxnreg: Maximum registers per thread (PTX ISA, ``.maxnreg``). Default: None, the compiler chooses.
+            launch_pdl: If True, a launch may begin before the previous one has ended; the kernel itself waits
+                (PTX ISA, ``griddepcontrol.wait``).
 
         Raises:
-            TypeError: if a parameter is in neither `signature` nor `constexprs`, or in both.
+            TypeError: If a parameter is in neither `signature` nor `constexprs`, or in both.
         """
         key = (
             kernel,
@@ -419,7 +420,10 @@ class Driver(StreamCapture):
         return found
 
     def machine_code(self) -> MachineCode:
-        """How code that Triton compiled for its caller is loaded and launched here; RuntimeError where none runs."""
+        """Return the loader and launcher of code that Triton compiled for its caller.
+
+        Raises RuntimeError if the driver runs no machine code.
+        """
         raise RuntimeError(f"{type(self).__name__} runs no machine code: its kernels are interpreted")
 
     @abstractmethod
@@ -431,11 +435,11 @@ class Driver(StreamCapture):
         divisible: frozenset[str],
         options: Mapping[str, object],
     ) -> CompiledKernel:
-        """Compile for the current device; the arguments are checked."""
+        """Compile for the current device; the caller has checked the arguments."""
 
 
 def constexpr_key(value: object) -> object:
-    """A key that keeps apart constants which compare equal: 1, True and 1.0; 0.0 and -0.0."""
+    """Return a key that distinguishes constants that compare equal: 1, True and 1.0; 0.0 and -0.0."""
     if isinstance(value, float):
         return float, value.hex()
     if isinstance(value, tuple):
@@ -451,7 +455,7 @@ def compiler_options(
     maxnreg: int | None = None,
     launch_pdl: bool = False,
 ) -> dict[str, object]:
-    """Triton's options for what `Driver.compile` is asked; without those that are as Triton has them."""
+    """Return Triton's options for the arguments of `Driver.compile`, without options at Triton's defaults."""
     options: dict[str, object] = {
         "num_warps": num_warps,
         "num_stages": num_stages,
@@ -469,7 +473,7 @@ def compiler_options(
 def check_parameters(
     kernel: Any, signature: Mapping[str, str], constexprs: Mapping[str, object], divisible: frozenset[str]
 ) -> None:
-    """Raise TypeError unless each parameter of the kernel has exactly one of a type and a constant."""
+    """Raise TypeError unless each kernel parameter has either a type or a constant."""
     names = list(kernel.arg_names)
     name = kernel_name(kernel)
     missing = [n for n in names if n not in signature and n not in constexprs]
@@ -496,7 +500,7 @@ def check_grid(name: str, grid: Grid) -> None:
 
 
 def kernel_name(kernel: Any) -> str:
-    """The name of a kernel's Python function."""
+    """Return the name of a kernel's Python function."""
     return str(kernel.fn.__name__)
 
 
@@ -505,21 +509,21 @@ _driver_lock = forkable(threading.Lock())
 
 
 def driver() -> Driver:
-    """The process's one driver, chosen at the first call.
+    """Return the process's driver, chosen at the first call.
 
-    ``TRITEN_CUDA=interpret`` in the environment chooses Triton's interpreter, ``TRITEN_CUDA=emulate`` the emulator of
-    compiled kernels; otherwise CuPy is taken.
+    The variable ``TRITEN_CUDA=interpret`` chooses Triton's interpreter, ``TRITEN_CUDA=emulate`` the emulator
+    of compiled kernels. The default is CuPy.
 
     Raises:
-        RuntimeError: if CuPy is missing or finds no device; if the interpreter was asked for after Triton had
-            been imported without it; for another value of ``TRITEN_CUDA``.
+        RuntimeError: If CuPy is missing or finds no device, if the interpreter was requested after Triton had been
+            imported without it, or for another value of ``TRITEN_CUDA``.
     """
     found = _driver
     return found if found is not None else _choose()
 
 
 def current_driver() -> Driver | None:
-    """The process's driver if one has been chosen; chooses none."""
+    """Return the process's driver if one has been chosen; choose none."""
     return _driver
 
 
@@ -534,7 +538,7 @@ def _choose() -> Driver:
 
 
 def wanted() -> str:
-    """The driver that the environment names, or nothing. Raises RuntimeError for an unknown one."""
+    """Return the driver that the environment names, or an empty string. Raise RuntimeError for an unknown one."""
     found = os.environ.get("TRITEN_CUDA", "")
     if found not in ("", "interpret", "emulate", "cupy"):
         raise RuntimeError(f"TRITEN_CUDA: expected 'interpret', 'emulate', 'cupy' or nothing, got {found!r}")
@@ -542,15 +546,15 @@ def wanted() -> str:
 
 
 def wants_interpreter() -> bool:
-    """Whether the environment asks for Triton's interpreter. Raises RuntimeError for an unknown value."""
+    """Return True if the environment chooses Triton's interpreter. Raise RuntimeError for an unknown value."""
     return wanted() == "interpret"
 
 
 def is_simulated() -> bool:
-    """Whether the environment asks for devices that are no GPUs. Raises RuntimeError for an unknown value."""
+    """Return True if the environment chooses simulated devices. Raise RuntimeError for an unknown value."""
     return wanted() in ("interpret", "emulate")
 
 
 def is_available() -> bool:
-    """Whether `driver()` would give a driver; raises only for a malformed environment."""
+    """Return True if `driver()` would find a driver; raise only for a malformed environment."""
     return _driver is not None or provider.is_available()

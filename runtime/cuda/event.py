@@ -1,4 +1,4 @@
-"""Events (`torch.cuda.Event`): places in a stream that others wait for, ask about, and take times between."""
+"""Events (`torch.cuda.Event`): positions in a stream to wait for, to query, and to measure time between."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .stream import Stream, current_stream
 
 
 class Event:
-    """A place in a stream, made at its first `record`, on the stream's device.
+    """Position in a stream, created at its first `record` on the stream's device.
 
     Args:
-        enable_timing: whether `elapsed_time` may be asked for.
-        blocking: whether a thread in `synchronize` sleeps instead of spinning.
-        interprocess: whether `ipc_handle` can name it to another process; such an event has no timing.
-        external: whether recording and waiting become nodes of their own in a captured graph.
+        enable_timing: If True, `elapsed_time` is available.
+        blocking: If True, a thread in `synchronize` sleeps instead of spinning.
+        interprocess: If True, `ipc_handle` can export the event to another process; it then has no timing.
+        external: If True, recording and waiting become nodes of their own in a captured graph.
 
     Only streams of the event's device record it; streams of any device wait for it.
 
@@ -45,7 +45,7 @@ class Event:
         "interprocess",
     )
     cuda_event: int
-    """The event's handle, a ``cudaEvent_t``; 0 until it is first recorded."""
+    """Handle of the event, a ``cudaEvent_t``; 0 until it is first recorded."""
 
     def __init__(
         self,
@@ -64,9 +64,9 @@ class Event:
 
     @classmethod
     def from_ipc_handle(cls, device: DeviceLike, handle: bytes) -> Event:
-        """The event that another process has named, on a device.
+        """Return the event that another process exported, on a device.
 
-        Raises RuntimeError where the driver does not know it.
+        Raises RuntimeError if the driver does not know it.
         """
         made = cls(interprocess=True)
         index = checked_index(device)
@@ -77,7 +77,7 @@ class Event:
 
     @property
     def device(self) -> Device | None:
-        """The event's device, None before it is first recorded."""
+        """Device of the event; None before it is first recorded."""
         return None if self._device < 0 else Device("cuda", self._device)
 
     def _create(self, index: int) -> None:
@@ -86,7 +86,7 @@ class Event:
         self._device, self._driver = index, cuda
 
     def record(self, stream: Stream | None = None) -> None:
-        """Place the event after what a stream, the current one unless given, has been given until now.
+        """Record the event after the work that a stream has been given so far. Default: the current stream.
 
         Raises RuntimeError for a stream of another device than the event's.
         """
@@ -103,9 +103,9 @@ class Event:
             cuda.record_event(self.cuda_event, stream.cuda_stream)
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Make later work of a stream, the current one unless given, wait for the event; returns at once.
+        """Make later work of a stream wait for the event, without blocking. Default: the current stream.
 
-        An event that was never recorded is not waited for.
+        Does not wait for an event that was never recorded.
         """
         if stream is None:
             stream = current_stream()
@@ -114,20 +114,20 @@ class Event:
                 cuda.wait_event(stream.cuda_stream, self.cuda_event)
 
     def query(self) -> bool:
-        """Whether the work before the event is done; True if it was never recorded."""
+        """Return True if the work before the event is done, or if it was never recorded."""
         return not self.cuda_event or bool(self._driver.query_event(self.cuda_event))
 
     def synchronize(self) -> None:
-        """Wait for the work before the event. Raises the error of a fault that kernels found in their input."""
+        """Wait for the work before the event. Raise the error of an input fault that kernels found."""
         if self.cuda_event:
             self._driver.synchronize_event(self.cuda_event)
             raise_faults(self._driver, self._device)
 
     def elapsed_time(self, end_event: Event) -> float:
-        """Milliseconds from this event to another one.
+        """Return the milliseconds from this event to another one.
 
-        Raises ValueError unless both were made with ``enable_timing=True`` and recorded, RuntimeError unless the work
-        before both is done.
+        Raises ValueError unless both were created with ``enable_timing=True`` and recorded, RuntimeError unless the
+        work before both is done.
         """
         if not (self.enable_timing and end_event.enable_timing):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
@@ -139,9 +139,9 @@ class Event:
             return cuda.elapsed(self.cuda_event, end_event.cuda_event)
 
     def ipc_handle(self) -> bytes:
-        """A name of the event for `from_ipc_handle` in another process; makes it on the current device if need be.
+        """Return a handle for `from_ipc_handle` in another process; create the event if necessary.
 
-        Raises RuntimeError unless the event was made with ``interprocess=True``.
+        Raises RuntimeError unless the event was created with ``interprocess=True``.
         """
         if not self.interprocess:
             raise RuntimeError("ipc_handle(): the event must be created with argument 'interprocess=True'")
@@ -158,7 +158,7 @@ class Event:
         return ctypes.c_void_p(self.cuda_event)
 
     def __del__(self) -> None:
-        # At exit CUDA takes its events back itself, and may be gone already.
+        # At exit CUDA destroys its events itself, and may already be unloaded.
         if self.cuda_event and not sys.is_finalizing():
             self._driver.destroy_event(self.cuda_event)
 

@@ -1,12 +1,13 @@
-"""Faults that kernels find in their input, such as a wrong index: words that kernels write and the host reads later.
+"""Faults that kernels find in their input, such as an invalid index: flag words that the host reads later.
 
-No operator waits for its kernels to hear of a fault. A plan registers what its kernels may find wrong and gets a word
-for each such fault, in page-locked memory that is mapped into the devices' address space. A kernel that finds a fault
-stores 1 there; words only ever go up, so that neither the order of programs nor that of streams changes what is
-reported. The host looks at a device's words, which costs it no call of the driver, before a launch that may raise one
-and wherever it has waited for the device. It then raises the error of the first that is up, once, and lowers all.
+No operator waits for its kernels to report a fault. A plan registers the possible faults of its kernels and gets a
+word for each, in page-locked memory that is mapped into the devices' address space. A kernel that finds a fault
+stores 1 there. Kernels never clear a word, so the order of programs and streams does not change the report.
 
-The words of a captured kernel are the same as those of one that is not: a replay reports as a launch does.
+The host reads a device's words before a launch that may raise one, and after it has waited for the device. Reading
+needs no driver call. The host then raises the error of the first set word, once, and clears all words.
+
+A captured kernel uses the same words: a replay reports faults like a launch.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from .graph_capture import captures_of
 
 WORD_BYTES = 4
 GROUP = 4
-"""The words of a plan begin at a multiple of 16 bytes, so that their address is as good as any for vectors."""
+"""The words of a plan are aligned to 16 bytes, so that kernels may access them as vectors."""
 BLOCK_GROUPS = 256
 LEAST_WATCHED = 4
 
 
 class Fault(NamedTuple):
-    """What an operator's kernels may find wrong, and the type of the error that says so."""
+    """Fault that an operator's kernels may find, and the type of its error."""
 
     operator: str
     error: type[Exception]
     message: str
 
     def exception(self, device: int) -> Exception:
-        """The error, for a caller that need not be the one whose call was wrong."""
+        """Return the error, worded for a caller whose own call may not be at fault."""
         named = (
             ""
             if self.message.startswith((f"{self.operator}(", f"{self.operator}:"))
@@ -50,9 +51,9 @@ class Fault(NamedTuple):
 
 
 class FaultFlags:
-    """The words of a plan, one for each of its faults, from an address on that kernels are given.
+    """Words of a plan, one for each of its faults, from the address that its kernels get.
 
-    Whoever launches calls `begin` before and `raised` after.
+    The launching code calls `begin` before and `raised` after the launch.
     """
 
     __slots__ = ("__weakref__", "_faults", "_first", "address", "count", "driver")
@@ -64,10 +65,10 @@ class FaultFlags:
         self.count = count
 
     def begin(self) -> int:
-        """The address of the words, for a launch on the current stream that comes next.
+        """Return the address of the words, for the next launch on the current stream.
 
-        Raises the error of a fault that kernels on the device have reported by now. In a capture it does not look,
-        and the graph keeps the words.
+        Raises the error of a fault that kernels on the device have already reported. In a capture it reads no words,
+        and the graph keeps them.
         """
         if self.driver.captures_underway:
             capture = captures_of(self.driver).current(self._faults.device)
@@ -78,9 +79,9 @@ class FaultFlags:
         return self.address
 
     def raised(self) -> list[int]:
-        """Wait for the current stream; which words its kernels have raised. Lowers them.
+        """Wait for the current stream; return the words that its kernels have set, and clear them.
 
-        For calls that raise their own errors (``Driver.launch_blocking``); in a capture there is nothing to wait for.
+        It is for calls that raise their own errors (``Driver.launch_blocking``). A capture has nothing to wait for.
         """
         cuda, device = self.driver, self._faults.device
         stream = cuda.current_stream(device)
@@ -91,7 +92,7 @@ class FaultFlags:
         return [i for i in range(self.count) if block.lower(first + i)]
 
     def __del__(self) -> None:
-        # In garbage collection, which may have begun anywhere: takes no lock.
+        # Lock-free: garbage collection may run this anywhere.
         self._faults.dropped.append((*self._first, self.count))
 
 
@@ -105,7 +106,7 @@ class FaultBlock:
         nbytes = BLOCK_GROUPS * GROUP * WORD_BYTES
         ctypes.memset(address, 0, nbytes)
         self.faults: dict[int, Fault] = {}
-        """The fault of each word that a plan has, or had when its kernels were launched."""
+        """Fault of each word that a plan has, or had when its kernels were launched."""
         self.used = 0
         memory: ctypes.Array[ctypes.c_char] = (ctypes.c_char * nbytes).from_address(address)
         self.words = memoryview(memory).cast("B").cast("i")
@@ -113,7 +114,7 @@ class FaultBlock:
         self.clear = b""
 
     def take(self, count: int) -> int | None:
-        """The first of so many words that nobody has had; None if there are no more."""
+        """Return the first of `count` unused words; None if there are too few."""
         first, end = self.used, self.used + count
         if end > len(self.words):
             return None
@@ -126,35 +127,35 @@ class FaultBlock:
         return first
 
     def lower(self, word: int) -> bool:
-        """Lower a word; whether it was up."""
+        """Clear a word; return True if it was set."""
         was_up = self.words[word] != 0
         if was_up:
             self.words[word] = 0
         return was_up
 
     def forget(self) -> None:
-        """Have the words be memory of the process alone: a process that was forked off has no devices."""
+        """Replace the words by private memory: a forked process has no devices."""
         self.words = memoryview(bytearray(len(self.words) * WORD_BYTES)).cast("i")
         self.watched = self.words[: len(self.watched)]
 
 
 class DeviceFaults:
-    """The faults that the kernels of one device may report."""
+    """Faults that the kernels of one device may report."""
 
     def __init__(self, cuda: Driver, device: int) -> None:
         self.driver, self.device = cuda, device
         self.blocks: tuple[FaultBlock, ...] = ()
         self.dropped: deque[tuple[FaultBlock, int, int]] = deque()
-        """Words whose plan is gone; kernels that were launched before may still raise them."""
+        """Words whose plan is gone; kernels that were launched before may still set them."""
         self._free: dict[int, list[tuple[FaultBlock, int]]] = {}
         self._flags: WeakValueDictionary[tuple[Fault, ...], FaultFlags] = WeakValueDictionary()
         self._lock = threading.Lock()
 
     def flags(self, faults: Sequence[Fault]) -> FaultFlags:
-        """The words of these faults: those of another plan where that has the same.
+        """Return the words of these faults, shared with other plans that have the same faults.
 
-        New words take memory of the driver now and then, which a capture forbids: `reserve` some before it. Where
-        plans have given words back these are taken first, once the device has done all that might raise them.
+        New words occasionally allocate memory, which a capture forbids: call `reserve` before it. Words of deleted
+        plans are reused first, once the device has finished all work that might set them.
         """
         key, size = tuple(faults), -len(faults) % GROUP + len(faults)
         with self._lock:
@@ -191,13 +192,13 @@ class DeviceFaults:
         self.blocks = (*self.blocks, FaultBlock(address))
 
     def reserve(self) -> None:
-        """Have at least half of a block unused."""
+        """Make sure that at least half of a block is unused."""
         with self._lock:
             if not self.blocks or self.blocks[-1].used > len(self.blocks[-1].words) // 2:
                 self._grow()
 
     def _reclaim(self) -> None:
-        """Wait for the device and reuse words whose plans were gone before. Raises what they reported."""
+        """Wait for the device and reuse words of deleted plans. Raise the faults that they reported."""
         count = len(self.dropped)
         if not count or self.driver.captures_underway:
             return
@@ -209,9 +210,9 @@ class DeviceFaults:
                 self._free.setdefault(-size % GROUP + size, []).append((block, first))
 
     def check(self) -> None:
-        """Raise the error of the first fault that kernels have reported by now, and lower all that are up.
+        """Raise the error of the first reported fault, and clear all words.
 
-        The others become notes of the error.
+        The other faults become notes of the error.
         """
         for block in self.blocks:
             if block.watched.tobytes() != block.clear:
@@ -220,7 +221,7 @@ class DeviceFaults:
     def _raise(self) -> None:
         with self._lock:
             found = [block.faults[word] for block in self.blocks for word in _lowered(block)]
-        # Another thread may have been quicker.
+        # Another thread may have cleared it first.
         if found:
             error = found[0].exception(self.device)
             for fault in found[1:]:
@@ -229,23 +230,23 @@ class DeviceFaults:
 
 
 def _lowered(block: FaultBlock) -> Iterator[int]:
-    """The words that were up, in the order in which plans got them."""
+    """Yield the words that were set, in the order in which plans got them."""
     return (word for word in range(block.used) if block.lower(word))
 
 
 def faults_of(cuda: Driver, device: int) -> DeviceFaults:
-    """What the kernels of a device may report."""
+    """Return the fault reports of a device."""
     found = cuda.faults.get(device)
     return found if found is not None else cuda.faults.setdefault(device, DeviceFaults(cuda, device))
 
 
 def fault_flags(device: int, faults: Sequence[Fault]) -> FaultFlags:
-    """The words of a plan on a device, one for each of these faults."""
+    """Return the words of a plan on a device, one for each of these faults."""
     return faults_of(driver(), device).flags(faults)
 
 
 def raise_faults(cuda: Driver, device: int) -> None:
-    """Raise the error of a fault that kernels on the device have reported, for who has waited for some of them."""
+    """Raise the error of a fault that kernels on the device have reported; call it after waiting for them."""
     found = cuda.faults.get(device)
     if found is not None:
         found.check()

@@ -1,4 +1,4 @@
-"""Fourier transforms as library calls: cuFFT by `cupy.fft` on a GPU, `scipy.fft` in the interpreter, called alike."""
+"""Fourier transforms as library calls: cuFFT by `cupy.fft` on a GPU, `scipy.fft` in the interpreter."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from typing import Any, NamedTuple, Protocol
 
 
 class FourierTransform(NamedTuple):
-    """A transform of one gapless array to another.
+    """Transform of one contiguous array to another.
 
     Attributes:
-        sizes, dtype: of the input, the dtype by its NumPy name.
-        out_sizes, out_dtype: of the output; where one of both is real, the last of `dims` tells them apart.
-        dims: what is transformed, the halved dimension last.
-        inverse: whether exponents are positive.
-        norm: "backward", "ortho" or "forward", as NumPy has it, which says what is divided by the number of points.
+        sizes, dtype: Sizes and NumPy dtype name of the input.
+        out_sizes, out_dtype: Sizes and dtype of the output. If the input or the output is real, their sizes differ in
+            the last of `dims`.
+        dims: Transformed dimensions, the halved dimension last.
+        inverse: If True, exponents are positive.
+        norm: "backward", "ortho" or "forward", as in NumPy; it says which transform divides by the number of points.
     """
 
     sizes: tuple[int, ...]
@@ -25,7 +26,7 @@ class FourierTransform(NamedTuple):
     norm: str
 
     def compute(self, library: Any, array: Any) -> Any:
-        """The output as a new array, by `scipy.fft`, `numpy.fft` or `cupy.fft`."""
+        """Return the output as a new array, by `scipy.fft`, `numpy.fft` or `cupy.fft`."""
         if not self.out_dtype.startswith("complex"):
             sizes = tuple(self.out_sizes[dim] for dim in self.dims)
             return library.irfftn(array, sizes, self.dims, self.norm)
@@ -35,23 +36,23 @@ class FourierTransform(NamedTuple):
 
 
 class PlanCache(Protocol):
-    """Plans of transforms that a library keeps for a device, the latest used (`cupy.fft.config.get_plan_cache`)."""
+    """LRU cache of a library's plans for a device (`cupy.fft.config.get_plan_cache`)."""
 
     def get_curr_size(self) -> int:
-        """How many there are."""
+        """Return the number of plans."""
 
     def get_size(self) -> int:
-        """How many may be kept."""
+        """Return the maximum number of plans."""
 
     def set_size(self, size: int) -> None:
-        """How many may be kept from now on."""
+        """Set the maximum number of plans."""
 
     def clear(self) -> None:
-        """Give all back."""
+        """Free all plans."""
 
 
 class NoPlans:
-    """The cache of a device whose transforms need no plans: it has a limit, and nothing in it."""
+    """Plan cache of a device whose transforms need no plans: it has a limit, and is always empty."""
 
     def __init__(self) -> None:
         self._limit = 16
@@ -66,4 +67,4 @@ class NoPlans:
         self._limit = size
 
     def clear(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there are no plans."""

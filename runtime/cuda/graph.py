@@ -1,8 +1,8 @@
-"""CUDA graphs: a stream's work captured once and replayed as one launch (`torch.cuda.CUDAGraph`).
+"""CUDA graphs: a stream's work, captured once and replayed as one launch (`torch.cuda.CUDAGraph`).
 
-A replay runs the same kernels on the same addresses: inputs are copied into the tensors that the capture read,
-results are found in those that it made. Their memory comes from a pool of the graph's own. Everything that the
-capture launches must have run once before, so that it is loaded.
+A replay runs the same kernels on the same addresses. The caller copies inputs into the tensors that the capture read,
+and finds results in those that it produced. Their memory comes from the graph's own pool. Everything that the capture
+launches must have run once before, so that it is loaded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _own_pools = itertools.count(1)
 
 
 class Remains(NamedTuple):
-    """What a graph that was dropped leaves behind. `replayed` is the event after its last replay, or 0."""
+    """Resources of a graph that was dropped. `replayed` is the event after its last replay, or 0."""
 
     driver: Driver
     executable: int
@@ -43,16 +43,16 @@ _abandoned: deque[Remains] = deque()
 
 
 def graph_pool_handle() -> PoolHandle:
-    """A name for a memory pool that several graphs can share.
+    """Return a handle of a memory pool that several graphs can share.
 
-    Graphs that share one must be replayed in the order in which they were captured, and not concurrently: a later
-    one may use the memory of tensors that an earlier one has dropped.
+    Graphs that share a pool must be replayed in the order of their capture, and not concurrently: a later graph may
+    use the memory of tensors that an earlier one has dropped.
     """
     return new_pool_id()
 
 
 def is_current_stream_capturing() -> bool:
-    """Whether work on this thread's current stream of its current device is captured instead of run."""
+    """Return True if this thread's current stream of its current device is capturing."""
     cuda = current_driver()
     return cuda is not None and cuda.is_capturing(cuda.current_stream(cuda.current_device()))
 
@@ -61,8 +61,8 @@ class CUDAGraph:
     """Captured work of a device.
 
     Args:
-        keep_graph: keep the graph besides its executable form, for `raw_cuda_graph` and `debug_dump`; it is made
-            executable by `instantiate` or at the first replay.
+        keep_graph: If True, keep the graph besides its executable, for `raw_cuda_graph` and `debug_dump`. `instantiate`
+            or the first replay then makes the executable.
 
     Example:
         >>> import triten as tt
@@ -95,9 +95,9 @@ class CUDAGraph:
         self._replayed = 0
 
     def register_generator_state(self, generator: Generator) -> None:
-        """Have the next capture hold the draws of a generator, besides those of its device's default one.
+        """Register a generator whose random ops the next capture holds, besides the device's default generator.
 
-        Raises RuntimeError for one that is not on a CUDA device, and during a capture.
+        Raises RuntimeError during a capture, and for a generator that is not on a CUDA device.
         """
         if generator.device.type != "cuda":
             raise RuntimeError(
@@ -112,14 +112,14 @@ class CUDAGraph:
     def capture_begin(
         self, pool: PoolHandle | None = None, capture_error_mode: CaptureMode = "global"
     ) -> None:
-        """Begin to capture the current stream; `graph` does it with all that belongs to it.
+        """Begin to capture the current stream; the context manager `graph` also does the set-up.
 
         Args:
-            pool: of `graph_pool_handle`, or another graph's `pool()`, to share its memory.
-            capture_error_mode: which calls that could break the capture are errors: in all threads ("global"), in
-                this one ("thread_local"), or none ("relaxed").
+            pool: Pool to share, from `graph_pool_handle` or another graph's `pool()`. Default: None, a pool of its own.
+            capture_error_mode: Threads in which unsafe calls are errors: all ("global"), this one ("thread_local"),
+                or none ("relaxed").
 
-        Raises RuntimeError on the default stream, on one that is capturing, and for a graph that holds a capture.
+        Raises RuntimeError on the default stream, on a capturing stream, and for a graph that already holds a capture.
         """
         mode = checked_mode(capture_error_mode)
         if self._graph or self._executable or self._capture is not None:
@@ -142,7 +142,7 @@ class CUDAGraph:
         check_pool(pool)
         capture = GraphCapture(CUDA_ALLOCATOR.allocate, device, self._registered)
         faults_of(cuda, device).reserve()
-        # Replays on other streams do not wait for what used its memory on this one before.
+        # Replays on other streams do not wait for earlier uses of its memory on this stream.
         cuda.synchronize_stream(stream)
 
         def takes(requested: int) -> bool:
@@ -160,10 +160,10 @@ class CUDAGraph:
         self._capture, self._capture_stream = capture, stream
 
     def capture_end(self) -> None:
-        """End the capture; from here on `replay` runs what it holds.
+        """End the capture; from now on `replay` runs the captured work.
 
-        Raises RuntimeError where none is underway, on another stream, and if the capture failed: then the graph is
-        as new, and what was captured is lost.
+        Raises RuntimeError without an active capture, on another stream, and if the capture failed. A failed capture
+        is lost and leaves the graph empty.
         """
         capture, cuda, pool = self._capture, self._driver, self._pool
         if capture is None or cuda is None or pool is None:
@@ -203,7 +203,7 @@ class CUDAGraph:
         CUDA_ALLOCATOR.end_allocate_to_pool(self._device, pool)
 
     def instantiate(self) -> None:
-        """Make the captured graph executable, again if it was. Raises RuntimeError where it is not kept."""
+        """Instantiate the captured graph, again if necessary. Raise RuntimeError if the graph is not kept."""
         if self._driver is None or not self._graph:
             raise RuntimeError("Called CUDAGraph::instantiate without a preceding successful capture")
         executable = self._driver.instantiate_graph(self._graph)
@@ -239,7 +239,7 @@ class CUDAGraph:
         if stream not in self._streams:
             self._follow(stream)
         if self._generators:
-            # The executable waits for its last launch by itself; what the host puts into its memory does not.
+            # The executable itself waits for its last launch, but host writes to its memory do not.
             if stream != self._last_stream and self._replayed:
                 cuda.wait_event(stream, self._replayed)
             for each in self._generators:
@@ -252,13 +252,13 @@ class CUDAGraph:
             self._last_stream = stream
 
     def _follow(self, stream: int) -> None:
-        """Have the memory that replays on this stream use be given back in its order."""
+        """Register that this stream uses the memory of replays, so that it is freed in stream order."""
         for each in self._generators:
             CUDA_ALLOCATOR.record_stream(each.memory, stream)
         self._streams.add(stream)
 
     def reset(self) -> None:
-        """Give the graph back, and its memory once no tensor holds any of it; a capture may follow.
+        """Destroy the graph, and free its memory once no tensor uses it; another capture may follow.
 
         Raises RuntimeError during a capture.
         """
@@ -279,11 +279,11 @@ class CUDAGraph:
         self._streams = set()
 
     def __del__(self) -> None:
-        # In garbage collection, which may have begun inside the allocator: the next graph frees it.
+        # Garbage collection may have begun inside the allocator, so the next graph frees this one.
         self._abandon()
 
     def pool(self) -> PoolHandle:
-        """The name of the graph's memory pool, for graphs to share. Raises RuntimeError without a capture."""
+        """Return the handle of the graph's memory pool. Raise RuntimeError without a capture."""
         if self._pool is None or self._capture is not None:
             raise RuntimeError("Called CUDAGraph::pool() without a preceding successful capture.")
         return self._pool
@@ -293,7 +293,7 @@ class CUDAGraph:
         self._debug = True
 
     def debug_dump(self, debug_path: str) -> None:
-        """Write nodes and dependencies to a file in Graphviz' DOT language; warns where the graph is not kept."""
+        """Write nodes and dependencies to a file in Graphviz's DOT language; warn if the graph is not kept."""
         if self._driver is None or not self._graph:
             warnings.warn(
                 "CUDA Graphs debug not enabled, set with [graph].enable_debug_mode() before the capture",
@@ -303,7 +303,7 @@ class CUDAGraph:
         self._driver.print_graph(self._graph, debug_path)
 
     def raw_cuda_graph(self) -> int:
-        """The driver's handle of the graph (``cudaGraph_t``). Raises RuntimeError without `keep_graph`."""
+        """Return the driver's graph handle (``cudaGraph_t``). Raise RuntimeError without `keep_graph`."""
         if not self._keep_graph:
             raise RuntimeError(
                 "You cannot access the raw cudaGraph_t instance unless CUDAGraph was initialized with keep_graph=true"
@@ -315,7 +315,7 @@ class CUDAGraph:
         return self._graph
 
     def raw_cuda_graph_exec(self) -> int:
-        """The driver's handle of the executable (``cudaGraphExec_t``). Raises RuntimeError where there is none."""
+        """Return the driver's executable handle (``cudaGraphExec_t``). Raise RuntimeError if there is none."""
         if not self._executable:
             raise RuntimeError(
                 "You cannot access the raw cudaGraphExec_t instance until instantiate() has been called"
@@ -324,7 +324,7 @@ class CUDAGraph:
 
 
 def check_pool(pool: object) -> None:
-    """Raise TypeError for what `graph_pool_handle` and `CUDAGraph.pool` do not give."""
+    """Raise TypeError unless the value comes from `graph_pool_handle` or `CUDAGraph.pool`."""
     if not (isinstance(pool, tuple) and len(pool) == 2 and all(isinstance(part, int) for part in pool)):
         raise TypeError(
             f"capture_begin: pool must be of graph_pool_handle() or CUDAGraph.pool(), got {pool!r}"
@@ -332,14 +332,14 @@ def check_pool(pool: object) -> None:
 
 
 def free_abandoned_graphs() -> None:
-    """Give back what graphs that were dropped held; nothing happens while a capture forbids it."""
+    """Free the resources of dropped graphs; do nothing while a capture forbids it."""
     cuda = current_driver()
     if cuda is None or cuda.unsafe_calls_prohibited():
         return
     while _abandoned:
         try:
             found = _abandoned.popleft()
-        except IndexError:  # another thread was here
+        except IndexError:  # another thread took it
             return
         if found.replayed:
             if found.kept:
@@ -352,11 +352,11 @@ def free_abandoned_graphs() -> None:
 
 
 _idle_streams: dict[int, list[Stream]] = {}
-"""Streams of each device that captures without one of their own take; the last one used is the next."""
+"""Idle streams of each device, for captures without a stream of their own; last used, first taken."""
 
 
 def idle_stream(cuda: Driver) -> Stream:
-    """A stream of the current device that nobody else has."""
+    """Return a stream of the current device that no other capture uses."""
     device = cuda.current_device()
     idle = _idle_streams.setdefault(device, [])
     try:
@@ -366,16 +366,16 @@ def idle_stream(cuda: Driver) -> Stream:
 
 
 class graph:
-    """A block whose CUDA work is captured into a graph instead of run (`torch.cuda.graph`).
+    """Context manager that captures CUDA work into a graph instead of running it (`torch.cuda.graph`).
 
-    Waits for the device and empties the allocator's cache, then captures a side stream. If the block raises, its
-    exception goes on and the graph holds nothing.
+    It waits for the device, empties the allocator's cache, and captures a side stream. If the block raises, its
+    exception propagates and the graph is empty.
 
     Args:
-        cuda_graph: gets the capture.
-        pool: as `CUDAGraph.capture_begin` has it.
-        stream: the stream to capture; None takes one of its own.
-        capture_error_mode: as `CUDAGraph.capture_begin` has it.
+        cuda_graph: Graph that receives the capture.
+        pool: See `CUDAGraph.capture_begin`.
+        stream: Stream to capture. Default: None, an idle stream.
+        capture_error_mode: See `CUDAGraph.capture_begin`.
     """
 
     def __init__(
@@ -432,7 +432,7 @@ class graph:
             if error is not None:
                 self.cuda_graph.reset()
         except RuntimeError:
-            # The block's own exception tells more: the capture failed because of it, or is lost with it.
+            # The block's own exception says more: it caused the failure of the capture.
             if error is None:
                 raise
         finally:

@@ -1,7 +1,7 @@
-"""What a capture collects besides work: generators whose draws it holds, and the words of faults its kernels report.
+"""State of a capture besides its work: generators whose random ops it holds, and fault words of its kernels.
 
-A draw inside a capture reads its seed and offset from device memory, which every replay fills anew. A kernel that
-checks its input writes to the same word as outside of a capture (`faults`), which the graph keeps.
+A random op inside a capture reads its seed and offset from device memory, which every replay fills again. A kernel
+that checks its input writes to the same word as outside of a capture (`faults`). The graph keeps that word alive.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Allocate = Callable[[int, Device], DataPtr]
 
 
 class GraphGenerator:
-    """A generator as a graph sees it: where a replay puts seed and offset, and how many counters it takes."""
+    """Generator state of a graph: where a replay writes seed and offset, and how many counters it takes."""
 
     __slots__ = ("counters", "generator", "memory")
 
@@ -31,22 +31,23 @@ class GraphGenerator:
         self.counters = 0
 
     def reserve(self, counters: int) -> tuple[SeedInMemory, int]:
-        """The next counters of the graph, relative to the offset in memory."""
+        """Return the graph's next counters, relative to the offset in memory."""
         first = self.counters
         self.counters += counters
         return SeedInMemory(self.memory.address), first
 
     def fill(self, cuda: Driver, stream: int) -> None:
-        """Take the graph's counters from the generator, and put where they begin into memory for one replay."""
+        """Take the graph's counters from the generator, and write seed and offset to memory for one replay."""
         if self.counters:
             seed, offset = self.generator.reserve(self.counters)
             cuda.stage_host_to_device(self.memory.address, np.array([seed, offset], np.uint64), stream)
 
 
 class GraphCapture:
-    """A capture that a graph has underway.
+    """Active capture of a graph.
 
-    `number` is the driver's, `kept` holds what its copies reach on the host, `faults` the words that its kernels raise.
+    `number` is the driver's capture id. `kept` holds the host memory that its copies access, `faults` the fault words
+    that its kernels raise.
     """
 
     def __init__(self, allocate: Allocate, device: int, generators: list[Generator]) -> None:
@@ -62,28 +63,28 @@ class GraphCapture:
 
 
 class CapturesUnderway:
-    """The captures of this process's graphs, by the driver's number; what draws ask."""
+    """Active captures of this process's graphs, by the driver's capture id. Random ops query them."""
 
     def __init__(self, cuda: Driver) -> None:
         self._driver = cuda
         self._captures: dict[int, GraphCapture] = {}
 
     def begin(self, capture: GraphCapture, stream: int) -> None:
-        """The stream captures for it from here on."""
+        """Register a capture that has begun on a stream."""
         capture.number = self._driver.capture_id(stream)
         self._captures[capture.number] = capture
         set_captured_draws(self)
 
     def end(self, capture: GraphCapture) -> None:
-        """It no longer does."""
+        """Unregister a capture that has ended."""
         del self._captures[capture.number]
         if not self._captures:
             set_captured_draws(None)
 
     def current(self, device: int) -> GraphCapture | None:
-        """The capture that this thread's current stream of a device takes part in.
+        """Return the capture that this thread's current stream of a device takes part in, or None.
 
-        Raises RuntimeError for one that was begun at the driver, past `CUDAGraph`, or that was invalidated.
+        Raises RuntimeError for an invalidated capture, or one begun at the driver without `CUDAGraph`.
         """
         if not self._driver.captures_underway:
             return None
@@ -99,7 +100,7 @@ class CapturesUnderway:
         return found
 
     def reserve(self, generator: Generator, counters: int) -> tuple[SeedInMemory, int] | None:
-        """The numbers of a draw; see `CapturedDraws`."""
+        """Return the seed and counters of a random op; see `CapturedDraws`."""
         if generator.device.type != "cuda":
             return None
         capture = self.current(generator.device.resolved_index)
@@ -114,7 +115,7 @@ class CapturesUnderway:
         return found.reserve(counters)
 
     def check_may_change(self, generator: Generator, method: str) -> None:
-        """Refuse to change a generator's state in a capture; see `CapturedDraws`."""
+        """Refuse to change a generator's state during a capture; see `CapturedDraws`."""
         if generator.device.type == "cuda" and self.current(generator.device.resolved_index) is not None:
             raise RuntimeError(
                 f"Cannot call Generator.{method} during CUDA graph capture: a replay takes the state that the "
@@ -126,7 +127,7 @@ _underway: CapturesUnderway | None = None
 
 
 def captures_of(cuda: Driver) -> CapturesUnderway:
-    """The captures of the driver's graphs."""
+    """Return the active captures of the driver's graphs."""
     global _underway
     if _underway is None or _underway._driver is not cuda:
         _underway = CapturesUnderway(cuda)

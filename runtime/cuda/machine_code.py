@@ -1,8 +1,8 @@
-"""Machine code that others compiled: what a driver must do to load and launch it.
+"""Machine code compiled by others: the driver's interface to load and launch it.
 
-A driver that launches kernels of its own needs none of this: it is for kernels that Triton compiles and launches
-through triten (`triton_driver`), with whatever their authors ask for: clusters, cooperative grids, programmatic
-dependent launch, tensor maps.
+A driver that only launches its own kernels does not need it. It is for kernels that Triton compiles and launches
+through triten (`triton_driver`), with all launch attributes: clusters, cooperative grids, programmatic dependent
+launch, tensor maps.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class LoadedCode(NamedTuple):
-    """A function of a module on a device; `spills` counts 32-bit words of local memory for each thread."""
+    """Function of a module on a device; `spills` counts 32-bit words of local memory for each thread."""
 
     module: int
     function: int
@@ -25,7 +25,7 @@ class LoadedCode(NamedTuple):
 
 
 class LaunchShape(NamedTuple):
-    """What a launch needs beside its grid: threads of a block, shared memory in bytes, blocks of a cluster."""
+    """Launch parameters besides the grid: threads per block, shared memory in bytes, blocks per cluster."""
 
     threads: int
     shared: int = 0
@@ -35,7 +35,7 @@ class LaunchShape(NamedTuple):
 
 
 class MachineCode(ABC):
-    """How a driver loads and launches machine code, on the current device of the calling thread."""
+    """Loader and launcher of machine code, on the current device of the calling thread."""
 
     @abstractmethod
     def load(self, name: str, cubin: bytes, shared: int) -> LoadedCode:
@@ -43,7 +43,7 @@ class MachineCode(ABC):
 
     @abstractmethod
     def unload(self, module: int) -> None:
-        """Give a module up. Called inside garbage collection: takes no lock, and may do the work later."""
+        """Unload a module, possibly later. Lock-free, as garbage collection calls it."""
 
     @abstractmethod
     def launch(self, function: int, grid: Grid, shape: LaunchShape, stream: int, pointers: int) -> None:
@@ -51,12 +51,12 @@ class MachineCode(ABC):
 
     @abstractmethod
     def reaches(self, address: int) -> bool:
-        """Whether the current device can access an address."""
+        """Return True if the current device can access an address."""
 
     @abstractmethod
     def library(self) -> Any:
-        """The CUDA driver's library, for the few functions that nothing else offers."""
+        """Return the CUDA driver's library, for the few functions that have no other binding."""
 
     @abstractmethod
     def check(self, status: int, doing: str) -> None:
-        """Raise RuntimeError with the driver's own words unless a call of the library succeeded."""
+        """Raise RuntimeError with the driver's message unless a call of the library succeeded."""

@@ -1,4 +1,4 @@
-"""What a multiprocessor of each target has, and what that leaves to a block when several are resident.
+"""Occupancy: a multiprocessor's resources on each target, and the share of a block if several are resident.
 
 Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability", and the allocation
 granularities of NVIDIA's occupancy calculator; PTX ISA, "Tensor Memory".
@@ -13,30 +13,31 @@ from .device_properties import design_of
 
 KIB = 1024
 REGISTERS_PER_THREAD = 255
-"""The most that an instruction can name."""
+"""Maximum number of registers that an instruction can address."""
 REGISTER_UNIT = 256
-"""Registers are given to a warp in this unit: 8 to each of its 32 threads."""
+"""Registers are allocated to a warp in this unit: 8 for each of its 32 threads."""
 WARP_UNIT = 4
-"""A multiprocessor has four parts, with a quarter of the registers each; a block's warps are spread evenly."""
+"""A multiprocessor has four partitions, each with a quarter of the registers; a block's warps are spread evenly."""
 SHARED_UNIT = 128
 SHARED_RESERVED = 1 * KIB
-"""What the system keeps of shared memory for each resident block."""
+"""Shared memory that the system reserves for each resident block."""
 WARP_SIZE = 32
 TENSOR_MEMORY_UNIT = 32
-"""Columns of tensor memory are allocated in powers of two from this one on."""
+"""Smallest allocation of tensor memory in columns; allocations are powers of two."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A compute capability: what its multiprocessors have, and how it multiplies matrices.
+    """Compute capability: its multiprocessors' resources and matmul instructions.
 
     Args:
-        capability: major times 10 plus minor.
-        device: the data-centre GPU that stands for it, and `multiprocessors`, how many it has.
-        shared_memory: bytes of a multiprocessor.
-        shared_per_block: bytes that one block may ask for, opted in.
-        tensor_memory: columns of tensor memory.
-        matrix: the instruction that multiplies tiles of a type (Triton's name), as SASS begins it.
+        capability: Major times 10 plus minor.
+        device: Representative data-center GPU.
+        multiprocessors: Number of multiprocessors of `device`.
+        shared_memory: Bytes per multiprocessor.
+        shared_per_block: Bytes per block after opt-in.
+        tensor_memory: Columns of tensor memory.
+        matrix: Prefix of the SASS matmul instruction for each operand type (Triton's name).
     """
 
     capability: int
@@ -52,20 +53,20 @@ class Target:
 
     @property
     def name(self) -> str:
-        """As the compiler writes it: ``sm_90``."""
+        """Name in the compiler's notation: ``sm_90``."""
         return f"sm_{self.capability}"
 
     @property
     def design(self) -> int:
-        """The target whose declarations hold for it: its own capability, or that of the device that it is like."""
+        """Target whose kernel declarations apply: its own capability, or that of the similar data-center device."""
         return design_of(self.capability)
 
 
 SINGLES, EIGHT_BITS = ("fp16", "bf16", "fp32"), ("fp8e4nv", "fp8e5")
-"""Types whose products are added up in float32; those of float32 itself are rounded to TF32 before."""
+"""Types with float32 accumulation; float32 operands are rounded to TF32 before."""
 DOUBLES = {"fp64": "DMMA"}
 PAIRS = "u8"
-"""Bytes of two numbers of 4 bits."""
+"""Bytes that pack two 4-bit numbers."""
 
 TARGETS: dict[int, Target] = {
     target.capability: target
@@ -101,10 +102,10 @@ TARGETS: dict[int, Target] = {
         ),
     )
 }
-"""The targets that kernels are compiled for ahead of time."""
+"""Targets of ahead-of-time compilation."""
 
 CARD_MATRIX = dict.fromkeys(SINGLES, "HMMA") | {"i8": "IMMA"}
-"""What ``mma.sync`` is on cards, whose float64 the compiler leaves to DFMA."""
+"""SASS of ``mma.sync`` on consumer cards, whose float64 matmuls compile to DFMA."""
 CARD_MATRIX_OF_8_BITS = CARD_MATRIX | dict.fromkeys(EIGHT_BITS, "QMMA")
 """The same from sm_89 on."""
 
@@ -126,23 +127,23 @@ RELATIVES: dict[int, Target] = {
         ),
     )
 }
-"""Devices that take the kernels of one of `TARGETS` (`Target.design`), with less room or other places."""
+"""Devices that run the kernels of one of `TARGETS` (`Target.design`), with other resources."""
 
 KNOWN: dict[int, Target] = TARGETS | RELATIVES
 
 
 def rounded_down(value: int, unit: int) -> int:
-    """The largest multiple of `unit` that is not above `value`."""
+    """Return the largest multiple of `unit` that is not above `value`."""
     return value // unit * unit
 
 
 def rounded_up(value: int, unit: int) -> int:
-    """The smallest multiple of `unit` that is not below `value`."""
+    """Return the smallest multiple of `unit` that is not below `value`."""
     return -(-value // unit) * unit
 
 
 def register_budget(target: Target, blocks: int, warps: int) -> int:
-    """The most registers of a thread with which `blocks` blocks of `warps` warps are resident.
+    """Return the maximum registers per thread with which `blocks` blocks of `warps` warps are resident.
 
     Raises:
         ValueError: if that many blocks or warps are never resident.
@@ -163,7 +164,7 @@ def register_budget(target: Target, blocks: int, warps: int) -> int:
 
 
 def shared_budget(target: Target, blocks: int) -> int:
-    """The most bytes of shared memory of a block with which `blocks` of them are resident.
+    """Return the maximum bytes of shared memory per block with which `blocks` blocks are resident.
 
     Example:
         >>> from triten.runtime.cuda.occupancy import TARGETS, shared_budget
@@ -175,7 +176,7 @@ def shared_budget(target: Target, blocks: int) -> int:
 
 
 def tensor_memory_budget(target: Target, blocks: int) -> int:
-    """The most columns of tensor memory of a block with which `blocks` of them are resident.
+    """Return the maximum columns of tensor memory per block with which `blocks` blocks are resident.
 
     Example:
         >>> from triten.runtime.cuda.occupancy import TARGETS, tensor_memory_budget
@@ -187,7 +188,7 @@ def tensor_memory_budget(target: Target, blocks: int) -> int:
 
 
 def resident_blocks(target: Target, warps: int, registers: int, shared: int, tensor_memory: int = 0) -> int:
-    """How many blocks are resident, from what one of them uses; 0 for one that never is.
+    """Return the number of resident blocks with these resources per block; 0 if a block never fits.
 
     Example:
         >>> from triten.runtime.cuda.occupancy import TARGETS, resident_blocks

@@ -1,4 +1,4 @@
-"""Who provides the driver: functions that `choose.py` registers, so that the interface imports no implementation."""
+"""Registry of the driver's provider: `choose.py` registers functions, so the interface imports no implementation."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _registered: list[tuple[Callable[[], Driver], Callable[[], bool], Callable[[Driv
 def register(
     choose: Callable[[], Driver], is_available: Callable[[], bool], announce: Callable[[Driver], None]
 ) -> None:
-    """Have these decide from now on: which driver a process gets, whether it would get one, and who is told of it."""
+    """Register the functions that choose a driver, check its availability, and announce it."""
     _registered[:] = [(choose, is_available, announce)]
 
 
 def choose() -> Driver:
-    """A new driver. Raises RuntimeError where there is none."""
+    """Return a new driver. Raise RuntimeError if there is none."""
     return _registered[0][0]()
 
 
 def is_available() -> bool:
-    """Whether `choose` would give a driver."""
+    """Return True if `choose` would find a driver."""
     return _registered[0][1]()
 
 
 def announce(driver: Driver) -> None:
-    """Tell others of the driver that the process has now."""
+    """Notify others of the process's new driver."""
     _registered[0][2](driver)

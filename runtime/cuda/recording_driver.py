@@ -1,6 +1,6 @@
-"""A driver that notes every launch and runs none, so that what a program launches on a target is known without a GPU.
+"""Driver that records every launch and runs none, to list a program's launches on a target without a GPU.
 
-Nothing of a device exists: memory is addresses, and what the interface asks for beside kernels has no effect.
+Memory is addresses without contents, and all interface calls besides kernels have no effect.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from .occupancy import WARP_SIZE, Target
 from .tensor_map import DescribedTensor
 
 MEMORY = 1 << 46
-"""Bytes that the device claims to have; none of them exist."""
+"""Bytes of memory that the device reports; none of them exist."""
 PLACES = 5
-"""What a number that the host reads back says."""
+"""Value of any number that the host reads back."""
 
 
 class NotedKernel(cuda.CompiledKernel):
-    """A kernel that is noted when it is launched."""
+    """Kernel that records its launches."""
 
     def __init__(self, owner: RecordingDriver, request: Mapping[str, Any], name: str) -> None:
         self._owner, self._request, self.name = owner, request, name
@@ -43,7 +43,7 @@ class NotedKernel(cuda.CompiledKernel):
 
 
 class RecordingDriver(cuda.Driver):
-    """One device of a target. Its memory is addresses; what else the interface asks for has no effect."""
+    """One device of a target. Its memory is addresses; other interface calls have no effect."""
 
     def __init__(self, target: Target) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class RecordingDriver(cuda.Driver):
         return self._top
 
     def malloc_host(self, nbytes: int) -> int:
-        """Memory that exists, since the host writes to it; never given back."""
+        """Allocate real memory, since the host writes to it; never free it."""
         self._host.append(np.empty(nbytes, np.uint8))
         return int(self._host[-1].ctypes.data)
 
@@ -100,7 +100,7 @@ class RecordingDriver(cuda.Driver):
         return MEMORY, MEMORY
 
     def copy_device_to_host(self, dst: cuda.HostArray, src: int, stream: int) -> None:
-        """What the host asks for: how many places there are, a number; or flags, of which none is up."""
+        """Fill a scalar with the number of places, or flags with 0."""
         dst.fill(0 if dst.ndim else PLACES)
 
 

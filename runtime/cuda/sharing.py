@@ -1,11 +1,11 @@
-"""Memory of a GPU in several processes: handles of CUDA's, and how long what they name has to live (CUDA IPC).
+"""Sharing of GPU memory between processes (CUDA IPC): handles, and the lifetime of their memory.
 
-A handle names a whole allocation of the driver's, in which the storage begins at an offset. The process that made it
-may not give the memory back while another one uses it. So each handle goes along with a *lease*, the end of a pipe for
-writing: who imports the storage holds it as long as the storage lives, and the exporter sees the pipe end when it is
-closed, by a process that dies too. Leases are looked at with each export and by `ipc_collect`.
+A handle names a whole allocation of the driver, in which the storage begins at an offset. The exporting process may
+not free the memory while another process uses it. Each handle therefore comes with a *lease*, the write end of a
+pipe. The importing process holds it as long as the storage lives. The exporter sees that the pipe is closed, even if
+the importer dies. Each export and `ipc_collect` check the leases.
 
-An allocation may be opened once in a process: its address is kept until the last storage in it is gone.
+A process may open an allocation only once: its address is kept until the last storage in it is gone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .memory.block import Block
 
 
 class Handle(NamedTuple):
-    """What another process needs to open a storage: the allocation, the place in it, and the lease's descriptor."""
+    """Data for another process to open a storage: the allocation, the offset, and the lease's descriptor."""
 
     device: int
     allocation: bytes
@@ -34,7 +34,7 @@ class Handle(NamedTuple):
 
 
 class _Allocation:
-    """An allocation of another process's, open in this one."""
+    """Allocation of another process, open in this one."""
 
     def __init__(self, device: int, name: bytes) -> None:
         self.address = driver().import_memory(device, name)
@@ -48,19 +48,19 @@ def _close(device: int, address: int) -> None:
 
 _lock = threading.RLock()
 _leases: dict[int, DataPtr] = {}
-"""What other processes use, by the pipe that ends when one of them is done with it."""
+"""Memory that other processes use, by the pipe that closes when they are done with it."""
 
 _open: weakref.WeakValueDictionary[tuple[int, bytes], _Allocation] = weakref.WeakValueDictionary()
 _known: weakref.WeakValueDictionary[tuple[int, bytes, int], DataPtr] = weakref.WeakValueDictionary()
-"""Exported and imported storages, which arrive as themselves."""
+"""Exported and imported storages, which keep their identity when imported again."""
 
 
 def export_storage(storage: Storage) -> Handle:
-    """A handle of a storage, after all work on its device. Whoever gets it closes the lease.
+    """Return a handle of a storage, after all work on its device. The receiver closes the lease.
 
     Raises:
-        RuntimeError: the memory is not of this package's own allocator, or the devices belong to one process, as those
-            of the interpreter do.
+        RuntimeError: If the memory is not from this package's allocator, or if the devices belong to one process, as
+            those of the interpreter do.
     """
     root: DataPtr = storage.root
     index = storage.device.resolved_index
@@ -90,7 +90,7 @@ def _leased(handle: Handle, root: DataPtr) -> Handle:
 
 
 def ipc_collect() -> None:
-    """Give back what other processes have used and use no more (`torch.cuda.ipc_collect`).
+    """Free memory that other processes no longer use (`torch.cuda.ipc_collect`).
 
     Example:
         >>> import triten as tt
@@ -101,16 +101,16 @@ def ipc_collect() -> None:
             return
         poll = select.poll()
         for watched in _leases:
-            poll.register(watched, 0)  # the end of a pipe is told unasked
+            poll.register(watched, 0)  # poll reports a closed pipe without a request
         for watched, _ in poll.poll(0):
             os.close(watched)
             del _leases[watched]
 
 
 def import_storage(handle: Handle) -> Storage:
-    """The storage of a handle. It holds the lease as long as it lives.
+    """Return the storage of a handle; the storage holds the lease.
 
-    Raises RuntimeError where the devices belong to one process.
+    Raises RuntimeError if the devices belong to one process.
     """
     device = Device("cuda", handle.device)
     with _lock:
@@ -129,7 +129,7 @@ def import_storage(handle: Handle) -> Storage:
 
         def give_back(data: DataPtr, allocation: _Allocation = allocation) -> None:
             shared_roots.pop(id(data), None)
-            # What this process has enqueued may read it still.
+            # Enqueued work of this process may still read it.
             driver().synchronize(allocation.device)
             os.close(handle.lease)
 
@@ -140,6 +140,6 @@ def import_storage(handle: Handle) -> Storage:
 
 
 def leases() -> list[Any]:
-    """What other processes use, as far as is known."""
+    """Return the memory that other processes use, as far as is known."""
     with _lock:
         return list(_leases.values())

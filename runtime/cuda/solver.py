@@ -1,8 +1,8 @@
-"""Linear algebra by the device's libraries: what a driver offers under LAPACK's names.
+"""Linear algebra by the device's libraries: a driver's interface under LAPACK's names.
 
-The routines are those of `runtime/lapack.py`, over operands in device memory: column-major matrices and vectors
-without gaps, one of them for each member of a batch. They are enqueued on the current stream of the current device;
-`info` is written by them and read by whoever asks.
+The routines are those of `runtime/lapack.py`, over operands in device memory: contiguous column-major matrices and
+vectors, one for each member of a batch. They are enqueued on the current stream of the current device. They write
+`info`; the caller reads it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, Protocol
 
 
 class Operand(NamedTuple):
-    """Matrices (`columns` is a number) or vectors (it is None) of one dtype, one behind the other.
+    """Contiguous matrices (`columns` is a number) or vectors (`columns` is None) of one dtype.
 
-    `rows` is the length of a vector, or -1 for one number for each member, as `info` has; `dtype` is a NumPy dtype.
+    `rows` is the length of a vector, or -1 for one number for each member, as in `info`. `dtype` is a NumPy dtype.
     """
 
     address: int
@@ -24,22 +24,22 @@ class Operand(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The elements of one member."""
+        """Number of elements of one member."""
         return abs(self.rows) * (1 if self.columns is None else self.columns)
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all members."""
+        """Number of bytes of all members."""
         return int(self.batch * self.size * self.dtype.itemsize)
 
     def members(self) -> list[int]:
-        """The address of each member."""
+        """Return the address of each member."""
         step = self.size * self.dtype.itemsize
         return [self.address + i * step for i in range(self.batch)]
 
 
 class Solver(Protocol):
-    """A library. See `runtime/lapack.py` for what each routine computes."""
+    """Solver library. See `runtime/lapack.py` for the results of each routine."""
 
     def getrf(self, a: Operand, pivots: Operand, info: Operand) -> None: ...
     def getrf_nopivot(self, a: Operand, pivots: Operand, info: Operand) -> None: ...

@@ -1,8 +1,8 @@
-"""Streams (`torch.cuda.Stream`): queues of a device's work, and which of them is current in a thread.
+"""Streams (`torch.cuda.Stream`): queues of a device's work, and the current stream of a thread.
 
-Streams come from a pool of 32 for each device and priority, handed out in turn and never destroyed, as c10 does
-(c10/cuda/CUDAStream.h). The caching allocator keeps free blocks by stream, so that the memory of a stream which was
-destroyed would be stranded, and CUDA gives the handle of a destroyed stream to a new one, which would inherit it.
+Streams come from a pool of 32 for each device and priority, used round-robin and never destroyed, as in c10
+(c10/cuda/CUDAStream.h). The caching allocator keeps free blocks by stream, so that memory of a destroyed stream would
+be stranded. CUDA also reuses the handle of a destroyed stream, so that a new stream would inherit that memory.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 STREAMS_PER_POOL = 32
 MAX_PRIORITIES = 4
-"""Priorities that are told apart, 0 to -3, as many as c10 has pools for."""
+"""Number of distinct priorities, 0 to -3, as many as c10 has pools for."""
 CUDA_DEVICE_TYPE = 1
 """CUDA's number in c10::DeviceType."""
 
 
 class StreamPool:
-    """The streams of one driver, made when they are first handed out.
+    """Stream pool of one driver; streams are created on first use.
 
-    A stream's id is c10's: 0 is the default stream, an even number the address of a stream that was made elsewhere,
-    an odd one says pool and place in it.
+    A stream's id is c10's: 0 is the default stream, an even number the address of an external stream. An odd number
+    encodes pool and index.
     """
 
     def __init__(self, cuda: Driver) -> None:
@@ -46,7 +46,7 @@ class StreamPool:
         self._ids: dict[tuple[int, int], int] = {}
 
     def take(self, device: int, priority: int) -> tuple[int, int]:
-        """(handle, id) of the next stream of a pool; a priority out of range is the nearest in it."""
+        """Return (handle, id) of the next stream of a pool; clamp a priority to the valid range."""
         level = -self.clamped(device, priority)
         with self._lock:
             place = self._next.get((device, level), 0)
@@ -55,13 +55,13 @@ class StreamPool:
         return self.handle(device, stream_id), stream_id
 
     def clamped(self, device: int, priority: int) -> int:
-        """The nearest priority that the device has and c10 tells apart."""
+        """Clamp a priority to the range of the device and of c10."""
         with device_guard(device) as cuda:
             least, greatest = cuda.stream_priority_range()
         return min(max(priority, greatest, 1 - MAX_PRIORITIES), least)
 
     def handle(self, device: int, stream_id: int) -> int:
-        """The handle of a stream by its id. Raises RuntimeError for an id that names none."""
+        """Return the handle of a stream id. Raise RuntimeError for an invalid id."""
         if stream_id & 1 == 0:
             return stream_id
         level, place = (stream_id >> 1 & 0xF) - 1, stream_id >> 5
@@ -78,7 +78,7 @@ class StreamPool:
         return found
 
     def id(self, device: int, handle: int) -> int:
-        """The id of a stream by its handle."""
+        """Return the id of a stream handle."""
         return self._ids.get((device, handle), handle)
 
 
@@ -94,14 +94,14 @@ def _pool_of(cuda: Driver) -> StreamPool:
 
 
 class Stream:
-    """A queue of one device's work, which runs in order; work of different streams runs when it can.
+    """In-order queue of one device's work; different streams run independently.
 
     Args:
-        device: the device, None or a negative index for the current one.
-        priority: 0 or below; lower numbers run first. What is out of the device's range is the nearest in it.
+        device: Device of the stream. Default: None, the current device, as for a negative index.
+        priority: 0 or below; lower numbers run first. It is clamped to the device's range.
 
-    Used as a context, it is the current stream inside, and its device the current device. Two streams are equal if
-    they are the same queue. The 33rd stream of a device and priority is the first again.
+    As a context manager, it makes itself and its device current. Two streams are equal if they are the same queue. The
+    33rd stream of a device and priority is the first again.
 
     Example:
         >>> import triten as tt
@@ -116,7 +116,7 @@ class Stream:
 
     __slots__ = ("__weakref__", "cuda_stream", "device_index", "stream_id")
     cuda_stream: int
-    """The stream's handle, a ``cudaStream_t``; 0 for the default stream."""
+    """Handle of the stream, a ``cudaStream_t``; 0 for the default stream."""
     device_index: int
     stream_id: int
 
@@ -148,36 +148,36 @@ class Stream:
 
     @property
     def device(self) -> Device:
-        """The stream's device."""
+        """Device of the stream."""
         return Device("cuda", self.device_index)
 
     @property
     def device_type(self) -> int:
-        """CUDA's number among the device types, 1."""
+        """CUDA's device type number, 1."""
         return CUDA_DEVICE_TYPE
 
     @property
     def priority(self) -> int:
-        """The stream's priority; lower numbers run first."""
+        """Priority of the stream; lower numbers run first."""
         with device_guard(self.device_index) as cuda:
             return cuda.stream_priority(self.cuda_stream)
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
-        """(least, greatest) priority of the current device's streams; the greatest is the lowest number."""
+        """Return the (least, greatest) priority of the current device's streams; the greatest is the lowest number."""
         least, greatest = driver().stream_priority_range()
         return least, max(greatest, 1 - MAX_PRIORITIES)
 
     def wait_event(self, event: Event) -> None:
-        """Make later work of this stream wait for an event; returns at once."""
+        """Make later work of this stream wait for an event, without blocking."""
         event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
-        """Make later work of this stream wait for what another one was given until now; returns at once."""
+        """Make later work of this stream wait for all work that another stream has so far, without blocking."""
         self.wait_event(stream.record_event())
 
     def record_event(self, event: Event | None = None) -> Event:
-        """Record an event, a new one unless given, after what the stream was given until now. Returns it."""
+        """Record an event after the work that the stream has so far, and return it. Default: a new event."""
         from .event import Event
 
         if event is None:
@@ -186,12 +186,12 @@ class Stream:
         return event
 
     def query(self) -> bool:
-        """Whether all work is done."""
+        """Return True if all work is done."""
         with device_guard(self.device_index) as cuda:
             return cuda.query_stream(self.cuda_stream)
 
     def synchronize(self) -> None:
-        """Wait for all work. Raises the error of a fault that kernels on the device found in their input."""
+        """Wait for all work. Raise the error of an input fault that kernels on the device found."""
         if sync_debug.mode:
             sync_debug.report()
         with device_guard(self.device_index) as cuda:
@@ -203,7 +203,7 @@ class Stream:
         return ctypes.c_void_p(self.cuda_stream)
 
     def __cuda_stream__(self) -> tuple[int, int]:
-        """(version, handle) of the CUDA stream protocol."""
+        """Return (version, handle) of the CUDA stream protocol."""
         return 0, self.cuda_stream
 
     def __eq__(self, o: object) -> bool:
@@ -230,7 +230,7 @@ class Stream:
 
 
 class _Entered(threading.local):
-    """The contexts of streams that this thread is in, innermost last."""
+    """Stack of this thread's stream contexts, innermost last."""
 
     def __init__(self) -> None:
         self.contexts: list[StreamContext] = []
@@ -246,7 +246,7 @@ def _stream(cls: type[Stream], handle: int, device: int, stream_id: int) -> Any:
 
 
 class ExternalStream(Stream):
-    """A stream that was made elsewhere, by its handle; whoever made it keeps it alive and destroys it.
+    """External stream, by its handle; its creator keeps it alive and destroys it.
 
     Raises RuntimeError for a handle that is no stream of the device, as far as the driver can tell.
 
@@ -278,19 +278,19 @@ def _default(cls: type[Stream], device: DeviceLike) -> Any:
 
 
 def get_stream_from_external(data_ptr: int, device: DeviceLike = None) -> Stream:
-    """`ExternalStream`, as a function."""
+    """Return an `ExternalStream`."""
     found: Stream = ExternalStream(data_ptr, device)
     return found
 
 
 def default_stream(device: DeviceLike = None) -> Stream:
-    """A device's default stream, which work goes to until another is made current."""
+    """Return a device's default stream, which is current until another is set."""
     found: Stream = _default(Stream, device)
     return found
 
 
 def current_stream(device: DeviceLike = None) -> Stream:
-    """The stream that this thread's work on a device goes to."""
+    """Return this thread's current stream on a device."""
     cuda = driver()
     index = device_index(device)
     cuda.check_device(index)
@@ -300,7 +300,7 @@ def current_stream(device: DeviceLike = None) -> Stream:
 
 
 def set_stream(stream: Stream | None) -> None:
-    """Make a stream current in this thread, and its device too; nothing happens for None.
+    """Make a stream and its device current in this thread; do nothing for None.
 
     Raises RuntimeError for a stream that has been destroyed.
     """
@@ -315,9 +315,9 @@ def set_stream(stream: Stream | None) -> None:
 
 
 class StreamContext:
-    """A context in which a stream is current, and its device too; nothing happens for None.
+    """Context manager that makes a stream and its device current; it does nothing for None.
 
-    The end puts back the streams of both devices and the device itself, whatever the block did to them.
+    On exit it restores the streams of both devices and the device itself, whatever the block set.
     """
 
     def __init__(self, stream: Stream | None) -> None:
@@ -342,12 +342,12 @@ class StreamContext:
         if source is None or target is None:
             return
         cuda = driver()
-        # Unchecked: a stream that was destroyed meanwhile is current again, and refuses the work that comes to it.
+        # Unchecked: a destroyed stream becomes current again, and refuses work.
         for stream in (target, source):
             cuda.set_stream(stream.device_index, stream.cuda_stream)
         cuda.set_device(source.device_index)
 
 
 def stream(stream: Stream | None) -> StreamContext:
-    """`StreamContext`, by PyTorch's other name."""
+    """Return a `StreamContext`, under PyTorch's other name."""
     return StreamContext(stream)

@@ -1,4 +1,4 @@
-"""Work of one stream after that of another, which may be another library's."""
+"""Ordering of one stream's work after another's, which may belong to another library."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from .device_guard import device_guard
 
 
 def wait_for_stream(device: int, awaited: int, waiting: int | None = None) -> None:
-    """Make later work of a stream wait for what another one was given until now.
+    """Make later work of a stream wait for all work that another stream has so far.
 
     Args:
-        device: whose streams they are.
-        awaited: the stream that is waited for.
-        waiting: the stream that waits; None is the device's current one.
+        device: Device of both streams.
+        awaited: Stream to wait for.
+        waiting: Stream that waits. Default: None, the device's current stream.
     """
     with device_guard(device) as cuda:
         waiting = cuda.current_stream(device) if waiting is None else waiting

@@ -1,8 +1,8 @@
-"""Where a program waits for a device: warnings or errors at each such place (`torch.cuda.set_sync_debug_mode`).
+"""Synchronization debugging: warnings or errors for each implicit wait (`torch.cuda.set_sync_debug_mode`).
 
-What waits: reading values of a device tensor (`item`, `tolist`, `cpu`, printing, results whose shape depends on
-values), copies from the host that are not ``non_blocking``, and `Stream.synchronize`. Waiting for a whole device or for
-an event is asked for in so many words, and is not reported. Source: c10/cuda/CUDAFunctions.cpp.
+These operations wait: reading values of a device tensor (`item`, `tolist`, `cpu`, printing, results whose shape
+depends on values), copies from the host that are not ``non_blocking``, and `Stream.synchronize`. Explicit waits for a
+device or an event are not reported. Source: c10/cuda/CUDAFunctions.cpp.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from .driver import driver
 MODES = ("default", "warn", "error")
 
 mode = 0
-"""The place of the mode in `MODES`."""
+"""Index of the mode in `MODES`."""
 
 
 def set_sync_debug_mode(debug_mode: int | str) -> None:
-    """Report each place at which the program waits for a device (`torch.cuda.set_sync_debug_mode`).
+    """Report each wait for a device (`torch.cuda.set_sync_debug_mode`).
 
     Args:
         debug_mode: 0 or ``"default"`` for nothing, 1 or ``"warn"`` for a warning, 2 or ``"error"`` for an error.
 
     Raises:
-        RuntimeError: for any other mode, and where there is no device.
+        RuntimeError: For any other mode, and without a device.
 
     Example:
         >>> import triten as tt
@@ -48,13 +48,13 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_sync_debug_mode() -> int:
-    """What `set_sync_debug_mode` has set: 0, 1 or 2 (`torch.cuda.get_sync_debug_mode`)."""
+    """Return the mode of `set_sync_debug_mode`: 0, 1 or 2 (`torch.cuda.get_sync_debug_mode`)."""
     driver()
     return mode
 
 
 def report() -> None:
-    """The program is about to wait: warn, or raise RuntimeError, as the mode, which is not 0, says."""
+    """Warn or raise RuntimeError before a wait, according to the nonzero mode."""
     if MODES[mode] == "error":
         raise RuntimeError("called a synchronizing CUDA operation")
     warnings.warn("called a synchronizing CUDA operation", stacklevel=2)

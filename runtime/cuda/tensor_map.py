@@ -1,6 +1,6 @@
-"""Tensor maps: how the tensor memory accelerator of sm_90 and later finds the blocks of a tensor.
+"""Tensor maps: descriptors of tensors for the tensor memory accelerator (TMA) of sm_90 and later.
 
-A `TensorDescriptor` given to a kernel becomes such a map, 128 bytes that go with the launch. Source: CUDA driver
+A `TensorDescriptor` argument becomes a tensor map, 128 bytes that are passed with the launch. Source: CUDA driver
 API, `cuTensorMapEncodeTiled`.
 """
 
@@ -17,7 +17,7 @@ NBYTES = 128
 MAX_RANK = 5
 ALIGNMENT = 64
 HOST_TYPES = {8: 10, 9: 8, 10: 9}
-"""Element types that the driver numbers otherwise than the compiler: float64, float16, bfloat16."""
+"""Element types with different numbers in driver and compiler: float64, float16, bfloat16."""
 TFLOAT32 = 11
 INTERLEAVE_NONE = 0
 L2_PROMOTION_128_BYTES = 2
@@ -28,18 +28,18 @@ SMALL_TENSOR_BIT = 1 << 21
 
 
 KEPT = 256
-"""How many maps of a descriptor a kernel remembers; a caching allocator gives the same addresses again and again."""
+"""Number of maps that a kernel caches for a descriptor; a caching allocator returns the same addresses often."""
 
 
 class DescribedTensor(NamedTuple):
-    """The tensor behind a kernel's descriptor, all but its address: sizes and strides in elements, the last one 1."""
+    """Tensor behind a kernel's descriptor, without its address: sizes and strides in elements, the last stride 1."""
 
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
 
 
 class DescriptorType(NamedTuple):
-    """What a signature says of a descriptor: the elements' type, and the block that is loaded or stored at a time."""
+    """Descriptor entry of a signature: the element type, and the block that is loaded or stored at a time."""
 
     element: str
     block: tuple[int, ...]
@@ -47,7 +47,7 @@ class DescriptorType(NamedTuple):
 
 @functools.lru_cache(maxsize=512)
 def descriptor_type(type_: str) -> DescriptorType | None:
-    """A signature's entry such as ``"tensordesc<bf16[128, 64]>"`` taken apart; None for every other type.
+    """Parse a signature's entry such as ``"tensordesc<bf16[128, 64]>"``; return None for every other type.
 
     Example:
         >>> descriptor_type("tensordesc<bf16[128, 64]>")
@@ -65,24 +65,24 @@ def descriptor_type(type_: str) -> DescriptorType | None:
 
 
 class Encoder(Protocol):
-    """Where the driver's functions are, a `MachineCode` or what stands for its library."""
+    """Provider of the driver's functions: a `MachineCode`, or a replacement for the library."""
 
     def library(self) -> Any:
-        """The driver's library."""
+        """Return the driver's library."""
 
     def check(self, status: int, what: str) -> None:
-        """Raise RuntimeError for a status of the driver that is not 0."""
+        """Raise RuntimeError for a nonzero status of the driver."""
 
 
 class TensorMaps(dict[int, bytes]):
-    """The parameter that a kernel is given for a descriptor, by the tensor's address; encoded when first asked for.
+    """Kernel parameters of a descriptor, by tensor address; encoded on first use.
 
-    It is the map, then sizes as int32 and strides as int64, as the compiler lays them out.
+    A parameter is the map, then sizes as int32 and strides as int64, in the compiler's layout.
 
     Args:
-        code: where the driver's library is.
-        tensor: sizes and strides.
-        meta: what the compiler says of the descriptor; see `encode_tiled`.
+        code: Provider of the driver's library.
+        tensor: Sizes and strides.
+        meta: The compiler's metadata of the descriptor; see `encode_tiled`.
     """
 
     def __init__(self, code: Encoder, tensor: DescribedTensor, meta: Mapping[str, Any]) -> None:
@@ -106,7 +106,7 @@ class TensorMaps(dict[int, bytes]):
 
 
 def parameter_format(rank: int) -> str:
-    """The `struct` format of what a kernel is given for a descriptor of this rank."""
+    """Return the `struct` format of a descriptor parameter of this rank."""
     return f"@{NBYTES}s{rank}i{rank}q"
 
 
@@ -124,18 +124,18 @@ def encode_tiled(
     """Write the map of a tensor.
 
     Args:
-        code: where the driver's library is.
-        target: where to: `NBYTES` bytes aligned to `ALIGNMENT`.
-        address: the tensor's first element.
-        sizes, strides: of the tensor, in elements; the last stride is 1.
-        meta: what the compiler says of the descriptor: `block_size`, `elem_size` in bytes, `elem_type`, `swizzle`,
+        code: Provider of the driver's library.
+        target: Destination: `NBYTES` bytes aligned to `ALIGNMENT`.
+        address: Address of the tensor's first element.
+        sizes, strides: Sizes and strides of the tensor in elements; the last stride is 1.
+        meta: The compiler's metadata of the descriptor: `block_size`, `elem_size` in bytes, `elem_type`, `swizzle`,
             `fp4_padded`.
-        nan_outside: whether elements outside the tensor read as NaN instead of 0.
-        round_to_tf32: whether float32 is rounded to TF32 on its way.
+        nan_outside: If True, elements outside the tensor read as NaN instead of 0.
+        round_to_tf32: If True, the copy rounds float32 to TF32.
 
     Raises:
-        NotImplementedError: for a descriptor of convolutions (im2col).
-        RuntimeError: for what the driver refuses.
+        NotImplementedError: For a descriptor of convolutions (im2col).
+        RuntimeError: For arguments that the driver refuses.
     """
     if meta.get("is_im2col"):
         raise NotImplementedError("a host's tensor descriptor in im2col mode is not supported")

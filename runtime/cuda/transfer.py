@@ -1,8 +1,7 @@
 """Copies of bytes between host arrays and device memory, and between two devices.
 
-Everything crosses contiguous and in one dtype: strides and conversions are a kernel's work on one side. Copies
-between devices are ordered by events alone; those with the host are complete when they return, unless asked not to
-wait.
+All copies are contiguous and keep the dtype: a kernel on one side handles strides and conversions. Events alone order
+copies between devices. Copies with the host are complete on return, unless the caller asks not to wait.
 """
 
 from __future__ import annotations
@@ -22,13 +21,15 @@ from .memory.pinned import PINNED_ALLOCATOR
 def copy_across(dst: Any, src: Any, nbytes: int, non_blocking: bool = False) -> None:
     """Copy `nbytes` between an ndarray and a `DataPtr`, in either direction, on the device's current stream.
 
-    Waits for the stream, unless `non_blocking`. Then it only enqueues the copy from or to page-locked memory, which
-    its allocator keeps until the copy is done. From pageable memory it has read all when it returns, though nothing
-    may have arrived yet, and to pageable memory it waits nevertheless: its owner may change it or give it back right
-    after (CUDA Runtime API, "API synchronization behavior").
+    It waits for the stream, unless `non_blocking`. Then the effect depends on the host memory:
 
-    While the stream is captured only copies that need no waiting are possible, of page-locked memory, which the graph
-    keeps. Raises RuntimeError for others; and the error of a fault that kernels have reported (`faults`).
+    - Page-locked memory: the copy is only enqueued, and the allocator keeps the memory until the copy is done.
+    - From pageable memory: the source has been read on return, though the data may not have arrived.
+    - To pageable memory: the call waits, because the caller may change or free the memory right after (CUDA Runtime
+      API, "API synchronization behavior").
+
+    During a capture, only asynchronous copies of page-locked memory are possible; the graph keeps that memory. Raises
+    RuntimeError for others, and the error of a fault that kernels have reported (`faults`).
     """
     if nbytes == 0:
         return
@@ -85,7 +86,7 @@ def _is_page_locked(cuda: Driver, array: Any) -> bool:
 
 
 def _keep(array: Any, device: int, stream: int) -> None:
-    """Have a block be reused only after the copy; memory that others have page-locked is theirs to keep."""
+    """Make a block's reuse wait for the copy; memory that others have page-locked is theirs to keep."""
     cuda = driver()
     if cuda.captures_underway:
         capture = captures_of(cuda).current(device)
@@ -98,12 +99,12 @@ def _keep(array: Any, device: int, stream: int) -> None:
 
 
 def copy_between_devices(dst: DataPtr, src: DataPtr, nbytes: int) -> None:
-    """Copy `nbytes` from one CUDA device to another, on the source's current stream; the host waits for nothing.
+    """Copy `nbytes` from one CUDA device to another, on the source's current stream, without a host wait.
 
-    The copy waits for what the target's current stream was given until now, and that stream's later work for the
-    copy, so that each side's memory is used in the order of its own stream (`copy_device_to_device` in
-    ATen/native/cuda/Copy.cu). The source can reach the target's memory from its first copy on, where the hardware
-    lets it; elsewhere the bytes go through the host.
+    The copy waits for the current work of the target's current stream, and later work of that stream waits for the
+    copy. Each side's memory is thus used in the order of its own stream (`copy_device_to_device` in
+    ATen/native/cuda/Copy.cu). The first copy enables peer access if the hardware allows it; otherwise the bytes go
+    through the host.
     """
     if nbytes == 0:
         return
@@ -132,7 +133,7 @@ _connected: set[tuple[Driver, int, int]] = set()
 
 
 def _connect(cuda: Driver, source: int, target: int) -> None:
-    """Enable the access of two devices to each other's memory, once."""
+    """Enable peer access between two devices, once."""
     if (cuda, source, target) in _connected:
         return
     for device, peer in ((source, target), (target, source)):

@@ -1,4 +1,4 @@
-"""Whether a composite may look at a tensor's values. Programs on the CPU ask too, so the driver is imported late."""
+"""Check before composites read a tensor's values. CPU programs call it too, so the driver is imported late."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from ..device import device as Device
 
 
 def may_read_values(device: Device) -> bool:
-    """Whether a composite may look at a tensor's values to refuse them: not on a CUDA device, where that is a wait.
+    """Return True if a composite may read values to validate them: on a CUDA device, reading would wait.
 
-    There the kernels that it calls report what is wrong (`faults`); under launch blocking it looks, as on the CPU.
+    There the kernels that it calls report errors (`faults`). Under launch blocking it validates, as on the CPU.
     """
     if device.type != "cuda":
         return True

@@ -4,7 +4,7 @@ import enum
 
 
 class DLDeviceType(enum.IntEnum):
-    """Where memory is, by DLPack's number."""
+    """Device type of memory, by DLPack's number."""
 
     kDLCPU = 1
     kDLCUDA = 2

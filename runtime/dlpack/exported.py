@@ -1,9 +1,9 @@
-"""Capsules over memory of ours, for other libraries to take.
+"""Capsules over triten's memory, for other libraries to consume.
 
-A capsule may be freed by any thread, with or without Python's lock, and by a library that outlives the interpreter. A
-function of Python's cannot be called then, so NumPy makes the capsules: its deleter, in C, takes the lock and drops an
-array, or does nothing once there is no interpreter. The array holds what owns the memory; what the capsule says of
-memory, dtype and geometry is written over what NumPy wrote.
+Any thread may free a capsule, with or without the GIL, and so may a library that outlives the interpreter. A Python
+deleter cannot run then, so NumPy creates the capsules. NumPy's C deleter takes the GIL and drops an array, or does
+nothing after the interpreter's end. The array keeps the owner of the memory alive. The capsule's fields for memory,
+dtype and geometry overwrite NumPy's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BYTE = np.zeros(1, np.uint8)
 
 
 class _Owner:
-    """Has NumPy make an array of `ndim` dimensions that is not contiguous, so that its capsules have strides."""
+    """Makes NumPy create a non-contiguous array of `ndim` dimensions, so that its capsules have strides."""
 
     __slots__ = ("__array_interface__", "owner")
 
@@ -45,18 +45,18 @@ def capsule(
     flags: int,
     versioned: bool,
 ) -> Any:
-    """A capsule over memory that lives as long as `owner`, which the capsule, or who takes it, keeps.
+    """Return a capsule over memory of `owner`, which the capsule or its consumer keeps alive.
 
     Args:
-        owner: an object that the memory belongs to.
-        address: of the first element.
-        device: DLPack's kind and ordinal.
-        dtype, sizes, strides: of the elements, strides in elements.
+        owner: Object that owns the memory.
+        address: Address of the first element.
+        device: DLPack's device type and index.
+        dtype, sizes, strides: Dtype and geometry, strides in elements.
         flags: `READ_ONLY`, `IS_COPIED`.
-        versioned: whether the capsule is of DLPack 1, or of versions before.
+        versioned: If True, the capsule is of DLPack 1, else of earlier versions.
 
     Raises:
-        BufferError: for a dtype that DLPack does not have, and for read-only memory without a version to say so.
+        BufferError: For a dtype that DLPack does not have, and for read-only memory without a version to say so.
     """
     data_type = DATA_TYPES.get(dtype)
     if data_type is None:

@@ -1,6 +1,6 @@
-"""Memory out of others' capsules. Nothing of a capsule is believed before it is checked.
+"""Consumed capsules of other libraries. Every field of a capsule is validated before use.
 
-A capsule that is refused stays as it was, and frees its memory itself.
+A refused capsule is unchanged, and frees its memory itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .structures import (
 )
 
 MAX_DIMENSIONS = 64
-"""Of an ndarray."""
+"""Maximum number of dimensions of an ndarray."""
 HOST_KINDS = DLDeviceType.kDLCPU, DLDeviceType.kDLCUDAHost
 CUDA_KINDS = DLDeviceType.kDLCUDA, DLDeviceType.kDLCUDAManaged
 _DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -42,7 +42,7 @@ _taking = forkable(threading.Lock())
 
 
 class ManagedTensor:
-    """Memory taken out of a capsule, given back when nothing needs it any more."""
+    """Memory from a capsule, freed when no tensor uses it any more."""
 
     __slots__ = ("__array_interface__", "__weakref__", "_address", "_deleter")
 
@@ -63,12 +63,12 @@ class ManagedTensor:
 
 
 def taken(capsule: Any, *, is_inference: bool = False) -> tuple[Any, TensorSpec]:
-    """The bytes and the spec of a capsule's tensor, which it is taken out of: it cannot be taken twice.
+    """Consume a capsule and return the bytes and the spec of its tensor.
 
     Raises:
-        RuntimeError: for what is no capsule of DLPack, or one that was taken before.
-        BufferError: for a version, a device or a dtype that there is no counterpart of.
-        ValueError: for a geometry that no memory has: negative sizes or strides, or more bytes than 64 bits count.
+        RuntimeError: For an object that is no DLPack capsule, or a capsule that was consumed before.
+        BufferError: For a version, a device or a dtype without a counterpart.
+        ValueError: For an impossible geometry: negative sizes or strides, or more bytes than 64 bits count.
     """
     with _taking:
         name = next((each for each in (VERSIONED_NAME, NAME) if has_name(capsule, each)), None)
@@ -138,7 +138,7 @@ def _geometry(tensor: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _span(sizes: tuple[int, ...], strides: tuple[int, ...], dtype: ScalarType) -> int:
-    """The bytes from the first element to the end of the last."""
+    """Return the bytes from the first element to the end of the last."""
     if 0 in sizes:
         return 0
     last = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))

@@ -9,28 +9,28 @@ from .. import scalar_type as types
 from ..scalar_type import dtype as ScalarType
 
 VERSION: Final = 1, 0
-"""What is written: capsules of this major version can be read."""
+"""Version of exported capsules; capsules of this major version can be imported."""
 READ_ONLY, IS_COPIED = 1, 2
-"""Flags of a managed tensor with a version."""
+"""Flags of a versioned managed tensor."""
 NAME, VERSIONED_NAME = b"dltensor", b"dltensor_versioned"
-"""What a capsule is called until it is taken; then with `USED` before it."""
+"""Names of a capsule until it is consumed; afterwards they have the prefix `USED`."""
 USED: Final = b"used_"
 
 
 class DLDevice(ctypes.Structure):
-    """A device: its kind and ordinal."""
+    """Device: its type and index."""
 
     _fields_ = (("kind", ctypes.c_int32), ("index", ctypes.c_int32))
 
 
 class DLDataType(ctypes.Structure):
-    """A dtype: its kind, bits of a number, and numbers of an element."""
+    """Dtype: its kind, bits of a number, and numbers of an element."""
 
     _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
 
 
 class DLTensor(ctypes.Structure):
-    """Memory and its geometry, strides in elements; no strides are contiguous ones."""
+    """Memory and its geometry, strides in elements; null strides mean contiguous."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -44,13 +44,13 @@ class DLTensor(ctypes.Structure):
 
 
 class DLManagedTensor(ctypes.Structure):
-    """A tensor with what frees it, before version 1."""
+    """Managed tensor with its deleter, before version 1."""
 
     _fields_ = (("tensor", DLTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
 
 
 class DLManagedTensorVersioned(ctypes.Structure):
-    """A tensor with what frees it, version and flags."""
+    """Managed tensor with its deleter, version and flags."""
 
     _fields_ = (
         ("major", ctypes.c_uint32),
@@ -103,8 +103,8 @@ _python.PyCapsule_SetName.argtypes = (ctypes.py_object, ctypes.c_char_p)
 _python.PyCapsule_SetName.restype = ctypes.c_int
 
 has_name = _python.PyCapsule_IsValid
-"""Whether an object is a capsule of a name."""
+"""Returns True if an object is a capsule of a name."""
 address_in = _python.PyCapsule_GetPointer
-"""The address that a capsule of a name holds."""
+"""Returns the address in a capsule of a name."""
 rename = _python.PyCapsule_SetName
-"""Gives a capsule a name, whose bytes must live for ever."""
+"""Renames a capsule; the bytes of the name must never be freed."""

@@ -1,5 +1,5 @@
-"""The driver of a real GPU: CuPy's bindings of the runtime API, libcuda where CuPy lacks a call.
+"""Driver of a real GPU: CuPy's bindings of the runtime API, and libcuda for calls that CuPy lacks.
 
-`driver` fills the interface of `runtime/cuda/driver.py`; the others are its parts. Nothing outside imports this folder
-but the choice of the driver.
+`driver` implements the interface of `runtime/cuda/driver.py`; the other modules are its parts. Only the choice of the
+driver imports this folder.
 """

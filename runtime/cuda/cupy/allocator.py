@@ -1,4 +1,4 @@
-"""CuPy arrays and triten's tensors out of one pool: an allocator for `cupy.cuda.set_allocator`."""
+"""Allocator for `cupy.cuda.set_allocator`: CuPy arrays and triten's tensors share one pool."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..memory.caching_allocator import CUDA_ALLOCATOR, CachingAllocator
 
 
 def allocate_for_cupy(nbytes: int, allocator: CachingAllocator = CUDA_ALLOCATOR) -> cupy.cuda.MemoryPointer:
-    """Memory on CuPy's current device and stream. The block goes back when CuPy drops the memory, in stream order."""
+    """Allocate memory on CuPy's current device and stream; when CuPy drops it, it is freed in stream order."""
     check_real(allocator.driver)
     index, stream = current_place()
     data = allocator.allocate_on(nbytes, Device("cuda", index), stream)
@@ -18,12 +18,12 @@ def allocate_for_cupy(nbytes: int, allocator: CachingAllocator = CUDA_ALLOCATOR)
 
 
 def current_place() -> tuple[int, int]:
-    """CuPy's current device, and its current stream there."""
+    """Return CuPy's current device, and its current stream there."""
     return int(cupy.cuda.runtime.getDevice()), int(cupy.cuda.get_current_stream().ptr)
 
 
 def check_real(cuda: Driver) -> None:
-    """Raise RuntimeError unless addresses are those of a GPU: CuPy would follow them."""
+    """Raise RuntimeError unless addresses are GPU addresses: CuPy would dereference them."""
     if cuda.guard_bytes:
         raise RuntimeError(
             f"cupy_allocator: expected devices driven by CuPy, got {type(cuda).__name__}: CuPy cannot use the "

@@ -1,4 +1,4 @@
-"""Copies between host and device through CuPy, and the page-locked memory that they need not stage."""
+"""Copies between host and device through CuPy, and page-locked memory."""
 
 from __future__ import annotations
 
@@ -14,21 +14,25 @@ NOT_READY = 600
 
 
 class CuPyCopies(Driver):
-    """The part of the CuPy driver that moves bytes."""
+    """Part of the CuPy driver that copies bytes."""
 
     def __init__(self, thread_state: ThreadState | None = None) -> None:
         super().__init__(thread_state)
         self._reads_pageable: dict[int, bool] = {}
         self._held: deque[tuple[int, HostArray]] = deque()
-        """Copies of arrays that a device reads where they are, and the event after which it no longer does."""
+        """Copies of arrays that a device reads directly, each with the event that ends the read."""
 
     def copy_host_to_device(self, dst: int, src: HostArray, stream: int) -> None:
         address = src.__array_interface__["data"][0]
         runtime.memcpyAsync(dst, address, src.nbytes, runtime.memcpyHostToDevice, stream)
 
     def stage_host_to_device(self, dst: int, src: HostArray, stream: int) -> None:
-        """As the base class says. CUDA stages pageable memory itself, before the call returns (CUDA Runtime API, "API
-        synchronization behavior"); a device that reads it where it lies is given a copy, held until it was read."""
+        """Enqueue a copy of pageable memory that the caller may change on return.
+
+        CUDA stages pageable memory itself, before the call returns (CUDA Runtime API, "API synchronization
+        behavior"). A device that reads pageable memory directly gets a copy, which is kept until the device has read
+        it.
+        """
         self._give_back_read()
         device = self.current_device()
         direct = self._reads_pageable.get(device)
@@ -47,11 +51,11 @@ class CuPyCopies(Driver):
         self._held.append((event, own))
 
     def _give_back_read(self) -> None:
-        """Let go of the oldest copies that have been read."""
+        """Release the oldest copies that have been read."""
         while self._held:
             try:
                 oldest = self._held.popleft()
-            except IndexError:  # another thread was quicker
+            except IndexError:  # another thread took it
                 return
             if runtime.eventQuery(oldest[0]) == NOT_READY:
                 self._held.appendleft(oldest)
@@ -67,8 +71,8 @@ class CuPyCopies(Driver):
         runtime.streamSynchronize(stream)
 
     def copy_device_to_device(self, dst: int, src: int, nbytes: int, stream: int) -> None:
-        # "Default" lets the driver tell devices apart by address, so that copies between two of them work; where one
-        # cannot reach the other's memory it goes through the host.
+        # "Default" lets the driver infer the devices from the addresses, so that copies between two devices work. If
+        # one device cannot access the other's memory, the copy goes through the host.
         runtime.memcpyAsync(dst, src, nbytes, runtime.memcpyDefault, stream)
 
     def memset(self, dst: int, value: int, nbytes: int, stream: int) -> None:

@@ -1,4 +1,4 @@
-"""What CuPy tells of devices: their properties, and the handles of NVIDIA's libraries."""
+"""CuPy's device queries: properties, and handles of NVIDIA's libraries."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ LIBRARIES = ("cublas", "cusolver", "cusparse")
 
 
 def device_properties(device: int) -> DeviceProperties:
-    """The properties of a device that exists."""
+    """Return the properties of an existing device."""
     raw = runtime.getDeviceProperties(device)
 
     def attribute(name: str) -> int:
-        # CUDA 13 took the clocks out of its structure of properties; as attributes they are still there.
+        # CUDA 13 removed the clocks from its structure of properties, but still has them as attributes.
         return int(runtime.deviceGetAttribute(getattr(runtime, f"cudaDevAttr{name}"), device))
 
     return DeviceProperties(
@@ -48,15 +48,15 @@ def device_properties(device: int) -> DeviceProperties:
 
 
 def _uuid_text(raw: Any) -> str:
-    """The device's 16 bytes in the form that nvidia-smi prints without its prefix; empty where CuPy has none."""
+    """Return a device's UUID as nvidia-smi prints it, without its prefix; empty if CuPy has none."""
     data = raw if isinstance(raw, bytes) else b""
     return str(uuid.UUID(bytes=data)) if len(data) == 16 else ""
 
 
 def library_handle(name: str, stream: int) -> int:
-    """CuPy's handle of a library in this thread, on the current device, set to a stream.
+    """Return CuPy's handle of a library in this thread, on the current device, set to a stream.
 
-    Raises RuntimeError where the library is not installed, ValueError for another name.
+    Raises RuntimeError if the library is not installed, ValueError for another name.
     """
     if name not in LIBRARIES:
         raise ValueError(f"library_handle(): expected one of {LIBRARIES}, got {name!r}")

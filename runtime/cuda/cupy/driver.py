@@ -1,6 +1,6 @@
-"""The CUDA driver over CuPy: memory from its pool, everything else by its bindings of the runtime API.
+"""CUDA driver over CuPy: memory from its pool, everything else by its bindings of the runtime API.
 
-Kernels are launched by `kernel.py`. What CUDA refuses is raised as `errors.CUDAError`.
+`kernel.py` launches kernels. CUDA errors are raised as `errors.CUDAError`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PEER_ACCESS_ALREADY_ENABLED = 704
 
 
 def count_devices() -> tuple[int, str]:
-    """How many GPUs answer, and why none does where that is the case."""
+    """Return the number of usable GPUs, and the reason if there is none."""
     try:
         count = int(runtime.getDeviceCount())
     except runtime.CUDARuntimeError as error:
@@ -46,7 +46,7 @@ def count_devices() -> tuple[int, str]:
 
 
 def _without_driver() -> str:
-    """What is wrong where the runtime API finds no driver that it can work with: it has one error for both cases."""
+    """Return the reason why the runtime API finds no usable driver: it has one error for two cases."""
     found, needed = runtime.driverGetVersion(), runtime.runtimeGetVersion()
     if found == 0:
         return (
@@ -61,7 +61,7 @@ def _without_driver() -> str:
 
 
 class _ThreadState(ThreadState):
-    """Makes a device's context current in each thread that comes along: a raw launch does not do it."""
+    """Makes a device's context current in each new thread: a raw launch does not."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,8 +69,11 @@ class _ThreadState(ThreadState):
 
 
 def _device_memory(nbytes: int) -> Any:
-    """What CuPy's pool takes its memory from. With an error of ours it neither empties caches nor collects garbage
-    on its own: that is for the caching allocator, outside of its lock."""
+    """Allocate memory for CuPy's pool.
+
+    For an OutOfMemoryError, the pool neither empties its caches nor collects garbage. The caching allocator does
+    that, outside of its lock.
+    """
     try:
         return cupy.cuda.MemoryPointer(cupy.cuda.Memory(nbytes), 0)
     except cupy.cuda.runtime.CUDARuntimeError as error:
@@ -93,7 +96,7 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
         self._properties: dict[int, DeviceProperties] = {}
         self._stream_devices: dict[int, int] = {}
         self._destroyed: set[int] = set()
-        """Handles that CUDA may not be asked about any more: it does not promise to notice."""
+        """Destroyed handles, which must not be passed to CUDA: it may not detect them."""
         self._events: set[int] = set()
         self._priorities: dict[int, tuple[int, int]] = {}
         self._peer_access: set[tuple[int, int]] = set()
@@ -118,7 +121,7 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
 
     def set_device(self, device: int) -> None:
         self.check_device(device)
-        own = self._thread.__dict__  # made current before, where the thread is new
+        own = self._thread.__dict__  # current already, unless the thread is new
         runtime.setDevice(device)
         own["device"] = device
 
@@ -136,7 +139,7 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
                 self._pool.free_all_blocks()
 
     def scratch(self, nbytes: int, stream: int) -> DataPtr:
-        """Memory for one launch on the current device. It is reused in stream order, so it may be dropped at once."""
+        """Allocate memory for one launch; the caller may drop it at once, as reuse is in stream order."""
         if self._scratch is None:
             self._scratch = CUDA_ALLOCATOR if current_driver() is self else CachingAllocator(self)
         return self._scratch.allocate_on(nbytes, Device("cuda", self.current_device()), stream)
@@ -169,7 +172,7 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
         if own is None:
             with _current(self, device):
                 runtime.streamGetPriority(stream)
-            # CUDA knows it: whoever else made it was given an address that was ours before.
+            # CUDA knows the handle, so another library created a stream with a handle that was ours before.
             self._destroyed.discard(stream)
         elif own != device:
             raise RuntimeError(
@@ -184,7 +187,7 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
         device = self.current_device()
         found = self._priorities.get(device)
         if found is None:
-            # CUDA clamps priorities, and CuPy does not bind the call that tells the range.
+            # CUDA clamps priorities, and CuPy does not bind the call that returns the range.
             ends = []
             for priority in (2**31 - 1, -(2**31)):
                 stream = runtime.streamCreateWithPriority(STREAM_NON_BLOCKING, priority)
@@ -304,13 +307,13 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
 
     def solver(self) -> Solver:
         solver, products = self.library_handle("cusolver"), self.library_handle("cublas")
-        # Only now: where the libraries are missing, their bindings' own error names a file.
+        # Import late: if the libraries are missing, the error of the bindings names a file.
         from .solver import CuPySolver
 
         return CuPySolver(solver, products, self.current_device())
 
     def transform(self, dst: int, src: int, transform: FourierTransform, stream: int) -> None:
-        """As the base class says, by cuFFT, whose work areas CuPy's own pool gives."""
+        """Enqueue a Fourier transform by cuFFT, whose work areas come from CuPy's own pool."""
         cufft_transform(dst, src, transform, self.current_device(), stream)
 
     def fourier_plans(self, device: int) -> PlanCache:
@@ -343,7 +346,7 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
 
 
 class _current:
-    """Makes a device current for a block of code and goes back to the one before, which CuPy may have chosen."""
+    """Context manager that makes a device current and restores the previous one, which CuPy may have chosen."""
 
     __slots__ = ("_before", "_device")
 
@@ -362,7 +365,7 @@ class _current:
 
 
 def _is_done(status: int) -> bool:
-    """Whether a query found all work done; raises the error of work that failed."""
+    """Return True if a query found all work done; raise the error of failed work."""
     if status == SUCCESS:
         return True
     if status == NOT_READY:

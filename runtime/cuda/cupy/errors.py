@@ -1,8 +1,8 @@
-"""Errors of CUDA as PyTorch words them: the one place where CuPy's exceptions become `AcceleratorError`.
+"""CUDA errors in PyTorch's wording: the one place where CuPy's exceptions become `AcceleratorError`.
 
-CuPy raises `CUDARuntimeError` and `CUDADriverError`, whose text is an enumerator and NVIDIA's sentence. The driver
-calls the runtime API through `runtime` of this module, and puts `reported()` around what CuPy calls by itself.
-Source: c10/cuda/CUDAException.cpp; CUDA Runtime API, "Error Handling".
+CuPy raises `CUDARuntimeError` and `CUDADriverError`, whose text is an enumerator and NVIDIA's message. The driver
+calls the runtime API through `runtime` of this module. It wraps other CuPy calls in `reported()`. Source:
+c10/cuda/CUDAException.cpp; CUDA Runtime API, "Error Handling".
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...errors import AcceleratorError
 INVALID_CONTEXT, INVALID_HANDLE = 201, 400
 
 LOST = frozenset({214, 700, 710, 714, 715, 716, 717, 718, 719, 721})
-"""Errors of a kernel that ran: reported by whatever call comes next, and by every one after it."""
+"""Sticky errors of a kernel that ran: the next call reports them, and so does every later call."""
 
 _ASYNCHRONOUS = (
     "\nCUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be "
@@ -28,11 +28,11 @@ _ASYNCHRONOUS = (
 )
 
 NATIVE = (runtime_api.CUDARuntimeError, driver_api.CUDADriverError)
-"""What CuPy raises."""
+"""Exceptions that CuPy raises."""
 
 
 class CUDAError(AcceleratorError):
-    """A call of CUDA that failed, by its status.
+    """Failed CUDA call, by its status.
 
     Example::
 
@@ -51,18 +51,18 @@ class CUDAError(AcceleratorError):
 
 
 def error_text(status: int) -> str:
-    """NVIDIA's sentence of a status of the runtime API."""
+    """Return NVIDIA's message for a status of the runtime API."""
     name, _, text = str(runtime_api.CUDARuntimeError(status)).partition(": ")
     return text or name
 
 
 def reported_as(error: BaseException, doing: str = "") -> CUDAError:
-    """CuPy's exception as ours; `doing` says what failed."""
+    """Convert CuPy's exception to `CUDAError`; `doing` says what failed."""
     return CUDAError(error.status, error, doing)  # type: ignore[attr-defined]
 
 
 class reported:
-    """A block of code whose errors of CUDA leave it as `CUDAError`."""
+    """Context manager that converts CUDA errors to `CUDAError`."""
 
     __slots__ = ("_doing",)
 
@@ -80,7 +80,7 @@ class reported:
 
 
 class RuntimeAPI:
-    """`cupy.cuda.runtime` with its errors reported as `CUDAError`; a function is wrapped at its first use."""
+    """`cupy.cuda.runtime` with its errors converted to `CUDAError`; a function is wrapped at its first use."""
 
     CUDARuntimeError = CUDAError
 
@@ -105,4 +105,4 @@ def _reporting(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 runtime = RuntimeAPI()
-"""The runtime API, as CuPy binds it."""
+"""The runtime API, as bound by CuPy."""

@@ -1,4 +1,4 @@
-"""cuFFT by `cupy.fft`, over memory of ours and on a stream of ours."""
+"""cuFFT through `cupy.fft`, over triten's memory and streams."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..fourier import FourierTransform
 
 
 def cufft_transform(dst: int, src: int, transform: FourierTransform, device: int, stream: int) -> None:
-    """Enqueue the transform of gapless memory at `src` to `dst`.
+    """Enqueue the transform of contiguous memory at `src` to `dst`.
 
-    Raises RuntimeError where cuFFT is not installed.
+    Raises RuntimeError if cuFFT is not installed.
     """
     with cupy.cuda.ExternalStream(stream, device):
         data = _array(src, transform.sizes, transform.dtype, device)

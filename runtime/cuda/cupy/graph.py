@@ -1,7 +1,7 @@
-"""Capture and graphs of the CuPy driver: CuPy's runtime calls, and those of libcuda that it does not have.
+"""Capture and graphs of the CuPy driver: CuPy's runtime calls, and libcuda calls that CuPy lacks.
 
-CuPy's `streamIsCapturing` cannot tell captures apart, and `cudaThreadExchangeStreamCaptureMode` is missing from
-it; both come from libcuda, which the runtime shares its streams and graphs with.
+CuPy's `streamIsCapturing` cannot distinguish captures, and CuPy lacks `cudaThreadExchangeStreamCaptureMode`. Both
+come from libcuda, which shares streams and graphs with the runtime.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ VERBOSE = 1
 
 @cache
 def _libcuda() -> ctypes.CDLL:
-    """libcuda with the types of what is called here."""
+    """Return libcuda with the types of the functions used here."""
     library = ctypes.CDLL("libcuda.so.1")
     pointer = ctypes.c_void_p
     function, unwanted = _capture_function(library)
@@ -44,7 +44,7 @@ def _libcuda() -> ctypes.CDLL:
 
 
 def _capture_function(library: ctypes.CDLL) -> tuple[Any, int]:
-    """`cuStreamGetCaptureInfo`, and how many of its outputs may be null: a driver may have the third version alone."""
+    """Return `cuStreamGetCaptureInfo` and its number of nullable outputs: a driver may only have version 3."""
     second = getattr(library, "cuStreamGetCaptureInfo_v2", None)
     return (second, 3) if second is not None else (library.cuStreamGetCaptureInfo_v3, 4)
 
@@ -55,7 +55,7 @@ def _check(status: int) -> None:
 
 
 def capture_info(stream: int) -> tuple[CaptureStatus, int]:
-    """(status, number) of the capture that a stream takes part in; the number is 0 unless it is active."""
+    """Return (status, id) of a stream's capture; the id is 0 unless the capture is active."""
     if stream == 0:
         return "none", 0
     status, number = ctypes.c_int(0), ctypes.c_uint64(0)
@@ -67,7 +67,7 @@ def capture_info(stream: int) -> tuple[CaptureStatus, int]:
 
 
 def count_kernels(graph: int) -> int:
-    """How many nodes of a graph launch a kernel."""
+    """Return the number of kernel nodes in a graph."""
     library = _libcuda()
     count = ctypes.c_size_t(0)
     _check(library.cuGraphGetNodes(graph, None, ctypes.addressof(count)))
@@ -93,13 +93,13 @@ class CuPyCapture(StreamCapture):
     def __init__(self) -> None:
         super().__init__()
         self._kernels: dict[int, int] = {}
-        """How many kernels each graph, and each executable, launches."""
+        """Number of kernels in each graph and each executable."""
 
     def begin_capture(self, stream: int, mode: CaptureMode = "global") -> None:
         number = MODES.index(checked_mode(mode))
         if stream == 0:
             raise capture_error(UNSUPPORTED, "the default stream cannot be captured")
-        # Before the capture is underway: the functions that are looked up then are there.
+        # Call it before the capture begins, so that its functions have been looked up.
         _libcuda()
         runtime.streamBeginCapture(stream, number)
         self.captures_underway[stream] = Underway(mode, threading.get_ident())
@@ -133,7 +133,7 @@ class CuPyCapture(StreamCapture):
         return before
 
     def _kernels_of(self, handle: int) -> int:
-        # CUDA takes handles for addresses, and does not promise to notice a wrong one.
+        # CUDA treats handles as addresses, and may not detect an invalid one.
         found = self._kernels.get(handle)
         if found is None:
             raise RuntimeError(f"CUDA error: invalid resource handle: graph {handle:#x}")

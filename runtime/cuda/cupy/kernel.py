@@ -1,11 +1,10 @@
-"""A cubin on one device, and its launches: arguments packed into a buffer, and one call of the driver.
+"""Cubin on one device, and its launches: arguments packed into a buffer, and one driver call.
 
-The function that launches is written for the kernel when it is loaded, with a parameter for each argument, so that a
-call makes no tuple, no loop and no check whose answer is known by then. A buffer belongs to one launch at a time: it
-is taken off a list and put back, which is atomic, so that neither another thread nor a finaliser that runs in between
-can write over it.
+The launch function is generated when the kernel is loaded, with a parameter for each argument. A launch therefore
+builds no tuple, runs no loop, and repeats no check whose result is known. A buffer belongs to one launch at a time.
+Taking it off a list and putting it back are atomic, so that no other thread and no finalizer overwrites it.
 
-The driver itself refuses grids beyond its limits; what it says is looked into only then.
+The driver itself refuses grids beyond its limits; only its error leads to a check here.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ PORTABLE_CLUSTER = 8
 
 
 class CuPyKernel(CompiledKernel):
-    """A cubin loaded on one device. `launch(grid, stream, *values)` is a function of its own for each kernel.
+    """Cubin loaded on one device. `launch(grid, stream, *values)` is a function generated for each kernel.
 
-    Raises, when it is made, RuntimeError if the device or its driver cannot run it; when it is launched, TypeError for
-    values that do not fit the signature, RuntimeError for a grid beyond CUDA's limits and for whatever CUDA refuses.
+    The constructor raises RuntimeError if the device or its driver cannot run it. A launch raises TypeError for
+    values that do not fit the signature, RuntimeError for a grid beyond CUDA's limits and for other CUDA errors.
     """
 
     __slots__ = ("_binary", "_device", "_driver", "_function", "_layout", "_module", "_names", "launch")
@@ -75,7 +74,7 @@ class CuPyKernel(CompiledKernel):
             raise reported_as(error, f"kernel '{self.name}'") from error
 
     def __del__(self) -> None:
-        # Kernels live as long as the process does; one whose preparation failed goes at once.
+        # Kernels live as long as the process; a kernel whose preparation failed is unloaded at once.
         if not hasattr(self, "launch") and hasattr(self, "_module"):
             driver_api.moduleUnload(self._module)
 
@@ -90,7 +89,7 @@ class CuPyKernel(CompiledKernel):
         )
 
     def _prepared(self) -> int:
-        """The function, allowed what it needs. Raises RuntimeError if it cannot have it."""
+        """Return the function with its required attributes set. Raise RuntimeError if the device refuses them."""
         binary = self._binary
         function = int(driver_api.moduleGetFunction(self._module, binary.name))
         if binary.shared > DEFAULT_SHARED_MEMORY:
@@ -116,14 +115,14 @@ class CuPyKernel(CompiledKernel):
         return bound
 
     def observe(self, observer: LaunchObserver | None) -> None:
-        """Have launches go through `observer`, or as they did: by exchanging what the launcher calls."""
+        """Route launches through `observer`; None restores direct launches."""
         call = self._names["call"]
         if observer is None:
             self._names["launch_kernel"] = call
             return
 
         def observed(*arguments: int) -> None:
-            # As cuLaunchKernel has them: function, grid, block, shared memory, stream, parameters, extra.
+            # In the order of cuLaunchKernel: function, grid, block, shared memory, stream, parameters, extra.
             grid = (arguments[1] // self._binary.num_ctas, arguments[2], arguments[3])
             observer(self.name, grid, arguments[8], functools.partial(call, *arguments))
 
@@ -142,9 +141,10 @@ class CuPyKernel(CompiledKernel):
         return FunctionType(code.replace(co_name=name, co_qualname=name), self._names, name)
 
     def _launcher_names(self) -> dict[str, Any]:
-        """The names that the launcher's code looks up."""
+        """Return the globals of the launcher's code."""
         binary = self._binary
-        # Without the attribute a launch begins when the one before it has ended, and the kernel's wait is over at once.
+        # Without the attribute, a launch begins after the previous one has ended, and the kernel's wait returns at
+        # once.
         overlaps = binary.launch_pdl and self._driver.cuda_version >= CAPTURED_PROGRAMMATIC
         attributes = launch_attributes(binary.num_ctas, binary.launch_cooperative_grid, overlaps)
         call = launch_kernel_ex(attributes) if attributes else launch_kernel()
@@ -175,7 +175,7 @@ class CuPyKernel(CompiledKernel):
         return self._driver.scratch(programs * self._binary.global_scratch_size, stream)
 
     def _refuse(self, error: Exception, grid: Grid, stream: int, values: tuple[Any, ...]) -> None:
-        """Say what was wrong with a launch; where only the thread's context was another, launch."""
+        """Raise the error of a failed launch; if only the thread's context was wrong, launch again."""
         check_grid(self.name, grid)
         if isinstance(error, NATIVE):
             error = reported_as(error, f"kernel '{self.name}'")
@@ -193,13 +193,13 @@ class CuPyKernel(CompiledKernel):
         raise error
 
     def _is_current(self) -> bool:
-        """Whether launches of this thread reach the device: CuPy may have made another one current, or nobody any."""
+        """Return True if this thread has a current context on the kernel's device; CuPy may have set another."""
         return bool(driver_api.ctxGetCurrent()) and runtime.getDevice() == self._device
 
 
 @functools.cache
 def launch_kernel() -> Callable[..., None]:
-    """The way in which this process launches."""
+    """Return the launch function of this process."""
     return choose_launch_kernel()
 
 
@@ -207,9 +207,9 @@ def launch_kernel() -> Callable[..., None]:
 def launcher_code(
     count: int, bfloat16: tuple[int, ...], num_ctas: int, has_scratch: bool, maps: tuple[int, ...] = ()
 ) -> CodeType:
-    """The code of `launch(grid, stream, value0, ...)` for this many arguments; its globals come with the kernel.
+    """Return the code of `launch(grid, stream, value0, ...)` for `count` arguments; the kernel supplies its globals.
 
-    The values at `maps` are addresses of tensors whose maps are looked up in the keywords ``map0`` and so on.
+    The values at `maps` are tensor addresses whose maps are looked up in the keywords ``map0`` and so on.
     """
     names = [f"value{i}" for i in range(count)]
     values = ", ".join(names)
@@ -251,7 +251,7 @@ def launch(grid, stream{comma}{values}{keywords}):
 
 
 def new_buffer(layout: ParameterLayout) -> tuple[Any, int]:
-    """A buffer of the arguments with the table of pointers to them behind, and the address of that table."""
+    """Return a buffer of arguments followed by their pointer table, and the address of the table."""
     start = layout.struct.size + -layout.struct.size % 8
     nbytes = start + 8 * len(layout.offsets)
     buffer: Any = ctypes.create_string_buffer(nbytes + ALIGNMENT if layout.maps else nbytes)
@@ -264,7 +264,7 @@ def new_buffer(layout: ParameterLayout) -> tuple[Any, int]:
 
 
 def bfloat16_bits(value: float) -> int:
-    """The bits of a number as bfloat16, rounded to the nearest."""
+    """Return the bits of a number as bfloat16, rounded to nearest."""
     return int(np.array(value, ml_dtypes.bfloat16).view(np.uint16))
 
 

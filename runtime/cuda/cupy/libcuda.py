@@ -1,4 +1,4 @@
-"""Launches through `libcuda.so.1` itself: where CuPy's function is missing or another, and for what it does not take.
+"""Launches through `libcuda.so.1` itself, if CuPy's function is missing or different, or lacks an attribute.
 
 Source: CUDA Driver API, "Execution Control": `cuLaunchKernel`, `cuLaunchKernelEx`, `CUlaunchConfig`,
 `CUlaunchAttribute`.
@@ -19,7 +19,7 @@ from .errors import CUDAError
 LIBRARY = "libcuda.so.1"
 
 LaunchKernel = Callable[..., None]
-"""(function, gx, gy, gz, bx, by, bz, shared bytes, stream, address of the table of pointers to the arguments, 0)"""
+"""(function, gx, gy, gz, bx, by, bz, shared bytes, stream, address of the arguments' pointer table, 0)"""
 
 PARAMETERS = (
     "f",
@@ -34,10 +34,10 @@ PARAMETERS = (
     "kernel_params",
     "extra",
 )
-"""What `cupy.cuda.driver.launchKernel` takes in CuPy 13 and 14; it is in no reference, so it is looked at."""
+"""Parameters of `cupy.cuda.driver.launchKernel` in CuPy 13 and 14; it is undocumented, so they are checked."""
 
 CAPTURED_PROGRAMMATIC = 12030
-"""The CUDA version of the first driver that captures launches which overlap: edges of graphs have data from there."""
+"""CUDA version of the first driver that captures overlapping launches: graph edges then have data."""
 COOPERATIVE = 2
 CLUSTER_DIMENSION = 4
 CLUSTER_SCHEDULING_POLICY = 5
@@ -47,7 +47,7 @@ SPREAD = 1
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """The driver's library. Calls through it let other threads run. Raises OSError where there is none."""
+    """Load the driver's library; calls through it release the GIL. Raise OSError if there is none."""
     return ctypes.CDLL(LIBRARY)
 
 
@@ -58,13 +58,13 @@ def check(status: int) -> None:
 
 
 def check_unsigned(gx: int, gy: int, gz: int) -> None:
-    """Raise OverflowError unless a grid fits unsigned 32-bit integers, as CuPy does: ctypes takes any."""
+    """Raise OverflowError unless a grid fits unsigned 32-bit integers, as CuPy does: ctypes does not check."""
     if (gx | gy | gz) >> 32:
         raise OverflowError(f"expected unsigned 32-bit integers, got the grid {(gx, gy, gz)}")
 
 
 def choose_launch_kernel() -> LaunchKernel:
-    """CuPy's `launchKernel` where it is what it was found to be, and `cuLaunchKernel` by ctypes elsewhere.
+    """Return CuPy's `launchKernel` if it has the expected parameters, else `cuLaunchKernel` through ctypes.
 
     The former takes a third of the latter's host time.
     """
@@ -81,7 +81,7 @@ def choose_launch_kernel() -> LaunchKernel:
 
 
 def ctypes_launch_kernel() -> LaunchKernel:
-    """`cuLaunchKernel` through ctypes, called as CuPy's `launchKernel` is. Raises CUDAError."""
+    """Call `cuLaunchKernel` through ctypes, with the arguments of CuPy's `launchKernel`. Raise CUDAError."""
     function = library().cuLaunchKernel
     address, number = ctypes.c_void_p, ctypes.c_uint
     function.argtypes = [address, *[number] * 7, address, address, address]
@@ -104,17 +104,17 @@ class _Value(ctypes.Union):
 
 
 class LaunchAttribute(ctypes.Structure):
-    """CUlaunchAttribute, 72 bytes: what it sets, and a value of up to 64 bytes at offset 8."""
+    """CUlaunchAttribute, 72 bytes: an id, and a value of up to 64 bytes at offset 8."""
 
     _fields_ = [("id", ctypes.c_int), ("pad", ctypes.c_char * 4), ("value", _Value)]
 
 
 LAUNCH_CONFIG = struct.Struct("@7IPPI4x")
-"""CUlaunchConfig, 56 bytes: grid, block, bytes of shared memory, stream, attributes and how many these are."""
+"""CUlaunchConfig, 56 bytes: grid, block, bytes of shared memory, stream, attributes and their number."""
 
 
 def launch_attributes(num_ctas: int, cooperative: bool, programmatic: bool) -> dict[int, tuple[int, ...]]:
-    """What a kernel asks of its launch, as Triton's own launcher sets it: attribute to value.
+    """Return a kernel's launch attributes with their values, as in Triton's own launcher.
 
     Example:
         >>> launch_attributes(2, False, True)
@@ -132,7 +132,7 @@ def launch_attributes(num_ctas: int, cooperative: bool, programmatic: bool) -> d
 
 
 def launch_kernel_ex(attributes: Mapping[int, tuple[int, ...]]) -> LaunchKernel:
-    """`cuLaunchKernelEx` with these attributes through ctypes, called as CuPy's `launchKernel` is."""
+    """Return a function that calls `cuLaunchKernelEx` with these attributes, like CuPy's `launchKernel`."""
     function = library().cuLaunchKernelEx
     function.argtypes = [ctypes.c_void_p] * 4
     function.restype = ctypes.c_int
@@ -141,7 +141,7 @@ def launch_kernel_ex(attributes: Mapping[int, tuple[int, ...]]) -> LaunchKernel:
         entry.id = number
         entry.value.numbers[: len(values)] = values
     pack, given, count = LAUNCH_CONFIG.pack_into, ctypes.addressof(array), len(array)
-    # Configurations that no launch is using: taken off and put back, which is atomic. `array` lives as long as they do.
+    # Unused configurations. Taking one and putting it back are atomic. `array` lives as long as they do.
     idle: list[tuple[Any, int, Any]] = []
 
     def launch_kernel(

@@ -1,4 +1,4 @@
-"""Machine code of others on CuPy's devices."""
+"""Loader and launcher of machine code on CuPy's devices."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MEMORY_TYPE_DEVICE, MEMORY_TYPE_MANAGED = 2, 3
 
 
 class CuPyCode(MachineCode):
-    """Loads and launches by CuPy's bindings; what they lack goes to the driver's library itself."""
+    """Loads and launches through CuPy's bindings, or through the driver's library for calls that they lack."""
 
     def __init__(self, owner: Driver) -> None:
         self._owner = owner
@@ -62,7 +62,7 @@ class CuPyCode(MachineCode):
         return LoadedCode(module, function, registers, local // 4, threads)
 
     def unload(self, module: int) -> None:
-        # Garbage is collected at any time, during the capture of a graph too, where unloading is an error.
+        # Garbage collection may run during the capture of a graph, when unloading is an error.
         self._given_up.append(module)
 
     def launch(self, function: int, grid: Grid, shape: LaunchShape, stream: int, pointers: int) -> None:
@@ -100,7 +100,7 @@ class CuPyCode(MachineCode):
             device = self._owner.current_device()
             if found.status not in (INVALID_CONTEXT, INVALID_HANDLE) or runtime.getDevice() == device:
                 raise found from error
-            # Somebody made another device current behind our back, as CuPy does.
+            # Another library, such as CuPy, made another device current.
             runtime.setDevice(device)
             launcher(*arguments)
 

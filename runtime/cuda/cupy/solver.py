@@ -1,7 +1,7 @@
-"""cuSOLVER and cuBLAS through CuPy's bindings: factorisations member by member, on the current stream.
+"""cuSOLVER and cuBLAS through CuPy's bindings: batched factorizations, one matrix at a time, on the current stream.
 
-cuSOLVER's routines are LAPACK's over one matrix each; those of a batch are enqueued one behind the other and share
-their workspace. Source: cuSOLVER API reference, cuSolverDN; cuBLAS API reference, trsm.
+cuSOLVER's routines are LAPACK's over one matrix each. Those of a batch are enqueued in order and share their
+workspace. Source: cuSOLVER API reference, cuSolverDN; cuBLAS API reference, trsm.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _fill(upper: bool) -> int:
 
 
 class CuPySolver:
-    """The libraries' handles of this thread, on one device."""
+    """This thread's library handles on one device."""
 
     def __init__(self, cusolver_handle: int, cublas_handle: int, device: int) -> None:
         self._handle = cusolver_handle
@@ -42,7 +42,7 @@ class CuPySolver:
         self._device = Device(f"cuda:{device}")
 
     def _workspace(self, nbytes: int) -> DataPtr:
-        """Device memory, reused by later work of the same stream once it is dropped."""
+        """Allocate device memory, which later work of the same stream reuses once it is dropped."""
         block: DataPtr = get_allocator("cuda").allocate(max(nbytes, 1), self._device)
         return block
 
@@ -52,14 +52,14 @@ class CuPySolver:
             runtime.memsetAsync(operand.address, 0, operand.nbytes, stream)
 
     def _flags(self, batch: int) -> DataPtr:
-        """Flags of failure for routines that fail for wrong arguments alone."""
+        """Return failure flags for routines that fail only for invalid arguments."""
         return self._workspace(4 * max(batch, 1))
 
     def getrf(self, a: Operand, pivots: Operand, info: Operand) -> None:
         self._getrf(a, pivots.members(), info)
 
     def getrf_nopivot(self, a: Operand, pivots: Operand, info: Operand) -> None:
-        # The library leaves the pivots alone; they are the identity.
+        # The library does not write the pivots; they are the identity.
         n = pivots.rows
         if n and pivots.batch:
             host = np.tile(np.arange(1, n + 1, dtype=np.int32), pivots.batch)
@@ -181,7 +181,7 @@ class CuPySolver:
         info: Operand,
         driver: str | None = None,
     ) -> None:
-        """By QR iteration, of matrices with at least as many rows as columns, as the library wants them."""
+        """Factorize by QR iteration; the library needs at least as many rows as columns."""
         m, n = a.rows, a.columns
         if driver not in (None, "gesvd"):
             raise NotImplementedError(
@@ -203,7 +203,7 @@ class CuPySolver:
             )
 
     def geev(self, a: Operand, w: Operand, v: Operand | None, vectors: bool, info: Operand) -> None:
-        """Of complex matrices."""
+        """Compute eigenvalues and eigenvectors of complex matrices."""
         n = a.rows
         if not a.nbytes:
             self._zero(info)
@@ -226,7 +226,7 @@ class CuPySolver:
                     *(*head, matrix, n, kind, values, kind, basis, n, kind, basis, n, kind),
                     *(work.address, on_device, host.ctypes.data, on_host, flag),
                 )
-            # The library may still be reading the host's workspace.
+            # The library may still be reading the host workspace.
             runtime.streamSynchronize(cusolver.getStream(self._handle))
         finally:
             cusolver.destroyParams(params)

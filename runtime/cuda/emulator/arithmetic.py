@@ -1,12 +1,14 @@
-"""What the arithmetic instructions of PTX compute, over NumPy arrays that have an element for each thread.
+"""Arithmetic instructions of PTX over NumPy arrays that have an element for each thread.
 
-Rounding, subnormals and NaN are as the PTX ISA has them: results of floating-point arithmetic that are NaN have one
-canonical form, minimum and maximum order -0.0 before 0.0, integers wrap, shifts beyond the width give zero or the
-sign, conversions to integers clamp and take NaN for zero. Approximate instructions are as wrong as they are documented
-to be: their exact result is moved by a fraction of the published bound that depends on the operand alone, so that
-code which relies on more than the bound is found out.
+Rounding, subnormals and NaN follow the PTX ISA. NaN results of floating-point arithmetic have one canonical form.
+Minimum and maximum order -0.0 before 0.0. Integers wrap, and shifts beyond the width give zero or the sign.
+Conversions to integers clamp, and convert NaN to zero.
 
-Source: NVIDIA, PTX ISA 8.8, chapters "Integer Arithmetic Instructions" to "Data Movement and Conversion Instructions".
+Approximate instructions are as inaccurate as their documented bound allows. Their exact result is moved by a fraction
+of the bound that depends on the operand alone, so that code that relies on more accuracy fails.
+
+Source: NVIDIA, PTX ISA 8.8, chapters "Integer Arithmetic Instructions" to "Data Movement and Conversion
+Instructions".
 """
 
 from __future__ import annotations
@@ -33,41 +35,41 @@ CANONICAL: dict[Any, Any] = {
     f4: u4(0x7FFFFFFF).view(f4),
     f8: u8(0x7FF8000000000000).view(f8),
 }
-"""The NaN that arithmetic gives; that of double precision keeps an operand's on a GPU."""
+"""Canonical NaN of arithmetic results; in double precision, a GPU keeps the NaN of an operand."""
 TWO_TO_THE_28_PLUS_1 = f8(2**27 + 1)
 
 
 def canonical(value: Any) -> Any:
-    """A floating-point result with every NaN in the canonical form."""
+    """Return a floating-point result with every NaN in the canonical form."""
     nan = value != value
     return np.where(nan, CANONICAL[value.dtype.type], value) if nan.any() else value
 
 
 def flushed(value: Any) -> Any:
-    """Subnormal numbers of single precision replaced by a zero of their sign (``.ftz``)."""
+    """Flush subnormal numbers of single precision to zero, keeping the sign (``.ftz``)."""
     bits = value.view(u4)
     tiny = (bits & u4(0x7F800000)) == 0
     return np.where(tiny, bits & u4(0x80000000), bits).view(f4) if np.any(tiny) else value
 
 
 def saturated(value: Any) -> Any:
-    """A floating-point number in [0, 1], 0 for NaN (``.sat``)."""
+    """Clamp a floating-point number to [0, 1], and NaN to 0 (``.sat``)."""
     one = value.dtype.type(1)
     return np.where(value > 0, np.minimum(value, one), value.dtype.type(0))
 
 
-# Floating point, rounded otherwise than to the nearest
+# Floating point with directed rounding
 
 
 def _two_sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """The sum in double precision and what it lacks (Knuth)."""
+    """Return the sum in double precision and its rounding error (Knuth)."""
     total = a + b
     other = total - a
     return total, (a - (total - other)) + (b - other)
 
 
 def _two_product(a: Any, b: Any) -> tuple[Any, Any]:
-    """The product in double precision and what it lacks (Dekker)."""
+    """Return the product in double precision and its rounding error (Dekker)."""
     product = a * b
     a_high = a * TWO_TO_THE_28_PLUS_1
     a_high = a_high - (a_high - a)
@@ -78,7 +80,7 @@ def _two_product(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _to_odd(value: Any, error: Any) -> Any:
-    """A double that stands for ``value + error``: rounded to odd, which a second rounding takes for the exact."""
+    """Return ``value + error`` rounded to odd, so that a second rounding gives the exact result's rounding."""
     bits = np.asarray(value).view(i8)
     away = (error > 0) == (value > 0)
     wrong = (error != 0) & (bits & 1 == 0) & np.isfinite(value)
@@ -86,10 +88,10 @@ def _to_odd(value: Any, error: Any) -> Any:
 
 
 def _narrow(value: Any, error: Any, rounding: str) -> Any:
-    """Single precision of ``value + error``: ``rn``, ``rz``, ``rm`` or ``rp``."""
+    """Round ``value + error`` to single precision: ``rn``, ``rz``, ``rm`` or ``rp``."""
     if rounding == "rn":
         bits = np.asarray(value).view(u8)
-        # A second rounding is wrong only from halfway between two numbers, or among subnormals.
+        # A second rounding is wrong only halfway between two numbers, or among subnormals.
         doubtful = ((bits & u8(0x1FFFFFFF)) == 0x10000000) | (
             (bits & u8(0x7FF0000000000000)) < u8(0x3820000000000000)
         )
@@ -110,7 +112,7 @@ def _narrow(value: Any, error: Any, rounding: str) -> Any:
 
 
 def add(a: Any, b: Any, rounding: str = "rn") -> Any:
-    """A sum; a difference is the sum with the negated second operand."""
+    """Return a sum; callers subtract by negating the second operand."""
     if rounding == "rn":
         return canonical(a + b)
     total, error = _two_sum(a.astype(f8), b.astype(f8))
@@ -118,14 +120,14 @@ def add(a: Any, b: Any, rounding: str = "rn") -> Any:
 
 
 def multiply(a: Any, b: Any, rounding: str = "rn") -> Any:
-    """A product."""
+    """Return a product."""
     if rounding == "rn":
         return canonical(a * b)
     return canonical(_narrow(a.astype(f8) * b.astype(f8), f8(0), rounding))
 
 
 def divide(a: Any, b: Any, rounding: str) -> Any:
-    """Return the quotient of two floats in single precision, by a directed rounding.
+    """Return the quotient of two single-precision floats, with a directed rounding.
 
     Example:
         >>> one, three = np.float32(1), np.float32(3)
@@ -139,9 +141,9 @@ def divide(a: Any, b: Any, rounding: str) -> Any:
 
 
 def fma(a: Any, b: Any, c: Any, rounding: str = "rn") -> Any:
-    """``a * b + c``, rounded once.
+    """Return ``a * b + c``, rounded once.
 
-    In double precision the sum of three parts is rounded twice in rare cases, where it may be the neighbour.
+    In double precision the sum of three parts is rounded twice in rare cases, and may then be the adjacent number.
 
     Example:
         >>> tiny = np.float32(2.0**-12)
@@ -164,17 +166,17 @@ def fma(a: Any, b: Any, c: Any, rounding: str = "rn") -> Any:
 
 
 def minimum(a: Any, b: Any, with_nan: bool = False) -> Any:
-    """The lesser; a number rather than NaN unless `with_nan`; -0.0 is less than 0.0."""
+    """Return the minimum; ignore NaN unless `with_nan`; -0.0 is less than 0.0."""
     return _extreme(a, b, with_nan, np.less, np.bitwise_or)
 
 
 def maximum(a: Any, b: Any, with_nan: bool = False) -> Any:
-    """The greater; a number rather than NaN unless `with_nan`; 0.0 is greater than -0.0."""
+    """Return the maximum; ignore NaN unless `with_nan`; 0.0 is greater than -0.0."""
     return _extreme(a, b, with_nan, np.greater, np.bitwise_and)
 
 
 def with_sign(magnitude: Any, a: Any, b: Any) -> Any:
-    """A magnitude with the product's sign of two numbers (``.xorsign.abs``); NaN stays as it is."""
+    """Return a magnitude with the sign of ``a * b`` (``.xorsign.abs``); NaN is unchanged."""
     bits = UNSIGNED[8 * a.dtype.itemsize]
     sign = (a.view(bits) ^ b.view(bits)) & bits(1 << (8 * a.dtype.itemsize - 1))
     return np.where(magnitude != magnitude, magnitude, (magnitude.view(bits) | sign).view(a.dtype))
@@ -200,7 +202,7 @@ def _extreme(a: Any, b: Any, with_nan: bool, before: Callable[..., Any], of_zero
 
 
 def _spread(value: Any) -> Any:
-    """A number in [-1, 1] that depends on the bits of each element (the finaliser of MurmurHash3)."""
+    """Return a number in [-1, 1] that depends on the bits of each element (the finalizer of MurmurHash3)."""
     bits = value.view(UNSIGNED[8 * value.dtype.itemsize]).astype(u8)
     bits = (bits ^ (bits >> u8(33))) * u8(0xFF51AFD7ED558CCD)
     bits = (bits ^ (bits >> u8(33))) * u8(0xC4CEB9FE1A85EC53)
@@ -208,9 +210,9 @@ def _spread(value: Any) -> Any:
 
 
 def _approximately(x: Any, exact: Any, relative: float = 0.0, absolute: float = 0.0) -> Any:
-    """An exact result in double precision as one of single precision that is wrong by at most a bound.
+    """Return an exact double-precision result in single precision, with an error of at most a bound.
 
-    Whole numbers and powers of two stay exact, as on every GPU.
+    Zeros and powers of two stay exact, as on every GPU.
     """
     mantissa, _ = np.frexp(exact)
     plain = (np.abs(mantissa) == 0.5) | (exact == 0) | ~np.isfinite(exact)
@@ -219,12 +221,12 @@ def _approximately(x: Any, exact: Any, relative: float = 0.0, absolute: float = 
 
 
 def exp2_approximate(x: Any) -> Any:
-    """``ex2.approx``: relative error below 2**-22.5."""
+    """Compute ``ex2.approx``: relative error below 2**-22.5."""
     return _approximately(x, np.exp2(x.astype(f8)), relative=2.0**-22.5)
 
 
 def log2_approximate(x: Any) -> Any:
-    """``lg2.approx``: absolute error below 2**-22 for operands in (0.5, 2), relative below 2**-22 elsewhere."""
+    """Compute ``lg2.approx``: absolute error below 2**-22 for operands in (0.5, 2), relative below 2**-22 elsewhere."""
     exact = np.log2(x.astype(f8))
     near = (x > f4(0.5)) & (x < f4(2))
     return np.where(
@@ -235,7 +237,7 @@ def log2_approximate(x: Any) -> Any:
 
 
 def reciprocal_approximate(x: Any) -> Any:
-    """``rcp.approx``: one unit in the last place; in double precision 20 bits, the low half of the word zero."""
+    """Compute ``rcp.approx``: one unit in the last place; in double precision 20 bits, the low half zero."""
     if x.dtype.type is f8:
         tiny = np.abs(x) < f8(2.0**-1022)
         exact = f8(1) / np.where(tiny, np.copysign(f8(0), x), x)
@@ -245,7 +247,7 @@ def reciprocal_approximate(x: Any) -> Any:
 
 
 def divide_approximate(a: Any, b: Any, full: bool = False) -> Any:
-    """``div.approx`` and ``div.full``: two units in the last place; the former gives 0 for divisors above 2**126."""
+    """Compute ``div.approx`` or ``div.full`` to two units in the last place; the former is 0 for b above 2**126."""
     found = _approximately(a, a.astype(f8) / b.astype(f8), relative=2.0**-23)
     if full:
         return found
@@ -254,12 +256,12 @@ def divide_approximate(a: Any, b: Any, full: bool = False) -> Any:
 
 
 def root_approximate(x: Any) -> Any:
-    """``sqrt.approx``: relative error below 2**-23."""
+    """Compute ``sqrt.approx``: relative error below 2**-23."""
     return _approximately(x, np.sqrt(x.astype(f8)), relative=2.0**-23.5)
 
 
 def reciprocal_root_approximate(x: Any) -> Any:
-    """``rsqrt.approx``: relative error below 2**-22.9; in double precision 20 bits, the low half of the word zero."""
+    """Compute ``rsqrt.approx``: relative error below 2**-22.9; in double precision 20 bits, the low half zero."""
     if x.dtype.type is f8:
         exact = f8(1) / np.sqrt(x)
         bits = (exact * (1 + _spread(x) * 2.0**-21)).view(u8) & u8(0xFFFFFFFF00000000)
@@ -268,17 +270,17 @@ def reciprocal_root_approximate(x: Any) -> Any:
 
 
 def sine_approximate(x: Any) -> Any:
-    """``sin.approx``: absolute error below 2**-20.5 in [-pi, pi]; growing with the operand beyond."""
+    """Compute ``sin.approx``: absolute error below 2**-20.5 in [-pi, pi]; growing with the operand beyond."""
     return _approximately(x, np.sin(x.astype(f8)), absolute=2.0**-21)
 
 
 def cosine_approximate(x: Any) -> Any:
-    """``cos.approx``: absolute error below 2**-20.5 in [-pi, pi]; growing with the operand beyond."""
+    """Compute ``cos.approx``: absolute error below 2**-20.5 in [-pi, pi]; growing with the operand beyond."""
     return _approximately(x, np.cos(x.astype(f8)), absolute=2.0**-21)
 
 
 def tanh_approximate(x: Any) -> Any:
-    """``tanh.approx``: relative error below 2**-11."""
+    """Compute ``tanh.approx``: relative error below 2**-11."""
     return _approximately(x, np.tanh(x.astype(f8)), relative=2.0**-11.5)
 
 
@@ -286,13 +288,13 @@ def tanh_approximate(x: Any) -> Any:
 
 
 def quotient(a: Any, b: Any) -> Any:
-    """Division towards zero; all bits set where the divisor is zero, as GPUs do."""
+    """Divide towards zero; set all bits for a zero divisor, as GPUs do."""
     kind = a.dtype.type
     safe = np.where(b == 0, kind(1), b)
     if a.dtype.kind == "u":
         found = a // safe
     else:
-        # The least number divided by -1 wraps.
+        # The minimum integer divided by -1 wraps.
         found = np.where(safe == -1, kind(0) - a, _truncated(a, np.where(safe == -1, kind(1), safe)))
     return np.where(b == 0, kind(0) - kind(1) if a.dtype.kind == "u" else kind(-1), found)
 
@@ -303,13 +305,13 @@ def _truncated(a: Any, b: Any) -> Any:
 
 
 def remainder(a: Any, b: Any) -> Any:
-    """What division towards zero leaves; the dividend where the divisor is zero."""
+    """Return the remainder of division towards zero; return the dividend for a zero divisor."""
     safe = np.where(b == 0, a.dtype.type(1), b)
     return np.where(b == 0, a, a - quotient(a, safe) * safe)
 
 
 def high_product(a: Any, b: Any) -> Any:
-    """The upper half of a product."""
+    """Return the upper half of a product."""
     bits = 8 * a.dtype.itemsize
     if bits < 64:
         wide = (SIGNED if a.dtype.kind == "i" else UNSIGNED)[2 * bits]
@@ -326,41 +328,41 @@ def high_product(a: Any, b: Any) -> Any:
 
 
 def wide_product(a: Any, b: Any) -> Any:
-    """A product of twice the width."""
+    """Return a product of twice the width."""
     wide = (SIGNED if a.dtype.kind == "i" else UNSIGNED)[16 * a.dtype.itemsize]
     return a.astype(wide) * b.astype(wide)
 
 
 def shift_left(a: Any, count: Any) -> Any:
-    """Bits moved up; zero from the width on."""
+    """Shift bits left; the result is zero if the count reaches the width."""
     width = 8 * a.dtype.itemsize
     kept = np.minimum(count, u4(width - 1)).astype(a.dtype)
     return np.where(count >= width, a.dtype.type(0), a << kept)
 
 
 def shift_right(a: Any, count: Any) -> Any:
-    """Bits moved down: zeros come in, or the sign of a signed number."""
+    """Shift bits right, filling with zeros, or with the sign of a signed number."""
     width = 8 * a.dtype.itemsize
     kept = np.minimum(count, u4(width - 1)).astype(a.dtype)
     return a >> kept if a.dtype.kind == "i" else np.where(count >= width, a.dtype.type(0), a >> kept)
 
 
 def funnel_left(low: Any, high: Any, count: Any, wraps: bool) -> Any:
-    """The upper word of two words shifted left (``shf.l``)."""
+    """Return the upper word of two words shifted left (``shf.l``)."""
     shift = (count & u4(31)) if wraps else np.minimum(count, u4(32))
     both = (high.astype(u8) << u8(32)) | low
     return ((both << shift.astype(u8)) >> u8(32)).astype(u4)
 
 
 def funnel_right(low: Any, high: Any, count: Any, wraps: bool) -> Any:
-    """The lower word of two words shifted right (``shf.r``)."""
+    """Return the lower word of two words shifted right (``shf.r``)."""
     shift = (count & u4(31)) if wraps else np.minimum(count, u4(32))
     both = (high.astype(u8) << u8(32)) | low
     return (both >> shift.astype(u8)).astype(u4)
 
 
 def extract(a: Any, position: Any, length: Any) -> Any:
-    """A field of bits, with the sign of its highest one for signed numbers (``bfe``)."""
+    """Extract a bit field, sign-extended for signed numbers (``bfe``)."""
     width = 8 * a.dtype.itemsize
     position, length = position & u4(255), length & u4(255)
     bits = a.view(UNSIGNED[width]).astype(u8)
@@ -377,7 +379,7 @@ def extract(a: Any, position: Any, length: Any) -> Any:
 
 
 def insert(a: Any, b: Any, position: Any, length: Any) -> Any:
-    """`b` with a field of bits taken from `a` (``bfi``)."""
+    """Return `b` with a bit field inserted from `a` (``bfi``)."""
     width = 8 * a.dtype.itemsize
     position, length = position & u4(255), length & u4(255)
     mask = np.where(length >= 64, ~u8(0), (u8(1) << np.minimum(length, u4(63)).astype(u8)) - u8(1))
@@ -387,7 +389,7 @@ def insert(a: Any, b: Any, position: Any, length: Any) -> Any:
 
 
 def permuted(a: Any, b: Any, selection: Any) -> Any:
-    """Four bytes chosen out of eight, each as it is or its sign eight times (``prmt``)."""
+    """Choose four bytes out of eight, each unchanged or its sign replicated (``prmt``)."""
     both = a.astype(u8) | (b.astype(u8) << u8(32))
     found: Any = u4(0)
     for i in range(4):
@@ -399,7 +401,7 @@ def permuted(a: Any, b: Any, selection: Any) -> Any:
 
 
 def logic(a: Any, b: Any, c: Any, table: int) -> Any:
-    """Any function of three bits, by its truth table (``lop3``)."""
+    """Compute any function of three bits from its truth table (``lop3``)."""
     found: Any = u4(0)
     for i in range(8):
         if table >> i & 1:
@@ -408,12 +410,12 @@ def logic(a: Any, b: Any, c: Any, table: int) -> Any:
 
 
 def ones(a: Any) -> Any:
-    """How many bits are set (``popc``)."""
+    """Count the set bits (``popc``)."""
     return np.bitwise_count(a).astype(u4)
 
 
 def leading_zeros(a: Any) -> Any:
-    """How many bits above the highest one are clear (``clz``)."""
+    """Count the leading zero bits (``clz``)."""
     width = 8 * a.dtype.itemsize
     for shift in (1, 2, 4, 8, 16, 32):
         if shift < width:
@@ -422,7 +424,7 @@ def leading_zeros(a: Any) -> Any:
 
 
 def reversed_bits(a: Any) -> Any:
-    """The bits in the other order (``brev``)."""
+    """Reverse the bits (``brev``)."""
     width = 8 * a.dtype.itemsize
     found = a.dtype.type(0)
     for i in range(width):
@@ -431,21 +433,21 @@ def reversed_bits(a: Any) -> Any:
 
 
 def highest_bit(a: Any) -> Any:
-    """The place of the highest bit that differs from the sign; all bits set where there is none (``bfind``)."""
+    """Return the position of the highest bit that differs from the sign; all bits set if there is none (``bfind``)."""
     if a.dtype.kind == "i":
         a = np.where(a < 0, ~a, a).view(UNSIGNED[8 * a.dtype.itemsize])
     return u4(8 * a.dtype.itemsize - 1) - leading_zeros(a)
 
 
 def sum_with_carry(a: Any, b: Any, carry: Any) -> tuple[Any, Any]:
-    """``a + b + carry`` and the carry out of it."""
+    """Return ``a + b + carry`` and the carry out."""
     first = a + b
     total = first + carry.astype(a.dtype)
     return total, (first < a) | (total < first)
 
 
 def difference_with_borrow(a: Any, b: Any, borrow: Any) -> tuple[Any, Any]:
-    """``a - b - borrow`` and whether more must be borrowed."""
+    """Return ``a - b - borrow`` and the borrow out."""
     first = a - b
     found = first - borrow.astype(a.dtype)
     return found, (a < b) | (first < borrow.astype(a.dtype))
@@ -462,7 +464,7 @@ ROUNDED: dict[str, Callable[[Any], Any]] = {
 
 
 def to_integer(x: Any, kind: Any, rounding: str) -> Any:
-    """A float as an integer: rounded, clamped to what the type holds, zero for NaN."""
+    """Convert a float to an integer: rounded, clamped to the integer's range, zero for NaN."""
     whole = ROUNDED[rounding](x.astype(f8))
     limits = np.iinfo(kind)
     low, high = f8(limits.min), f8(limits.max)
@@ -472,7 +474,7 @@ def to_integer(x: Any, kind: Any, rounding: str) -> Any:
 
 
 def to_float(x: Any, kind: Any, rounding: str) -> Any:
-    """A number as a float of another type."""
+    """Convert a number to a float of another type."""
     if rounding == "rn" or not rounding:
         return canonical(_to_bfloat16(x) if kind is bf2 else x.astype(kind))
     if kind is f4:
@@ -492,14 +494,14 @@ def _eight_bits(name: str) -> Any:
 
 
 def to_eight_bits(x: Any, name: str) -> Any:
-    """The bits of a number as ``e4m3`` or ``e5m2``, the largest finite one for what lies beyond (``.satfinite``)."""
+    """Return the bits of a number as ``e4m3`` or ``e5m2``, clamped to the largest finite value (``.satfinite``)."""
     most = x.dtype.type(448 if name == "e4m3" else 57344)
     found = np.clip(x, -most, most).astype(_eight_bits(name)).view(u1)
     return np.where(x != x, u1(0x7F), found)
 
 
 def from_eight_bits(bits: Any, name: str) -> Any:
-    """The float16 of 8 bits, which holds each exactly."""
+    """Convert 8-bit floats to float16, which holds each exactly."""
     return canonical(bits.astype(u1).view(_eight_bits(name)).astype(f2))
 
 
@@ -512,7 +514,7 @@ def _to_bfloat16(x: Any) -> Any:
 
 
 def _to_odd_single(x: Any) -> Any:
-    """Single precision rounded to odd, so that the next rounding is the only one that shows."""
+    """Round to odd in single precision, so that only the next rounding has an effect."""
     wide = x.astype(f8)
     near = wide.astype(f4)
     error = wide - near.astype(f8)
@@ -522,7 +524,7 @@ def _to_odd_single(x: Any) -> Any:
 
 
 def compared(a: Any, b: Any, comparison: str) -> Any:
-    """The truth of a comparison: ordered, or with ``u`` behind it true where an operand is NaN."""
+    """Compare: ordered, or with a ``u`` suffix true if an operand is NaN."""
     if comparison in ("num", "nan"):
         nan = (a != a) | (b != b)
         return ~nan if comparison == "num" else nan

@@ -1,7 +1,8 @@
-"""The units that work while threads go on: bulk copies, products by four warps or out of one thread, barriers.
+"""Asynchronous units: bulk copies, matmuls of a warpgroup or of one thread, barriers.
 
-What a unit does is done at once, and counts as done when the program has waited for it: what reads or writes earlier is
-found by the clocks of `ordered_memory`, and a register that is read earlier by `warp_group.InFlight`.
+The emulator executes a unit's work immediately, but it counts as done only when the program has waited for it. The
+clocks of `ordered_memory` detect earlier reads and writes of memory. `warp_group.InFlight` detects earlier reads of
+registers.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ WARP = 32
 
 
 def needs_units(function: Function) -> bool:
-    """Whether a function works with asynchronous units, or with barriers of a part of a block.
+    """Return True if a function uses asynchronous units, or barriers for a part of a block.
 
-    Such a kernel pays for `OrderedSharedMemory`; others are kept in order by the barriers of whole blocks.
+    Only then the kernel pays for `OrderedSharedMemory`; otherwise barriers of whole blocks order all accesses.
     """
     for each in function.instructions:
         if each.opcode in ("mbarrier", "wgmma", "tcgen05", "setmaxnreg", "tensormap") or (
@@ -43,7 +44,7 @@ def needs_units(function: Function) -> bool:
 
 
 class AsynchronousUnits:
-    """The units of the multiprocessors on which some blocks run together."""
+    """Asynchronous units of the multiprocessors on which some blocks run together."""
 
     def __init__(self, blocks: Blocks, memory: OrderedSharedMemory) -> None:
         self.blocks, self.memory = blocks, memory
@@ -53,22 +54,23 @@ class AsynchronousUnits:
         self._cores: TensorCores | None = None
         kernel = blocks.launch.program.kernel.function
         self.pool = kernel.max_registers * blocks.threads
-        """The registers of a block, to be given and taken (``setmaxnreg``); 0 where the kernel does not say."""
+        """Free registers of a block (``setmaxnreg``); 0 if the kernel does not say."""
         self.registers: Array = np.full(blocks.n // WARP, kernel.max_registers, np.int64)
-        """Those of a thread of each warp. All four of a group change theirs, but where their work differs, the compiler
-        puts an instruction into the code of each."""
+        """Registers per thread of each warp. All four warps of a group change theirs together. If their work differs,
+        the compiler puts an instruction into the code of each.
+        """
         self.gave = False
-        """Whether anybody has given registers since somebody last looked."""
+        """True if a warp has released registers since the last check."""
 
     @property
     def cores(self) -> TensorCores:
-        """The tensor cores that work with tensor memory, which a kernel without them does not pay for."""
+        """Tensor cores with tensor memory, created only for kernels that use them."""
         if self._cores is None:
             self._cores = TensorCores(self.blocks, self.memory, self.barriers)
         return self._cores
 
     def check_ended(self, ended: Array) -> None:
-        """Raise Fault if blocks whose last thread has ended have copies on their way, or tensor memory."""
+        """Raise Fault if blocks whose last thread has ended have pending copies, or tensor memory."""
         blocks = self.blocks
         for block in np.unique(blocks.block[ended]).tolist():
             first = block * blocks.threads
@@ -81,7 +83,7 @@ class AsynchronousUnits:
     # Barriers
 
     def make_barrier(self, address: Any, count: Any, mask: Mask) -> None:
-        """``mbarrier.init``."""
+        """Execute ``mbarrier.init``."""
         chosen = self.blocks.some(mask)
         for thread, at, each in zip(
             chosen.tolist(),
@@ -92,13 +94,13 @@ class AsynchronousUnits:
             self.barriers.make(thread, at, each)
 
     def end_barrier(self, address: Any, mask: Mask) -> None:
-        """``mbarrier.inval``."""
+        """Execute ``mbarrier.inval``."""
         chosen = self.blocks.some(mask)
         for thread, at in zip(chosen.tolist(), self.blocks.integers(address, chosen), strict=True):
             self.barriers.end(thread, at)
 
     def arrive(self, address: Any, count: Any, expected: Any, mask: Mask) -> Array:
-        """``mbarrier.arrive``: the phase at which each thread arrived."""
+        """Execute ``mbarrier.arrive`` and return the phase at which each thread arrived."""
         chosen = self.blocks.some(mask)
         found = np.zeros(self.blocks.n, np.uint64)
         for thread, at, one, nbytes in zip(
@@ -112,7 +114,7 @@ class AsynchronousUnits:
         return found
 
     def expect(self, address: Any, expected: Any, mask: Mask) -> None:
-        """``mbarrier.expect_tx``."""
+        """Execute ``mbarrier.expect_tx``."""
         chosen = self.blocks.some(mask)
         for thread, at, nbytes in zip(
             chosen.tolist(),
@@ -123,7 +125,7 @@ class AsynchronousUnits:
             self.barriers.expect(thread, at, nbytes)
 
     def over(self, address: Array, value: Array, by_parity: bool, waiting: Array) -> Array:
-        """Of the threads of a mask those for which a phase is over; their warps then know what happened before."""
+        """Return the threads of a mask whose phase is over; their warps then know the events before it."""
         ready = np.zeros(self.blocks.n, np.bool_)
         chosen = np.flatnonzero(waiting)
         seen: dict[tuple[int, int, int], bool] = {}
@@ -143,7 +145,7 @@ class AsynchronousUnits:
         return ready
 
     def awaited(self, thread: int, address: int) -> str:
-        """What is missing at a barrier, for a message."""
+        """Describe what a barrier waits for, for a message."""
         found = self.barriers.at(thread, address, "mbarrier.try_wait")
         return (
             f"the barrier at {address:#x} of shared memory, whose phase {found.phase} (parity {found.phase & 1}) waits "
@@ -153,17 +155,17 @@ class AsynchronousUnits:
     # Fences
 
     def fence_proxy(self, mask: Mask) -> None:
-        """``fence.proxy.async``."""
+        """Execute ``fence.proxy.async``."""
         self.memory.fence(self.blocks.some(mask))
 
     # Registers
 
     def changed(self) -> bool:
-        """Whether anybody who waits might go on."""
+        """Return True if a waiting thread might proceed."""
         return self.barriers.changed or self.gave
 
     def _check_registers(self, count: int, mask: Mask) -> Array:
-        """The warps that change their registers. Raises Fault for a number that none can have."""
+        """Return the warps that change their registers. Raise Fault for an invalid number."""
         warps = self.blocks._whole_warps(mask, "setmaxnreg")
         if count % 8 or not 24 <= count <= 256:
             raise Fault(
@@ -183,7 +185,7 @@ class AsynchronousUnits:
             )
 
     def give_registers(self, count: int, mask: Mask) -> None:
-        """``setmaxnreg.dec``."""
+        """Execute ``setmaxnreg.dec``."""
         warps = self._check_registers(count, mask)
         if self.pool:
             self._refuse_registers(self.registers[warps] < count, warps, count, "setmaxnreg.dec")
@@ -191,7 +193,7 @@ class AsynchronousUnits:
             self.gave = True
 
     def take_registers(self, count: int, threads: Array) -> Array:
-        """``setmaxnreg.inc``: the threads for which there are as many; the others wait."""
+        """Execute ``setmaxnreg.inc`` and return the threads with enough registers; the others wait."""
         warps = self._check_registers(count, threads)
         if not self.pool:
             return threads

@@ -1,4 +1,4 @@
-"""Barriers that lie in shared memory (``mbarrier``): arrivals and bytes that are awaited, phase after phase.
+"""Barriers in shared memory (``mbarrier``): expected arrivals and bytes, phase after phase.
 
 Source: NVIDIA, PTX ISA 8.8, "Parallel Synchronization and Communication Instructions: mbarrier".
 """
@@ -18,11 +18,11 @@ MAX_COUNT = (1 << 20) - 1
 
 
 class Barrier:
-    """One barrier of a block.
+    """Barrier of one block.
 
-    `phase` counts the phases that are over; `arrivals` and `bytes` are still missing in the present one. `known` is
-    what those knew whose arrivals ended the last phase, `gathered` what those of the present one know so far. `brought`
-    is the phase of the last bulk copy, `observed` the last phase for which anybody waited.
+    `phase` counts the completed phases; `arrivals` and `bytes` are still missing in the current one. `known` is what
+    the threads knew whose arrivals ended the last phase, `gathered` what those of the current phase know so far.
+    `brought` is the phase of the last bulk copy, `observed` the last phase for which a thread waited.
     """
 
     __slots__ = (
@@ -46,14 +46,14 @@ class Barrier:
         self.gathered: Array = np.zeros((2, 0), np.int32)
 
     def missing(self) -> str:
-        """What the present phase still waits for."""
+        """Describe what the current phase still waits for."""
         wanted = [f"{self.arrivals} of {self.expected} arrivals"] if self.arrivals else []
         wanted += [f"{self.bytes} bytes"] if self.bytes else []
         return " and ".join(wanted) or "nothing"
 
 
 def joined(first: Array, second: Array) -> Array:
-    """The later of two vectors of clocks, of which one may have columns that the other has not yet."""
+    """Return the elementwise maximum of two vector clocks, either of which may have more columns."""
     if first.shape[1] < second.shape[1]:
         first, second = second, first
     found = first.copy()
@@ -62,10 +62,10 @@ def joined(first: Array, second: Array) -> Array:
 
 
 class Barriers:
-    """The barriers of the blocks that run together, by block and address.
+    """Barriers of the blocks that run together, by block and address.
 
     Args:
-        memory: in which they lie.
+        memory: Shared memory in which they lie.
     """
 
     def __init__(self, memory: OrderedSharedMemory) -> None:
@@ -73,10 +73,10 @@ class Barriers:
         self.found: dict[tuple[int, int], Barrier] = {}
         self._numbers: dict[int, dict[int, int]] = {}
         self.changed = False
-        """Whether a phase has ended since somebody last looked."""
+        """True if a phase has ended since the last check."""
 
     def at(self, thread: int, address: int, what: str) -> Barrier:
-        """The barrier at an address, for a thread. Raises Fault where there is none that it knows of."""
+        """Return the barrier at an address. Raise Fault if the thread knows of none there."""
         memory = self.memory
         block, warp = int(memory.block[thread]), int(memory.warp[thread])
         memory.check_whole(np.array([address]), 8, what, thread, 8)
@@ -95,7 +95,7 @@ class Barriers:
         return found
 
     def make(self, thread: int, address: int, count: int) -> None:
-        """``mbarrier.init``."""
+        """Execute ``mbarrier.init``."""
         memory = self.memory
         block, warp = int(memory.block[thread]), int(memory.warp[thread])
         if not 1 <= count <= MAX_COUNT:
@@ -111,12 +111,12 @@ class Barriers:
         column = memory.column(numbers.setdefault(address, len(numbers)))
         made = Barrier(column, (warp, int(memory.clocks[block, warp, 0, warp])))
         made.expected = made.arrivals = count
-        # Phases go on where an earlier barrier at the place ended, so that the clock of the place never goes back.
+        # Phases continue from an earlier barrier at the same place, so that its clock never goes back.
         made.phase = made.brought = made.observed = 2 * int(-(-memory.clocks[block, :, 0, column].max() // 2))
         self.found[block, address] = made
 
     def end(self, thread: int, address: int) -> None:
-        """``mbarrier.inval``."""
+        """Execute ``mbarrier.inval``."""
         memory = self.memory
         block, warp = int(memory.block[thread]), int(memory.warp[thread])
         found = self.at(thread, address, "mbarrier.inval")
@@ -124,7 +124,7 @@ class Barriers:
         place = memory.check_whole(np.array([address]), 8, "mbarrier.inval", thread, 8)
         memory.hold_barrier(int(place[0]), False)
         del self.found[block, address]
-        # What comes to lie there is ordered after the end as after a write.
+        # Later accesses to this place are ordered after the end of the barrier, as after a write.
         pieces = memory._pieces(place, 8).reshape(-1)
         memory.by[pieces], memory.at[pieces] = warp, memory.clocks[block, warp, 0, warp]
 
@@ -136,7 +136,7 @@ class Barriers:
             )
 
     def check_ended(self, block: int, thread: int) -> None:
-        """Raise Fault if a block ends while a bulk copy into it is on its way."""
+        """Raise Fault if a block ends while a bulk copy into it is pending."""
         for (own, address), barrier in self.found.items():
             if own == block:
                 self._check_observed(barrier, address, thread)
@@ -150,9 +150,9 @@ class Barriers:
         what: str = "mbarrier.arrive",
         done: tuple[int, int] | None = None,
     ) -> int:
-        """``mbarrier.arrive``, with bytes that are expected from now on; the phase that was arrived at.
+        """Execute ``mbarrier.arrive``, with bytes to expect from now on; return the phase that was arrived at.
 
-        `done` is a unit that arrives in the thread's stead: the column of its clock, and the clock.
+        `done` is a unit that arrives on behalf of the thread: the column of its clock, and the clock.
         """
         found = self.at(thread, address, what)
         found.bytes += expected
@@ -174,17 +174,17 @@ class Barriers:
         return phase
 
     def expect(self, thread: int, address: int, nbytes: int) -> None:
-        """``mbarrier.expect_tx``."""
+        """Execute ``mbarrier.expect_tx``."""
         self.at(thread, address, "mbarrier.expect_tx").bytes += nbytes
 
     def begin(self, thread: int, address: int, what: str) -> tuple[Barrier, int]:
-        """A copy that reports to a barrier begins: the barrier, and its phase when the copy is done."""
+        """Register a copy that reports to a barrier; return the barrier and its phase when the copy is done."""
         found = self.at(thread, address, what)
         found.brought = found.phase + 1
         return found, found.phase + 1
 
     def complete(self, thread: int, address: int, found: Barrier, nbytes: int) -> None:
-        """Bytes have come, ``mbarrier.complete_tx``."""
+        """Count the bytes that have arrived, ``mbarrier.complete_tx``."""
         found.bytes -= nbytes
         if found.bytes < 0 and found.arrivals == 0:
             raise Fault(
@@ -208,7 +208,7 @@ class Barriers:
         self.changed = True
 
     def is_over(self, thread: int, address: int, parity: int | None, phase: int | None) -> bool:
-        """Whether the phase of a parity, or the one that was arrived at, is over."""
+        """Return True if the phase of a parity, or the phase that was arrived at, is over."""
         found = self.at(thread, address, "mbarrier.try_wait")
         if parity is not None:
             return (found.phase & 1) != (parity & 1)
@@ -216,7 +216,7 @@ class Barriers:
         return found.phase > phase
 
     def learn(self, thread: int, address: int) -> None:
-        """The warp of a thread has waited: it knows what was known when the last phase ended."""
+        """Let the warp of a thread that has waited learn what was known when the last phase ended."""
         block, warp = int(self.memory.block[thread]), int(self.memory.warp[thread])
         found = self.found[block, address]
         found.observed = max(found.observed, found.phase)

@@ -1,4 +1,4 @@
-"""The basic blocks of a function, and the order in which threads that went apart run through them."""
+"""Basic blocks of a function, and the order in which diverged threads run them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from typing import Any
 from .ptx import Function, Immediate, Instruction, Operand, Register, Symbol
 
 BRANCHES = ("bra", "ret", "exit", "bar", "barrier", "mbarrier", "setmaxnreg")
-"""Where a basic block ends: what follows may be for other threads, or later."""
+"""Opcodes that end a basic block: the next instruction may be for other threads, or later."""
 _CHANGING = {"volatile", "relaxed", "acquire", "mmio"}
-"""The qualifiers of loads that see what other threads store in the meantime (PTX ISA, ``ld``)."""
+"""Qualifiers of loads that see concurrent stores of other threads (PTX ISA, ``ld``)."""
 
 
 class UntranslatableError(NotImplementedError):
-    """An instruction, or a form of it, that is not emulated."""
+    """Error: an instruction, or a form of it, is not emulated."""
 
 
 @dataclass
 class End:
-    """How a basic block ends.
+    """End of a basic block.
 
-    `kind` is ``next``, ``bra``, ``ret``, ``bar`` or ``wait``; `target` is the index of the block that is branched to,
-    `guard` the register of the predicate, with `negated`. `barrier` has the number of a barrier and how many threads it
-    is for, None for all; `result` is the register in which a wait says whether it was successful, and `registers` how
-    many a warp waits for. `polls` says that a branch leads back to the head of a loop that looks at what other threads
-    change, so that it may spin until they do.
+    - `kind` is ``next``, ``bra``, ``ret``, ``bar`` or ``wait``.
+    - `target` is the index of the branch target, `guard` the predicate register, with `negated`.
+    - `barrier` has the number of a barrier and its thread count, None for all threads.
+    - `result` is the register that receives the success of a wait.
+    - `registers` is the number of registers that a warp waits for.
+    - `polls` marks a branch back to the head of a loop that reads what other threads change, so that it may spin.
     """
 
     kind: str
@@ -42,7 +43,7 @@ class End:
 
 @dataclass
 class BasicBlock:
-    """Instructions that run one after the other, and the index of the block behind them."""
+    """Straight-line instructions, and the index of the next block."""
 
     index: int
     instructions: list[Instruction]
@@ -52,7 +53,7 @@ class BasicBlock:
 
 
 def blocks_of(function: Function) -> list[BasicBlock]:
-    """The basic blocks of a function, in an order in which threads that went apart meet early."""
+    """Return the basic blocks of a function, in an order in which diverged threads reconverge early."""
     places = {name: i for i, name in enumerate(function.registers)}
     code, labels = function.instructions, function.labels
     starts = {0, *labels.values()}
@@ -80,7 +81,7 @@ def _end(
     if last.opcode == "bra":
         target = last.operands[0]
         assert isinstance(target, Symbol)
-        # A label behind the last instruction is the end of the function.
+        # A label after the last instruction is the end of the function.
         end.target = number.get(labels[target.name], count)
     if last.opcode in ("bar", "barrier"):
         if last.modifiers[0] not in ("sync", "arrive"):
@@ -114,10 +115,10 @@ def _ends(instruction: Instruction) -> bool:
 
 
 def in_order(blocks: list[BasicBlock]) -> list[BasicBlock]:
-    """The blocks of a function in an order in which joins come behind what they join, and exits behind their loop.
+    """Order blocks topologically, with joins after their predecessors and exits after their loop.
 
-    Threads that went apart then meet at the earliest place where they can: compilers put blocks anywhere. An edge
-    that leads backwards is one to the head of a loop (Collange, "Stack-less SIMT reconvergence at low cost", 2011).
+    Diverged threads then reconverge at the earliest possible place, although compilers emit blocks in any order. A
+    back edge leads to the head of a loop (Collange, "Stack-less SIMT reconvergence at low cost", 2011).
     """
     count = len(blocks)
     leads: list[list[int]] = []
@@ -145,7 +146,7 @@ def in_order(blocks: list[BasicBlock]) -> list[BasicBlock]:
 
 
 def _polls(block: BasicBlock) -> bool:
-    """Return whether a basic block reads what other threads may change at any time."""
+    """Return True if a basic block reads what other threads may change at any time."""
     return any(
         each.opcode == "atom"
         or (each.opcode == "ld" and not _CHANGING.isdisjoint(m.split("::")[0] for m in each.modifiers))
@@ -154,7 +155,7 @@ def _polls(block: BasicBlock) -> bool:
 
 
 def _ordered(nodes: list[int], head: int, leads: list[list[int]]) -> list[int]:
-    """The nodes that can be reached from `head`, loops as wholes."""
+    """Return the nodes reachable from `head` in topological order, with each loop kept together."""
     inside = set(nodes)
     parts = _components(head, lambda node: [to for to in leads[node] if to in inside])
     order: list[int] = []
@@ -163,7 +164,7 @@ def _ordered(nodes: list[int], head: int, leads: list[list[int]]) -> list[int]:
             order += part
             continue
         members = set(part)
-        # The head of a loop is where it is entered.
+        # The head of a loop is its entry.
         entered = [to for node in order for to in leads[node] if to in members]
         first = head if head in members else (entered or part)[0]
         without = [[to for to in each if to != first] for each in leads]
@@ -172,7 +173,7 @@ def _ordered(nodes: list[int], head: int, leads: list[list[int]]) -> list[int]:
 
 
 def _components(head: int, leads: Callable[[int], list[int]]) -> list[list[int]]:
-    """The strongly connected parts that `head` reaches, those that lead to others first (Tarjan, 1972)."""
+    """Return the strongly connected components reachable from `head`, in topological order (Tarjan, 1972)."""
     number: dict[int, int] = {}
     low: dict[int, int] = {}
     stack: list[int] = []

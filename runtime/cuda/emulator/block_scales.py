@@ -1,7 +1,7 @@
-"""Scales of blocks in tensor memory, which products of sm_100 take (``tcgen05.mma`` with ``.block_scale``).
+"""Block scales in tensor memory for matmuls of sm_100 (``tcgen05.mma`` with ``.block_scale``).
 
-The scale of a line lies in the lane that is its number modulo 32, in all four quarters of the lanes alike, and in the
-column of its number over 32, in one byte, two or all four of it, as the instruction's descriptor says.
+The scale of a row is in lane ``row % 32``, replicated in all four quarters of the lanes, and in column ``row // 32``.
+It takes one, two or all four bytes of the column, as the instruction descriptor says.
 
 Source: NVIDIA, PTX ISA 8.8, "Block Scaling for tcgen05.mma", "Instruction descriptor".
 """
@@ -23,48 +23,47 @@ TYPES: dict[str, dict[int, str]] = {
     "mxf4": {1: "e2m1"},
     "mxf4nvf4": {1: "e2m1"},
 }
-"""The types of operands that are emulated, by the kind of an instruction and their numbers in its descriptor."""
+"""Emulated operand types, by the kind of an instruction and the number in its descriptor."""
 BYTES_OF_A_COLUMN = 4
 _MAGNITUDES = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
 NUMBERS = np.concatenate([_MAGNITUDES, -_MAGNITUDES])
 
 
 class ScaledDescriptor(int):
-    """The 32 bits that say of what types a product is, how large, and where in their columns scales are."""
+    """Instruction descriptor: 32 bits with the operand types, the size, and the position of the scales."""
 
     @property
     def rows(self) -> int:
-        """Rows of the sums."""
+        """Rows of the accumulator."""
         return (self >> 24 & 31) << 4
 
     @property
     def columns(self) -> int:
-        """Columns of the sums."""
+        """Columns of the accumulator."""
         return (self >> 17 & 63) << 3
 
     @property
     def signs(self) -> int:
-        """-1 if one of the operands is negated."""
         return -1 if (self >> 13 ^ self >> 14) & 1 else 1
 
     @property
     def powers_of_two(self) -> bool:
-        """Whether scales are powers of two, not floats of 8 bits without a sign."""
+        """True if scales are powers of two, False if they are unsigned 8-bit floats."""
         return bool(self >> 23 & 1)
 
     @property
     def bytes_of_scales(self) -> tuple[int, int]:
-        """The byte of a column where the scales of either operand begin."""
+        """Byte of a column at which the scales of each operand begin."""
         return self >> 29 & 3, self >> 4 & 3
 
     def types(self, kind: str) -> tuple[str, str]:
-        """The types of both operands. Raises KeyError for one that is not emulated."""
+        """Return the types of both operands. Raise KeyError for a type that is not emulated."""
         named, bits = TYPES[kind], 7 if kind == "mxf8f6f4" else 3
         return named[self >> 7 & 7], named[self >> 10 & bits]
 
 
 def unpacked(raw: Array) -> Array:
-    """Two numbers of 4 bits for each byte of lines, that of the low bits first."""
+    """Unpack two 4-bit numbers from each byte, the low bits first."""
     codes = raw.astype(u1)
     return NUMBERS[np.stack([codes & 15, codes >> 4], -1)].reshape(codes.shape[0], -1)
 
@@ -81,7 +80,10 @@ def scales_of(
     clock: int,
     thread: int,
 ) -> Array:
-    """(lines, count) in double precision. Raises Fault where quarters differ, or a column has not so many bytes."""
+    """Return scales (lines, count) in double precision.
+
+    Raises Fault if the quarters differ, or if a column does not have that many bytes.
+    """
     what = "scales of tcgen05.mma"
     if first % count or address >> 16:
         raise Fault(
@@ -103,7 +105,7 @@ def scales_of(
 
 
 def decoded(codes: Array, powers: bool) -> Array:
-    """Bytes as the numbers that scale."""
+    """Convert bytes to scale factors."""
     import ml_dtypes
 
     dtype = ml_dtypes.float8_e8m0fnu if powers else ml_dtypes.float8_e4m3fn

@@ -1,7 +1,7 @@
-"""Bulk copies between global and shared memory (``cp.async.bulk``), of boxes of tensors and of bytes that adjoin.
+"""Bulk copies between global and shared memory (``cp.async.bulk``), of tensor boxes and of contiguous bytes.
 
-What a copy brings is reported to a barrier in shared memory; one that stores is waited for by groups of a thread.
-Source: NVIDIA, PTX ISA 8.8, "Data Movement and Conversion Instructions: Asynchronous copy", "tensormap.replace".
+A load reports to a barrier in shared memory; a thread waits for its stores in groups. Source: NVIDIA, PTX ISA 8.8,
+"Data Movement and Conversion Instructions: Asynchronous copy", "tensormap.replace".
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint
 
 
 class BulkCopies:
-    """The bulk copies of some blocks that run together."""
+    """Bulk copies of blocks that run together."""
 
     def __init__(self, blocks: Blocks, memory: OrderedSharedMemory, barriers: Barriers) -> None:
         self.blocks, self.memory, self.barriers = blocks, memory, barriers
         self.stores: list[tuple[int, int, int]] = []
-        """Those that were not waited for: the thread, its group, and its number among its warp's."""
+        """Pending stores: the thread, its group, and the number among its warp's stores."""
         self.store_groups: Array = np.zeros(blocks.n, np.int64)
         self.store_numbers: Array = np.zeros(blocks.n // WARP, np.int64)
         self.maps: dict[bytes, TensorMap] = {}
         self.unacquired: set[tuple[int, int]] = set()
-        """Maps that a block has changed and not acquired since: the block's place, and the address."""
+        """Maps that a block has changed but not acquired: the block's place, and the address."""
 
     def _map(self, address: int, thread: int) -> TensorMap:
-        """The tensor map at a generic address."""
+        """Return the tensor map at a generic address."""
         blocks = self.blocks
         if address % MAP_ALIGNMENT:
             raise Fault(f"{MISALIGNED}: a tensor map at {address:#x}", thread, MISALIGNED_ADDRESS)
@@ -73,7 +73,7 @@ class BulkCopies:
         return found
 
     def replace_field(self, field: str, place: int, address: Any, value: Any, mask: Mask) -> None:
-        """``tensormap.replace``: a field of a map in shared memory is another."""
+        """Execute ``tensormap.replace``: change a field of a map in shared memory."""
         chosen = self.blocks.some(mask)
         for thread, at, new in zip(
             chosen.tolist(),
@@ -91,7 +91,7 @@ class BulkCopies:
             self.memory.store(places, np.frombuffer(changed, np.uint64), here, 8)
 
     def publish_map(self, address: Any, shared: Any, mask: Mask) -> None:
-        """``tensormap.cp_fenceproxy``: whole warps copy a map from shared to global memory."""
+        """Execute ``tensormap.cp_fenceproxy``: whole warps copy a map from shared to global memory."""
         blocks = self.blocks
         for warp in blocks._whole_warps(mask, "tensormap.cp_fenceproxy").tolist():
             threads = warp * WARP + np.arange(WARP)
@@ -102,7 +102,7 @@ class BulkCopies:
             self.unacquired.add((int(blocks.block[threads[0]]), int(to[0])))
 
     def acquire_map(self, address: Any, mask: Mask) -> None:
-        """``fence.proxy.tensormap``: a map that was changed may be read."""
+        """Execute ``fence.proxy.tensormap``: a changed map may be read from now on."""
         chosen = self.blocks.some(mask)
         for thread, at in zip(chosen.tolist(), self.blocks.integers(address, chosen), strict=True):
             self.unacquired.discard((int(self.blocks.block[thread]), at))
@@ -110,7 +110,7 @@ class BulkCopies:
     def _box(
         self, shared: int, tensor: TensorMap, coordinates: list[int], thread: int, what: str
     ) -> tuple[Box, Array]:
-        """A box, and where its units lie in the data of shared memory."""
+        """Return a box, and the positions of its units in shared memory."""
         if len(coordinates) != len(tensor.sizes):
             raise Fault(
                 f"{ILLEGAL}: {what} with {len(coordinates)} coordinates in a tensor of {len(tensor.sizes)} dimensions",
@@ -142,7 +142,7 @@ class BulkCopies:
     def load_box(
         self, shared: Any, address: Any, coordinates: tuple[Any, ...], barrier: Any, mask: Mask
     ) -> None:
-        """``cp.async.bulk.tensor`` from global to shared memory."""
+        """Execute ``cp.async.bulk.tensor`` from global to shared memory."""
         blocks, what = self.blocks, "cp.async.bulk.tensor"
         chosen = blocks.some(mask)
         where = [
@@ -182,14 +182,14 @@ class BulkCopies:
     def _bring(
         self, places: Array, values: Array, unit: int, thread: int, reports: int, nbytes: int, what: str
     ) -> None:
-        """Put what a bulk copy brings into shared memory, and report it to a barrier."""
+        """Write the data of a bulk copy to shared memory, and report it to a barrier."""
         found, phase = self.barriers.begin(thread, reports, what)
         self.memory.unit_writes(places, unit, thread, found.column, phase, "a bulk copy")
         self.memory.lay(places, values if values.shape[1] > 1 else values[:, 0])
         self.barriers.complete(thread, reports, found, nbytes)
 
     def load_bytes(self, shared: Any, address: Any, nbytes: Any, barrier: Any, mask: Mask) -> None:
-        """``cp.async.bulk`` from global to shared memory, bytes that adjoin."""
+        """Execute ``cp.async.bulk`` of contiguous bytes from global to shared memory."""
         blocks, what = self.blocks, "cp.async.bulk"
         chosen = blocks.some(mask)
         for thread, to, at, size, reports in zip(
@@ -217,7 +217,7 @@ class BulkCopies:
         return (address + steps).astype(np.uint64), places
 
     def _stored(self, places: Array, unit: int, thread: int) -> None:
-        """A bulk copy of a thread begins to read shared memory."""
+        """Note that a thread's bulk copy begins to read shared memory."""
         number = thread // WARP
         self.store_numbers[number] += 1
         clock, memory = int(self.store_numbers[number]), self.memory
@@ -234,7 +234,7 @@ class BulkCopies:
         self.stores.append((thread, int(self.store_groups[thread]), clock))
 
     def store_box(self, address: Any, coordinates: tuple[Any, ...], shared: Any, mask: Mask) -> None:
-        """``cp.async.bulk.tensor`` from shared to global memory; what lies outside of the tensor is left out."""
+        """Execute ``cp.async.bulk.tensor`` from shared to global memory, without elements outside of the tensor."""
         blocks, what = self.blocks, "cp.async.bulk.tensor"
         chosen = blocks.some(mask)
         where = [
@@ -263,7 +263,7 @@ class BulkCopies:
         self.blocks.access.store(addresses, values, unit, here, self.blocks.blocks[here])
 
     def store_bytes(self, address: Any, shared: Any, nbytes: Any, mask: Mask) -> None:
-        """``cp.async.bulk`` from shared to global memory."""
+        """Execute ``cp.async.bulk`` from shared to global memory."""
         chosen = self.blocks.some(mask)
         for thread, at, source, size in zip(
             chosen.tolist(),
@@ -275,11 +275,11 @@ class BulkCopies:
             self._write_global(addresses, places, 16, thread)
 
     def commit_stores(self, mask: Mask) -> None:
-        """``cp.async.bulk.commit_group``."""
+        """Execute ``cp.async.bulk.commit_group``."""
         self.store_groups[self.blocks.some(mask)] += 1
 
     def wait_for_stores(self, kept: int, mask: Mask) -> None:
-        """``cp.async.bulk.wait_group``: all but the last groups have read what they store."""
+        """Execute ``cp.async.bulk.wait_group``: wait until all but the last groups have read their source."""
         left = []
         warps: set[int] = set()
         for store in self.stores:
@@ -298,7 +298,7 @@ class BulkCopies:
             memory.learn(block, warp, 2 * memory.warps + warp, oldest - 1)
 
     def check_ended(self, block: int, first: int) -> None:
-        """Raise Fault if a block that ends, whose first thread is `first`, has copies on their way."""
+        """Raise Fault if a block that ends, whose first thread is `first`, has pending copies."""
         self.barriers.check_ended(block, first)
         for thread, *_ in self.stores:
             if self.blocks.block[thread] == block:

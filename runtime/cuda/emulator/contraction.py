@@ -1,13 +1,13 @@
-"""Stores in which the threads of a block disagree by rounding, since a reduction gave each of them another result.
+"""Benign conflicting stores: threads of a block store values that differ by rounding, after a reduction.
 
-A butterfly of ``shfl.sync`` and additions gives every lane of a warp the same sum. The compiler may contract the first
-addition with the multiplication before it (``enable_fp_fusion``). Then a lane rounds its own product less often than
-the one that it was sent, and the lanes' sums differ. All of them store, and so do the warps that hold copies of a small
-tile. It is undefined whose value stays (NVIDIA, CUDA C++ Programming Guide, "SIMT Architecture"). Triton compiles
-reductions so; this is no race of the program. `error_bounds` says by how much the values may differ.
+A butterfly of ``shfl.sync`` and additions gives every lane of a warp the same sum. The compiler may contract the
+first addition with the multiplication before it (``enable_fp_fusion``). Then a lane rounds its own product less often
+than the one that it was sent, and the lanes' sums differ. All lanes store, and so do the warps that hold copies of a
+small tile. It is undefined whose value stays (NVIDIA, CUDA C++ Programming Guide, "SIMT Architecture"). Triton
+compiles reductions this way, so it is no race of the program. `error_bounds` bounds the difference.
 
-A reduction that selects, such as `tl.argmax`, keeps the value that was sent where a comparison is false. Both lanes of
-an exchange keep the other's value if the compared keys are equal, or if one is NaN.
+A selecting reduction, such as `tl.argmax`, keeps the received value if a comparison is false. Both lanes of an
+exchange keep the other's value if the compared keys are equal, or if one is NaN.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Bound = tuple[Any, str]
 FLOATS: dict[str, Any] = {"f16": np.float16, "bf16": bf2, "f32": np.float32, "f64": np.float64}
 _COPIES = ("mov", "cvt")
 OPAQUE = ("ld", "ldmatrix", "st", "atom", "red", "call", "bar", "barrier", "bra", "mbarrier")
-"""Instructions that pass on no bound: memory has one value, whoever stored it."""
+"""Instructions that pass on no bound: memory has one value, regardless of the storing thread."""
 
 
 def registers_of(*operands: Operand) -> Iterator[str]:
-    """Yield the names of the registers among operands, those of vectors and pairs too."""
+    """Yield the names of registers among operands, including those in vectors and pairs."""
     for operand in operands:
         if isinstance(operand, Register):
             yield operand.name
@@ -46,7 +46,7 @@ def registers_of(*operands: Operand) -> Iterator[str]:
 
 
 def contracts_exchanges(function: Function) -> bool:
-    """Return whether an ``fma`` takes what another lane has sent, or a ``selp`` chooses by comparing with it."""
+    """Return True if an ``fma`` reads an exchanged value, or a ``selp`` chooses by comparing with one."""
     sent: set[str] = set()
     compared: set[str] = set()
     for each in function.instructions:
@@ -96,7 +96,7 @@ def exchanged_registers(function: Function) -> dict[str, str]:
 
 
 def copies_bits(each: Instruction) -> bool:
-    """Return whether an instruction's result has the bits, and so the type, of one of its first two sources."""
+    """Return True if the result has the bits, and so the type, of one of the first two sources."""
     if each.opcode == "cvt":
         return FLOATS.keys().isdisjoint(each.modifiers)
     return each.opcode in ("mov", "shfl", "selp")
@@ -111,12 +111,12 @@ def result_type(opcode: str, modifiers: Sequence[str]) -> str:
 
 
 class StoreCheck:
-    """Finds stores of different values to one place by one instruction.
+    """Detector of conflicting stores to one address by one instruction.
 
-    The first time that error bounds excuse one is a RuntimeWarning.
+    The first conflict that error bounds excuse emits a RuntimeWarning.
 
     Args:
-        kernel: the name, for the warning.
+        kernel: Name of the kernel, for the warning.
     """
 
     def __init__(self, kernel: str) -> None:
@@ -134,17 +134,17 @@ class StoreCheck:
         bounds: Sequence[Bound | None] = (),
         base: Array | None = None,
     ) -> None:
-        """Raise Fault unless what lies at each place is what was stored, or differs from it by rounding alone.
+        """Raise Fault unless the memory has the stored values, or values that differ by rounding alone.
 
         Args:
-            differs: for each store, or each element of its row, whether something else lies there now.
-            values: what was stored, in the shape of `differs`.
-            places: the address of each store.
-            threads: the thread of each store.
-            blocks: the block of each store.
-            nbytes: the bytes of one store.
-            bounds: for each element of a row, the error bounds of all threads (`error_bounds`).
-            base: for shared memory, where the memory of each store's block begins.
+            differs: For each store, or each element of its row, True if the memory now has another value.
+            values: Stored values, in the shape of `differs`.
+            places: Address of each store.
+            threads: Thread of each store.
+            blocks: Block of each store.
+            nbytes: Bytes of one store.
+            bounds: For each element of a row, the error bounds of all threads (`error_bounds`).
+            base: For shared memory, the start of the memory of each store's block.
         """
         if differs.ndim == 1:
             differs, values = differs[:, None], values[:, None]
@@ -175,21 +175,21 @@ class StoreCheck:
 
 
 def _last_at(places: Array) -> Array:
-    """Return, for each store, the index of the last one to the same place: its value stays."""
+    """Return, for each store, the index of the last store to the same address: its value stays."""
     _, last, which = np.unique(places[::-1], return_index=True, return_inverse=True)
     found: Array = places.size - 1 - last[which[::-1]]
     return found
 
 
 def _agree(values: Array, stayed: Array, threads: Array, bound: Bound | None) -> Array:
-    """Return which values are as far as their error bounds from the value that stayed, or both NaN."""
+    """Return which values are within their error bounds of the value that stayed, or both NaN."""
     if bound is None:
         return np.zeros(values.size, np.bool_)
     errors, kind = bound
     errors = errors[threads] if np.ndim(errors) else np.full(threads.size, errors)
     allowed = errors + errors[stayed]
     if not kind or np.dtype(FLOATS[kind]).itemsize != values.dtype.itemsize:
-        # Bits that are no number have no distance: only a selection that was undefined excuses them.
+        # Bits that are no number have no distance: only an undefined selection excuses them.
         undefined: Array = np.isinf(allowed) if not kind else allowed > 0
         return undefined
     numbers = values.view(FLOATS[kind]).astype(np.float64)

@@ -1,7 +1,7 @@
-"""The CUDA driver whose kernels are compiled as for a GPU and executed on the CPU, on simulated devices.
+"""CUDA driver that compiles kernels as for a GPU and executes them on the CPU, on simulated devices.
 
-It is for tests: what it runs is what a GPU would be given, and it looks at what hardware hides. Memory that a kernel
-reads before anything was written there is a fault too, unless ``TRITEN_EMULATE_UNINITIALISED=1`` allows it.
+It is for tests: it runs the code that a GPU would get, and detects errors that hardware hides. A kernel that reads
+uninitialized memory is also a fault, unless ``TRITEN_EMULATE_UNINITIALISED=1`` allows it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .ptx import Module
 from .tensor_maps import EncoderLibrary
 
 TARGET = "TRITEN_EMULATE"
-"""The environment variable that says which device is emulated, by its compute capability."""
+"""Environment variable that chooses the emulated device by its compute capability."""
 
 AMPERE = DeviceProperties(
     name="PTX emulator",
@@ -63,7 +63,7 @@ HOPPER = DeviceProperties(
     memory_clock_rate=2_619_000,
     memory_bus_width=5120,
 )
-"""An sm_90 device, in the same manner."""
+"""An sm_90 device with few multiprocessors."""
 
 BLACKWELL = DeviceProperties(
     name="PTX emulator sm_100",
@@ -81,13 +81,13 @@ BLACKWELL = DeviceProperties(
     memory_clock_rate=3_996_000,
     memory_bus_width=8192,
 )
-"""An sm_100 device, in the same manner."""
+"""An sm_100 device with few multiprocessors."""
 
 DEVICES = {str(each.capability): each for each in (AMPERE, HOPPER, BLACKWELL)}
 
 
 def emulated_device() -> DeviceProperties:
-    """The device that the environment asks for. Raises RuntimeError for one that is not emulated."""
+    """Return the device that the environment names. Raise RuntimeError if it is not emulated."""
     asked = os.environ.get(TARGET) or "80"
     found = DEVICES.get(asked)
     if found is None:
@@ -97,7 +97,7 @@ def emulated_device() -> DeviceProperties:
 
 
 class EmulatorDriver(SimulatedDriver):
-    """Simulated devices that execute PTX: sm_80, or what ``TRITEN_EMULATE`` says."""
+    """Simulated devices that execute PTX. Default: sm_80, unless ``TRITEN_EMULATE`` names another."""
 
     def __init__(self, device_count: int = DEVICE_COUNT) -> None:
         super().__init__(emulated_device(), device_count)
@@ -112,13 +112,13 @@ class EmulatorDriver(SimulatedDriver):
         return EmulatedMemory(total)
 
     def scratch(self, nbytes: int, stream: int) -> DataPtr:
-        """Memory for one launch on the current device."""
+        """Allocate memory for one launch on the current device."""
         if self._scratch is None:
             self._scratch = CUDA_ALLOCATOR if current_driver() is self else CachingAllocator(self)
         return self._scratch.allocate_on(nbytes, Device("cuda", self.current_device()), stream)
 
     def load_variables(self, module: Module) -> dict[str, int]:
-        """Put a module's variables into the current device's memory; their addresses."""
+        """Copy a module's variables into the current device's memory; return their addresses."""
         memory, places = self.memory(self.current_device()), {}
         for name, variable in module.variables.items():
             address = memory.malloc(max(len(variable.data), 1))

@@ -1,19 +1,19 @@
-"""Running error bounds of what the lanes of a warp compute from exchanges.
+"""Running error bounds of values that the lanes of a warp compute from exchanges.
 
-Each register that depends on a ``shfl.sync`` has an error bound for each thread. It bounds the distance from the result
-of exact arithmetic, which all lanes of the reduction share. Two lanes that hold one result differ by the sum of their
-bounds at most. This is Wilkinson's running error analysis (Higham, "Accuracy and Stability of Numerical Algorithms",
-section 3.3). The unit roundoff of a type is u.
+Each register that depends on a ``shfl.sync`` has an error bound for each thread. It bounds the distance from the
+result of exact arithmetic, which all lanes of the reduction share. Two lanes that hold one result differ by the sum
+of their bounds at most. This is Wilkinson's running error analysis (Higham, "Accuracy and Stability of Numerical
+Algorithms", section 3.3). The unit roundoff of a type is u.
 
 - A rounded result r adds u |r|. An approximation adds 4 u |r| (PTX ISA: 2 units in the last place).
-- An ``fma`` of a, b and c adds u (|a b| + |c| + |r|): another lane may have rounded a b, or sent c rounded. An exchange
-  adds less than 3 units in the last place of its largest addend.
-- Errors of operands are carried on to first order. Functions of one argument are evaluated at both ends
-  of its interval.
+- An ``fma`` of a, b and c adds u (|a b| + |c| + |r|): another lane may have rounded a b, or sent c rounded. An
+  exchange adds less than 3 units in the last place of its largest addend.
+- Errors of operands are propagated to first order. Functions of one argument are evaluated at both ends of its
+  interval.
 
-A bound of a predicate or of an integer is zero or infinite. A comparison is uncertain if its operands are as near as
-their errors, equal, or NaN. A value that an uncertain predicate selects has the distance of both choices as its error.
-An instruction without a rule passes on zero, and makes any other bound infinite.
+A bound of a predicate or an integer is zero or infinite. A comparison is uncertain if its operands are within their
+errors, equal, or NaN. A value that an uncertain predicate selects has the distance of both choices as its error. An
+instruction without a rule passes on zero, and makes any other bound infinite.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Array = np.ndarray[Any, Any]
 
 _ROUNDOFF = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24, "f64": 2.0**-53}
 _UNDERFLOW = {"f16": 2.0**-24, "bf16": 2.0**-133, "f32": 2.0**-126, "f64": 2.0**-1074}
-"""The most that a result below the normal numbers loses; of 32 bits, flushing to zero."""
+"""Largest loss of a subnormal result; for 32 bits, by flushing to zero."""
 _LARGEST = {"f16": 65504.0, "bf16": 3.3895314e38, "f32": 3.4028235e38, "f64": np.finfo(np.float64).max}
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "rcp": lambda x: 1 / x,
@@ -71,7 +71,7 @@ ARITHMETIC: dict[str, Callable[..., tuple[Array, Array, Array]]] = {
     "mad": _fma,
     "div": _quotient,
 }
-"""Each gives its result, the errors that are carried on, and what is multiplied with the unit roundoff."""
+"""Functions that return the result, the propagated errors, and the factor of the unit roundoff."""
 
 
 def _function(opcode: str) -> Callable[..., tuple[Array, Array, Array]]:
@@ -89,7 +89,7 @@ ARITHMETIC |= {opcode: _function(opcode) for opcode in FUNCTIONS}
 
 
 class ErrorBounds(dict[int, Any]):
-    """The bounds of a frame's registers, by their places: an array, or a number for all threads; 0 if there is none."""
+    """Error bounds of a frame's registers, by place: an array, or one number for all threads. Default: 0."""
 
     def __missing__(self, place: int) -> float:
         return 0.0
@@ -100,14 +100,14 @@ class ErrorBounds(dict[int, Any]):
             self[place] = bound if mask is None else np.where(mask, bound, self[place])
 
     def largest(self, places: Sequence[int]) -> Any:
-        """Return the largest bound among registers; a result that is one of them unchanged has it."""
+        """Return the largest bound among registers, for a result that equals one of them."""
         bound: Any = 0.0
         for place in places:
             bound = np.maximum(bound, self[place])
         return bound
 
     def unknown(self, places: Sequence[int]) -> Any:
-        """Return the bound of what an instruction without a rule gives."""
+        """Return the bound of an instruction without a rule."""
         return np.where(self.largest(places) > 0, np.inf, 0.0)
 
     def computed(self, opcode: str, kind: str, places: Sequence[int], *values: Any) -> Any:
@@ -119,7 +119,7 @@ class ErrorBounds(dict[int, Any]):
         overflows = ~(np.maximum(size / 4, np.abs(result)) <= _LARGEST[kind])
         bound = np.where(overflows | np.isnan(bound), np.inf, bound)
         finite = np.logical_and.reduce(np.broadcast_arrays(*(np.isfinite(each) for each in numbers)))
-        # An operand that is infinite or NaN makes the result so in all lanes.
+        # An infinite or NaN operand makes the result infinite or NaN in all lanes.
         return np.where(finite, bound, self.largest(places))
 
     def converted(self, kind: str, places: Sequence[int], value: Any) -> Any:
@@ -129,7 +129,7 @@ class ErrorBounds(dict[int, Any]):
         return bound + np.where((bound > 0) & np.isfinite(rounding), rounding, 0.0)
 
     def compared(self, comparison: str, places: Sequence[int], x: Any, y: Any, *others: Any) -> Any:
-        """Return which comparisons are uncertain: an infinite bound, else zero."""
+        """Return infinite bounds for uncertain comparisons, else zero."""
         errors = self[places[0]] + self[places[1]]
         if np.dtype(x.dtype).kind in "iu":
             uncertain = (errors > 0) | ((x == y) & (comparison not in _EQUALITIES))
@@ -151,7 +151,7 @@ class ErrorBounds(dict[int, Any]):
         return np.where(uncertain, np.inf, 0.0)
 
     def selected(self, kind: str, places: Sequence[int], x: Any, y: Any, p: Any) -> Any:
-        """Return the bound of what a predicate selects: if that is uncertain, it may be either value."""
+        """Return the bound of a selected value: an uncertain predicate may select either value."""
         bound = np.where(p, self[places[0]], self[places[1]])
         uncertain = (self[places[2]] > 0) & (x != y)
         if not np.any(uncertain):

@@ -1,4 +1,4 @@
-"""What the emulator finds: a `Fault` where it happens, raised again as an `EmulationError` that says where that is."""
+"""Emulator errors: a `Fault` at the faulting instruction, re-raised as an `EmulationError` with its location."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ LAUNCH_FAILURE = 719
 
 
 class EmulationError(AcceleratorError):
-    """A kernel did what it must not. The message names kernel, instruction, source line, thread and address."""
+    """Error of a kernel. The message names kernel, instruction, source line, thread and address."""
 
 
 class Fault(Exception):
-    """What is wrong, of which thread: `thread` is its place among those that run together, -1 if it is not one's."""
+    """Error of a thread. `thread` is its place among the threads that run together, or -1 if it has none."""
 
     def __init__(self, what: str, thread: int = -1, code: int = LAUNCH_FAILURE) -> None:
         super().__init__(what)

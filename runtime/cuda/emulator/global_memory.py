@@ -1,10 +1,9 @@
-"""Global memory as kernels see it: real addresses, each access held against the live blocks.
+"""Global memory as kernels see it: real addresses, with each access bounds-checked against live blocks.
 
-Every byte of a segment has a note whether it was ever written, and during a launch, each piece that a thread block
-wrote has a note which one it was, so that blocks that depend on each other's order are found: the order of blocks is
-not defined, unless a release and an acquire stand between them (PTX ISA, "Memory Consistency Model"). A second note has
-the warp that wrote, and the time between two barriers of the block in which it did: the order of warps is not defined
-either.
+Every byte of a segment is marked as written or uninitialized. During a launch, each piece is tagged with the thread
+block that wrote it, which detects dependencies on the order of blocks. That order is undefined, unless a release and
+an acquire define it (PTX ISA, "Memory Consistency Model"). A second tag has the writing warp and its barrier interval
+in the block, because the order of warps is undefined too.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from .shared_memory import WARPS, SharedMemory
 Array = np.ndarray[Any, Any]
 
 _BASE = 4096
-"""The first address of the view of memory; a multiple of every access's size."""
+"""First address of the view of memory; a multiple of every access's size."""
 _END = 1 << 47
 _UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _memory: Any = (ctypes.c_uint8 * (_END - _BASE)).from_address(_BASE)
@@ -33,9 +32,9 @@ _views: dict[tuple[int, int], Array] = {}
 
 
 def memory_view(size: int, count: int) -> Array:
-    """All addresses as rows of `count` unsigned numbers of `size` bytes; `row_of` has the row of an address.
+    """Return all addresses as rows of `count` unsigned numbers of `size` bytes; `row_of` maps an address to its row.
 
-    Only what is allocated may be touched.
+    Only allocated memory may be accessed.
     """
     found = _views.get((size, count))
     if found is None:
@@ -46,15 +45,15 @@ def memory_view(size: int, count: int) -> Array:
 
 
 def row_of(addresses: Array, nbytes: int) -> Array:
-    """The rows of `memory_view` at these addresses, which are multiples of a row's bytes."""
+    """Return the rows of `memory_view` at addresses that are aligned to the row size."""
     return (addresses.view(np.int64) - _BASE) // nbytes
 
 
 class Segment:
-    """Notes on a segment: `written` has a byte for each of its own, `owner` the block that wrote a piece last.
+    """Tags of a segment: `written` marks each written byte, `owner` has the block that wrote a piece last.
 
-    `moment` has the epoch of that block in which it did, and the warp, as shared memory's tags have them; `stored` has
-    the moment of the launch.
+    `moment` has the writing warp and the block's epoch, like the tags of shared memory. `stored` has the moment of
+    the launch.
     """
 
     __slots__ = ("end", "moment", "owner", "piece", "start", "stored", "written")
@@ -68,11 +67,11 @@ class Segment:
         self.stored: Array = np.empty(0, np.int64)
 
     def rows(self, nbytes: int) -> Array:
-        """`written`, a row for each `nbytes`; a segment begins at a multiple of every access's size."""
+        """Return `written` in rows of `nbytes`; a segment begins at a multiple of every access's size."""
         return self.written[: self.written.size // nbytes * nbytes].reshape(-1, nbytes)
 
     def owners(self, piece: int) -> Array:
-        """The tags of pieces of that many bytes."""
+        """Return the tags of pieces of that many bytes."""
         if self.piece != piece:
             self.owner = np.full(self.written.size // piece + 1, -1, np.int64)
             self.moment = np.full(self.owner.size, -1, np.int32)
@@ -82,7 +81,7 @@ class Segment:
 
 
 class NotedBlocks(LiveBlocks):
-    """Live blocks of which a new one counts as never written."""
+    """Live blocks; a new block counts as uninitialized."""
 
     __slots__ = ("_memory",)
 
@@ -96,7 +95,7 @@ class NotedBlocks(LiveBlocks):
 
 
 class EmulatedMemory(DeviceMemory):
-    """The memory of an emulated device, with its notes."""
+    """Memory of an emulated device, with its tags."""
 
     __slots__ = ("_segments", "_starts", "tags")
 
@@ -106,7 +105,7 @@ class EmulatedMemory(DeviceMemory):
         self._segments: dict[int, Segment] = {}
         self._starts: list[int] = []
         self.tags = 0
-        """The first tag that no launch has used: a tag is a block of a launch."""
+        """First unused tag; a tag identifies a block of a launch."""
 
     def malloc(self, nbytes: int) -> int:
         address = super().malloc(nbytes)
@@ -120,7 +119,7 @@ class EmulatedMemory(DeviceMemory):
         self._starts = sorted(self._segments)
 
     def segment_at(self, address: int) -> Segment | None:
-        """The segment in which an address lies."""
+        """Return the segment that contains an address, or None."""
         i = bisect_right(self._starts, address) - 1
         if i < 0:
             return None
@@ -133,13 +132,13 @@ class EmulatedMemory(DeviceMemory):
             found.written[address - found.start : address - found.start + nbytes] = 1
 
     def note_forgotten(self, address: int, nbytes: int) -> None:
-        """Nothing that lies there counts as written any more."""
+        """Mark memory as uninitialized."""
         found = self.segment_at(address)
         if found is not None:
             found.written[address - found.start : address - found.start + nbytes] = 0
 
     def by_segment(self, addresses: Array, nbytes: int) -> list[tuple[Segment, Any]]:
-        """The segments of some addresses, each with the selection that lies in it; what lies in none is left out."""
+        """Return the segments of some addresses, each with its selection of them; omit addresses in no segment."""
         low, high = int(addresses.min()), int(addresses.max()) + nbytes
         first = self.segment_at(low)
         if first is not None and high <= first.end:
@@ -154,7 +153,7 @@ class EmulatedMemory(DeviceMemory):
 
 
 class Read(NamedTuple):
-    """Addresses that blocks have read at a moment of a launch, in the epochs of their blocks at that moment."""
+    """Addresses that blocks read at a moment of a launch, with the epochs of the blocks at that moment."""
 
     moment: int
     addresses: Array
@@ -165,7 +164,7 @@ class Read(NamedTuple):
     order: SharedMemory | None
 
     def tags(self) -> Array:
-        """Epoch and warp of each thread, in one number."""
+        """Return epoch and warp of each thread as one number."""
         assert self.order is not None and self.epochs is not None
         return _tags(self.order, self.epochs, self.threads)
 
@@ -175,15 +174,15 @@ def _tags(order: SharedMemory, epochs: Array, threads: Array) -> Array:
 
 
 class GlobalAccess:
-    """The accesses of one launch.
+    """Memory accesses of one launch.
 
     Args:
-        memory: of the device.
-        host: page-locked memory, which kernels reach too.
-        block_count: of the grid; with one block there is no race between blocks, with one warp in each none within.
-        piece: the least bytes that an access of the kernel has.
-        strict: whether memory that was never written must not be read.
-        stores: decides about stores of different values to one place.
+        memory: Memory of the device.
+        host: Page-locked memory, which kernels access too.
+        block_count: Blocks of the grid. A single block has no races between blocks; a single warp has none within.
+        piece: Smallest access of the kernel in bytes.
+        strict: If True, reading uninitialized memory is a fault.
+        stores: Detector of conflicting stores to one address.
     """
 
     def __init__(
@@ -205,12 +204,12 @@ class GlobalAccess:
         self.lowest, self.highest = _END, 0
         self.acquired: dict[int, list[int]] = {}
         self.released: dict[int, list[int]] = {}
-        """The moments at which each block acquired and released, in order."""
+        """Moments at which each block acquired and released, in order."""
         self.order: SharedMemory | None = None
-        """Whose barriers order the warps of the blocks that run; None where more than those do."""
+        """Shared memory whose barriers order the warps of the running blocks; None if other units also order them."""
 
     def check(self, addresses: Array, nbytes: int, what: str, threads: Array) -> None:
-        """Raise Fault unless each access lies within a live block, at a multiple of its size."""
+        """Raise Fault unless each access lies within a live block and is aligned to its size."""
         self.moment += 1
         if nbytes > 1:
             astray = addresses & np.uint64(nbytes - 1)
@@ -236,7 +235,7 @@ class GlobalAccess:
         return self.host.holds(low, high - low + nbytes)
 
     def load(self, addresses: Array, size: int, count: int, threads: Array, blocks: Array) -> Array:
-        """What lies at these addresses, a row for each."""
+        """Return the contents at these addresses, a row for each."""
         nbytes = size * count
         self.check(addresses, nbytes, "load", threads)
         rows = np.take(memory_view(size, count), row_of(addresses, nbytes), axis=0)
@@ -254,7 +253,7 @@ class GlobalAccess:
         return rows
 
     def _check_warps(self, read: Read, written: str) -> None:
-        """Raise Fault for what a warp has read and another one of its block writes between the same two barriers."""
+        """Raise Fault if two warps of a block read and write an address between the same two barriers."""
         for segment, chosen in self.memory.by_segment(read.addresses, read.nbytes):
             if segment.piece != self.piece:
                 continue
@@ -266,8 +265,8 @@ class GlobalAccess:
             tags, wrote = read.tags()[chosen][:, None], segment.moment[pieces]
             bad = own & (wrote // WARPS == tags // WARPS) & (wrote != tags)
             if bad.any():
-                # Where a tile has fewer elements than threads, several warps hold each, and one of them stores it: that
-                # one reads what it writes, and what the others read comes to nothing.
+                # If a tile has fewer elements than threads, several warps hold each element, and one of them stores
+                # it. That warp reads what it writes, and the other warps' reads have no effect.
                 readers = np.unique(pieces * WARPS + tags % WARPS)
                 bad &= ~np.isin(pieces * WARPS + wrote % WARPS, readers)
             if bad.any():
@@ -280,7 +279,7 @@ class GlobalAccess:
                 )
 
     def _pieces(self, offsets: Array, nbytes: int) -> Array:
-        """The pieces of a segment that lie at these offsets, a row for each."""
+        """Return the pieces of a segment at these offsets, a row for each."""
         return (offsets // self.piece)[:, None] + np.arange(max(nbytes // self.piece, 1))
 
     def _check_written(self, addresses: Array, nbytes: int, threads: Array) -> None:
@@ -339,7 +338,7 @@ class GlobalAccess:
     def _own(
         self, segment: Segment, offsets: Array, nbytes: int, threads: Array, blocks: Array, same: Array
     ) -> None:
-        """Note which block and warp wrote, and raise Fault where others had, with another value and in no order."""
+        """Tag the writing block and warp. Raise Fault for an unordered write of another value by others."""
         owners = segment.owners(self.piece)
         pieces = self._pieces(offsets, nbytes)
         tags = (self.first_tag + blocks.astype(np.int64))[:, None]
@@ -371,28 +370,28 @@ class GlobalAccess:
         segment.stored[pieces] = self.moment
 
     def get_atomically(self, addresses: Array, dtype: Any) -> Array:
-        """What lies at addresses that were checked."""
+        """Return the contents at checked addresses."""
         nbytes = np.dtype(dtype).itemsize
         return np.take(memory_view(nbytes, 1), row_of(addresses, nbytes)).view(dtype)
 
     def put_atomically(self, addresses: Array, values: Array) -> None:
-        """Change what lies at addresses that were checked; atomic operations of several blocks are no race."""
+        """Write to checked addresses; atomic operations of several blocks are no race."""
         nbytes = values.dtype.itemsize
         memory_view(nbytes, 1)[row_of(addresses, nbytes)] = values.view(_UNSIGNED[nbytes])
         for segment, chosen in self.memory.by_segment(addresses, nbytes):
             self._note(segment, (addresses[chosen] - np.uint64(segment.start)).view(np.int64), nbytes)
 
     def _happens_before(self, first: int, then: int, second: int, now: int) -> bool:
-        """Return whether a release of one block after its access, and an acquire of another before its own, order them.
+        """Return True if a release after the first access and an acquire before the second order two blocks.
 
-        An acquire counts for every release that came before it: which location carried the value is not looked at.
+        An acquire counts for every earlier release, regardless of the location that carried the value.
         """
         released, acquired = self.released.get(first, ()), self.acquired.get(second, ())
         i, j = bisect_left(released, then), bisect_right(acquired, now) - 1
         return i < len(released) and j >= 0 and released[i] <= acquired[j]
 
     def synchronised(self, blocks: Array, order: str) -> None:
-        """Blocks came to an atomic operation, or to a fence, that orders what they do."""
+        """Note that blocks execute an atomic operation or a fence that orders their accesses."""
         noted = self.acquired if order == "acquire" else self.released
         for block in np.unique(blocks).tolist():
             moments = noted.setdefault(block, [])
@@ -400,7 +399,7 @@ class GlobalAccess:
                 moments.append(self.moment)
 
     def finish(self) -> None:
-        """The launch is over. Raises Fault if a block read what another one wrote, in no order."""
+        """Finish the launch. Raise Fault for an unordered read of another block's write."""
         for read in self.reads:
             low, high = int(read.addresses.min()), int(read.addresses.max()) + read.nbytes
             if high <= self.lowest or low >= self.highest:

@@ -1,4 +1,4 @@
-"""Kernel images: the PTX that a cubin was made from, and what its kernels ask of a multiprocessor."""
+"""Kernel images: the PTX of a cubin, and the resources that its kernels need from a multiprocessor."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ ELF = b"\x7fELF"
 SECTION = b".nv_debug_ptx_txt"
 SIZED, REGISTER_COUNT, FRAME_SIZE, PARAMETER_BANK = 0x04, 0x2F, 0x11, 0x0A
 REGISTERS = 65_536
-"""Of a multiprocessor; a block must fit into one."""
+"""Registers of a multiprocessor; a block must fit into one."""
 
 
 class ImageError(RuntimeError):
-    """An image that cannot be executed; the message says why."""
+    """Error: an image cannot be executed; the message says why."""
 
 
 def _sections(image: bytes) -> list[tuple[bytes, tuple[int, ...]]]:
-    """Name and header of each section of an ELF file."""
+    """Yield name and header of each section of an ELF file."""
     (start,) = struct.unpack_from("<Q", image, 40)
     size, count, names_at = struct.unpack_from("<HHH", image, 58)
     headers = [struct.unpack_from("<IIQQQQIIQQ", image, start + i * size) for i in range(count)]
@@ -31,7 +31,7 @@ def _sections(image: bytes) -> list[tuple[bytes, tuple[int, ...]]]:
 
 
 def _entries(cubin: bytes, info: tuple[int, ...]) -> Iterator[tuple[int, bytes]]:
-    """Attribute and payload of the entries of a section of information that have a payload."""
+    """Yield attribute and payload of the entries in an info section that have a payload."""
     at, end = info[4], info[4] + info[5]
     while at < end:
         kind, attribute, nbytes = struct.unpack_from("<BBH", cubin, at)
@@ -42,11 +42,11 @@ def _entries(cubin: bytes, info: tuple[int, ...]) -> Iterator[tuple[int, bytes]]
 
 
 def ptx_of(image: bytes) -> str:
-    """The PTX of a cubin, or of an image that is PTX. Raises ImageError for a cubin without it.
+    """Return the PTX of a cubin, or of a PTX image. Raise ImageError for a cubin without PTX.
 
-    A cubin holds the PTX that it was made from in the section ``.nv_debug_ptx_txt``, without comments and without the
-    lines of source: ``ptxas -lineinfo`` puts it there, and Triton asks for line information unless
-    ``TRITON_DISABLE_LINE_INFO=1`` is set. So what runs belongs to the very bytes that were loaded.
+    A cubin holds its PTX in the section ``.nv_debug_ptx_txt``, without comments and source lines. ``ptxas -lineinfo``
+    writes the section. Triton requests line information unless ``TRITON_DISABLE_LINE_INFO=1`` is set. The executed
+    PTX therefore always belongs to the loaded image.
     """
     if not image.startswith(ELF):
         return image.decode()
@@ -60,10 +60,11 @@ def ptx_of(image: bytes) -> str:
 
 
 def code_sizes(cubin: bytes, name: str) -> tuple[int, int]:
-    """Registers of a thread of a kernel, and bytes of its stack frame in local memory.
+    """Return the registers per thread of a kernel, and the bytes of its stack frame in local memory.
 
-    The compiler notes them in the section ``.nv.info``: entries of a format, an attribute and a payload, here the
-    number of the kernel's symbol and the size. Source: `cuobjdump -elf`, ``EIATTR_REGCOUNT``, ``EIATTR_FRAME_SIZE``.
+    The compiler writes them to the section ``.nv.info`` as entries of a format, an attribute and a payload. The
+    payload is the number of the kernel's symbol and the size. Source: `cuobjdump -elf`, ``EIATTR_REGCOUNT``,
+    ``EIATTR_FRAME_SIZE``.
 
     Raises:
         ValueError: if the file has no such kernel, or says nothing of its registers.
@@ -82,7 +83,7 @@ def code_sizes(cubin: bytes, name: str) -> tuple[int, int]:
 
 
 def parameters_begin(image: bytes, name: str) -> int:
-    """Where in the constant bank the parameters of a kernel begin (``EIATTR_PARAM_CBANK``); 0 if the image is PTX."""
+    """Return the offset of a kernel's parameters in the constant bank (``EIATTR_PARAM_CBANK``); 0 for a PTX image."""
     if not image.startswith(ELF):
         return 0
     info = dict(_sections(image)).get(b".nv.info." + name.encode())
@@ -93,14 +94,14 @@ def parameters_begin(image: bytes, name: str) -> int:
 
 
 def most_threads(registers: int) -> int:
-    """How many threads with that many registers a block may have."""
+    """Return the maximum number of threads per block with that many registers."""
     return REGISTERS // (registers + -registers % 8) // WARP_SIZE * WARP_SIZE
 
 
 def check_resources(
     name: str, module: Module, cubin: bytes, shape: LaunchShape, properties: DeviceProperties
 ) -> None:
-    """Raise RuntimeError for a kernel that asks for more than a device has, or was compiled for other blocks."""
+    """Raise RuntimeError if a kernel needs more than a device has, or was compiled for another block size."""
     if shape.cluster > 1:
         raise RuntimeError(f"kernel '{name}': clusters of {shape.cluster} blocks are not emulated")
     shared = shape.shared + module.shared_size

@@ -1,4 +1,4 @@
-"""A compiled kernel on an emulated device: loaded with the checks of a driver, launched with arguments in bytes."""
+"""Compiled kernel on an emulated device: loaded with a driver's checks, launched with packed arguments."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 class EmulatedKernel(CompiledKernel):
-    """A kernel's PTX, ready for launches on one device.
+    """PTX kernel, ready to launch on one device.
 
-    Raises, when it is made, RuntimeError if it asks for more than the device has, or takes its parameters otherwise
-    than a launch packs them; when it is launched, TypeError for values that do not fit the signature, and RuntimeError
-    for a grid beyond CUDA's limits. What it does wrong is raised as `EmulationError` by whatever waits for it.
+    The constructor raises RuntimeError if the kernel needs more than the device has, or if its parameter layout
+    differs from a launch's. A launch raises TypeError for values that do not fit the signature, and RuntimeError for
+    a grid beyond CUDA's limits. Waiting for a faulty kernel raises `EmulationError`.
     """
 
     __slots__ = ("_binary", "_divisible", "_driver", "_layout", "_names", "_program")
@@ -58,7 +58,7 @@ class EmulatedKernel(CompiledKernel):
         parameters = self._program.kernel.function.parameters
         packed = self._layout.offsets
         taken = tuple(parameter.offset for parameter in parameters)
-        # The compiler leaves out the scratch pointers where a kernel uses none. Tensor maps are packed first.
+        # The compiler omits the scratch pointers if a kernel uses none. Tensor maps are packed first.
         moved = bool(self._layout.maps)
         if (taken != packed[: len(taken)] and not moved) or len(taken) not in (len(packed), len(packed) - 2):
             raise RuntimeError(
@@ -115,7 +115,7 @@ class EmulatedKernel(CompiledKernel):
         )
 
     def _map(self, index: int, maps: TensorMaps, address: int) -> bytes:
-        """What a kernel is given for a descriptor. Raises RuntimeError for what the driver refuses."""
+        """Return the tensor map of a descriptor. Raise RuntimeError if the driver would refuse it."""
         meta = maps._meta
         check_tensor_map(
             self.name, self._names[index], maps._tensor, meta["block_size"], meta["elem_size"], address
@@ -123,7 +123,7 @@ class EmulatedKernel(CompiledKernel):
         return maps[address]
 
     def _arranged(self, packed: bytes) -> bytes:
-        """Parameters where the kernel takes them: the driver copies each from where a launch packs it."""
+        """Return the parameters at the kernel's offsets, copied from the launch's packed layout, like a driver."""
         if not self._layout.maps:
             return packed
         function = self._program.kernel.function
@@ -135,7 +135,7 @@ class EmulatedKernel(CompiledKernel):
         return bytes(found)
 
     def _run(self, grid: Grid, packed: bytes, device: int, scratch: object, blocks: LiveBlocks) -> None:
-        """Execute the kernel; `scratch` lives until then."""
+        """Execute the kernel; keep `scratch` alive until then."""
         del scratch, blocks
         driver, binary = self._driver, self._binary
         memory = cast(EmulatedMemory, driver.memory(device))
@@ -153,5 +153,5 @@ class EmulatedKernel(CompiledKernel):
 
 
 def arguments_of(kernel: Any, signature: Mapping[str, str]) -> list[str]:
-    """The names of the parameters that are passed at launch, in order."""
+    """Return the names of the launch parameters, in order."""
     return [name for name in kernel.arg_names if name in signature]

@@ -1,6 +1,6 @@
-"""Runs a kernel's blocks: many at a time, a lane of the arrays for each thread.
+"""Execution of a kernel's blocks: many at a time, with an array element for each thread.
 
-`schedule` has which threads run when; here is the state that instructions work on.
+`schedule` chooses the threads that run; this module has the state that instructions use.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ Array = np.ndarray[Any, Any]
 Mask = Array | None
 
 TOGETHER = 16_384
-"""About how many threads run at a time: enough to make a NumPy call worth its while, few enough for the cache."""
+"""Approximate number of threads run together: enough to amortize NumPy calls, few enough for the cache."""
 MOST_SHARED = 1 << 27
-"""About how many bytes shared memory and what is noted of it take at a time, where many blocks would take more."""
+"""Approximate limit for the bytes of shared memory and its tags, which limits the blocks run together."""
 WARP = 32
 _UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 class Program:
-    """A kernel of a module, ready for launches.
+    """Kernel of a module, ready to launch.
 
     Args:
-        module: the PTX text, taken apart.
-        name: of the kernel.
-        addresses: where the module's variables lie in global memory.
-        mends: whether the assembler that took the text waits for products whose registers are read early, as that of
-            Triton 3.9 does (its remark C7517). The PTX ISA leaves undefined what is read, and the wait costs the
-            overlap, so there is a warning.
+        module: Parsed PTX module.
+        name: Name of the kernel.
+        addresses: Addresses of the module's variables in global memory.
+        mends: If True, the assembler inserts waits for matmuls whose registers are read early, like that of Triton 3.9
+            (ptxas remark C7517). The PTX ISA leaves the early value undefined, and the wait costs the overlap, so the
+            emulator warns.
     """
 
     def __init__(self, module: Module, name: str, addresses: dict[str, int], mends: bool = False) -> None:
@@ -66,7 +66,7 @@ class Program:
         self.shared_piece = self._least("shared")
 
     def translation(self, name: str) -> Translation:
-        """A function of the module, translated."""
+        """Return the translated function of a name."""
         found = self._translations.get(name)
         if found is None:
             found = self._translations[name] = Translation(
@@ -75,9 +75,9 @@ class Program:
         return found
 
     def _least(self, space: str) -> int:
-        """The least bytes that an access to a space has, 4 at most."""
+        """Return the smallest access to a space in bytes, at most 4."""
         least = 4
-        # A program with units notes shared memory by words: what reads less of one is no race.
+        # A program with units tags shared memory by words: smaller reads are no race.
         writes = ("st", "atom", "red")
         opcodes = writes if space == "shared" and self.has_units else ("ld", *writes)
         for function in self.module.functions.values():
@@ -87,7 +87,7 @@ class Program:
         return least
 
     def is_mended(self) -> bool:
-        """Whether a register of a product may be read before the wait. Warns the first time that one is."""
+        """Return True if a matmul's register may be read before the wait. Warn the first time."""
         if self._mends and not self._warned:
             self._warned = True
             warnings.warn(
@@ -99,7 +99,7 @@ class Program:
         return self._mends
 
     def where(self, instruction: Instruction) -> str:
-        """The place of an instruction, for a message."""
+        """Describe the location of an instruction, for a message."""
         text = f"PTX line {instruction.line} ({instruction.name})"
         source = instruction.source
         while source is not None and source.line:
@@ -114,16 +114,16 @@ class Program:
 
 @dataclasses.dataclass
 class Launch:
-    """One launch of a program.
+    """Launch of a program.
 
     Args:
-        program: the kernel.
-        grid: blocks in each direction.
-        threads: of a block.
-        shared: bytes of dynamic shared memory of a block.
-        parameters: as the driver copies them into the constant bank.
-        memory, host: of the device, and what is page-locked of the host's.
-        strict: whether global memory that was never written must not be read.
+        program: The kernel.
+        grid: Blocks in each dimension.
+        threads: Threads per block.
+        shared: Bytes of dynamic shared memory per block.
+        parameters: Parameters as the driver copies them into the constant bank.
+        memory, host: Memory of the device, and page-locked memory of the host.
+        strict: If True, reading uninitialized global memory is a fault.
     """
 
     program: Program
@@ -136,7 +136,7 @@ class Launch:
     strict: bool = True
 
     def run(self) -> None:
-        """Run all blocks. Raises EmulationError for what no kernel may do."""
+        """Run all blocks. Raise EmulationError for an illegal operation."""
         gx, gy, gz = self.grid
         count = gx * gy * gz
         access = GlobalAccess(
@@ -171,7 +171,7 @@ class Launch:
 
 
 class Blocks(Schedule):
-    """Some blocks of a launch, run together: the state that the translated instructions work on."""
+    """Blocks of a launch that run together: the state that the translated instructions use."""
 
     def __init__(self, launch: Launch, access: GlobalAccess, first: int, last: int) -> None:
         self.launch, self.access = launch, access
@@ -181,9 +181,9 @@ class Blocks(Schedule):
         number = np.arange(self.n)
         self.all: Array = number
         self.block: Array = number // launch.threads
-        """The place of each thread's block among those that run together."""
+        """Index of each thread's block among the blocks that run together."""
         self.blocks: Array = self.block + first
-        """The number of each thread's block in the grid."""
+        """Index of each thread's block in the grid."""
         self.thread: Array = (number % launch.threads).astype(u4)
         program = launch.program
         size = program.module.shared_size + launch.shared
@@ -197,9 +197,9 @@ class Blocks(Schedule):
             self.shared = SharedMemory(*given)
         access.order = self.shared if self.units is None and launch.threads > WARP else None
         self.running: Mask = None
-        """The threads that run at this moment."""
+        """Threads that run at this moment."""
         self.asked: tuple[Any, Any] = (0, 0)
-        """The address of a barrier and the phase or parity that a thread has just asked for."""
+        """Address of a barrier and the phase or parity that a thread has just tested."""
         self.live: Array = np.ones(self.n, np.bool_)
         self._specials: dict[str, Any] = {}
         self._instruction: Instruction | None = None
@@ -213,7 +213,7 @@ class Blocks(Schedule):
         self._run(translation, Frame(translation), None)
 
     def at(self, fault: Fault) -> Instruction | None:
-        """The instruction at which a fault was raised."""
+        """Return the instruction that raised a fault."""
         found = self._instruction
         trace = fault.__traceback__
         sources: dict[str, list[Instruction | None]] = {}
@@ -227,7 +227,7 @@ class Blocks(Schedule):
         return found
 
     def thread_name(self, thread: int) -> str:
-        """A thread by its block and its number in it."""
+        """Return the name of a thread: its block and its number in the block."""
         gx, gy, _ = self.launch.grid
         block = int(self.blocks[thread])
         return f"block ({block % gx}, {block // gx % gy}, {block // gx // gy}), thread {int(self.thread[thread])}"
@@ -235,12 +235,12 @@ class Blocks(Schedule):
     # Values
 
     def integers(self, value: Any, chosen: Array) -> list[int]:
-        """A value of some threads."""
+        """Return a value of the chosen threads as integers."""
         found: list[int] = self.full(value)[chosen].tolist()
         return found
 
     def groups_of_warps(self, mask: Mask, what: str) -> Array:
-        """The groups of four warps that are there. Raises Fault for a part of one."""
+        """Return the complete warpgroups of a mask. Raise Fault for a partial one."""
         if self.threads % GROUP:
             raise Fault(f"{DIVERGENT}: {what} by a part of four warps", int(self.some(mask)[0]))
         if mask is None:
@@ -252,7 +252,7 @@ class Blocks(Schedule):
         return np.flatnonzero(every)
 
     def special(self, name: str) -> Any:
-        """A special register."""
+        """Return a special register."""
         found = self._specials.get(name)
         if found is None:
             found = self._special(name)
@@ -300,11 +300,11 @@ class Blocks(Schedule):
         raise Fault(f"special register %{name} is not emulated")
 
     def parameter(self, offset: int, dtype: Any) -> Any:
-        """A parameter of the kernel."""
+        """Return a parameter of the kernel."""
         return np.frombuffer(self.launch.parameters, dtype, 1, offset)[0]
 
     def parameter_at(self, address: Any, dtype: Any, mask: Mask) -> Array:
-        """The parameter at each thread's address among all of them: which one, the thread has chosen."""
+        """Return the parameter at each thread's address in the parameter space."""
         bank = np.frombuffer(self.launch.parameters, np.uint8)
         chosen, size = self.some(mask), np.dtype(dtype).itemsize
         places = self.full(address)[chosen].astype(np.int64)
@@ -329,7 +329,7 @@ class Blocks(Schedule):
     # Memory
 
     def _gathered(self, rows: Array, count: int, mask: Mask, chosen: Array) -> tuple[Array, ...]:
-        """The columns of some threads' rows, with an element for each thread."""
+        """Return the columns of some threads' rows, with an element for each thread."""
         columns = (rows,) if count == 1 else tuple(np.ascontiguousarray(rows.T))
         if mask is None:
             return columns
@@ -344,7 +344,7 @@ class Blocks(Schedule):
         return (np.zeros(self.n, _UNSIGNED[size]),) * count
 
     def load_global(self, address: Any, size: int, count: int, mask: Mask) -> tuple[Array, ...]:
-        """``ld.global``."""
+        """Execute ``ld.global``."""
         chosen = self.some(mask)
         if not chosen.size:
             return self._nothing(size, count)
@@ -357,7 +357,7 @@ class Blocks(Schedule):
     def load_generic(
         self, frame: Frame, address: Any, size: int, count: int, mask: Mask
     ) -> tuple[Array, ...]:
-        """``ld`` without a state space."""
+        """Execute ``ld`` without a state space."""
         window = self._window(address, mask)
         if not window:
             return self.load_global(address, size, count, mask)
@@ -373,7 +373,7 @@ class Blocks(Schedule):
         mask: Mask,
         bounds: Sequence[Bound | None] = (),
     ) -> None:
-        """``st.global``."""
+        """Execute ``st.global``."""
         chosen = self.some(mask)
         if chosen.size:
             addresses = self.full(address)
@@ -391,7 +391,7 @@ class Blocks(Schedule):
         mask: Mask,
         bounds: Sequence[Bound | None] = (),
     ) -> None:
-        """``st`` without a state space."""
+        """Execute ``st`` without a state space."""
         window = self._window(address, mask)
         if not window:
             self.store_global(address, size, values, mask, bounds)
@@ -401,7 +401,7 @@ class Blocks(Schedule):
             self.store_local(_frame_of(frame, window), address - u8(window), size, values, mask)
 
     def _window(self, address: Any, mask: Mask) -> int:
-        """Where the state space of generic addresses begins; 0 for global memory."""
+        """Return the start of the state space of generic addresses; 0 for global memory."""
         chosen = self.some(mask)
         addresses = self.full(address)[chosen]
         if not chosen.size or not (addresses >= u8(LOCAL)).any():
@@ -412,14 +412,14 @@ class Blocks(Schedule):
         return int(found[0]) << 32
 
     def _rows(self, values: tuple[Any, ...], mask: Mask, chosen: Array) -> Array:
-        """The values of some threads, a row for each."""
+        """Return the values of some threads, a row for each."""
         columns = [self.full(value) for value in values]
         if mask is not None:
             columns = [column[chosen] for column in columns]
         return columns[0] if len(columns) == 1 else np.stack(columns, 1)
 
     def load_shared(self, address: Any, size: int, count: int, mask: Mask) -> tuple[Array, ...]:
-        """``ld.shared``."""
+        """Execute ``ld.shared``."""
         chosen = self.some(mask)
         if not chosen.size:
             return self._nothing(size, count)
@@ -434,7 +434,7 @@ class Blocks(Schedule):
         mask: Mask,
         bounds: Sequence[Bound | None] = (),
     ) -> None:
-        """``st.shared``."""
+        """Execute ``st.shared``."""
         chosen = self.some(mask)
         if chosen.size:
             rows, nbytes = self._rows(values, mask, chosen), size * len(values)
@@ -455,7 +455,7 @@ class Blocks(Schedule):
         return frame.local, places[:, None] + np.arange(nbytes)
 
     def load_local(self, frame: Frame, address: Any, size: int, count: int, mask: Mask) -> tuple[Array, ...]:
-        """``ld.local``."""
+        """Execute ``ld.local``."""
         chosen = self.some(mask)
         if not chosen.size:
             return self._nothing(size, count)
@@ -464,7 +464,7 @@ class Blocks(Schedule):
         return self._gathered(rows[:, 0] if count == 1 else rows, count, mask, chosen)
 
     def store_local(self, frame: Frame, address: Any, size: int, values: tuple[Any, ...], mask: Mask) -> None:
-        """``st.local``."""
+        """Execute ``st.local``."""
         chosen = self.some(mask)
         if chosen.size:
             memory, places = self._local(frame, address, size * len(values), chosen)
@@ -472,11 +472,11 @@ class Blocks(Schedule):
             memory[chosen[:, None], places] = rows.view(np.uint8)
 
     def order_memory(self, order: str, mask: Mask) -> None:
-        """``membar``, ``fence``, ``ld.acquire``, ``st.release``: a release or an acquire of the threads' blocks."""
+        """Release or acquire for the threads' blocks: ``membar``, ``fence``, ``ld.acquire``, ``st.release``."""
         self.access.synchronised(self.blocks[self.some(mask)], order)
 
     def copy_to_shared(self, target: Any, source: Any, size: int, filled: Any, mask: Mask) -> None:
-        """``cp.async``: the first `filled` bytes are copied, the rest of `size` is zero."""
+        """Execute ``cp.async``: copy the first `filled` bytes and zero the rest of `size`."""
         chosen = self.some(mask)
         if not chosen.size:
             return
@@ -505,18 +505,18 @@ class Blocks(Schedule):
         self.shared.begin_copy(targets, data, chosen)
 
     def commit_copies(self, mask: Mask) -> None:
-        """``cp.async.commit_group``."""
+        """Execute ``cp.async.commit_group``."""
         self.shared.commit(self.some(mask))
 
     def wait_for_copies(self, kept: int, mask: Mask, everything: bool = False) -> None:
-        """``cp.async.wait_group``."""
+        """Execute ``cp.async.wait_group``."""
         active = np.ones(self.n, np.bool_) if mask is None else mask
         self.shared.wait(kept, active, everything)
 
     def atomic_global(
         self, address: Any, operation: str, values: tuple[Any, ...], order: str, mask: Mask
     ) -> Array:
-        """``atom.global``, one thread after the other in the order of their numbers."""
+        """Execute ``atom.global``, thread by thread in the order of their numbers."""
         chosen = self.some(mask)
         dtype = values[0].dtype
         result = np.zeros(self.n, dtype)
@@ -539,7 +539,7 @@ class Blocks(Schedule):
     def atomic_shared(
         self, address: Any, operation: str, values: tuple[Any, ...], order: str, mask: Mask
     ) -> Array:
-        """``atom.shared``."""
+        """Execute ``atom.shared``."""
         chosen = self.some(mask)
         dtype = values[0].dtype
         result = np.zeros(self.n, dtype)
@@ -559,7 +559,7 @@ class Blocks(Schedule):
         return result
 
     def trap(self, mask: Mask) -> None:
-        """``trap``."""
+        """Execute ``trap``."""
         chosen = self.some(mask)
         if chosen.size:
             raise Fault("device-side assert triggered", int(chosen[0]), ASSERT)
@@ -570,7 +570,7 @@ class Blocks(Schedule):
         return self.full(value).reshape(-1, WARP)
 
     def _together(self, members: Any, mask: Mask, what: str) -> None:
-        """Raise Fault unless the threads that `members` names are here."""
+        """Raise Fault unless the threads in `members` are active."""
         if mask is None and np.ndim(members) == 0 and members == u4(0xFFFFFFFF):
             return
         here = np.ones(self.n, np.bool_) if mask is None else mask
@@ -584,14 +584,14 @@ class Blocks(Schedule):
     def shuffle(
         self, mode: str, value: Any, lane: Any, clamp: Any, members: Any, mask: Mask
     ) -> tuple[Array, Array]:
-        """``shfl.sync``: the value of another thread, and whether there is one."""
+        """Execute ``shfl.sync``: return another thread's value, and whether that thread exists."""
         self._together(members, mask, "shfl.sync")
         source, inside = warp.shuffle_source(mode, self._warps(lane), self._warps(clamp))
         found = np.take_along_axis(self._warps(value), source, 1)
         return found.reshape(-1), inside.reshape(-1)
 
     def reduce(self, operation: str, value: Any, members: Any, mask: Mask) -> Array:
-        """``redux.sync``: a value of all threads of the warp."""
+        """Execute ``redux.sync``: reduce a value over all threads of the warp."""
         self._together(members, mask, "redux.sync")
         values = self._warps(value)
         named = self._warps(members) == u4(0xFFFFFFFF)
@@ -602,7 +602,7 @@ class Blocks(Schedule):
         return np.repeat(warp.REDUCTIONS[operation](values, 1, dtype=values.dtype), WARP)
 
     def vote(self, mode: str, value: Any, members: Any, mask: Mask) -> Array:
-        """``vote.sync``."""
+        """Execute ``vote.sync``."""
         self._together(members, mask, "vote.sync")
         named = ((self._warps(members) >> np.arange(WARP, dtype=u4)) & u4(1)) != 0
         if mask is not None:
@@ -617,24 +617,24 @@ class Blocks(Schedule):
         return np.repeat(found, WARP)
 
     def active(self, mask: Mask) -> Array:
-        """``activemask``."""
+        """Execute ``activemask``."""
         here = np.ones(self.n, np.bool_) if mask is None else mask
         bits = (here.reshape(-1, WARP).astype(u8) << np.arange(WARP, dtype=u8)).sum(1).astype(u4)
         return np.repeat(bits, WARP)
 
     def elect(self, members: Any, mask: Mask) -> tuple[Array, Array]:
-        """``elect.sync``: the lane that is elected, the first of the members, and whether it is a thread's own."""
+        """Execute ``elect.sync``: return the first member lane, and whether each thread is that lane."""
         self._together(members, mask, "elect.sync")
         bits = self._warps(members).astype(np.int64)[:, :1]
         leader = np.log2(np.maximum(bits & -bits, 1)).astype(u4)
         return np.repeat(leader, WARP), (leader == np.arange(WARP)).reshape(-1)
 
     def synchronize_warp(self, members: Any, mask: Mask) -> None:
-        """``bar.warp.sync``."""
+        """Execute ``bar.warp.sync``."""
         self._together(members, mask, "bar.warp.sync")
 
     def _whole_warps(self, mask: Mask, what: str) -> Array:
-        """The warps of which all threads are there. Raises Fault for one of which some are."""
+        """Return the complete warps of a mask. Raise Fault for a partial one."""
         if mask is None:
             return np.arange(self.n // WARP)
         rows = mask.reshape(-1, WARP)
@@ -644,7 +644,7 @@ class Blocks(Schedule):
         return np.flatnonzero(every)
 
     def load_matrix(self, address: Any, count: int, transposed: bool, mask: Mask) -> list[Array]:
-        """``ldmatrix``: `count` tiles of 8 by 8 numbers of 16 bits, a row at the address of each thread."""
+        """Execute ``ldmatrix``: load `count` 8x8 tiles of 16-bit numbers, a row at the address of each thread."""
         warps = self._whole_warps(mask, "ldmatrix")
         threads = (warps[:, None] * WARP + np.arange(8 * count)).reshape(-1)
         addresses = self.full(address)[threads]
@@ -658,7 +658,7 @@ class Blocks(Schedule):
         return results
 
     def store_matrix(self, address: Any, values: tuple[Any, ...], transposed: bool, mask: Mask) -> None:
-        """``stmatrix``."""
+        """Execute ``stmatrix``."""
         warps = self._whole_warps(mask, "stmatrix")
         if not warps.size:
             return
@@ -669,7 +669,7 @@ class Blocks(Schedule):
     def multiply_matrices(
         self, shape: str, types: tuple[str, ...], a: Any, b: Any, c: Any, mask: Mask
     ) -> list[Array]:
-        """``mma.sync``."""
+        """Execute ``mma.sync``."""
         warps = self._whole_warps(mask, "mma.sync")
         parts = [[self._warps(register)[warps] for register in each] for each in (a, b, c)]
         results = []
@@ -681,7 +681,7 @@ class Blocks(Schedule):
 
 
 def _frame_of(frame: Frame, window: int) -> Frame:
-    """Return the frame that a window of local memory belongs to: that of a call or of one of its callers."""
+    """Return the frame of a local memory window: that of a call or of one of its callers."""
     depth = (window - LOCAL) >> 32
     while frame.depth > depth and frame.outer is not None:
         frame = frame.outer
@@ -689,7 +689,7 @@ def _frame_of(frame: Frame, window: int) -> Frame:
 
 
 def _in_order(addresses: Array, operation: str, given: list[Array], get: Any, put: Any) -> Array:
-    """What each of several threads finds when they change memory one after the other."""
+    """Return the value that each thread finds when several threads update memory one after the other."""
     dtype = given[0].dtype
     found = np.zeros(addresses.size, dtype)
     order = np.argsort(addresses, kind="stable")

@@ -1,4 +1,4 @@
-"""Machine code of others on emulated devices: what Triton compiled for its caller, ``kernel[grid](x, n)``."""
+"""Machine code that Triton compiled for its caller, ``kernel[grid](x, n)``, on emulated devices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_THREADS = 1024
 
 
 class _Loaded(NamedTuple):
-    """A function: its program, the image that it is of, and where the image's variables lie on which device."""
+    """Loaded function: its program, its image, and the addresses of the image's variables by device."""
 
     name: str
     program: Program
@@ -34,7 +34,7 @@ class _Loaded(NamedTuple):
 
 
 class EmulatedCode(MachineCode):
-    """Loads images by their PTX (`images.ptx_of`), and executes it."""
+    """Loader of images: parses their PTX (`images.ptx_of`), and executes it."""
 
     def __init__(self, owner: EmulatorDriver) -> None:
         self._owner = owner
@@ -58,7 +58,7 @@ class EmulatedCode(MachineCode):
         return LoadedCode(handle, handle, registers, frame // 4, min(most_threads(registers), MOST_THREADS))
 
     def unload(self, module: int) -> None:
-        # Garbage is collected at any time; a launch may still be pending then.
+        # Garbage collection may run while a launch is still pending.
         self._given_up.append(module)
 
     def _drop(self, module: int) -> None:

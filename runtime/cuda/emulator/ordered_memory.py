@@ -1,13 +1,13 @@
-"""Shared memory whose accesses are put in order by more than barriers of a whole block.
+"""Shared memory whose accesses are ordered by more than barriers of a whole block.
 
-Barriers in shared memory, named barriers of some warps, and asynchronous units that read and write while threads go on:
-what has happened before what is known by *vector clocks* (Mattern, 1989). Each warp has a clock, and so has each
-unit that works for it: its products (``wgmma``), its bulk stores, and each barrier in shared memory, on which bulk
-loads report. A warp holds what it knows of every clock. A piece of memory holds who wrote it last and when, and when
-each one read it last: an access that comes after another without knowing of it is a race.
+Barriers in shared memory, named barriers and asynchronous units also order accesses. *Vector clocks* (Mattern, 1989)
+track happens-before. Each warp has a clock, and so does each of its units: its matmuls (``wgmma``), its bulk
+stores, and each barrier in shared memory to which bulk loads report. A warp stores the latest known value of every
+clock. A piece of memory stores its last writer and the last read of each reader. An access that follows a conflicting
+access without knowing of it is a race.
 
-What a generic access wrote is seen by asynchronous units only after a ``fence.proxy.async``, which is a second such
-vector: what was fenced. Source: NVIDIA, PTX ISA 8.8, "Memory Consistency Model", "Async proxy".
+Asynchronous units see generic writes only after a ``fence.proxy.async``. A second vector tracks the fenced accesses.
+Source: NVIDIA, PTX ISA 8.8, "Memory Consistency Model", "Async proxy".
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from .shared_memory import NEVER, PENDING, Pending, SharedMemory
 Array = np.ndarray[Any, Any]
 
 BARRIER = -3
-"""The tag of memory in which a barrier lies."""
+"""Tag of memory that holds a barrier."""
 KNOWN, FENCED = 0, 1
-"""The two vectors of a warp."""
+"""Indices of a warp's two vectors."""
 CAUSE = {
     PENDING: "their asynchronous copy is not done",
     BARRIER: "a barrier lies there",
@@ -33,9 +33,9 @@ CAUSE = {
 
 
 class OrderedSharedMemory(SharedMemory):
-    """The shared memory of some blocks, its accesses ordered by vector clocks.
+    """Shared memory of some blocks, with accesses ordered by vector clocks.
 
-    Columns of a vector: the warps of a block, then the products of each, then the bulk stores of each, then barriers.
+    Columns of a vector: the warps of a block, the matmuls of each warp, the bulk stores of each warp, then barriers.
     """
 
     def __init__(self, nbytes: int, blocks: int, threads: int, piece: int, stores: StoreCheck) -> None:
@@ -43,9 +43,9 @@ class OrderedSharedMemory(SharedMemory):
         self.warps = threads // 32
         self.readers = 3 * self.warps
         self.unproxied: dict[int, int] = {}
-        """When pieces were written by what needs no fence (``tcgen05.alloc``)."""
+        """Times of writes to pieces that need no fence (``tcgen05.alloc``)."""
         self.products = "wgmma.mma_async"
-        """The instruction whose products it is."""
+        """Matmul instruction, for messages."""
         self.by: Array = np.full(self.writer.size, NEVER, np.int16)
         self.at: Array = np.zeros(self.writer.size, np.int32)
         self.read_at: Array = np.zeros((self.writer.size, self.readers), np.int32)
@@ -54,14 +54,14 @@ class OrderedSharedMemory(SharedMemory):
         self.clocks[:, own, KNOWN, own] = 1
 
     def column(self, number: int) -> int:
-        """The column of a barrier, by its number in the block."""
+        """Return the column of a barrier, by its number in the block."""
         found = self.readers + number
         if found >= self.clocks.shape[3]:
             self.clocks = np.pad(self.clocks, ((0, 0), (0, 0), (0, 0), (0, 32)))
         return found
 
     def who(self, column: int) -> str:
-        """A column in a message."""
+        """Return the name of a column, for a message."""
         if column < self.warps:
             return f"warp {column}"
         if column < 2 * self.warps:
@@ -70,7 +70,7 @@ class OrderedSharedMemory(SharedMemory):
             return f"a bulk copy of warp {column % self.warps}"
         return "a bulk copy"
 
-    # What is known
+    # Happens-before
 
     def barrier(self, blocks: Any) -> None:
         self.clocks[blocks] = self.clocks[blocks].max(1, keepdims=True)
@@ -78,7 +78,7 @@ class OrderedSharedMemory(SharedMemory):
         self.clocks[:, own, KNOWN, own] += 1
 
     def meet(self, block: int, warps: Array, arrived: Array | None = None) -> None:
-        """Some warps of a block have met; `arrived` is what others knew that came by and went on."""
+        """Synchronize some warps of a block; `arrived` is the knowledge of warps that arrived without waiting."""
         together = self.clocks[block, warps].max(0)
         if arrived is not None:
             together = np.maximum(together, arrived[:, : together.shape[1]])
@@ -86,25 +86,25 @@ class OrderedSharedMemory(SharedMemory):
         self.clocks[block, warps, KNOWN, warps] += 1
 
     def release(self, block: int, warp: int) -> Array:
-        """What a warp knows, for those who will wait for it."""
+        """Return the knowledge of a warp, for later waiters, and advance the warp's clock."""
         found: Array = self.clocks[block, warp].copy()
         self.clocks[block, warp, KNOWN, warp] += 1
         return found
 
     def acquire(self, block: int, warps: Array, known: Array) -> None:
-        """Some warps learn what others knew."""
+        """Merge others' knowledge into some warps."""
         width = known.shape[1]
         mine = self.clocks[block, warps]
         mine[:, :, :width] = np.maximum(mine[:, :, :width], known)
         self.clocks[block, warps] = mine
 
     def learn(self, block: int, warp: int, column: int, clock: int) -> None:
-        """A warp has waited for a unit of its own."""
+        """Record that a warp has waited for a unit of its own."""
         for vector in (KNOWN, FENCED):
             self.clocks[block, warp, vector, column] = max(self.clocks[block, warp, vector, column], clock)
 
     def fence(self, threads: Array) -> None:
-        """``fence.proxy.async``: what the threads' warps know is seen by asynchronous units from here on."""
+        """Execute ``fence.proxy.async``: asynchronous units see what the threads' warps know from now on."""
         for number in np.unique(self.block[threads] * self.warps + self.warp[threads]).tolist():
             block, warp = divmod(number, self.warps)
             known, fenced = self.clocks[block, warp]
@@ -126,7 +126,7 @@ class OrderedSharedMemory(SharedMemory):
         self.read_at[pieces, warp[:, None]] = self.clocks[block, warp, KNOWN, warp][:, None]
 
     def _unread(self, by: int, where: str, thread: int, reader: str) -> Fault:
-        """The fault of a read: of what nobody wrote, or of what `by` wrote."""
+        """Return the fault of a read of uninitialized memory, or of an unordered write by `by`."""
         if by == NEVER:
             return Fault(f"{UNINITIALISED}: {where}", thread)
         if by in CAUSE:
@@ -204,7 +204,7 @@ class OrderedSharedMemory(SharedMemory):
     def unit_reads(
         self, places: Array, nbytes: int, thread: int, warps: Array, columns: Array, clocks: Array, what: str
     ) -> None:
-        """A unit begins to read for some warps of a block, each of which has a column and a clock."""
+        """Note that a unit begins to read for some warps of a block, each with a column and a clock."""
         block = int(self.block[thread])
         pieces = self._pieces(places, nbytes).reshape(-1)
         by, at = self.by[pieces], self.at[pieces]
@@ -240,7 +240,7 @@ class OrderedSharedMemory(SharedMemory):
     def unit_writes(
         self, places: Array, nbytes: int, thread: int, column: int, clock: int, what: str
     ) -> None:
-        """A unit begins to write for a thread; what it brings is there at a clock of the barrier of `column`."""
+        """Note that a unit begins to write for a thread; the data arrives at a clock of the barrier in `column`."""
         block, warp = int(self.block[thread]), int(self.warp[thread])
         pieces = self._pieces(places, nbytes).reshape(-1)
         by, at = self.by[pieces], self.at[pieces]
@@ -258,27 +258,27 @@ class OrderedSharedMemory(SharedMemory):
         self.by[pieces], self.at[pieces] = column, clock
 
     def lay(self, places: Array, values: Array) -> None:
-        """Put rows of `values` there, whose accesses were noted."""
+        """Write rows of `values` whose accesses were noted."""
         count = 1 if values.ndim == 1 else values.shape[1]
         self._view(values.dtype.itemsize, count)[places // (values.dtype.itemsize * count)] = values
 
     def write_unproxied(self, addresses: Array, values: Array, threads: Array) -> None:
-        """Write words that other units may write over without a fence."""
+        """Write words that other units may overwrite without a fence."""
         self.store(addresses, values, threads, 4)
         pieces = self._pieces(self.places(addresses, 4, "store", threads), 4).reshape(-1)
         self.unproxied |= {piece: int(self.at[piece]) for piece in pieces.tolist()}
 
     def hold_barrier(self, place: int, holds: bool) -> None:
-        """A barrier begins, or ends, to lie at a place."""
+        """Note that a barrier begins or ceases to occupy a place."""
         pieces = self._pieces(np.array([place]), 8).reshape(-1)
         self.by[pieces] = BARRIER if holds else NEVER
 
     def holds_barrier(self, place: int) -> bool:
-        """Whether a barrier lies at a place."""
+        """Return True if a barrier occupies a place."""
         return int(self.by[place // self.piece]) == BARRIER
 
     def check_whole(self, addresses: Array, nbytes: int, what: str, thread: int, alignment: int) -> Array:
-        """The places of addresses that one thread names. Raises Fault outside of its block's memory."""
+        """Return the places of addresses from one thread. Raise Fault outside of its block's memory."""
         return self.places(
             addresses.astype(np.uint64), nbytes, what, np.full(addresses.size, thread), alignment
         )

@@ -1,4 +1,4 @@
-"""Products of matrices by four warps (``wgmma``) while their threads go on; `warp_group` has how operands and sums lie.
+"""Asynchronous warpgroup matmuls (``wgmma``); `warp_group` has the layouts of operands and accumulators.
 
 Source: NVIDIA, PTX ISA 8.8, "Asynchronous Warpgroup Level Matrix Instructions".
 """
@@ -24,37 +24,37 @@ WARP = 32
 
 
 class Products:
-    """The products of some blocks that run together."""
+    """Matmuls of blocks that run together."""
 
     def __init__(self, blocks: Blocks, memory: OrderedSharedMemory) -> None:
         self.blocks, self.memory = blocks, memory
         count = blocks.n // WARP
         self.committed: Array = np.zeros(count, np.int64)
-        """The groups of products that each warp has committed."""
+        """Number of matmul groups that each warp has committed."""
         self.fenced: Array = np.zeros(count, np.bool_)
-        """Whether each warp has executed ``wgmma.fence`` since it last waited."""
+        """True for each warp that has executed ``wgmma.fence`` since its last wait."""
         self.seen: dict[int, list[Any]] = {}
-        """The registers as each group of four warps had them at its last ``wgmma.fence``."""
+        """Registers of each warpgroup at its last ``wgmma.fence``."""
         self.flying: list[Sums] = []
-        """Sums that were not waited for."""
+        """Accumulators in flight."""
         self.operands: list[tuple[Array, int, int, Any]] = []
-        """Registers that a product reads: of which threads, of which group, the register's place, what it held."""
+        """Registers that a matmul reads: the threads, the group, the register's place, its value."""
         self.landed: dict[int, Any] = {}
-        """Registers as a wait left them, by place: a product may go on with them without a fence."""
+        """Registers as a wait left them, by place: a matmul may continue with them without a fence."""
 
     def fence(self, registers: list[Any], mask: Mask) -> None:
-        """``wgmma.fence``."""
+        """Execute ``wgmma.fence``."""
         groups = self.blocks.groups_of_warps(mask, "wgmma.fence")
         self.fenced.reshape(-1, 4)[groups] = True
         self.seen |= dict.fromkeys(groups.tolist(), registers.copy())
 
     def commit(self, mask: Mask) -> None:
-        """``wgmma.commit_group``."""
+        """Execute ``wgmma.commit_group``."""
         groups = self.blocks.groups_of_warps(mask, "wgmma.commit_group")
         self.committed.reshape(-1, 4)[groups] += 1
 
     def wait(self, kept: int, registers: list[Any], mask: Mask) -> None:
-        """``wgmma.wait_group``: the sums of all but the last groups are in their registers."""
+        """Execute ``wgmma.wait_group``: the accumulators of all but the last groups are ready."""
         blocks, memory = self.blocks, self.memory
         groups = self.blocks.groups_of_warps(mask, "wgmma.wait_group")
         self.fenced.reshape(-1, 4)[groups] = False
@@ -91,7 +91,7 @@ class Products:
             memory.learn(block, warp, memory.warps + warp, int(self.committed[number]) - kept)
 
     def _check_operands(self, registers: list[Any], active: Array, due_until: Array) -> None:
-        """Raise Fault if a register was written that a product which is done now was still reading."""
+        """Raise Fault if a register was written while a now completed matmul was reading it."""
         left = []
         for lanes, group, place, held in self.operands:
             due = lanes & active & (group < due_until)
@@ -121,10 +121,10 @@ class Products:
         saturates: bool,
         mask: Mask,
     ) -> None:
-        """``wgmma.mma_async``: 64 rows of sums for each group of four warps, in the registers `targets`.
+        """Execute ``wgmma.mma_async``: 64 accumulator rows for each warpgroup, in the registers `targets`.
 
-        Products are exact and added up in double precision with the accumulator, and the sum is rounded once for each
-        instruction. NVIDIA does not document the order and the width of additions.
+        The matmul is exact and accumulated in double precision, and rounded once for each instruction. NVIDIA does
+        not document the order and the width of additions.
         """
         blocks = self.blocks
         groups = self.blocks.groups_of_warps(mask, "wgmma.mma_async")
@@ -167,7 +167,7 @@ class Products:
         sums.issued[threads] = np.repeat(self.committed, WARP)[threads]
 
     def _check_seen(self, registers: list[Any], places: tuple[int, ...], groups: Array) -> None:
-        """Raise Fault if an operand in registers was written since the last fence of its warps."""
+        """Raise Fault if a register operand was written since the last fence of its warps."""
         for group in groups.tolist():
             seen, lanes = self.seen.get(group), slice(group * GROUP, group * GROUP + GROUP)
             for place in places:
@@ -183,7 +183,7 @@ class Products:
                 )
 
     def _sums(self, registers: list[Any], targets: tuple[int, ...], groups: Array, packed: bool) -> Sums:
-        """The accumulators of some groups, in flight from here on."""
+        """Return the accumulators of some groups, in flight from now on."""
         blocks = self.blocks
         lanes = np.zeros((blocks.n // GROUP, GROUP), np.bool_)
         lanes[groups] = True
@@ -210,7 +210,7 @@ class Products:
     def _in_flight(
         self, registers: list[Any], targets: tuple[int, ...], groups: Array, flat: Array
     ) -> Sums | None:
-        """The sums of earlier products in the same registers that were not waited for; None where there are none."""
+        """Return the in-flight accumulators of earlier matmuls in the same registers, or None."""
         found: list[InFlight] = []
         for place in targets:
             if isinstance(register := registers[place], InFlight):
@@ -230,7 +230,7 @@ class Products:
             )
         if np.array_equal(sums.lanes, flat) and sums.groups.size == groups.size:
             return sums
-        # Some go on alone.
+        # Some continue alone.
         own = Sums(sums.values[np.isin(sums.groups, groups)], groups, flat, sums.packed, sums.count)
         own.issued[:] = sums.issued
         self.flying.append(own)
@@ -246,7 +246,7 @@ class Products:
     def _operand(
         self, descriptor: Any, lines: int, depth: int, type_name: str, transposed: bool, groups: Array
     ) -> Array:
-        """An operand in shared memory, (groups, lines, depth), of numbers that can be multiplied exactly."""
+        """Return a shared memory operand (groups, lines, depth), wide enough to be multiplied exactly."""
         memory, itemsize = self.memory, ITEMSIZE[type_name]
         given = self.blocks.full(descriptor).reshape(-1, GROUP)[groups]
         if (given != given[:, :1]).any():

@@ -1,7 +1,7 @@
-"""PTX text taken apart: functions, their registers and parameters, and one `Instruction` for each statement.
+"""PTX parser: functions, their registers and parameters, and one `Instruction` for each statement.
 
-What the NVPTX back end of LLVM writes, and what Triton puts in between as inline assembly, is understood; the meaning
-of an instruction is for `instructions`. Source: NVIDIA, PTX ISA 8.8, "Syntax" and "State Spaces, Types, and Variables".
+It understands the output of LLVM's NVPTX back end, and the inline assembly that Triton inserts. `instructions` gives
+an instruction its meaning. Source: NVIDIA, PTX ISA 8.8, "Syntax" and "State Spaces, Types, and Variables".
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ WIDTHS = {"pred": 1, "8": 8, "16": 16, "32": 32, "64": 64, "128": 128}
 
 
 class PTXSyntaxError(RuntimeError):
-    """The text is no PTX that is understood here."""
+    """Error: the text is not PTX that this parser understands."""
 
 
 class Register(NamedTuple):
-    """A register by its name; inside of a scope in braces the name has the scope's number before it."""
+    """Register by name; inside a scope in braces, the name is prefixed with the scope's number."""
 
     name: str
 
 
 class Special(NamedTuple):
-    """A special register, without the per cent sign: ``tid.x``."""
+    """Special register, without the percent sign: ``tid.x``."""
 
     name: str
 
 
 class Immediate(NamedTuple):
-    """A constant: an integer, or the bits of a float of `width` bits (0 for an integer, which has no width)."""
+    """Constant: an integer, or the bits of a float of `width` bits (0 for an integer, which has no width)."""
 
     value: int
     width: int = 0
 
 
 class Symbol(NamedTuple):
-    """A variable's or a function's name."""
+    """Name of a variable or a function."""
 
     name: str
 
@@ -51,14 +51,14 @@ class Vector(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two destinations with a bar between them; None stands for the sink, ``_``."""
+    """Two destinations separated by a bar; None stands for the sink, ``_``."""
 
     first: Operand | None
     second: Operand | None
 
 
 class Address(NamedTuple):
-    """What stands in brackets: a base, a distance in bytes, and coordinates where the base is a tensor map."""
+    """Operand in brackets: a base, an offset in bytes, and coordinates if the base is a tensor map."""
 
     base: Operand
     offset: int = 0
@@ -66,7 +66,7 @@ class Address(NamedTuple):
 
 
 class Not(NamedTuple):
-    """A predicate with an exclamation mark before it."""
+    """Predicate with an exclamation mark."""
 
     operand: Operand
 
@@ -75,7 +75,7 @@ Operand = Register | Special | Immediate | Symbol | Vector | Pair | Address | No
 
 
 class SourceLine(NamedTuple):
-    """A line of a kernel's Python source, and the one that called it where the compiler inlined the call."""
+    """Line of a kernel's Python source, and the calling line if the compiler inlined the call."""
 
     file: int
     line: int
@@ -83,13 +83,13 @@ class SourceLine(NamedTuple):
 
 
 class Instruction(NamedTuple):
-    """One statement.
+    """Statement of PTX.
 
     Args:
-        opcode: its name up to the first dot; `modifiers` are the rest: ``add``, ``("rn", "f32")``.
-        guard: the predicate under which it happens, and whether that is negated.
-        line: in the PTX text, from 1 on.
-        source: the line of Python that it was compiled from.
+        opcode: Name up to the first dot. `modifiers` are the rest: ``add``, ``("rn", "f32")``.
+        guard: Predicate of the instruction, and whether it is negated.
+        line: Line in the PTX text, from 1 on.
+        source: Line of Python that it was compiled from.
     """
 
     opcode: str
@@ -101,12 +101,12 @@ class Instruction(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As it is written: ``add.rn.f32``."""
+        """Name as written: ``add.rn.f32``."""
         return ".".join((self.opcode, *self.modifiers))
 
 
 class Parameter(NamedTuple):
-    """A parameter of a function, where it begins among all of them, in bytes, and what its address is a multiple of."""
+    """Parameter of a function, with its offset in bytes among all of them, and its alignment."""
 
     name: str
     offset: int
@@ -116,10 +116,10 @@ class Parameter(NamedTuple):
 
 @dataclass
 class Function:
-    """A kernel, or a function that kernels call.
+    """Kernel, or a function that kernels call.
 
-    `registers` has the width in bits of each (1 for a predicate), `local` the bytes that a thread has of its own and
-    where its variables begin in them, `labels` the index of the instruction that follows each.
+    `registers` has the width in bits of each register (1 for a predicate), `local` the bytes of local memory per
+    thread and the offsets of its variables. `labels` maps a label to the index of the next instruction.
     """
 
     name: str
@@ -135,13 +135,13 @@ class Function:
     labels: dict[str, int] = field(default_factory=dict)
 
     def bytes_of_parameters(self) -> int:
-        """How many bytes the parameters take together."""
+        """Return the total size of the parameters in bytes."""
         last = self.parameters[-1] if self.parameters else Parameter("", 0, 0)
         return last.offset + last.size
 
 
 class Variable(NamedTuple):
-    """A variable of a module in global memory."""
+    """Variable of a module in global memory."""
 
     alignment: int
     data: bytes
@@ -149,7 +149,7 @@ class Variable(NamedTuple):
 
 @dataclass
 class Module:
-    """A PTX text: its functions and variables; `shared` has where variables in shared memory begin."""
+    """PTX module: its functions and variables; `shared` has the addresses of variables in shared memory."""
 
     target: str = ""
     functions: dict[str, Function] = field(default_factory=dict)
@@ -159,7 +159,7 @@ class Module:
     files: dict[int, str] = field(default_factory=dict)
 
     def kernel(self, name: str) -> Function:
-        """A kernel by its name. Raises KeyError."""
+        """Return a kernel by name. Raise KeyError if there is none."""
         found = self.functions[name]
         if not found.is_kernel:
             raise KeyError(name)
@@ -195,7 +195,7 @@ _DECIMAL = re.compile(r"-?\d+\.\d*(?:[eE][+-]?\d+)?$")
 
 
 def bytes_of(type_name: str) -> int:
-    """The size in bytes of a type such as ``b32``.
+    """Return the size in bytes of a type such as ``b32``.
 
     Example:
         >>> bytes_of("f64")
@@ -205,7 +205,7 @@ def bytes_of(type_name: str) -> int:
 
 
 def parse(text: str) -> Module:
-    """Take a module apart.
+    """Parse a module.
 
     Raises:
         PTXSyntaxError: for a statement that is not understood; the message has its line.
@@ -256,7 +256,7 @@ def _read_variables(module: Module, text: str) -> None:
 
 
 def _read_function(module: Module, text: str, found: re.Match[str]) -> int:
-    """Read one function, or pass a declaration; where the text goes on."""
+    """Parse one function, or skip a declaration; return the position after it."""
     brace, semicolon = text.find("{", found.end()), text.find(";", found.end())
     if brace < 0 or 0 <= semicolon < brace:
         return semicolon + 1
@@ -296,24 +296,24 @@ def _line(text: str, at: int) -> int:
 
 
 class _Body:
-    """Reads the statements of one function."""
+    """Parser of one function's statements."""
 
     def __init__(self, function: Function, text: str, at: int) -> None:
         self.function, self.text, self.at = function, text, at
         self.line, self.counted = _line(text, at), at
         self.scopes: list[tuple[int, set[str]]] = []
         self.began: list[int] = []
-        """The first instruction of each scope."""
+        """First instruction of each scope."""
         self.numbered = 0
         self.targets: dict[str, list[str]] = {}
-        """The labels of each table of branches."""
+        """Labels of each branch table."""
         self.operands: dict[str, Operand] = {}
-        """Operands outside of scopes that were read, by their texts."""
+        """Parsed operands outside of scopes, by text."""
         self.used: int | None = None
-        """Which bytes of the next load are used, a bit for each, where the compiler loads more than it needs."""
+        """Mask of the used bytes of the next load, if the compiler loads more than it needs."""
 
     def read(self) -> int:
-        """Where the text goes on after the function."""
+        """Parse the function and return the position after it."""
         function, text = self.function, self.text
         source: SourceLine | None = None
         while True:
@@ -356,7 +356,7 @@ class _Body:
                 self._statement(source)
 
     def _close(self, number: int, first: int) -> None:
-        """The end of a scope: branches in it to its labels, whose names others may have too, are to its own."""
+        """Close a scope: resolve its branches to its own labels, whose names other scopes may share."""
         instructions, labels = self.function.instructions, self.function.labels
         for i in range(first, len(instructions)):
             each = instructions[i]
@@ -412,7 +412,7 @@ class _Body:
         self.at = end + 1
 
     def _load_used(self, whole: Instruction) -> None:
-        """A vector's load as a load for each element of which a byte is used: the others may lie outside of memory."""
+        """Split a vector load into loads of the used elements: the others may lie outside of memory."""
         to, address = whole.operands
         assert self.used is not None and isinstance(to, Vector) and isinstance(address, Address)
         modifiers = tuple(m for m in whole.modifiers if not re.fullmatch(r"v\d", m))
@@ -425,7 +425,7 @@ class _Body:
                 )
 
     def _choose(self, operands: tuple[Operand, ...], line: int, source: SourceLine | None) -> None:
-        """A branch by a table (``brx.idx``), as a comparison and a branch for each of its labels, and then a trap."""
+        """Lower a table branch (``brx.idx``) to a comparison and a branch for each label, and a trap."""
         index, table = operands
         assert isinstance(table, Symbol)
         taken = Register("%brx")
@@ -486,7 +486,7 @@ class _Body:
 
 @lru_cache(maxsize=1 << 14)
 def _parts(text: str) -> tuple[str, ...]:
-    """Return the operands between commas that stand in no brackets."""
+    """Split operands at commas outside of brackets."""
     parts, depth, begin = [], 0, 0
     for found in _DELIMITER.finditer(text):
         character = found[0]

@@ -1,13 +1,13 @@
-"""Which threads run when: branches, calls, barriers and waits of the blocks that run together.
+"""Scheduling of threads: branches, calls, barriers and waits of the blocks that run together.
 
-Threads that stand at the same instruction go together. Of those that do not, the ones at the lowest instruction go
-first, so that the sides of a branch meet again where they join. A thread that comes to a barrier waits until all of
-its block have come that have not ended, or as many as the barrier names; where some never do, that is a fault. So is a
-wait for a barrier in shared memory whose phase nobody ends any more.
+Threads at the same instruction run together. Among diverged threads, those at the lowest instruction run first, so
+that the sides of a branch reconverge at the join. A thread at a barrier waits until all live threads of its block
+have arrived, or as many as the barrier names. It is a fault if some never arrive, or if a thread waits for a phase of
+a shared memory barrier that no thread will end.
 
-A loop may spin on an atomic operation, or on a load that sees what other threads store. A warp that goes back to the
-head of such a loop yields: all other warps go on as far as they can before its next turn, among them the holder of a
-lock (NVIDIA, CUDA C++ Programming Guide, "Independent Thread Scheduling").
+A loop may spin on an atomic operation, or on a load that sees concurrent stores. A warp that returns to the head of a
+spinning loop yields. All other warps then run as far as they can before its next turn, including the holder of a lock
+(NVIDIA, CUDA C++ Programming Guide, "Independent Thread Scheduling").
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Mask = Array | None
 
 WARP = 32
 POLLS = 3
-"""How often a program may ask for a phase that nobody can end any more before it counts as waiting for ever."""
+"""Number of polls for a phase that no thread can end, after which the program counts as deadlocked."""
 _POISON = {
     1: np.bool_(True),
     8: np.uint8(0xCB),
@@ -48,7 +48,7 @@ _POISON = {
 
 
 class Frame:
-    """A call of a function: the parameters that it passes, the carry flag, and memory of each thread's own.
+    """Call of a function: its parameters, the carry flag, and the local memory of each thread.
 
     `outer` is the frame of the caller. `depth` is part of generic addresses of the frame's memory.
     """
@@ -67,7 +67,7 @@ class Frame:
 
 @dataclasses.dataclass(eq=False)
 class Wait:
-    """Threads that wait for the end of a phase; `tests` if they are to be told where it does not come."""
+    """Threads that wait for the end of a phase; with `tests`, they are told if it does not end."""
 
     block: BasicBlock
     threads: Array
@@ -78,10 +78,12 @@ class Wait:
 
 
 class Queue:
-    """The threads of a call: `waiting` to run, by the basic block that is next, `parked` at barriers, or in `waits`.
+    """Threads of a call: `waiting` to run, by next basic block, `parked` at barriers, or in `waits`.
 
-    `yielded` has those that spin, in the manner of `waiting`. `parked` is by basic block and barrier, `counts` has how
-    many threads a barrier is for, `passed` who came and went on, by barrier and block: how many, and what they knew.
+    - `yielded` has the spinning threads, by next basic block.
+    - `parked` is by basic block and barrier.
+    - `counts` has the thread count of each barrier.
+    - `passed` has the count and knowledge of threads that arrived without waiting, by barrier and block.
     """
 
     __slots__ = ("blocks", "counts", "parked", "passed", "polls", "registers", "waiting", "waits", "yielded")
@@ -97,7 +99,7 @@ class Queue:
 
 
 class Schedule:
-    """The control of some blocks that run together; `machine.Blocks` has the state that instructions work on."""
+    """Control flow of blocks that run together; `machine.Blocks` has the state that instructions use."""
 
     launch: Launch
     n: int
@@ -113,11 +115,11 @@ class Schedule:
     _instruction: Instruction | None
 
     def full(self, value: Any) -> Array:
-        """A value with an element for each thread."""
+        """Return a value with an element for each thread."""
         return value if np.ndim(value) else np.broadcast_to(value, (self.n,))
 
     def some(self, mask: Mask) -> Array:
-        """The numbers of the threads of a mask."""
+        """Return the indices of the threads of a mask."""
         return self.all if mask is None else np.flatnonzero(mask)
 
     def _run(self, translation: Translation, frame: Frame, mask: Mask) -> None:
@@ -165,7 +167,7 @@ class Schedule:
         self._check_all_gone(queue)
 
     def _yield(self, queue: Queue, at: int, mask: Mask) -> None:
-        """Have whole warps wait for their next turn. Parts of a warp go on: the rest may wait for them."""
+        """Let whole warps yield until their next turn. Partial warps continue: the rest may wait for them."""
         if mask is None:
             self._join(queue.waiting, at, mask)
             return
@@ -178,14 +180,14 @@ class Schedule:
             self._join(queue.waiting, at, rest)
 
     def _take_turns(self, queue: Queue) -> bool:
-        """Let the warps that have yielded go on; whether there are any."""
+        """Resume the warps that have yielded; return True if there are any."""
         for at, mask in queue.yielded.items():
             self._join(queue.waiting, at, mask)
         queue.yielded.clear()
         return bool(queue.waiting)
 
     def _check_all_gone(self, queue: Queue) -> None:
-        """Raise Fault for threads that wait for ever."""
+        """Raise Fault for threads that wait forever."""
         for wait in queue.waits:
             self._instruction = wait.block.end.instruction
             thread = int(np.flatnonzero(wait.threads)[0])
@@ -215,7 +217,7 @@ class Schedule:
             )
 
     def _wait(self, block: BasicBlock, queue: Queue, active: Mask) -> None:
-        """Threads ask whether a phase of a barrier in shared memory is over; those for which it is not wait."""
+        """Test a phase of a shared memory barrier for some threads; those whose phase is not over wait."""
         end = block.end
         if end.guard >= 0:
             taken, others = self._split(end, queue.registers, active)
@@ -234,7 +236,7 @@ class Schedule:
             queue.waits.append(wait)
 
     def _go_on(self, wait: Wait, queue: Queue) -> bool:
-        """Let those of a wait go on for whom the phase is over; whether nobody is left."""
+        """Resume the threads of a wait whose phase is over; return True if none is left."""
         assert self.units is not None
         if wait.block.end.registers:
             ready = self.units.take_registers(wait.block.end.registers, wait.threads)
@@ -252,7 +254,7 @@ class Schedule:
         self._join(queue.waiting, wait.block.next, None if threads.all() else threads)
 
     def _resume(self, queue: Queue, stuck: bool) -> bool:
-        """Let go on whoever can; whether anybody does. Where nobody can, those that only test are told so."""
+        """Resume threads that can proceed; return True if any. If `stuck`, answer those that only test."""
         assert self.units is not None
         if self.units.changed():
             queue.polls = 0
@@ -278,7 +280,7 @@ class Schedule:
         waiting[at] = mask
 
     def _split(self, end: Any, registers: list[Any], active: Mask) -> tuple[Any, Any]:
-        """The masks of who takes a branch and who does not; False for nobody, None for all threads."""
+        """Return the masks of the threads that take a branch and that do not; False for none, None for all."""
         if end.guard < 0:
             return active, False
         predicate = registers[end.guard]
@@ -295,7 +297,7 @@ class Schedule:
         return taken, others
 
     def _arrive(self, block: BasicBlock, queue: Queue, active: Mask) -> None:
-        """Threads come to a barrier and go on behind the instruction when all have come for whom it is."""
+        """Park threads at a barrier; they continue after the instruction when all expected threads have arrived."""
         end = block.end
         if end.guard >= 0:
             taken, others = self._split(end, queue.registers, active)
@@ -326,11 +328,11 @@ class Schedule:
         self._release(queue)
 
     def _of_operand(self, operand: Any, registers: list[Any]) -> Array:
-        """A number of a barrier or of threads, for each thread."""
+        """Return the number of a barrier or of threads, for each thread."""
         return self.full(u4(operand) if isinstance(operand, int) else registers[operand[1]])
 
     def _pass(self, number: int, mask: Array, queue: Queue) -> None:
-        """Threads come to a barrier and do not wait (``bar.arrive``)."""
+        """Register arrivals of threads that do not wait (``bar.arrive``)."""
         assert isinstance(self.shared, OrderedSharedMemory)
         for number_of_warp in np.unique(np.flatnonzero(mask) // WARP).tolist():
             block, own = divmod(number_of_warp, self.threads // WARP)
@@ -341,7 +343,7 @@ class Schedule:
             )
 
     def _release(self, queue: Queue) -> None:
-        """Let go on whoever waits at a barrier to which all have come for whom it is."""
+        """Resume the threads at each barrier whose expected threads have all arrived."""
         parked = queue.parked
         for number in {number for _, number in parked}:
             places = [place for place, own in parked if own == number]
@@ -372,7 +374,7 @@ class Schedule:
                     self._join(queue.waiting, queue.blocks[place].next, None if going.all() else going)
 
     def _meet(self, number: int, ready: Array, threads: Array, queue: Queue) -> None:
-        """What the threads of a barrier did comes before what they do, in the blocks that are ready."""
+        """Order accesses before a barrier ahead of those after it, in the blocks that are ready."""
         memory = self.shared
         if not isinstance(memory, OrderedSharedMemory):
             return memory.barrier(ready)
@@ -383,7 +385,7 @@ class Schedule:
         return None
 
     def guarded(self, mask: Mask, predicate: Any) -> Any:
-        """The threads of a mask for which a predicate holds."""
+        """Return the threads of a mask for which a predicate holds."""
         if np.ndim(predicate) == 0:
             predicate = np.full(self.n, bool(predicate))
         return predicate if mask is None else mask & predicate

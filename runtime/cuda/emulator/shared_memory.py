@@ -1,9 +1,9 @@
 """Shared memory of thread blocks that run together, with asynchronous copies into it.
 
-Each piece has two tags: who wrote it last and who read it last, each a warp in an *epoch*, which is the time between
-two barriers of the block. Two warps that touch a piece in one epoch, one of them writing, are a race; the threads of
-one warp go together. What an asynchronous copy brings is there when its thread has waited for it, never before, and
-until then the piece belongs to nobody.
+Each piece has two tags: its last writer and its last reader. A tag is a warp in an *epoch*, the time between two
+barriers of the block. Two warps that access a piece in one epoch, at least one of them writing, are a race. Threads
+of one warp run together. The data of an asynchronous copy arrives only when its thread has waited for it; until then
+no thread may access the piece.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Array = np.ndarray[Any, Any]
 
 POISON = 0xCB
 NEVER, PENDING = -1, -2
-"""Tags of what was never written, and of what a copy has not brought yet."""
+"""Tags of uninitialized memory, and of memory that a pending copy will write."""
 WARPS, SEVERAL = 64, 63
-"""Room for a warp's number in a tag, and the number that stands for more than one."""
+"""Number of warps in a tag, and the number that stands for several warps."""
 _UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 class Pending(NamedTuple):
-    """A copy that is on its way: rows of bytes for some threads, and the group to which each belongs."""
+    """Pending copy: rows of bytes for some threads, and the group of each."""
 
     threads: Array
     places: Array
@@ -36,14 +36,14 @@ class Pending(NamedTuple):
 
 
 class SharedMemory:
-    """The shared memory of some blocks.
+    """Shared memory of some blocks.
 
     Args:
-        nbytes: of one block.
-        blocks: how many.
-        threads: of one block.
-        piece: the least bytes that an access of the kernel has, or a divisor of it.
-        stores: decides about stores of different values to one place.
+        nbytes: Bytes per block.
+        blocks: Number of blocks.
+        threads: Threads per block.
+        piece: Smallest access of the kernel in bytes, or a divisor of it.
+        stores: Detector of conflicting stores to one address.
     """
 
     def __init__(self, nbytes: int, blocks: int, threads: int, piece: int, stores: StoreCheck) -> None:
@@ -61,11 +61,11 @@ class SharedMemory:
         self.pending: list[Pending] = []
 
     def barrier(self, blocks: Any) -> None:
-        """All threads of these blocks have met."""
+        """Synchronize all threads of these blocks."""
         self.epoch[blocks] += 1
 
     def places(self, addresses: Array, nbytes: int, what: str, threads: Array, alignment: int = 0) -> Array:
-        """Where accesses of these threads lie in `data`. Raises Fault outside of a block's memory."""
+        """Return the positions of accesses in `data`. Raise Fault outside of a block's memory."""
         alignment = alignment or nbytes
         astray = addresses & np.uint64(alignment - 1)
         if astray.any():
@@ -96,7 +96,7 @@ class SharedMemory:
         return epoch[:, None], self.warp[threads][:, None]
 
     def note_read(self, places: Array, nbytes: int, threads: Array) -> None:
-        """Raise Fault if what is read is not there yet, or may be another's."""
+        """Raise Fault if a read is of missing data, or races with another warp's write."""
         pieces = self._pieces(places, nbytes)
         epoch, warp = self._tags(threads)
         wrote = self.writer[pieces]
@@ -129,7 +129,7 @@ class SharedMemory:
     def note_write(
         self, places: Array, nbytes: int, threads: Array, same: Array | None, tag: int | None
     ) -> None:
-        """Raise Fault if others read or write there; `same` says which values lie there already."""
+        """Raise Fault if other warps access the place; `same` marks values that are already there."""
         pieces = self._pieces(places, nbytes)
         epoch, warp = self._tags(threads)
         wrote, read = self.writer[pieces], self.reader[pieces]
@@ -163,14 +163,14 @@ class SharedMemory:
         self.writer[pieces] = epoch * WARPS + warp if tag is None else tag
 
     def load(self, addresses: Array, size: int, count: int, threads: Array) -> Array:
-        """What lies at these addresses, a row for each."""
+        """Return the contents at these addresses, a row for each."""
         nbytes = size * count
         places = self.places(addresses, nbytes, "load", threads)
         self.note_read(places, nbytes, threads)
         return self.rows(places, size, count)
 
     def rows(self, places: Array, size: int, count: int) -> Array:
-        """The contents, a row for each place."""
+        """Return the contents, a row for each place."""
         return np.take(self._view(size, count), places // (size * count), axis=0)
 
     def _view(self, size: int, count: int) -> Array:
@@ -186,7 +186,7 @@ class SharedMemory:
         nbytes: int,
         bounds: Sequence[Bound | None] = (),
     ) -> None:
-        """Write a row of `values` to each address. Raises Fault where two threads write something different to one."""
+        """Write a row of `values` to each address. Raise Fault if two threads write different values to one."""
         places = self.places(addresses, nbytes, "store", threads)
         count = 1 if values.ndim == 1 else values.shape[1]
         view, rows = self._view(values.dtype.itemsize, count), places // nbytes
@@ -199,25 +199,25 @@ class SharedMemory:
             self.stores.check(other, values, places, threads, blocks, nbytes, bounds, base)
 
     def put_atomically(self, places: Array, values: Array) -> None:
-        """Change what lies there; atomic operations of several warps are no race among themselves."""
+        """Update the contents; atomic operations of several warps are no race among themselves."""
         nbytes = values.dtype.itemsize
         self._view(nbytes, 1)[places // nbytes] = values.view(_UNSIGNED[nbytes])
 
     # Asynchronous copies
 
     def begin_copy(self, addresses: Array, data: Array, threads: Array) -> None:
-        """Rows of 32-bit words are on their way to these addresses."""
+        """Start a copy of rows of 32-bit words to these addresses."""
         nbytes = 4 * data.shape[1]
         places = self.places(addresses, nbytes, "cp.async", threads)
         self.note_write(places, nbytes, threads, None, PENDING)
         self.pending.append(Pending(threads, places, data, self.committed[threads].copy()))
 
     def commit(self, threads: Array) -> None:
-        """The copies that these threads have begun are a group."""
+        """Commit the copies that these threads have begun as a group."""
         self.committed[threads] += 1
 
     def wait(self, kept: int, active: Array, everything: bool) -> None:
-        """Let the copies of `active` threads (a mask) arrive, all but the last `kept` groups."""
+        """Complete the copies of `active` threads (a mask), except the last `kept` groups."""
         left = []
         for copy in self.pending:
             due = active[copy.threads]

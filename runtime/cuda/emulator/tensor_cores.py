@@ -1,12 +1,12 @@
-"""Products of sm_100 (``tcgen05.mma``) while threads go on, and the ways of warps to tensor memory.
+"""Asynchronous matmuls of sm_100 (``tcgen05.mma``), and accesses of warps to tensor memory.
 
-One thread issues a product: its operands lie in shared memory, the left one also in tensor memory, and its sums in
-tensor memory. It is known to be done by whoever waits for the barrier that a later ``tcgen05.commit`` of that thread
-arrives at.
+One thread issues a matmul. Its operands are in shared memory, the left operand possibly in tensor memory, and its
+accumulator is in tensor memory. A later ``tcgen05.commit`` of the thread arrives at a barrier; threads that wait for
+the barrier know that the matmul is done.
 
-Two things are not found, since what Triton compiles does them everywhere. Registers are read before
-``tcgen05.wait::ld``: the assembler of Triton 3.9 waits for them as for those of any load, and what the instruction adds
-is that the place in tensor memory may be written again. And ``tcgen05.fence`` is left out beside barriers.
+Two errors are not detected, because Triton's code has them everywhere. Code reads registers before
+``tcgen05.wait::ld``: the assembler of Triton 3.9 waits for them as for those of any load, and the instruction itself
+only allows tensor memory to be overwritten. Code also omits ``tcgen05.fence`` beside barriers.
 
 Source: NVIDIA, PTX ISA 8.8, "TensorCore 5th Generation Family Instructions".
 """
@@ -34,87 +34,86 @@ Mask = Array | None
 
 WARP = 32
 STEP = 32
-"""Bytes of a product's operands along the summed dimension."""
+"""Bytes of a matmul's operands along the K dimension."""
 TYPES: dict[str, dict[int, str]] = {
     "f16": {0: "f16", 1: "bf16"},
     "tf32": {2: "tf32"},
     "f8f6f4": {0: "e4m3", 1: "e5m2"},
     "i8": {0: "u8", 1: "s8"},
 }
-"""The types of operands, by the kind of an instruction and their numbers in its descriptor."""
+"""Operand types, by the kind of an instruction and the number in its descriptor."""
 SUMS = {1: "f32", 2: "s32"}
 
 
 class InstructionDescriptor(int):
-    """The 32 bits that say of what types and size a product is."""
+    """Instruction descriptor: 32 bits with the types and the size of a matmul."""
 
     @property
     def saturates(self) -> bool:
-        """Whether sums of integers stay within 32 bits."""
+        """True if integer accumulators saturate at 32 bits."""
         return bool(self >> 3 & 1)
 
     @property
     def signs(self) -> int:
-        """-1 if one of the operands is negated."""
         return -1 if (self >> 13 ^ self >> 14) & 1 else 1
 
     @property
     def transposed(self) -> tuple[bool, bool]:
-        """Which operands have elements that adjoin along the rows of sums, or their columns."""
+        """For each operand, True if it is contiguous along the M or N dimension instead of K."""
         return bool(self >> 15 & 1), bool(self >> 16 & 1)
 
     @property
     def rows(self) -> int:
-        """Rows of the sums."""
+        """Rows of the accumulator."""
         return (self >> 24 & 31) << 4
 
     @property
     def columns(self) -> int:
-        """Columns of the sums."""
+        """Columns of the accumulator."""
         return (self >> 17 & 63) << 3
 
     def types(self, kind: str) -> tuple[str, str, str]:
-        """The types of the sums and of both operands. Raises KeyError for one that is not emulated."""
+        """Return the types of the accumulator and of both operands. Raise KeyError for one that is not emulated."""
         named = TYPES[kind]
         return SUMS[self >> 4 & 3], named[self >> 7 & 7], named[self >> 10 & 7]
 
 
 class SharedDescriptor(MatrixDescriptor):
-    """A matrix descriptor as sm_100 has it: a version, and three bits for the swizzle."""
+    """Matrix descriptor of sm_100: a version, and three bits for the swizzle."""
 
     @property
     def is_valid(self) -> bool:
-        """Whether it has the version of sm_100, and lines that are where the swizzle's pattern begins."""
+        """True if it has the version of sm_100, and rows that begin where the swizzle's pattern begins."""
         return self >> 46 & 7 == 1 and not self >> 49 & 15
 
     @property
     def swizzle(self) -> int:
-        """The swizzle, numbered as tensor maps do. Raises KeyError for that of 32 bytes within 128."""
+        """Swizzle, numbered as in tensor maps. Raises KeyError for that of 32 bytes within 128."""
         return {0: 0, 2: 3, 4: 2, 6: 1}[self >> 61 & 7]
 
 
 def parts_of(lane: int, lanes: int) -> slice:
-    """The parts of tensor memory that so many lanes from one on are."""
+    """Return the parts of tensor memory for `lanes` lanes from `lane` on."""
     return slice(lane // LANES_OF_A_PART, (lane + lanes) // LANES_OF_A_PART)
 
 
 class TensorCores:
-    """The tensor cores and tensor memories of the multiprocessors on which some blocks run together."""
+    """Tensor cores and tensor memory of the multiprocessors on which some blocks run together."""
 
     def __init__(self, blocks: Blocks, memory: OrderedSharedMemory, barriers: Barriers) -> None:
         self.blocks, self.shared, self.barriers = blocks, memory, barriers
         self.memory = TensorMemory(memory, blocks.count)
         count = blocks.n // WARP
         self.committed: Array = np.zeros(count, np.int64)
-        """How often each warp has committed its products."""
+        """Number of commits of each warp."""
         self.issuer: Array = np.full(count, -1, np.int64)
-        """The thread of each warp whose products it has not committed; -1 where there are none."""
+        """Thread of each warp with uncommitted matmuls; -1 if there is none."""
         memory.products = "tcgen05.mma"
 
     def _of_warps(self, mask: Mask, what: str, *values: Any) -> list[tuple[int, int, int, list[int]]]:
-        """The warps of a mask: block, warp, first thread, and the values, which are the same in all threads of one.
+        """Return block, warp, first thread and the warp-uniform values of the warps of a mask.
 
-        Raises Fault for a part of a warp, and for values that differ.
+        Raises Fault for a partial warp, and for values that differ within a warp.
         """
         found = []
         rows = [self.blocks.full(value).reshape(-1, WARP) for value in values]
@@ -131,18 +130,18 @@ class TensorCores:
     # Allocation
 
     def allocate(self, address: Any, count: Any, mask: Mask) -> None:
-        """``tcgen05.alloc``: the address of the columns is put into shared memory."""
+        """Execute ``tcgen05.alloc``: write the address of the columns to shared memory."""
         for block, _, thread, (to, columns) in self._of_warps(mask, "tcgen05.alloc", address, count):
             found = self.memory.allocate(block, columns, thread)
             self.shared.write_unproxied(np.array([to], np.uint64), np.array([found], u4), np.array([thread]))
 
     def free(self, address: Any, count: Any, mask: Mask) -> None:
-        """``tcgen05.dealloc``."""
+        """Execute ``tcgen05.dealloc``."""
         for block, warp, thread, (at, columns) in self._of_warps(mask, "tcgen05.dealloc", address, count):
             self.memory.free(block, warp, at, columns, thread)
 
     def relinquish(self, mask: Mask) -> None:
-        """``tcgen05.relinquish_alloc_permit``."""
+        """Execute ``tcgen05.relinquish_alloc_permit``."""
         for block, *_ in self._of_warps(mask, "tcgen05.relinquish_alloc_permit"):
             self.memory.relinquished[block] = True
 
@@ -151,7 +150,7 @@ class TensorCores:
     def _accessed(
         self, shape: str, count: int, address: Any, split: int, mask: Mask, what: str
     ) -> list[tuple[int, int, int, int, list[slice]]]:
-        """For each warp: block, warp, first thread, first lane, and the columns that halves of its threads access."""
+        """Yield block, warp, first thread, first lane, and the columns of each half of the threads, for each warp."""
         found = []
         lanes = LANES_OF_A_WARP if shape == "32x32b" else LANES_OF_A_WARP // 2
         for block, warp, thread, (at,) in self._of_warps(mask, what, address):
@@ -177,7 +176,7 @@ class TensorCores:
         return found
 
     def load(self, count: int, shape: str, address: Any, split: int, mask: Mask) -> Array:
-        """``tcgen05.ld``: rows of as many registers, which the assembler lets nobody read before they have come."""
+        """Execute ``tcgen05.ld``: return rows of registers; the assembler delays reads until they have arrived."""
         values = np.zeros((count, self.blocks.n), u4)
         for block, warp, thread, lane, halves in self._accessed(
             shape, count, address, split, mask, "tcgen05.ld"
@@ -190,7 +189,7 @@ class TensorCores:
         return values
 
     def store(self, shape: str, address: Any, split: int, values: tuple[Any, ...], mask: Mask) -> None:
-        """``tcgen05.st``."""
+        """Execute ``tcgen05.st``."""
         rows = np.stack([self.blocks.full(value) for value in values])
         for block, warp, thread, lane, halves in self._accessed(
             shape, len(values), address, split, mask, "tcgen05.st"
@@ -202,19 +201,19 @@ class TensorCores:
                 self.memory.data[block, lane : lane + threads, columns] = rows[:, first : first + threads].T
 
     def wait_for_loads(self, mask: Mask) -> None:
-        """``tcgen05.wait::ld``."""
+        """Execute ``tcgen05.wait::ld``."""
         for block, warp, *_ in self._of_warps(mask, "tcgen05.wait::ld"):
             self.memory.wait_for_loads(block, warp)
 
     def wait_for_stores(self, mask: Mask) -> None:
-        """``tcgen05.wait::st``."""
+        """Execute ``tcgen05.wait::st``."""
         for block, warp, *_ in self._of_warps(mask, "tcgen05.wait::st"):
             self.memory.wait_for_stores(block, warp)
 
-    # Products
+    # Matmuls
 
     def _issues(self, thread: int, what: str) -> None:
-        """Raise Fault if another thread of the warp has products that it has not committed."""
+        """Raise Fault if another thread of the warp has uncommitted matmuls."""
         number = thread // WARP
         if self.issuer[number] not in (-1, thread):
             raise Fault(
@@ -224,7 +223,7 @@ class TensorCores:
             )
 
     def commit(self, barrier: Any, mask: Mask) -> None:
-        """``tcgen05.commit``: a barrier is arrived at when all products of the thread so far are done."""
+        """Execute ``tcgen05.commit``: arrive at a barrier when all matmuls of the thread so far are done."""
         chosen = self.blocks.some(mask)
         for thread, at in zip(chosen.tolist(), self.blocks.integers(barrier, chosen), strict=True):
             number, warp = thread // WARP, int(self.shared.warp[thread])
@@ -245,10 +244,10 @@ class TensorCores:
         from_tensor_memory: bool,
         mask: Mask,
     ) -> None:
-        """``tcgen05.mma``: sums in tensor memory, of a left operand in shared memory or in tensor memory.
+        """Execute ``tcgen05.mma``: accumulate in tensor memory, with the left operand in shared or tensor memory.
 
-        Products are exact and added up in double precision with the sums, and rounded once for each instruction.
-        NVIDIA does not document the order and the width of additions.
+        The matmul is exact and accumulated in double precision, and rounded once for each instruction. NVIDIA does
+        not document the order and the width of additions.
         """
         blocks = self.blocks
         chosen = blocks.some(mask)
@@ -319,7 +318,7 @@ class TensorCores:
         adds: Any,
         mask: Mask,
     ) -> None:
-        """``tcgen05.mma`` with ``.block_scale``, as `multiply`, the scales of `vector` elements in tensor memory."""
+        """Execute ``tcgen05.mma`` with ``.block_scale``, like `multiply`, with a scale for each `vector` elements."""
         blocks = self.blocks
         chosen = blocks.some(mask)
         values = (sums, left, right, descriptor, scale_a, scale_b, adds)
@@ -373,7 +372,7 @@ class TensorCores:
             )
 
     def _lanes(self, address: int, rows: int, thread: int) -> tuple[slice, Array]:
-        """The lanes of so many rows, all or half of each warp's, by parts and each."""
+        """Return the lanes of `rows` rows, all or half of each warp's, by part and lane."""
         first = address >> 16
         if first not in ((0,) if rows == 128 else (0, 16)):
             raise Fault(
@@ -397,7 +396,7 @@ class TensorCores:
         clock: int,
         thread: int,
     ) -> Array:
-        """The left operand in tensor memory: a lane for each row, elements packed in columns."""
+        """Return the left operand in tensor memory: a lane for each row, elements packed in columns."""
         what = "the left operand of tcgen05.mma"
         columns = self.memory.columns(block, address, STEP // 4, thread, what)
         parts, lanes = self._lanes(address, rows, thread)
@@ -408,7 +407,7 @@ class TensorCores:
     def _operand(
         self, bits: int, lines: int, depth: int, type_name: str, transposed: bool, clock: int, thread: int
     ) -> Array:
-        """An operand in shared memory, (lines, depth), of numbers that can be multiplied exactly."""
+        """Return a shared memory operand (lines, depth), wide enough to be multiplied exactly."""
         memory, itemsize = self.shared, ITEMSIZE[type_name]
         found = SharedDescriptor(bits)
         try:

@@ -1,8 +1,8 @@
-"""The 128 bytes of a tensor map on an emulated device, and the box of a tensor that one names.
+"""Tensor maps on an emulated device: the 128 bytes of a map, and the box of a tensor that it describes.
 
-NVIDIA does not say what the bytes of its maps mean. These are the arguments of `cuTensorMapEncodeTiled` behind a mark
-of their own, so that a kernel which is given anything else is found. Source: CUDA driver API,
-`cuTensorMapEncodeTiled`; NVIDIA, PTX ISA 8.8, "Tensors".
+NVIDIA does not document the bytes of its maps. These hold the arguments of `cuTensorMapEncodeTiled` after a magic
+number, so that any other argument is detected. Source: CUDA driver API, `cuTensorMapEncodeTiled`; NVIDIA, PTX ISA
+8.8, "Tensors".
 """
 
 from __future__ import annotations
@@ -23,21 +23,20 @@ _LAYOUT = struct.Struct("<4s8BQ5Q5Q5H5B")
 SIZES = (1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4)
 """Bytes of an element, by the driver's number of its type."""
 NAN_BITS = {6: 0x7FFF, 7: 0x7FFFFFFF, 8: 0x7FFFFFFFFFFFFFFF, 9: 0x7FFF}
-"""What fills the outside where a map says NaN: float16, float32, float64, bfloat16."""
+"""NaN bits that fill out-of-bounds elements: float16, float32, float64, bfloat16."""
 ROUNDED_TYPES = (10, 11, 12)
-"""Types that change elements on their way: float32 and TF32 without subnormals, and TF32."""
+"""Types that round elements during the copy: float32 and TF32 without subnormals, and TF32."""
 SPANS = (16, 32, 64, 128)
-"""Bytes within which a swizzle moves 16 bytes about, by its number."""
+"""Bytes within which a swizzle permutes 16-byte units, by its number."""
 MAX_BOX, MAX_STEP, MAX_EXTENT, MAX_PITCH = 256, 8, 2**32, 2**40
 INVALID_VALUE = 1
 CUDA_VERSION = 13020
 
 
 class TensorMap(NamedTuple):
-    """A tensor in global memory and the box that is copied at a time; all tuples begin with the innermost dimension.
+    """Tensor in global memory and its copy box; all tuples begin with the innermost dimension.
 
-    `pitches` are bytes from one element to the next along each dimension, `steps` how many elements further the next
-    one of a box lies.
+    `pitches` are the strides in bytes of each dimension, `steps` the element strides of a box.
     """
 
     type: int
@@ -56,12 +55,12 @@ class TensorMap(NamedTuple):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many elements a box has along each dimension."""
+        """Number of box elements along each dimension."""
         return tuple(-(-length // step) for length, step in zip(self.box, self.steps, strict=True))
 
     @property
     def nbytes(self) -> int:
-        """The bytes of a box, those outside of the tensor among them."""
+        """Bytes of a box, including elements outside of the tensor."""
         return int(np.prod(self.counts)) * self.itemsize
 
 
@@ -76,19 +75,19 @@ def encode(
     swizzle: int = 0,
     fill: int = 0,
 ) -> bytes:
-    """The bytes of a map, of the arguments of `cuTensorMapEncodeTiled`: innermost dimension first.
+    """Return the bytes of a map from the arguments of `cuTensorMapEncodeTiled`, innermost dimension first.
 
     Args:
-        type_: the driver's number of the elements' type.
-        address: of the tensor.
-        sizes: of the tensor, in elements.
-        pitches: bytes from one element to the next along each dimension but the innermost.
-        box: how far a box reaches, in elements.
-        steps: how many elements further the next one of a box lies.
-        interleave, swizzle, fill: the driver's numbers.
+        type_: The driver's number of the element type.
+        address: Address of the tensor.
+        sizes: Sizes of the tensor in elements.
+        pitches: Strides in bytes of each dimension but the innermost.
+        box: Extent of a box in elements.
+        steps: Element strides of a box.
+        interleave, swizzle, fill: The driver's numbers.
 
     Raises:
-        ValueError: for what the driver refuses.
+        ValueError: For arguments that the driver refuses.
 
     Example:
         >>> decode(encode(7, 4096, (100, 20), (400,), (8, 4), (1, 1))).counts
@@ -96,7 +95,7 @@ def encode(
     """
     padded = [list(numbers) + [0] * (MAX_RANK - len(numbers)) for numbers in (sizes, box)]
     rank = len(sizes)
-    # The innermost dimension has no stride of its own, and lies element by element (CUDA driver API).
+    # The innermost dimension has no stride of its own and is contiguous (CUDA driver API).
     own = [SIZES[type_] if 0 <= type_ < len(SIZES) else 0, *pitches[: rank - 1], *[0] * (MAX_RANK - rank)]
     further = [1, *steps[1:rank], *[0] * (MAX_RANK - rank)]
     fields = (
@@ -130,7 +129,7 @@ def check(
     address: int,
     *rest: int,
 ) -> None:
-    """Raise ValueError for the fields of a map that the driver refuses."""
+    """Raise ValueError for map fields that the driver refuses."""
     sizes, pitches, box, steps = (rest[i : i + rank] for i in range(0, 4 * MAX_RANK, MAX_RANK))
 
     def require(holds: bool, what: str) -> None:
@@ -159,7 +158,7 @@ def check(
 
 
 def decode(data: bytes) -> TensorMap:
-    """The map of its bytes. Raises ValueError for bytes that are none, or of a map that the driver refuses."""
+    """Decode a map. Raise ValueError for bytes that are no map, or for a map that the driver refuses."""
     mark, *fields = _LAYOUT.unpack_from(data)
     if mark != MARK:
         raise ValueError("these bytes are no tensor map")
@@ -186,9 +185,9 @@ _LISTS = {
 
 
 def replaced(data: bytes, field: str, place: int, value: int) -> bytes:
-    """The bytes of a map of which a kernel changes a field (``tensormap.replace``); a map of zeros is a new one.
+    """Return the bytes of a map with one field replaced (``tensormap.replace``); zeros are a new map.
 
-    Source: NVIDIA, PTX ISA 8.8, "tensormap.replace", of the fields and how they are numbered.
+    Source: NVIDIA, PTX ISA 8.8, "tensormap.replace", for the fields and their numbers.
 
     Raises:
         ValueError: for bytes that are no map.
@@ -197,7 +196,7 @@ def replaced(data: bytes, field: str, place: int, value: int) -> bytes:
     if mark != MARK and any(data):
         raise ValueError("these bytes are no tensor map")
     if field in _LISTS:
-        # Strides are those of all dimensions but the innermost.
+        # Strides exclude the innermost dimension.
         fields[_LISTS[field] + place + (field == "global_stride")] = value
     else:
         fields[_FIELDS[field]] = {"rank": value + 1, "elemtype": HOST_TYPES.get(value, value)}.get(
@@ -209,9 +208,9 @@ def replaced(data: bytes, field: str, place: int, value: int) -> bytes:
 
 
 class Box(NamedTuple):
-    """The elements of a box in units of `unit` bytes: where each lies, and whether that is inside of the tensor.
+    """Elements of a box in units of `unit` bytes: their positions, and whether they are inside the tensor.
 
-    `offsets` are distances from the box's first byte in shared memory, before they are swizzled.
+    `offsets` are distances from the box's first byte in shared memory, before swizzling.
     """
 
     unit: int
@@ -221,7 +220,7 @@ class Box(NamedTuple):
 
 
 def box_at(tensor: TensorMap, coordinates: Sequence[int]) -> Box:
-    """The box whose first element has these coordinates, innermost first; they may lie outside of the tensor."""
+    """Return the box whose first element has these coordinates, innermost first; it may lie outside the tensor."""
     itemsize, counts = tensor.itemsize, tensor.counts
     row, first, end = counts[0] * itemsize, coordinates[0] * itemsize, tensor.sizes[0] * itemsize
     unit = 16
@@ -240,9 +239,9 @@ def box_at(tensor: TensorMap, coordinates: Sequence[int]) -> Box:
 
 
 def swizzled(addresses: Array, swizzle: int) -> Array:
-    """Where 16 bytes of shared memory lie that a tensor map or a matrix descriptor puts at these addresses.
+    """Return the swizzled positions in shared memory of the 16-byte units at these addresses.
 
-    The lowest bits of the number of 128 bytes are added, without carry, to that of 16 bytes within a span.
+    Within a span, the index of the 16-byte unit is XORed with the lowest bits of the index of the 128-byte line.
 
     Example:
         >>> swizzled(np.array([0, 128, 256 + 16]), 3).tolist()
@@ -253,10 +252,10 @@ def swizzled(addresses: Array, swizzle: int) -> Array:
 
 
 class EncoderLibrary:
-    """What `tensor_map.encode_tiled` calls of the driver's library, with maps that the emulator understands."""
+    """Replacement for the driver's library in `tensor_map.encode_tiled`, with maps that the emulator understands."""
 
     def library(self) -> EncoderLibrary:
-        """Itself: the functions."""
+        """Return itself: the functions."""
         return self
 
     def check(self, status: int, what: str) -> None:
@@ -268,7 +267,7 @@ class EncoderLibrary:
         self.refusal = ""
 
     def cuDriverGetVersion(self, version: Any) -> int:
-        """The version whose driver encodes small tensors rightly."""
+        """Write a driver version that encodes small tensors correctly."""
         ctypes.cast(version, ctypes.POINTER(ctypes.c_int))[0] = CUDA_VERSION
         return 0
 
@@ -287,7 +286,7 @@ class EncoderLibrary:
         promotion: int,
         fill: int,
     ) -> int:
-        """Write a map to `target`; the status is 0, or that of an invalid value."""
+        """Write a map to `target`; return status 0, or the status of an invalid value."""
         del promotion
         try:
             data = encode(

@@ -1,11 +1,11 @@
 """Tensor memory of sm_100: 128 lanes of 512 columns of 32 bits for each block, allocated by columns.
 
-Warps read and write it (``tcgen05.ld``, ``tcgen05.st``), each the quarter of the lanes that is its own, and products
-add up in it. None of them waits for another by itself: what has happened before what is known by the vector clocks of
-`ordered_memory`, kept here for each column of 16 lanes, which are what 64 rows take of a quarter.
+Each warp reads and writes its own quarter of the lanes (``tcgen05.ld``, ``tcgen05.st``), and matmuls accumulate in
+it. None of them waits for another. The vector clocks of `ordered_memory` track happens-before, here for each column
+of 16 lanes, which is the share of 64 rows in a quarter.
 
-A load of columns to which nothing was written is no fault, since the compiler loads sums of a loop that was not gone
-through, and drops them: it gives NaN. A product that reads them is one.
+A load of uninitialized columns gives NaN and is no fault: the compiler loads the accumulator of a loop without
+iterations and drops it. A matmul that reads uninitialized columns is a fault.
 
 Source: NVIDIA, PTX ISA 8.8, "TensorCore 5th Generation Family Instructions": "Tensor Memory", "Memory Consistency
 Model".
@@ -26,41 +26,41 @@ LANES, COLUMNS = 128, 512
 QUARTERS, LANES_OF_A_WARP = 4, 32
 PARTS, LANES_OF_A_PART = 8, 16
 LEAST_COLUMNS = 32
-"""Columns are allocated in powers of two from this one on."""
+"""Smallest allocation in columns; allocations are powers of two."""
 NEVER, PENDING = -1, -2
-"""Who wrote a column, where that is no clock's column: nobody, or a store that its warp did not wait for."""
+"""Writers of a column without a clock: none, or a store that its warp has not waited for."""
 NAN = 0xFFFFFFFF
 UNDER_WAY = np.iinfo(np.int32).max
-"""When a column was read by a load that its warp did not wait for."""
+"""Read time of a load that its warp has not waited for."""
 
 
 class TensorMemory:
-    """The tensor memory of some blocks that run together.
+    """Tensor memory of blocks that run together.
 
     Args:
-        memory: the shared memory of the blocks, which keeps their clocks: those of warps, then of their products.
-        blocks: how many there are.
+        memory: Shared memory of the blocks, which keeps their clocks: those of warps, then of their matmuls.
+        blocks: Number of blocks.
     """
 
     def __init__(self, memory: OrderedSharedMemory, blocks: int) -> None:
         self.memory = memory
         self.data: Array = np.full((blocks, LANES, COLUMNS), NAN, np.uint32)
         self.allocated: list[dict[int, int]] = [{} for _ in range(blocks)]
-        """The columns of each allocation of a block, by its first."""
+        """Number of columns of each allocation of a block, by its first column."""
         self.relinquished: Array = np.zeros(blocks, np.bool_)
         self.by: Array = np.full((blocks, PARTS, COLUMNS), NEVER, np.int16)
         self.at: Array = np.zeros((blocks, PARTS, COLUMNS), np.int32)
         self.read_at: Array = np.zeros((blocks, PARTS, COLUMNS, 2 * memory.warps), np.int32)
         self.loads: list[tuple[int, int, slice, slice]] = []
-        """Those that were not waited for: the block, the warp, the parts and the columns."""
+        """Pending loads: the block, the warp, the parts and the columns."""
         self.stores: list[tuple[int, int, slice, slice]] = []
 
     # Allocation
 
     def allocate(self, block: int, count: int, thread: int) -> int:
-        """``tcgen05.alloc``: the address of so many columns.
+        """Execute ``tcgen05.alloc``: return the address of `count` columns.
 
-        Raises Fault for a number that none can have, and where fewer are free: nobody else would free them.
+        Raises Fault for an invalid number, and if too few columns are free: no other block would free them.
         """
         if count & (count - 1) or not LEAST_COLUMNS <= count <= COLUMNS:
             raise Fault(
@@ -86,7 +86,7 @@ class TensorMemory:
         )
 
     def free(self, block: int, warp: int, address: int, count: int, thread: int) -> None:
-        """``tcgen05.dealloc``. Raises Fault for columns that were not allocated so, or are in use."""
+        """Execute ``tcgen05.dealloc``. Raise Fault for columns that are not such an allocation, or are in use."""
         if self.allocated[block].get(address) != count:
             raise Fault(
                 f"{ILLEGAL}: tcgen05.dealloc of {count} columns at {address:#x} of tensor memory, which were not "
@@ -101,7 +101,7 @@ class TensorMemory:
         self.read_at[block, :, columns] = 0
 
     def check_ended(self, block: int, thread: int) -> None:
-        """Raise Fault if a block that ends has columns left."""
+        """Raise Fault if a block ends without freeing its columns."""
         for first, count in self.allocated[block].items():
             raise Fault(
                 f"{ILLEGAL}: a block ends with {count} columns at {first:#x} of tensor memory: no tcgen05.dealloc",
@@ -109,7 +109,7 @@ class TensorMemory:
             )
 
     def columns(self, block: int, address: int, count: int, thread: int, what: str) -> slice:
-        """The columns of an access. Raises Fault where they are not all of one allocation."""
+        """Return the columns of an access. Raise Fault unless all are in one allocation."""
         first = address & 0xFFFF
         for start, size in self.allocated[block].items():
             if start <= first and first + count <= start + size:
@@ -130,7 +130,7 @@ class TensorMemory:
     def _check_read(
         self, block: int, warp: int, parts: slice, columns: slice, unit: int | None, thread: int, what: str
     ) -> None:
-        """Raise Fault for what is not there yet; `unit` is the clock's column of products that come in order."""
+        """Raise Fault for missing data; `unit` is the clock column of matmuls that run in order."""
         by, at = self.by[block, parts, columns], self.at[block, parts, columns]
         known = self.memory.clocks[block, warp, KNOWN]
         late = (by == PENDING) | ((by >= 0) & (known[np.maximum(by, 0)] < at))
@@ -158,7 +158,7 @@ class TensorMemory:
     def _check_write(
         self, block: int, warp: int, parts: slice, columns: slice, unit: int | None, thread: int, what: str
     ) -> None:
-        """Raise Fault for what others still read, or wrote and nobody waited for."""
+        """Raise Fault for columns that are still being read, or whose write was not waited for."""
         by, at = self.by[block, parts, columns], self.at[block, parts, columns]
         memory = self.memory
         known = memory.clocks[block, warp, KNOWN]
@@ -188,26 +188,26 @@ class TensorMemory:
             )
 
     def load_begins(self, block: int, warp: int, parts: slice, columns: slice, thread: int) -> None:
-        """A warp begins to read columns of its lanes."""
+        """Note that a warp begins to read columns of its lanes."""
         self._check_read(block, warp, parts, columns, None, thread, f"warp {warp}")
         self.read_at[block, parts, columns, warp] = UNDER_WAY
         self.loads.append((block, warp, parts, columns))
 
     def store_begins(self, block: int, warp: int, parts: slice, columns: slice, thread: int) -> None:
-        """A warp begins to write columns of its lanes."""
+        """Note that a warp begins to write columns of its lanes."""
         self._check_write(block, warp, parts, columns, None, thread, "written by")
         self.by[block, parts, columns], self.at[block, parts, columns] = PENDING, warp
         self.stores.append((block, warp, parts, columns))
 
     def wait_for_loads(self, block: int, warp: int) -> None:
-        """``tcgen05.wait::ld``: what the warp reads has come."""
+        """Execute ``tcgen05.wait::ld``: the warp's loads have completed."""
         clock = self.memory.clocks[block, warp, KNOWN, warp]
         for _, _, parts, columns in (each for each in self.loads if each[:2] == (block, warp)):
             self.read_at[block, parts, columns, warp] = clock
         self.loads = [each for each in self.loads if each[:2] != (block, warp)]
 
     def wait_for_stores(self, block: int, warp: int) -> None:
-        """``tcgen05.wait::st``: what the warp writes is there."""
+        """Execute ``tcgen05.wait::st``: the warp's stores have completed."""
         clock = self.memory.clocks[block, warp, KNOWN, warp]
         for _, _, parts, columns in (each for each in self.stores if each[:2] == (block, warp)):
             self.by[block, parts, columns], self.at[block, parts, columns] = warp, clock
@@ -216,7 +216,7 @@ class TensorMemory:
     def product_reads(
         self, block: int, warp: int, parts: slice, columns: slice, clock: int, thread: int
     ) -> None:
-        """A product of a warp's thread reads an operand, until a clock of the warp's products."""
+        """Note that a matmul reads an operand, until a clock of the warp's matmuls."""
         unit = self.memory.warps + warp
         self._check_read(block, warp, parts, columns, unit, thread, f"a product of warp {warp}")
         self.read_at[block, parts, columns, unit] = clock
@@ -224,7 +224,7 @@ class TensorMemory:
     def product_writes(
         self, block: int, warp: int, parts: slice, columns: slice, clock: int, adds: bool, thread: int
     ) -> None:
-        """A product writes its sums, which it reads first if it `adds` to them; products of one warp come in order."""
+        """Note that a matmul writes its accumulator, after a read if it `adds`; a warp's matmuls run in order."""
         unit = self.memory.warps + warp
         if adds:
             self._check_read(block, warp, parts, columns, unit, thread, f"a product of warp {warp}")

@@ -1,7 +1,6 @@
-"""PTX functions as Python: a basic block becomes a function over NumPy arrays, compiled when it is first reached.
+"""Translation of PTX functions to Python: a basic block becomes a NumPy function, compiled on first use.
 
-`instructions` writes the statements. The line of the generated text on which a statement stands leads back to its
-instruction.
+`instructions` writes the statements. A statement's line in the generated text maps back to its instruction.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ _NAMES: dict[str, Any] = {
     "merged": merged,
     "np": np,
 }
-"""What the generated text calls."""
+"""Names that the generated text uses."""
 
 
 @lru_cache(maxsize=1024)
 def _code(text: str, name: str) -> CodeType:
-    """The text compiled; kernels of one program that differ in a function have most of their blocks in common."""
+    """Compile the text, cached: kernels of one program that differ in a function share most of their blocks."""
     code: CodeType = compile(text, name, "exec")
     return code
 
 
 class Translation:
-    """A function of a module, ready to run: basic blocks, compiled when they are first reached.
+    """Translated function of a module: basic blocks, compiled on first use.
 
     Raises:
         UntranslatableError: for what is not emulated; its message has the line of the PTX text.
@@ -55,15 +54,15 @@ class Translation:
         self._known: dict[tuple[int, int], str] = {}
         self.parameters = {p.name: p.offset for p in function.parameters}
         self.flies = any(each.opcode == "wgmma" for each in function.instructions)
-        """Whether registers may be in flight (`warp_group.InFlight`)."""
+        """True if registers may be in flight (`warp_group.InFlight`)."""
         self.exchanged = exchanged_registers(function)
-        """The registers that have error bounds, with their types (`error_bounds`)."""
+        """Registers that have error bounds, with their types (`error_bounds`)."""
         self.blocks = blocks_of(function)
         self.sources: dict[str, list[Instruction | None]] = {}
-        """The instruction of each line of the generated text, by the text's file name."""
+        """Instruction of each line of the generated text, by the text's file name."""
 
     def run_block(self, block: BasicBlock, state: Any, registers: list[Any], mask: Any, frame: Any) -> None:
-        """Run the instructions of a block, all but the branch at its end."""
+        """Run the instructions of a block, except the branch at its end."""
         form = block._forms.get(mask is None)
         if form is None:
             form = block._forms[mask is None] = self._compile(block, mask is None)
@@ -87,7 +86,7 @@ class Translation:
         return self.constants.pop("block"), self.sources[name]
 
     def constant(self, value: Any) -> str:
-        """A name in the generated code for a NumPy scalar."""
+        """Return a name in the generated code for a NumPy scalar."""
         key = (value.dtype.num, int(value.view(f"u{value.dtype.itemsize}")))
         name = self._known.get(key)
         if name is None:

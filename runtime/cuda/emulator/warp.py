@@ -1,7 +1,7 @@
-"""Instructions of a whole warp: exchanges between its threads, and products of matrices that lie spread over them.
+"""Warp-level instructions: shuffles, and matmuls whose operands are distributed over the threads.
 
 Source: NVIDIA, PTX ISA 8.8, "Parallel Synchronization and Communication Instructions" and "Warp Level Matrix
-Instructions" (the figures that say which thread has which element).
+Instructions" (the figures that show which thread has which element).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ Array = np.ndarray[Any, Any]
 
 LANES = np.arange(32)
 GROUP, PLACE = LANES // 4, LANES % 4
-"""The row of a thread in a tile of eight rows, and its place among the four that share one."""
+"""Row of a thread in a tile of eight rows, and its place among the four threads of the row."""
 
 
 def shuffle_source(mode: str, lane: Array, clamp: Array) -> tuple[Array, Array]:
-    """The lane from which each thread takes a value (warps, 32), and whether `clamp` allows it."""
+    """Return the source lane of each thread (warps, 32), and whether `clamp` allows it."""
     lane, clamp = lane.astype(np.int64), clamp.astype(np.int64)
     segment, bound = (clamp >> 8) & 31, clamp & 31
     highest = (LANES & segment) | (bound & ~segment & 31)
@@ -60,11 +60,11 @@ _ELEMENTS: dict[str, tuple[Any, int]] = {
 
 
 def _elements(register: Any, type_name: str) -> Any:
-    """The elements in a register of each thread, (warps, 32, elements), wide enough to be multiplied exactly."""
+    """Return the elements of a register (warps, 32, elements), wide enough to be multiplied exactly."""
     dtype, count = _ELEMENTS[type_name]
     if type_name == "f64":
         return register.view(f8)[:, :, None]
-    if type_name == "tf32":  # the lower bits do not count
+    if type_name == "tf32":  # the lower bits are ignored
         return (register & u4(0xFFFFE000)).view(f4).astype(f8)[:, :, None]
     if count == 1:
         return register.view(dtype).astype(f8 if dtype is f4 else np.int64)[:, :, None]
@@ -82,11 +82,11 @@ def _elements(register: Any, type_name: str) -> Any:
 def multiply(
     shape: str, types: Sequence[str], a: Sequence[Array], b: Sequence[Array], c: Sequence[Array]
 ) -> list[Array]:
-    """``mma.sync``: ``a @ b + c`` over tiles whose elements are spread over the registers (warps, 32) of a warp.
+    """Execute ``mma.sync``: ``a @ b + c`` over tiles distributed over the registers (warps, 32) of a warp.
 
-    Products are exact and added up in double precision with the accumulator, and the sum is rounded once to the type of
-    the result. Tensor cores add in an order, and drop bits, that NVIDIA does not document: results agree to the
-    rounding of the accumulator's type, not to the bit. Integers wrap.
+    The matmul is exact and accumulated in double precision, and the sum is rounded once to the result type. Tensor
+    cores add in an order, and drop bits, that NVIDIA does not document. Results agree up to the rounding of the
+    accumulator type, but are not bitwise identical. Integers wrap.
     """
     rows, columns, depth = (
         int(part) for part in shape.replace("m", "").replace("n", " ").replace("k", " ").split()
@@ -135,7 +135,7 @@ def _rounded(value: Any, kind: Any) -> Any:
 
 
 def _accumulators(count: int, rows: int, pairs: bool) -> list[list[tuple[Array, Array]]]:
-    """The (row, column) of each element of each register of the accumulator, by lane."""
+    """Return the (row, column) of each element of each accumulator register, by lane."""
     if pairs:
         return [[(GROUP + 8 * i, 2 * PLACE + j) for j in range(2)] for i in range(count)]
     step = 8 if rows == 16 else 0
@@ -143,7 +143,7 @@ def _accumulators(count: int, rows: int, pairs: bool) -> list[list[tuple[Array, 
 
 
 def spread_rows(tiles: Array, transposed: bool) -> Array:
-    """What each thread gets of 8 by 8 tiles of 16-bit numbers (warps, 8, 8): two of a row, packed (``ldmatrix``)."""
+    """Distribute 8x8 tiles of 16-bit numbers (warps, 8, 8): each thread gets two of a row, packed (``ldmatrix``)."""
     first, second = 2 * PLACE, 2 * PLACE + 1
     if transposed:
         low, high = tiles[:, first, GROUP], tiles[:, second, GROUP]
@@ -153,7 +153,7 @@ def spread_rows(tiles: Array, transposed: bool) -> Array:
 
 
 def gathered_rows(register: Array, transposed: bool) -> Array:
-    """The 8 by 8 tiles of 16-bit numbers of which each thread has two, packed (``stmatrix``)."""
+    """Collect the 8x8 tiles of 16-bit numbers of which each thread has two, packed (``stmatrix``)."""
     tiles = np.zeros((register.shape[0], 8, 8), u2)
     low, high = (register & u4(0xFFFF)).astype(u2), (register >> u4(16)).astype(u2)
     if transposed:

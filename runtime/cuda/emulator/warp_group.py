@@ -1,7 +1,7 @@
-"""Products of matrices by four warps together (``wgmma``): where operands lie, and where sums stay until a wait.
+"""Layouts of warpgroup matmuls (``wgmma``): operands, and accumulators in flight.
 
-A matrix in shared memory is told by a descriptor of 64 bits: its first byte, two distances and a swizzle. Source:
-NVIDIA, PTX ISA 8.8, "Asynchronous Warpgroup Level Matrix Instructions"; CUTLASS, `mma_sm90_desc.hpp`, of the canonical
+A 64-bit descriptor describes a matrix in shared memory: its start address, two strides and a swizzle. Source: NVIDIA,
+PTX ISA 8.8, "Asynchronous Warpgroup Level Matrix Instructions"; CUTLASS, `mma_sm90_desc.hpp`, for the canonical
 layouts.
 """
 
@@ -20,38 +20,38 @@ from .tensor_maps import SPANS, swizzled
 Array = np.ndarray[Any, Any]
 
 GROUP = 128
-"""The threads of four warps."""
+"""Threads of a warpgroup."""
 ITEMSIZE = {"f16": 2, "bf16": 2, "tf32": 4, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}
 CORE = 8
-"""Lines of a core matrix, each of 16 bytes."""
+"""Rows of a core matrix, each of 16 bytes."""
 
 
 class MatrixDescriptor(int):
-    """The 64 bits that tell where a matrix lies in shared memory."""
+    """Matrix descriptor: the 64 bits that describe a matrix in shared memory."""
 
     @property
     def start(self) -> int:
-        """The first byte."""
+        """Start address."""
         return (self & 0x3FFF) << 4
 
     @property
     def leading(self) -> int:
-        """The leading dimension's byte offset."""
+        """Leading dimension byte offset."""
         return (self >> 16 & 0x3FFF) << 4
 
     @property
     def stride(self) -> int:
-        """The stride dimension's byte offset."""
+        """Stride dimension byte offset."""
         return (self >> 32 & 0x3FFF) << 4
 
     @property
     def base_offset(self) -> int:
-        """By how many lines of 128 bytes a swizzle's pattern is moved."""
+        """Base offset: the shift of the swizzle pattern in lines of 128 bytes."""
         return self >> 49 & 7
 
     @property
     def swizzle(self) -> int:
-        """The swizzle, numbered as tensor maps do."""
+        """Swizzle, numbered as in tensor maps."""
         return (0, 3, 2, 1)[self >> 62 & 3]
 
 
@@ -59,10 +59,10 @@ class MatrixDescriptor(int):
 def chunk_offsets(
     lines: int, depth: int, itemsize: int, transposed: bool, leading: int, stride: int, swizzle: int
 ) -> Array:
-    """Distances from the first byte to each 16 bytes of a matrix, before they are swizzled.
+    """Return the offsets of each 16 bytes of a matrix, before swizzling.
 
-    Not transposed, (lines, chunks) for elements that adjoin along the summed dimension; transposed, (depth, chunks) for
-    elements that adjoin along the other one.
+    The shape is (lines, chunks) for elements that are contiguous along K. Transposed, it is (depth, chunks) for
+    elements that are contiguous along the other dimension.
 
     Example:
         >>> chunk_offsets(16, 16, 2, False, 0, 1024, 3)[9].tolist()
@@ -91,14 +91,14 @@ def _table(type_name: str) -> Array:
 
 
 def exact(raw: Array, type_name: str) -> Array:
-    """Bytes, the last dimension those of elements that adjoin, as numbers wide enough to be multiplied exactly."""
+    """Convert bytes, contiguous in the last dimension, to numbers wide enough to be multiplied exactly."""
     match type_name:
         case "bf16":
             wide: Array = (raw.view(u2).astype(u4) << u4(16)).view(f4)
             return wide.astype(f8)
         case "f16":
             return raw.view(f2).astype(f8)
-        case "tf32":  # the lower bits do not count
+        case "tf32":  # the lower bits are ignored
             return (raw.view(u4) & u4(0xFFFFE000)).view(f4).astype(f8)
         case "s8":
             return raw.view(i1).astype(f8)
@@ -111,7 +111,7 @@ def exact(raw: Array, type_name: str) -> Array:
 def chunk_addresses(
     descriptor: MatrixDescriptor, lines: int, depth: int, itemsize: int, transposed: bool
 ) -> Array:
-    """Where each 16 bytes of a matrix lie in a block's shared memory."""
+    """Return the positions of each 16 bytes of a matrix in a block's shared memory."""
     offsets = chunk_offsets(
         lines, depth, itemsize, transposed, descriptor.leading, descriptor.stride, descriptor.swizzle
     )
@@ -119,7 +119,7 @@ def chunk_addresses(
 
 
 def gathered(registers: list[Array], groups: Array, packed: bool) -> Array:
-    """Sums, (groups, 64, columns), whose elements are spread over the registers of all threads."""
+    """Return the accumulator (groups, 64, columns) from the registers of all threads."""
     stacked = np.stack([register.reshape(-1, GROUP)[groups] for register in registers])
     if packed:  # two of float16 in a register
         stacked = np.stack([stacked & u4(0xFFFF), stacked >> u4(16)], 1)
@@ -129,7 +129,7 @@ def gathered(registers: list[Array], groups: Array, packed: bool) -> Array:
 
 
 def spread(sums: Array, packed: bool) -> Array:
-    """The registers, (registers, threads), of sums (groups, 64, columns): the inverse of `gathered`."""
+    """Return the registers (registers, threads) of an accumulator (groups, 64, columns): the inverse of `gathered`."""
     groups, _, columns = sums.shape
     parts = sums.reshape(groups, 4, 2, 8, columns // 8, 4, 2).transpose(4, 2, 6, 0, 1, 3, 5)
     found = np.ascontiguousarray(parts).reshape(columns // 2, groups * GROUP)
@@ -140,7 +140,7 @@ def spread(sums: Array, packed: bool) -> Array:
 
 
 def operand_of_registers(registers: list[Array], type_name: str, groups: Array) -> Array:
-    """The left operand, (groups, 64, depth), whose elements are spread over four registers of each thread."""
+    """Return the left operand (groups, 64, depth) from four registers of each thread."""
     from .warp import GROUP as ROW
     from .warp import PLACE, _elements
 
@@ -155,7 +155,7 @@ def operand_of_registers(registers: list[Array], type_name: str, groups: Array) 
 
 
 def added(product: Array, sums: Array | None, type_name: str, saturates: bool) -> Array:
-    """The bits of exact products with the accumulator added, rounded once; integers wrap or saturate."""
+    """Add an exact product to the accumulator and return the bits, rounded once; integers wrap or saturate."""
     from .warp import _rounded
 
     total: Any
@@ -174,10 +174,10 @@ def added(product: Array, sums: Array | None, type_name: str, saturates: bool) -
 
 
 class Sums:
-    """Accumulators that are in flight: `values` (groups, 64, columns) as bits, of the threads of `lanes`.
+    """Accumulators in flight: `values` (groups, 64, columns) as bits, of the threads in `lanes`.
 
-    `issued` has, for each thread, the number of the group to which its last product belongs; `landed` the threads for
-    which the assembler waited.
+    `issued` has, for each thread, the group number of its last matmul. `landed` has the threads for which the
+    assembler inserted a wait.
     """
 
     __slots__ = ("_spread", "count", "groups", "issued", "landed", "lanes", "packed", "values")
@@ -189,11 +189,11 @@ class Sums:
         self._spread: Array | None = None
 
     def put(self, values: Array) -> None:
-        """Another product was added."""
+        """Add another product."""
         self.values, self._spread = values, None
 
     def column(self, index: int) -> Array:
-        """A register of all threads, those of `lanes` filled."""
+        """Return a register of all threads, with values for those in `lanes`."""
         if self._spread is None:
             self._spread = spread(self.values, self.packed)
         if self.groups.size * GROUP == self.lanes.size:
@@ -205,9 +205,9 @@ class Sums:
 
 
 class InFlight(np.lib.mixins.NDArrayOperatorsMixin):
-    """What stands for a register while a product adds to it: whoever reads it before the wait is found.
+    """Placeholder for a register while a matmul accumulates in it; it detects a read before the wait.
 
-    Threads that have no part in the product have `rest`.
+    Threads without a part in the matmul have `rest`.
     """
 
     __slots__ = ("index", "rest", "state", "sums")
@@ -216,7 +216,7 @@ class InFlight(np.lib.mixins.NDArrayOperatorsMixin):
         self.state, self.sums, self.index, self.rest = state, sums, index, rest
 
     def value(self) -> Any:
-        """The register's values. Raises Fault if a thread that runs waits for its own."""
+        """Return the register's values. Raise Fault if an active thread has not waited for its own."""
         running = self.state.running
         early = self.sums.lanes if running is None else self.sums.lanes & running
         if early.any():
@@ -232,7 +232,7 @@ class InFlight(np.lib.mixins.NDArrayOperatorsMixin):
         return self.state.full(self.known())
 
     def known(self) -> Any:
-        """The values of threads whose part of the register is not in flight."""
+        """Return the values of threads whose part of the register is not in flight."""
         rest = self.rest.known() if isinstance(self.rest, InFlight) else self.rest
         return (
             rest
@@ -251,7 +251,7 @@ class InFlight(np.lib.mixins.NDArrayOperatorsMixin):
         return getattr(ufunc, method)(*given, **options)
 
     def parts(self) -> Iterator[InFlight]:
-        """Itself and what it has for a rest, as long as that is in flight too, for other threads."""
+        """Yield itself, and its rest while that is in flight too, for other threads."""
         each: Any = self
         while isinstance(each, InFlight):
             yield each
@@ -259,7 +259,7 @@ class InFlight(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 def settled(register: Any, due: Callable[[Sums], Array], columns: dict[int, set[int]]) -> Any:
-    """A register after a wait. `due` has the threads of sums that waited; `columns` notes which registers came."""
+    """Return a register after a wait. `due` selects the waiting threads; `columns` collects the completed registers."""
     if not isinstance(register, InFlight):
         return register
     sums, rest = register.sums, settled(register.rest, due, columns)
@@ -278,7 +278,7 @@ def settled(register: Any, due: Callable[[Sums], Array], columns: dict[int, set[
 
 
 def merged(mask: Any, new: Any, old: Any) -> Any:
-    """`np.where` of registers of which some may be in flight."""
+    """Apply `np.where` to registers of which some may be in flight."""
     if isinstance(new, InFlight):
         lanes = new.sums.lanes
         if not (lanes & mask).any():

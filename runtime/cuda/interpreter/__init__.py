@@ -1,7 +1,7 @@
 """Kernels without a GPU and without a compiler: Triton's interpreter made strict, on simulated devices.
 
-`driver` fills the interface of `runtime/cuda/driver.py` with the devices of `runtime/cuda/simulated`, `kernel` has what
-it launches; `semantics` is the one place where Triton's interpreter is mended.
+`driver` implements the interface of `runtime/cuda/driver.py` with the devices of `runtime/cuda/simulated`. `kernel`
+has the kernels that it launches. Only `semantics` patches Triton's interpreter.
 """
 
 

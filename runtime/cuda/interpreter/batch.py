@@ -1,9 +1,9 @@
-"""Programs of one launch that run together, as one NumPy array for each value.
+"""Batched programs: the programs of one launch run together, with one NumPy array for each value.
 
-The loads of a batch see memory as it was before the batch, and its stores are carried out after its last operation,
-program by program. So the batch leaves the bytes that its programs would leave one after the other, unless one of them
-loads what it or an earlier one stores. `Batch.conflicts` finds that; nothing is written then, and the programs run one
-by one. The same holds for programs whose control flow differs, for atomics, and for faults (`Unbatchable`).
+The loads of a batch see memory as it was before the batch. Its stores are executed after its last operation, program
+by program. The result is bitwise identical to sequential execution, unless a program loads what it or an earlier one
+stores. `Batch.conflicts` detects that; then nothing is written and the programs run one by one. The same holds for
+programs with different control flow, for atomics, and for faults (`Unbatchable`).
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Batch:
             raise Unbatchable
 
     def conflicts(self) -> bool:
-        """Return True if a program loads what it or an earlier program has stored by then."""
+        """Return True if a program loads what it or an earlier program has stored before."""
         pairs = [
             (load, store)
             for store in self._stores
@@ -142,14 +142,14 @@ class Batch:
         return bool(((stored[place] == loaded[found]) & (written[place] < read[found])).any())
 
     def _apart(self, load: _Access, store: _Access) -> bool:
-        """Return True if each program loads before it stores, and from above all that earlier programs store."""
+        """Return True if each program loads before it stores, and only above all earlier programs' stores."""
         if load.pointers is None or len(load.pointers) != self.count or load.event > store.event:
             return False
         lowest, highest = load.bounds()[0], store.bounds()[1]
         return bool((np.maximum.accumulate(highest)[:-1] < lowest[1:]).all())
 
     def _ranked(self, accesses: Iterable[_Access]) -> tuple[Array, Array]:
-        """Return the addresses of accesses, and for each its place in the order of one program after the other."""
+        """Return the addresses of accesses, and their positions in sequential program order."""
         addresses, ranks = [], []
         for access in accesses:
             assert access.pointers is not None
@@ -163,7 +163,7 @@ class Batch:
         return np.concatenate(addresses), np.concatenate(ranks)
 
     def write(self) -> None:
-        """Carry out the stores in the order of one program after the other."""
+        """Execute the stores in sequential program order."""
         stores = sorted(self._stores, key=lambda store: store.start)
         if all(before.end <= after.start for before, after in pairwise(stores)):
             for store in stores:

@@ -1,8 +1,8 @@
-"""`tl.dot_scaled` in the interpreter: numbers of 8 and 4 bits times the scales of their blocks.
+"""`tl.dot_scaled` in the interpreter: 8-bit and 4-bit numbers times their block scales.
 
-An element times its scale is exact in float64, where products are added up, too; they round once, to float32. Triton's
-own interpreter takes the bits of float8_e4m3fn scales for exponents. Source of the formats: OCP Microscaling Formats
-(MX), version 1.0, section 5; `tcgen05.mma` with ``.block_scale`` in NVIDIA's PTX ISA.
+An element times its scale is exact in float64. Products are accumulated in float64 and rounded once, to float32.
+Triton's own interpreter takes the bits of float8_e4m3fn scales for exponents. Source of the formats: OCP Microscaling
+Formats (MX), version 1.0, section 5; `tcgen05.mma` with ``.block_scale`` in NVIDIA's PTX ISA.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ E2M1 = ir.ScaleDotElemTypeTY.E2M1
 E8M0 = np.dtype(ml_dtypes.float8_e8m0fnu)
 UINT8 = np.dtype(np.uint8)
 NUMBERS = np.arange(16, dtype=np.uint8).view(ml_dtypes.float4_e2m1fn).astype(np.float64)
-"""The numbers that four bits stand for."""
+"""Values of the 4-bit numbers."""
 
 
 def unpacked(data: Array, axis: int) -> Array:
-    """Two numbers for each byte along an axis, that of the low bits first."""
+    """Unpack two numbers from each byte along an axis, the low bits first."""
     moved = np.moveaxis(data.view(UINT8), axis, -1)
     pairs = np.stack([NUMBERS[moved & 15], NUMBERS[moved >> 4]], -1)
     return np.moveaxis(pairs.reshape(*moved.shape[:-1], -1), -1, axis)
 
 
 def scaled_operand(data: Array, scales: Array | None, format_: Any, packed_along: int, inner: int) -> Array:
-    """An operand in float64, times its scales.
+    """Return an operand in float64, times its scales.
 
     Args:
         data: Numbers, or bytes of two each.
-        scales: Of shape (..., lines, blocks), powers of two as bytes or numbers of 8 bits; None for 1.
-        format_: What `data` is, as Triton names it.
-        packed_along: The dimension along which bytes hold two numbers.
-        inner: The dimension that is summed over, -1 or -2.
+        scales: Shape (..., lines, blocks): powers of two as bytes, or 8-bit floats. None means 1.
+        format_: Format of `data`, as named by Triton.
+        packed_along: Dimension along which bytes hold two numbers.
+        inner: The K dimension, -1 or -2.
     """
     values = unpacked(data, packed_along) if format_ == E2M1 else data.astype(np.float64)
     if scales is None:

@@ -1,6 +1,6 @@
-"""Kernels in Triton's interpreter, on simulated devices.
+"""Driver that runs kernels in Triton's interpreter, on simulated devices.
 
-Masked-off lanes hold poison, and every access is held against the live blocks.
+Masked-off lanes hold poison, and every access is bounds-checked against live blocks.
 """
 
 from __future__ import annotations

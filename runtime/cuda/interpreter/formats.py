@@ -45,7 +45,7 @@ _TF32_DROPPED = 13
 
 
 def numpy_type(triton_type: Any) -> np.dtype[Any]:
-    """The NumPy type that holds a Triton type; a pointer is a uint64. Raises TypeError for one unknown."""
+    """Return the NumPy type that holds a Triton type; a pointer is a uint64. Raise TypeError for an unknown one."""
     if isinstance(triton_type, tl.block_type):
         triton_type = triton_type.element_ty
     if isinstance(triton_type, tl.pointer_type):
@@ -57,19 +57,19 @@ def numpy_type(triton_type: Any) -> np.dtype[Any]:
 
 
 def storage_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The plain NumPy type of the same width, which code outside NumPy understands."""
+    """Return the plain NumPy type of the same width, which code outside NumPy understands."""
     if dtype == BFLOAT16 or dtype in FLOAT8_MAX:
         return _UNSIGNED[dtype.itemsize]
     return dtype
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
-    """Whether a type holds floating-point numbers."""
+    """Return True if a type holds floating-point numbers."""
     return dtype.kind == "f" or dtype == BFLOAT16 or dtype in FLOAT8_MAX
 
 
 def poison(dtype: np.dtype[Any]) -> Array:
-    """What a masked-off lane holds: NaN, or for integers a pattern that is no plausible value."""
+    """Return the value of a masked-off lane: NaN, or an implausible bit pattern for integers."""
     if is_float(dtype):
         return np.array(np.nan, dtype)
     if dtype.kind == "b":
@@ -122,7 +122,7 @@ def convert(data: Array, target: np.dtype[Any], toward_zero: bool = False) -> Ar
 
 
 def _round_to_odd(data: Array) -> Array:
-    """float64 to float32, truncated with a sticky last bit: a second rounding then gives the right result."""
+    """Convert float64 to float32, truncated with a sticky last bit, so that a second rounding is correct."""
     result = data.astype(np.float32)
     back = result.astype(np.float64)
     bits = result.view(np.uint32)
@@ -159,7 +159,7 @@ def _float_to_integer(data: Array, target: np.dtype[Any]) -> Array:
 
 
 def round_to_tf32(data: Array) -> Array:
-    """float32 to TF32's 10 bits of mantissa, halves away from zero (`cvt.rna.tf32.f32`)."""
+    """Round float32 to TF32's 10 bits of mantissa, halves away from zero (`cvt.rna.tf32.f32`)."""
     bits = data.view(np.uint32)
     half, keep = np.uint32(1 << (_TF32_DROPPED - 1)), np.uint32(0xFFFFFFFF << _TF32_DROPPED & 0xFFFFFFFF)
     return np.where(np.isfinite(data), ((bits + half) & keep).view(np.float32), data)

@@ -1,6 +1,6 @@
-"""A kernel in Triton's interpreter: launched with arguments of the types of its signature.
+"""Kernel in Triton's interpreter: launched with arguments of the types of its signature.
 
-To import it mends the interpreter (`semantics`), after which this process compiles no kernel any more.
+Importing this module patches the interpreter (`semantics`); from then on, this process compiles no kernels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _runner = ProgramRunner()
 
 
 class InterpretedKernel(CompiledKernel):
-    """A kernel bound to its constants; its arguments are given the signature's exact types."""
+    """Kernel bound to its constants; its arguments get the signature's exact types."""
 
     __slots__ = (
         "_constexprs",
@@ -96,7 +96,7 @@ class InterpretedKernel(CompiledKernel):
         )
 
     def _described(self, name: str, base: Any, address: int, tensors: Mapping[str, DescribedTensor]) -> Any:
-        """A descriptor as the kernel sees it. What `cuTensorMapEncodeTiled` refuses is refused."""
+        """Return a descriptor as the kernel sees it. Refuse what `cuTensorMapEncodeTiled` refuses."""
         tensor, type_ = tensors.get(name), self._descriptors[name]
         if tensor is None:
             raise TypeError(

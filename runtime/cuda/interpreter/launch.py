@@ -1,8 +1,8 @@
-"""A kernel in Triton's own notation, ``kernel[grid](x, n, BLOCK=64)``, in the interpreter.
+"""Interpreted kernels in Triton's own notation, ``kernel[grid](x, n, BLOCK=64)``.
 
-Triton's own runs it at once, over copies of its arguments. Here it is enqueued on the current stream of the current
-device and runs on the tensors' memory, by the rules of every other launch; what a compiled kernel refuses is refused
-with the same words. Importing this module puts it in the place of `InterpretedFunction.run`.
+Triton's interpreter runs a kernel at once, over copies of its arguments. Here the kernel is enqueued on the current
+stream of the current device and runs on the tensors' memory, by the rules of every other launch. It raises the same
+errors as a compiled kernel. Importing this module replaces `InterpretedFunction.run`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from .semantics import argument_type, descriptor, scalar_or_pointer
 UserGrid = Sequence[int] | Callable[[Mapping[str, Any]], Sequence[int]]
 
 _OPTIONS = frozenset(CUDAOptions.__dataclass_fields__)
-"""What may be given to a launch beside the kernel's parameters; it decides nothing here."""
+"""Options of a launch besides the kernel's parameters; they have no effect here."""
 
 _loaded: WeakKeyDictionary[Any, set[tuple[tuple[str, str], ...]]] = WeakKeyDictionary()
-"""The types with which each kernel ran: for others a GPU would load code, which no capture allows."""
+"""Types with which each kernel ran: for others a GPU would load code, which no capture allows."""
 
 
 def _type_of(value: Any) -> str:
@@ -79,14 +79,14 @@ def run(kernel: Any, *args: Any, grid: UserGrid, warmup: bool, **kwargs: Any) ->
 
 
 class _Arguments:
-    """Turns the arguments of one launch into what an interpreted kernel computes with."""
+    """Conversion of a launch's arguments to the values of an interpreted kernel."""
 
     def __init__(self, kernel: str, device: int) -> None:
         self.kernel = kernel
         self.device = device
 
     def read(self, position: int, parameter: Parameter, value: Any) -> Any:
-        """The value of a parameter inside the kernel."""
+        """Return the value of a parameter inside the kernel."""
         if parameter.is_constexpr:
             if isinstance(value, TensorImpl):
                 raise TypeError(
@@ -109,7 +109,7 @@ class _Arguments:
             )
         if isinstance(value, TensorWrapper) and isinstance(value.base, TensorImpl):
             return self._pointer(position, f"*{canonicalize_dtype(value.dtype)}", parameter, value.base)
-        if isinstance(value, MockTensor):  # a dtype in the place of a tensor, for `warmup`
+        if isinstance(value, MockTensor):  # a dtype that replaces a tensor, for `warmup`
             return scalar_or_pointer(argument_type(f"*{canonicalize_dtype(value.dtype)}"), 0)
         if hasattr(value, "data_ptr"):
             raise self._out_of_reach(position, parameter, f"a {type(value).__name__} that is not triten's")
@@ -136,7 +136,7 @@ class _Arguments:
 
 
 def refuse(kernel: Any, *args: Any, **kwargs: Any) -> None:
-    """Raise RuntimeError for a kernel that is compiled in a process that interprets kernels: one of Gluon's."""
+    """Raise RuntimeError for a compiled (Gluon) kernel in a process that interprets kernels."""
     raise RuntimeError(
         f"kernel '{kernel_name(kernel)}': Triton's interpreter runs no Gluon kernel. Set TRITEN_CUDA=emulate in the "
         "environment to compile and emulate it"

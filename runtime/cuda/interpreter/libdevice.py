@@ -1,8 +1,8 @@
 """libdevice's functions for Triton's interpreter, by the symbol that a compiled kernel would call.
 
-float32 functions are computed in float64 and rounded once, so they are at least as accurate as libdevice's.
-Directed roundings of arithmetic (``__nv_fadd_rd``) and a few integer functions are not here: calling one
-raises NotImplementedError. Source: NVIDIA's libdevice user's guide.
+float32 functions are computed in float64 and rounded once, so they are at least as accurate as libdevice's. Directed
+roundings of arithmetic (``__nv_fadd_rd``) and a few integer functions are missing: calling one raises
+NotImplementedError. Source: NVIDIA's libdevice user's guide.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def _viewer(target: np.dtype[Any]) -> Function:
 
 @cache
 def symbols() -> dict[str, Function]:
-    """The NumPy function behind each symbol; its result is still to be converted to the declared type."""
+    """Return the NumPy function of each symbol; the caller converts its result to the declared type."""
     table: dict[str, Function] = {}
     for name, function in _ROUNDED_ONCE.items():
         table[f"__nv_{name}f"] = _in_float64(function)
@@ -286,7 +286,7 @@ def symbols() -> dict[str, Function]:
 
 
 def function_of(symbol: str) -> Function:
-    """The function behind a symbol. Raises NotImplementedError for one that the interpreter lacks."""
+    """Return the function of a symbol. Raise NotImplementedError if the interpreter lacks it."""
     found = symbols().get(symbol)
     if found is None:
         raise NotImplementedError(f"libdevice's {symbol} is not available in the interpreter")
@@ -305,8 +305,8 @@ _INSTRUCTIONS: dict[str, Function] = {
 
 
 def instruction(assembly: str) -> Function | None:
-    """The function of a PTX instruction that a kernel has inline, None for one that is not known here.
+    """Return the function of an inline PTX instruction, None for an unknown one.
 
-    Source: PTX ISA, "Floating Point Instructions"; as with libdevice, an approximation is its exact value here.
+    Source: PTX ISA, "Floating Point Instructions". As with libdevice, an approximation is computed exactly here.
     """
     return _INSTRUCTIONS.get(assembly)

@@ -1,7 +1,7 @@
 """`tl.reduce` and `tl.associative_scan` for the interpreter, on whole arrays.
 
-Triton's interpreter calls the combining function once for each element; here it is called on halves, a
-logarithmic number of times. Neighbours are combined in order, so that it need only be associative, as Triton
+Triton's interpreter calls the combining function once for each element. Here it is called on halves, a logarithmic
+number of times. Adjacent elements are combined in order, so that the function need only be associative, as Triton
 demands.
 """
 
@@ -50,7 +50,7 @@ def _reduce_last(arrays: list[Array], types: list[Any], combine_fn: Any) -> list
 
 
 def _ufunc_of(combine_fn: Any, array: Array) -> np.ufunc | None:
-    """The ufunc that is one of Triton's own combining functions; its `max` and `min` pass over NaN."""
+    """Return the ufunc of one of Triton's own combining functions; its `max` and `min` ignore NaN."""
     standard = tl.standard
     if combine_fn is standard._sum_combine:
         return np.add
@@ -113,7 +113,7 @@ def _combine(combine_fn: Any, left: list[Array], right: list[Array], types: list
 
 
 def tensor_of(array: Array, type_: Any) -> Any:
-    """A Triton tensor over an array; one that has no dimension but that of programs is a scalar."""
+    """Return a Triton tensor over an array; an array with only the program dimension is a scalar."""
     if array.ndim == 1:
         return tl.tensor(TensorHandle(array, type_), type_)
     return tl.tensor(TensorHandle(array, type_), tl.block_type(type_, list(array.shape[1:])))

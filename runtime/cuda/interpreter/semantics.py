@@ -1,15 +1,15 @@
-"""Triton's interpreter, fixed and made strict: the one place where it differs from Triton's own.
+"""Strict semantics for Triton's interpreter: the one place where it differs from Triton's own.
 
 * Every load and store is checked against live memory. Lanes masked off without `other` are 0, and reported
   where they are used (`undefined`), or poison under ``TRITEN_INTERPRET_POISON=1``.
-* bfloat16 and float8 compute and convert as on the GPU; `tl.dot` adds up in float32 and rounds TF32 inputs.
-* Python's statements and builtins mean what the compiler makes of them (`syntax`).
+* bfloat16 and float8 compute and convert as on the GPU; `tl.dot` accumulates in float32 and rounds TF32 inputs.
+* Python's statements and builtins have the compiler's semantics (`syntax`).
 * libdevice works, with the signatures that a compiled kernel has.
 * Arguments get the signature's exact types, and no memory is copied for a launch.
-* Values of one shape share it (`shapes`).
+* Values of the same shape share the shape object (`shapes`).
 * Programs of a launch run in batches (`batch`).
 
-Importing this module patches Triton for the rest of the process, which is one that interprets every kernel.
+Importing this module patches Triton for the rest of the process, which then interprets every kernel.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ CAPABILITY = 90
 
 
 class StrictBuilder(BatchedBuilder):
-    """Carries out Triton's operations on NumPy arrays, with memory checked and small floats right."""
+    """Triton's operations on NumPy arrays, with memory checks and correct 16-bit and 8-bit floats."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -299,7 +299,7 @@ def gather(pointers: Array, active: Array | None, rest: Array, dtype: np.dtype[A
 
 
 def argument_type(name: str) -> Any:
-    """The Triton type of a signature's entry such as ``"*fp32"``. Raises ValueError for one not supported."""
+    """Return the Triton type of a signature's entry such as ``"*fp32"``. Raise ValueError if it is unsupported."""
     format_of(name)
     type_ = tl.str_to_ty(name, None)
     numpy_type(type_.element_ty if name.startswith("*") else type_)
@@ -307,18 +307,18 @@ def argument_type(name: str) -> Any:
 
 
 def scalar_or_pointer(type_: Any, value: int | float) -> Any:
-    """A launch argument as a Triton tensor of exactly its type. Raises for a value that it cannot hold."""
+    """Return a launch argument as a Triton tensor of exactly its type. Raise for a value that does not fit."""
     dtype = numpy_type(type_)
     if dtype == BFLOAT16:
         data = convert(np.array([value], np.float32), dtype)
     else:
-        # NumPy would truncate a float silently; an integer that does not fit raises by itself.
+        # NumPy would truncate a float silently; an integer that does not fit raises.
         data = np.array([operator.index(value) if dtype.kind in "iu" else value], dtype)  # type: ignore[arg-type]
     return tl.tensor(TensorHandle(data, type_), type_)
 
 
 def descriptor(base: Any, given: Any) -> Any:
-    """A host's `TensorDescriptor` as a kernel sees it; `base` is the pointer to its memory."""
+    """Return a host `TensorDescriptor` as a kernel sees it; `base` is the pointer to its memory."""
     sizes = [scalar_or_pointer(tl.int32, size) for size in given.shape]
     strides = [scalar_or_pointer(tl.int64, stride) for stride in given.strides[:-1]]
     made = _semantic.make_tensor_descriptor(
@@ -329,7 +329,7 @@ def descriptor(base: Any, given: Any) -> Any:
 
 
 def described(base: Any, tensor: Any, block: tuple[int, ...]) -> Any:
-    """A `DescribedTensor` as a kernel sees it, its elements outside read as zeros."""
+    """Return a `DescribedTensor` as a kernel sees it; elements outside of it read as zeros."""
     return descriptor(
         base,
         SimpleNamespace(shape=tensor.sizes, strides=tensor.strides, block_shape=block, padding="zero"),
@@ -337,7 +337,7 @@ def described(base: Any, tensor: Any, block: tuple[int, ...]) -> Any:
 
 
 class _Located:
-    """Adds the kernel and the program to whatever is raised inside."""
+    """Context manager that adds the kernel and the program to an exception raised inside."""
 
     __slots__ = ("_builder",)
 
@@ -355,7 +355,7 @@ class _Located:
 
 
 class ProgramRunner:
-    """Runs the programs of a launch, in batches where they can. Not for two threads at a time."""
+    """Runner of a launch's programs, in batches if possible. Not thread-safe."""
 
     def __init__(self) -> None:
         self._builder = _builder
@@ -410,12 +410,12 @@ class ProgramRunner:
 
 
 def _call_device_function(self: Any, *args: Any, **kwargs: Any) -> Any:
-    # Triton's own patches the language again at each call, which costs more than the call.
+    # Triton's own interpreter patches the language again at each call, which costs more than the call.
     return self.rewrite()(*args, **kwargs)
 
 
 def _compile_rewritten(self: Any, transformed: Any) -> Any:
-    # Triton's own pours the interpreter's whole namespace into the kernel's module, where it hides mistakes.
+    # Triton's own interpreter copies its whole namespace into the kernel's module, where it hides mistakes.
     self.fn.__globals__.update(_NAMESPACE)
     local: dict[str, Any] = dict(self.kwargs)
     exec(compile(transformed, filename=self.filename, mode="exec"), self.fn.__globals__, local)
@@ -429,7 +429,7 @@ def _transform(self: Any, source: str) -> Any:
 
 
 def _install_libdevice(semantic: Any) -> None:
-    """Have libdevice's functions compute. Each stays the same object: modules may have imported it before."""
+    """Make libdevice's functions compute. Each keeps its identity: modules may have imported it before."""
 
     def refuse(name: str) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -443,7 +443,7 @@ def _install_libdevice(semantic: Any) -> None:
 
 
 def _supply_semantic(module: ModuleType, semantic: Any) -> None:
-    """Have the functions that `core.builtin` made give the interpreter's semantic to what they wrap."""
+    """Make the functions from `core.builtin` pass the interpreter's semantic to their wrapped functions."""
     for each in vars(module).values():
         if (
             isinstance(each, FunctionType)
@@ -455,7 +455,7 @@ def _supply_semantic(module: ModuleType, semantic: Any) -> None:
 
 
 def _delegate(function: FunctionType, target: Any) -> None:
-    """Have a function without cells call another one."""
+    """Make a function without cells call another one."""
     function.__code__ = _DELEGATING
     function.__defaults__ = None
     function.__kwdefaults__ = {"_target": target}

@@ -1,7 +1,7 @@
-"""Shapes of blocks, made once for each shape: Triton makes them anew for every value of a kernel.
+"""Cached shapes of blocks: Triton creates them again for every value of a kernel.
 
-Its language gives each value a tuple of constants with a type of its own, and each type of a block another tuple and a
-name. In an interpreted kernel that took a third of the time. Nothing writes to a shape, so that values share them.
+Its language gives each value a tuple of constants with a type of its own, and each type of a block another tuple and
+a name. In an interpreted kernel that took a third of the time. Shapes are immutable, so values share them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ core = tl.core
 
 
 class _Shape:
-    """What types and values of one shape have in common."""
+    """Shared objects of all types and values of one shape."""
 
     __slots__ = ("constants", "count", "numel", "sizes")
 
@@ -38,7 +38,7 @@ def _shape_of(given: Any) -> _Shape:
     found = _by_identity.get(id(given))
     if found is None:
         sizes = builtins.tuple(core._unwrap_shape(given))
-        # 2.0 is as good a key as 2, and no size.
+        # 2.0 and 2 are equal keys, but 2.0 is no size.
         found = _shapes.get(sizes) if all(size.__class__ is int for size in sizes) else None
         if found is None:
             found = _shapes[sizes] = _Shape(sizes)
@@ -78,7 +78,7 @@ class Semantic(TritonSemantic):  # type: ignore[misc]
 
 
 def install() -> None:
-    """Have Triton's types and values share shapes, for the rest of the process."""
+    """Make Triton's types and values share shapes, for the rest of the process."""
     core.block_type.__init__ = _make_block_type
     core.block_type.name = property(_name_of_block_type)
     core.tensor.__init__ = _make_tensor

@@ -1,12 +1,12 @@
-"""Python's statements and builtins in interpreted kernels, with the meaning that Triton's compiler gives them.
+"""Python's statements and builtins in interpreted kernels, with the semantics of Triton's compiler.
 
 Plain Python would ask a tensor for its truth, its integer or its order, and would compute with Python's integers. The
-compiler lowers each construct (`triton.compiler.code_generator`), and `KernelTransformer` rewrites each to a call of
-a function that `namespace` has:
+compiler lowers each construct (`triton.compiler.code_generator`). `KernelTransformer` rewrites each to a call of a
+function in `namespace`:
 
 * `and`, `or`, `not`, chained comparisons: lane by lane; only constants short-circuit.
 * `if`, `while`, `a if c else b`: the condition is a constant or a scalar.
-* `min`, `max`, `range`, `print`, `len`, ...: the compiler's own table. Any other builtin is not defined.
+* `min`, `max`, `range`, `print`, `len`, ...: the compiler's own table. Any other builtin is undefined.
 * Assignments: a number becomes a scalar tensor, except under the annotation `tl.constexpr`.
 """
 

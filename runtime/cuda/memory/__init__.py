@@ -1,5 +1,5 @@
-"""Memory of CUDA devices: the caching allocator, its pools, statistics, history, and page-locked host memory.
+"""CUDA memory: the caching allocator, its pools, statistics and history, and page-locked host memory.
 
-The same policy stands over CuPy's pools and the interpreter's simulated memory. `caching_allocator` is the entry;
-nothing here launches work.
+The same allocator runs over CuPy's pools and over the interpreter's simulated memory. `caching_allocator` is the
+entry point. Nothing here launches work.
 """

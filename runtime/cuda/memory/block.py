@@ -1,13 +1,13 @@
-"""Blocks of device memory and the lists of free ones: best fit, splitting and merging.
+"""Device memory blocks and free lists: best fit, splitting and merging.
 
-A *segment* is what the driver gave; its *blocks* tile it, linked in order of address. A block that is free lies in
-one `FreeList`; whoever takes it out of the list, by an atomic `pop`, owns it. So the lists need no lock, and giving
-a block back is one `append`, which garbage collection may do at any point. Everything else here, links, splitting,
-merging and the set of lists, belongs to the holder of the allocator's lock.
+A *segment* is one allocation from the driver. Its *blocks* tile it, linked in address order. A free block lies in one
+`FreeList`; the thread that takes it out by an atomic `pop` owns it. The lists are therefore lock-free, and freeing a
+block is one `append`, which garbage collection may run at any point. Links, splitting, merging and the set of lists
+belong to the thread that holds the allocator's lock.
 
-Merging is lazy, as that of the fast bins of dlmalloc (Lea, "A Memory Allocator"): a block that is given back keeps
-its size, so that a program which asks for the same sizes again splits and merges nothing. Neighbours are merged when
-nothing fits, before more is asked of the driver. The sizes and thresholds are those of c10/cuda/CUDACachingAllocator.
+Merging is lazy, like the fast bins of dlmalloc (Lea, "A Memory Allocator"). A freed block keeps its size, so a
+program that repeats the same sizes splits and merges nothing. The allocator merges neighbors when no block fits,
+before it asks the driver for a segment. Sizes and thresholds are those of c10/cuda/CUDACachingAllocator.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ LARGE_SEGMENT = 20 * 2**20
 LARGE_SEGMENT_LIMIT = 10 * 2**20
 LARGE_GRANULARITY = 2 * 2**20
 OVERSIZE_SLACK = 20 * 2**20
-"""How much larger than a request an oversize block may be that serves it: such a block is never split."""
+"""Largest excess of an oversize block over the request that it serves; an oversize block is never split."""
 
 PoolId = tuple[int, int]
 NO_POOL: PoolId = (0, 0)
 
 
 def segment_size(nbytes: int) -> int:
-    """Bytes that the driver is asked for where no free block serves a request of `nbytes`.
+    """Return the size of the segment to allocate when no free block serves a request of `nbytes`.
 
     Example:
         >>> from triten.runtime.cuda.memory.block import segment_size
@@ -45,9 +45,9 @@ def segment_size(nbytes: int) -> int:
 
 
 class FreeList(list["Block"]):
-    """Free blocks that serve requests of one size; the last one given back is the first to be taken.
+    """Free list for requests of one size, used last in, first out.
 
-    `blocks` counts all whose home it is, free or not: without any it is forgotten.
+    `blocks` counts all blocks whose home is this list, free or not. The pool drops the list when the count is 0.
     """
 
     __slots__ = ("blocks", "size")
@@ -59,7 +59,7 @@ class FreeList(list["Block"]):
 
 
 class Segment:
-    """Memory from the driver, wholly of one pool. `first` is the block at its start."""
+    """Memory from one driver allocation, which belongs to one pool. `first` is the block at its start."""
 
     __slots__ = ("address", "first", "frames", "idle", "last_charge", "pool", "size")
 
@@ -73,7 +73,7 @@ class Segment:
         self.first = Block(address, size, self)
 
     def blocks(self) -> list[Block]:
-        """All blocks, by address."""
+        """Return all blocks, in address order."""
         found = []
         block: Block | None = self.first
         while block is not None:
@@ -83,11 +83,11 @@ class Segment:
 
 
 class Block:
-    """A piece of a segment.
+    """Block of device memory: a part of a segment.
 
-    `home` is the list that it goes back to. `charge` is the event of its last hand-out in the log of statistics, and
-    `weight` that event for a request of 0 bytes. `watch` is None where giving back is a mere `append`; else the other
-    streams that use it, and an empty set where somebody wants to be told.
+    `home` is the list that the block returns to. `charge` is the event of its last allocation in the statistics log,
+    and `weight` is that event for a request of 0 bytes. `watch` is None if freeing is a mere `append`. Otherwise it
+    holds the other streams that use the block; it is an empty set if only the history watches the block.
     """
 
     __slots__ = (
@@ -123,12 +123,12 @@ class Block:
 
     @property
     def is_split(self) -> bool:
-        """Whether it shares its segment with others."""
+        """True if the segment has other blocks."""
         return self.prev is not None or self.next is not None
 
     @property
     def counted(self) -> int:
-        """Bytes that statistics count for it while it is handed out."""
+        """Bytes that statistics count for the block while it is allocated."""
         return self.size - self.segment.pool.guard
 
     def __repr__(self) -> str:
@@ -136,10 +136,10 @@ class Block:
 
 
 class BlockPool:
-    """The blocks of one device, stream and kind (small or large), of the common pool or of a private one.
+    """Blocks of one device, stream and kind (small or large), in the common pool or a private one.
 
-    `exact` is the table in which the allocator finds lists without a lock, None for a private pool. `guard` bytes at
-    the end of each block are never handed out.
+    `exact` is the table in which the allocator finds lists without a lock; None for a private pool. The last `guard`
+    bytes of each block are never allocated.
     """
 
     __slots__ = (
@@ -178,7 +178,7 @@ class BlockPool:
         self.nowhere = FreeList(0)
 
     def settle(self, block: Block, size: int) -> None:
-        """Make the list for requests of `size` a block's home: it has at least that many bytes."""
+        """Make the list for requests of `size` the home of a block of at least that size."""
         home = self.lists.get(size)
         if home is None:
             home = self.lists[size] = FreeList(size)
@@ -190,7 +190,7 @@ class BlockPool:
         block.home = home
 
     def leave(self, block: Block) -> None:
-        """Take its home from a block, and forget a home without blocks."""
+        """Remove a block from its home, and drop a home that has no more blocks."""
         home = block.home
         if home is self.nowhere:
             return
@@ -200,7 +200,7 @@ class BlockPool:
             del self.lists[home.size]
             del self.sizes[bisect_left(self.sizes, home.size)]
             place = self.device, self.stream, home.size
-            # Small blocks may have a size that requests of the large pool have, too.
+            # A small block may have the same size as requests to the large pool.
             if self.exact is not None and self.exact.get(place) is home:
                 del self.exact[place]
 
@@ -212,7 +212,7 @@ class BlockPool:
         block.home.append(block)
 
     def take(self, size: int, max_split_size: int | None) -> Block | None:
-        """The smallest free block of at least `size`, split if the rest is worth keeping; None if none fits."""
+        """Return the smallest free block of at least `size`, split if the rest is worth it; None if none fits."""
         for index in range(bisect_left(self.sizes, size), len(self.sizes)):
             waiting = self.lists[self.sizes[index]]
             try:
@@ -235,7 +235,7 @@ class BlockPool:
         return block.size < size + OVERSIZE_SLACK
 
     def split(self, block: Block, size: int, max_split_size: int | None) -> None:
-        """Make a taken block serve requests of `size`, and file what is left over."""
+        """Make a taken block serve requests of `size`, and put the rest into its free list."""
         rest_size = block.size - size
         if self.small:
             worth_it = rest_size >= GRANULARITY + self.guard
@@ -255,7 +255,7 @@ class BlockPool:
         block.weight = self.events.weight(block.counted, self.small, block.is_split)
 
     def claim(self) -> dict[int, Block]:
-        """Take every free block, by address; until they are filed again nobody else gets one."""
+        """Take every free block and return them by address; no other thread gets one until they are filed again."""
         claimed = {}
         for waiting in self.lists.values():
             while waiting:
@@ -267,13 +267,13 @@ class BlockPool:
         return claimed
 
     def merge(self) -> list[Block]:
-        """Merge free neighbours. Returns the free blocks that are whole segments, not filed; the rest is."""
+        """Merge free neighbors. Return the free blocks that are whole segments, not filed; all others are filed."""
         free = self.claim()
         for block in list(free.values()):
             if free.get(block.address) is block:
                 self._absorb_following(block, free)
         whole = []
-        # Descending, so that of equal sizes the lowest address is taken first.
+        # Descending, so that among equal sizes the lowest address is taken first.
         for address in sorted(free, reverse=True):
             block = free[address]
             if block.is_split:

@@ -1,4 +1,4 @@
-"""The cached memory of one device: its pools of blocks, the segments under them, and its limit."""
+"""Cached memory of one device: its block pools, their segments, and the memory limit."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _pool_numbers = itertools.count(1)
 
 
 def new_pool_id() -> PoolId:
-    """The id of a private pool that no other has."""
+    """Return a new, unique private pool id."""
     return 0, next(_pool_numbers)
 
 
 class PrivatePool:
-    """Memory apart from the rest: the device's addresses in it stay valid until its last user has released it."""
+    """Private memory pool: its device addresses stay valid until its last user releases it."""
 
     __slots__ = ("id", "pools", "uses")
 
@@ -32,7 +32,7 @@ class PrivatePool:
 
 
 class DeviceCache:
-    """What the allocator knows of one device. Its methods are for the holder of the allocator's lock."""
+    """Allocator state of one device. Callers of its methods hold the allocator's lock."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class DeviceCache:
         self._nested: list[BlockPool] = []
 
     def pool(self, stream: int, size: int, private: PrivatePool | None = None) -> BlockPool:
-        """The pool that blocks of `size` for a stream come from."""
+        """Return the pool that serves blocks of `size` on a stream."""
         small = size - self.guard <= SMALL_LIMIT
         pools = self._common if private is None else private.pools
         found = pools.get((stream, small))
@@ -65,27 +65,27 @@ class DeviceCache:
         return found
 
     def nested_pool(self, stream: int, size: int) -> BlockPool:
-        """A pool for one block, whoever is at work on the others."""
+        """Return a new pool for one block, used when another caller is at work on the other pools."""
         pool = BlockPool(self.index, stream, size - self.guard <= SMALL_LIMIT, self.stats.events, None)
         self._nested.append(pool)
         return pool
 
     def pools(self) -> list[BlockPool]:
-        """All pools, the common ones first."""
+        """Return all pools, the common ones first."""
         private = [pool for owner in list(self.private.values()) for pool in owner.pools.values()]
         return [*self._common.values(), *private, *self._nested]
 
     def segments(self) -> list[Segment]:
-        """All segments, by address."""
+        """Return all segments, in address order."""
         return sorted((s for pool in self.pools() for s in pool.segments.values()), key=lambda s: s.address)
 
     def grow(self, cuda: Driver, pool: BlockPool, size: int) -> Block | None:
-        """A block of a new segment; None if the driver or the limit refuses one."""
+        """Allocate a segment and return a block of it; return None if the driver or the limit refuses."""
         nbytes = segment_size(size - self.guard)
         if self.limit is not None and self.stats.current("reserved_bytes") + nbytes > self.limit:
             return None
         try:
-            # Where work is being captured the segment is no part of it.
+            # Memory allocated during a graph capture is no part of the captured work.
             with relaxed_capture(cuda):
                 address = cuda.malloc(self.index, nbytes + self.guard)
         except OutOfMemoryError:
@@ -98,7 +98,7 @@ class DeviceCache:
         return segment.first
 
     def find(self, pool: BlockPool, size: int) -> Block | None:
-        """The best fitting free block; neighbours are merged where nothing fits at first."""
+        """Return the best-fitting free block; merge neighbors if none fits at first."""
         max_split_size = self.options.max_split_size
         block = pool.take(size, max_split_size)
         if block is None:
@@ -108,7 +108,7 @@ class DeviceCache:
         return block
 
     def release(self, cuda: Driver) -> None:
-        """Give every segment without a live block back to the driver; those of private pools once released."""
+        """Return every segment without live blocks to the driver; those of private pools only after their release."""
         for pool in self.pools():
             owner = self.private.get(pool.owner)
             if owner is None or not owner.uses:
@@ -119,10 +119,10 @@ class DeviceCache:
         self._nested = [pool for pool in self._nested if pool.segments]
 
     def release_idle(self, cuda: Driver) -> None:
-        """Where more than the threshold of the limit is reserved, give back segments that lay unused the longest.
+        """Free the longest-unused segments if the reserved bytes exceed the garbage collection threshold.
 
-        Age counts the times that this device was short of cached memory; those above the average go first, as in
-        c10's `garbage_collect_cached_blocks`.
+        The age of a segment counts how often this device ran short of cached memory since its last use. Segments
+        older than the average are freed first, as in c10's `garbage_collect_cached_blocks`.
         """
         threshold = self.options.garbage_collection_threshold
         if threshold is None or self.limit is None:
@@ -136,7 +136,7 @@ class DeviceCache:
             whole = pool.merge()
             for block in whole:
                 segment = block.segment
-                # A block that was handed out meanwhile has another event, as an object.
+                # A block that was allocated in the meantime has a different event object.
                 segment.idle = segment.idle + 1 if segment.last_charge is block.charge else 1
                 segment.last_charge = block.charge
             average = sum(block.segment.idle for block in whole) / max(len(whole), 1)

@@ -1,10 +1,10 @@
-"""The caching allocator of CUDA memory: blocks are reused in stream order, without waiting for the device.
+"""Caching allocator for CUDA memory: it reuses blocks in stream order, without waiting for the device.
 
-A block that is given back lies in the list of its device, stream and size; work that is enqueued on that stream later
-comes after the work that used it. The usual request is a `pop` from that list and the usual free an `append` to it:
-neither takes a lock, so that giving back may happen inside garbage collection, in any thread. Everything else, best
-fit, splitting, merging, other streams' uses, private pools, goes by the one lock. Source: the policy of
-c10/cuda/CUDACachingAllocator, over segments from the driver.
+A freed block lies in the list of its device, stream and size. Later work on that stream runs after the work that used
+the block. The usual request is a `pop` from that list and the usual free an `append` to it. Both are lock-free, so
+garbage collection may free blocks in any thread. Everything else takes the one lock: best fit, splitting, merging,
+uses by other streams, private pools. Source: the policy of c10/cuda/CUDACachingAllocator, over segments from the
+driver.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from .stream_uses import PendingUses
 
 
 class CachingAllocator(PrivatePools, Allocator):
-    """Memory of all CUDA devices of the process.
+    """Caching allocator for all CUDA devices of the process.
 
     Args:
-        cuda: where segments come from; None is the process's driver, chosen at the first request.
-        options: None reads the environment's ``TRITEN_CUDA_ALLOC_CONF`` at the first request.
+        cuda: Driver that allocates segments. Default: None, the process's driver, chosen at the first request.
+        options: Allocator options. Default: None, read from ``TRITEN_CUDA_ALLOC_CONF`` at the first request.
     """
 
     def __init__(self, cuda: Driver | None = None, options: AllocatorOptions | None = None) -> None:
@@ -52,7 +52,7 @@ class CachingAllocator(PrivatePools, Allocator):
         self._recording = False
         self._raw: dict[int, DataPtr] = {}
         self.pool_observer: Callable[[Block], None] | None = None
-        """Called with each block that is handed out while a private pool is open: it sees what a capture allocates."""
+        """Callback for each block that is allocated while a private pool is open; it sees what a capture allocates."""
         if cuda is not None:
             self._attach(cuda)
 
@@ -63,7 +63,7 @@ class CachingAllocator(PrivatePools, Allocator):
                     self._options = parse_options(os.environ.get(VARIABLE, ""))
                 self._guard = cuda.guard_bytes + -cuda.guard_bytes % GRANULARITY
                 self._slack = self._guard + GRANULARITY - 1
-                # The interpreter wants to know what lives where; on a GPU nobody does, and no call is made.
+                # Only the interpreter tracks allocations. On a GPU no call is made.
                 self._notes = type(cuda).note_allocated is not Driver.note_allocated
                 self._thread = cuda.thread_state
                 self._driver = cuda
@@ -83,37 +83,37 @@ class CachingAllocator(PrivatePools, Allocator):
         return found
 
     def cache(self, index: int) -> DeviceCache:
-        """What is known of a device. Raises RuntimeError for one that does not exist."""
+        """Return the state of a device. Raise RuntimeError if it does not exist."""
         return self._cache(self.driver, index)
 
     def caches(self) -> list[DeviceCache]:
-        """What is known of the devices used so far, by index."""
+        """Return the states of the devices used so far, ordered by index."""
         return [self._devices[index] for index in sorted(self._devices)]
 
     @property
     def driver(self) -> Driver:
-        """Where the memory comes from."""
+        """Driver that allocates the segments."""
         return self._driver or self._attach(driver())
 
     @property
     def is_attached(self) -> bool:
-        """Whether it knows where memory comes from: not before the first request or question."""
+        """True if the allocator has a driver; False until the first request or query."""
         return self._driver is not None
 
     @property
     def is_used(self) -> bool:
-        """Whether any device's memory was asked for."""
+        """True if memory of any device was requested."""
         return any(cache.pools() for cache in self.caches())
 
     @property
     def options(self) -> AllocatorOptions:
-        """How it differs from its defaults."""
+        """Options of the allocator."""
         self.driver  # noqa: B018
         assert self._options is not None
         return self._options
 
     def set_recording(self, recording: bool) -> None:
-        """Whether devices have a history, which has to see every event. The caller holds the lock."""
+        """Set whether devices record a history, which has to see every event. The caller holds the lock."""
         self._recording = recording
         self._choose_path()
         if recording:
@@ -123,13 +123,13 @@ class CachingAllocator(PrivatePools, Allocator):
                         block.watch = set()
 
     def allocate(self, nbytes: int, device: Device) -> DataPtr:
-        """Memory on the current stream of `device`, aligned to 512 bytes and not initialised.
+        """Allocate uninitialized memory on the current stream of `device`, aligned to 512 bytes.
 
-        Raises OutOfMemoryError if the device cannot give it even after the cache has been emptied.
+        Raises OutOfMemoryError if the device is out of memory even after the cache has been emptied.
         """
         index = device.index
         try:
-            # As `Driver.current_stream`, without a call: the thread's own dictionary has it.
+            # Inline `Driver.current_stream` to save a call: read the thread's own dictionary.
             stream = self._thread.__dict__["streams"].get(index, 0)
             block = self._fast[index, stream, nbytes + self._slack & -GRANULARITY].pop()  # type: ignore[index]
         except (KeyError, IndexError):
@@ -142,7 +142,7 @@ class CachingAllocator(PrivatePools, Allocator):
         return DataPtr(block.address, nbytes, device, None, self._give_back, block)
 
     def allocate_on(self, nbytes: int, device: Device, stream: int) -> DataPtr:
-        """As `allocate`, on the stream given."""
+        """Allocate like `allocate`, on the given stream."""
         try:
             block = self._fast[device.index, stream, nbytes + self._slack & -GRANULARITY].pop()  # type: ignore[index]
         except (KeyError, IndexError):
@@ -168,7 +168,7 @@ class CachingAllocator(PrivatePools, Allocator):
             stream = cuda.current_stream(index)
         block = self._serve(cuda, index, stream, nbytes, False)
         if block is None:
-            # By no lock: a finaliser may want one that its thread's holder waits with for this one.
+            # Lock-free: a finalizer may need a lock whose holder waits for this one, so locking could deadlock.
             gc.collect()
             block = self._serve(cuda, index, stream, nbytes, True)
             assert block is not None
@@ -179,7 +179,7 @@ class CachingAllocator(PrivatePools, Allocator):
         return DataPtr(block.address, nbytes, device, None, self._give_back, block)
 
     def _serve(self, cuda: Driver, index: int, stream: int, nbytes: int, last_try: bool) -> Block | None:
-        """A block, handed out; None if the device has none at the first try, and room was made for another."""
+        """Return an allocated block; return None if the caller should retry because memory was freed for it."""
         with self._lock:
             cache = self._cache(cuda, index)
             size = self._rounded(nbytes)
@@ -202,7 +202,7 @@ class CachingAllocator(PrivatePools, Allocator):
                         cache.release_idle(cuda)
                     found = cache.grow(cuda, pool, size)
                 if found is not None:
-                    # What the block was before, free and perhaps a part of a segment, is logged already.
+                    # The log already says what the block was before: free, and perhaps a split part of a segment.
                     block = self._hand_out(cuda, cache, found, nbytes, found.weight & ~SPLIT)
                     cache.stats.misses += 1
                     return block
@@ -244,7 +244,7 @@ class CachingAllocator(PrivatePools, Allocator):
         return block
 
     def _serve_nested(self, cuda: Driver, cache: DeviceCache, stream: int, size: int, nbytes: int) -> Block:
-        """Serve a finaliser that allocates while its thread is at work here: by a segment of its own."""
+        """Serve a finalizer that allocates while its own thread holds the lock, from a segment of its own."""
         pool = cache.nested_pool(stream, size)
         block = cache.grow(cuda, pool, size)
         if block is None:
@@ -275,7 +275,7 @@ class CachingAllocator(PrivatePools, Allocator):
             self._give_back_watched(block)
 
     def _give_back_watched(self, block: Block) -> None:
-        """Give back a block that other streams use, or whose history is kept. Takes no lock."""
+        """Free a block that other streams use, or whose history is kept. Lock-free."""
         history = self._devices[block.segment.pool.device].history
         if history is not None:
             history.freed("free_requested", block)
@@ -285,13 +285,13 @@ class CachingAllocator(PrivatePools, Allocator):
         if block.watch:
             block.log.append(-(block.charge & ~(ACTIVE | SPLIT)))
             self._returned.append(block)
-            # The next request comes by the lock, where events are recorded.
+            # The next request takes the lock and records the events.
             self._fast = NOTHING
         else:
             self._finish(block, block.charge)
 
     def _finish(self, block: Block, event: int) -> None:
-        """A block is free from here on."""
+        """Mark a block as free."""
         pool = block.segment.pool
         cache = self._devices[pool.device]
         if self._notes:
@@ -304,8 +304,10 @@ class CachingAllocator(PrivatePools, Allocator):
         block.home.append(block)
 
     def _settle(self, cuda: Driver) -> None:
-        """Do what finalisers left to do. While a pool is open, no event is recorded or queried: work may be being
-        captured, and the events would be part of it."""
+        """Do the work that finalizers deferred.
+
+        While a pool is open, no event is recorded or queried: a capture may be active and would capture the events.
+        """
         self._release_put_off()
         if self._open:
             return
@@ -323,7 +325,7 @@ class CachingAllocator(PrivatePools, Allocator):
             self._finish(block, block.charge & ~ALLOCATED)
 
     def _make_room(self, cuda: Driver, cache: DeviceCache) -> None:
-        """Wait for blocks that other streams use and give what is free back to the driver."""
+        """Wait for blocks that other streams use, and return free segments to the driver."""
         if not self._open:
             cache.stats.num_sync_all_streams += 1
             self._uses.wait(cuda, cache.index)
@@ -331,11 +333,11 @@ class CachingAllocator(PrivatePools, Allocator):
             cache.release(cuda)
 
     def waiting_blocks(self) -> list[Block]:
-        """The blocks that were given back while other streams use them."""
+        """Return the freed blocks that other streams still use."""
         return [*self._returned, *self._uses.blocks()]
 
     def record_stream(self, data: DataPtr, stream: int) -> None:
-        """Tell that a stream of the block's device uses it: it is reused only when that work is done."""
+        """Register that another stream uses the block; the block is reused only after that work is done."""
         block = data.root.context
         if not isinstance(block, Block):
             raise RuntimeError(f"record_stream: {data} was not allocated by the caching allocator")
@@ -346,9 +348,9 @@ class CachingAllocator(PrivatePools, Allocator):
                 block.watch.add(stream)
 
     def empty_cache(self, device: int | None = None) -> None:
-        """Give every segment that nobody uses back to the driver; of one device, or of all. Waits for other streams.
+        """Return every unused segment of one device, or of all, to the driver. Waits for other streams.
 
-        Does nothing while a pool is open: the driver takes no memory back while work is captured.
+        Does nothing while a pool is open: the driver frees no memory during a capture.
         """
         cuda = self._driver
         if cuda is None:
@@ -361,19 +363,19 @@ class CachingAllocator(PrivatePools, Allocator):
                 self._make_room(cuda, self._cache(cuda, index))
 
     def raw_allocate(self, nbytes: int, device: Device, stream: int) -> int:
-        """An address that nobody but `raw_delete` gives back; 0 for no bytes."""
+        """Return an address that only `raw_delete` frees; return 0 for 0 bytes."""
         data = self.allocate_on(nbytes, device, stream)
         if data.address:
             self._raw[data.address] = data
         return data.address
 
     def raw_delete(self, address: int) -> None:
-        """Give back what `raw_allocate` gave. Raises RuntimeError for another address."""
+        """Free memory from `raw_allocate`. Raise RuntimeError for any other address."""
         if address and self._raw.pop(address, None) is None:
             raise RuntimeError(f"invalid device pointer: {address:#x}")
 
     def copy_data(self, dst: int, src: int, nbytes: int) -> None:
-        """Enqueue the copy on the current stream of the current device."""
+        """Enqueue a copy between devices on the current stream of the current device."""
         cuda = self.driver
         cuda.copy_device_to_device(dst, src, nbytes, cuda.current_stream(cuda.current_device()))
 
@@ -382,7 +384,7 @@ class CachingAllocator(PrivatePools, Allocator):
 
 
 class _NoThread:
-    """Stands for the driver's state of a thread until there is a driver."""
+    """Placeholder for the driver's thread state until there is a driver."""
 
     def __init__(self) -> None:
         self.streams: dict[int, int] = {}
@@ -392,4 +394,4 @@ _NO_THREAD = _NoThread()
 
 
 CUDA_ALLOCATOR = CachingAllocator()
-"""The process's allocator of CUDA memory; making it touches no device."""
+"""The process's CUDA allocator. Creating it touches no device."""

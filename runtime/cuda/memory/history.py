@@ -1,4 +1,4 @@
-"""What an allocator did, one entry for each event, as pytorch.org/memory_viz reads it (`_record_memory_history`)."""
+"""Allocator history: one entry for each event, in the format of pytorch.org/memory_viz (`_record_memory_history`)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HERE = str(Path(__file__).parent)
 
 
 def python_frames() -> Frames:
-    """Filename, line and function of the caller and all of its callers, innermost first, without this package."""
+    """Return filename, line and function of each caller outside this package, innermost first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_HERE):
         frame = frame.f_back
@@ -40,14 +40,14 @@ def python_frames() -> Frames:
 
 
 def frame_dicts(frames: object) -> list[dict[str, Any]]:
-    """Frames in the form of a snapshot; none were recorded where it is None."""
+    """Return frames in the snapshot format, for None an empty list."""
     if not isinstance(frames, list):
         return []
     return [{"filename": filename, "line": line, "name": name} for filename, line, name in frames]
 
 
 class MemoryHistory:
-    """The events of one device. `note` runs inside garbage collection too and takes no lock."""
+    """Event history of one device. `note` is lock-free, as it also runs inside garbage collection."""
 
     def __init__(
         self, device: int, keep_trace: bool, context: str | None, max_entries: int, skip: frozenset[str]
@@ -83,17 +83,17 @@ class MemoryHistory:
         self.entries.append(entry)
 
     def allocated(self, block: Block) -> None:
-        """A block is handed out; the caller's frames are kept with it."""
+        """Record an allocation and keep the caller's frames with the block."""
         frames = python_frames() if self.context is not None else None
         block.frames = frames
         self._block("alloc", block, frames if self.context in ("alloc", "all") else None)
 
     def freed(self, action: str, block: Block) -> None:
-        """A block is given back, or free at last."""
+        """Record that a block was freed by its owner, or that it became reusable."""
         self._block(action, block, python_frames() if self.context == "all" else None)
 
     def segment(self, action: str, segment: Segment) -> Frames | None:
-        """The driver gave a segment or took it back."""
+        """Record that the driver allocated or freed a segment."""
         frames = python_frames() if self.context is not None else None
         self.note(
             action,
@@ -106,7 +106,7 @@ class MemoryHistory:
         return frames
 
     def out_of_memory(self, size: int, stream: int, pool: PoolId, free: int) -> None:
-        """A request could not be served while the driver told so many bytes to be free."""
+        """Record a failed request with the driver's number of free bytes."""
         frames = python_frames() if self.context in ("alloc", "all") else None
         self.note("oom", free, size, stream, pool, frames, device_free=free)
 
@@ -115,5 +115,5 @@ class MemoryHistory:
         self.note(action, block.address, block.size, pool.stream, pool.owner, frames)
 
     def trace(self) -> list[Entry]:
-        """The entries so far, oldest first."""
+        """Return the entries so far, oldest first."""
         return [entry | {"frames": frame_dicts(entry["frames"])} for entry in list(self.entries)]

@@ -1,4 +1,4 @@
-"""What may be asked of a caching allocator: statistics, snapshots, history, limits."""
+"""Queries of a caching allocator: statistics, snapshots, history, limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STACKS = ("python", "all")
 
 
 def device_stats(allocator: CachingAllocator, device: int) -> DeviceStats:
-    """The device's counters, up to date. The object lives on."""
+    """Return the device's counters, up to date. The object stays live."""
     cache = allocator.cache(device)
     with allocator.exclusive() as nested:
         if not nested:
@@ -26,28 +26,28 @@ def device_stats(allocator: CachingAllocator, device: int) -> DeviceStats:
 
 
 def nested_stats(allocator: CachingAllocator, device: int) -> NestedStats:
-    """As `torch.cuda.memory_stats_as_nested_dict`."""
+    """Return the statistics of `torch.cuda.memory_stats_as_nested_dict`."""
     stats = device_stats(allocator, device)
     with allocator.exclusive():
         return stats.as_nested_dict(allocator.cache(device).options.max_split_size)
 
 
 def reset_peaks(allocator: CachingAllocator, device: int) -> None:
-    """Start all peaks afresh from what is in use now."""
+    """Reset all peaks to the current values."""
     stats = device_stats(allocator, device)
     with allocator.exclusive():
         stats.reset_peaks()
 
 
 def reset_accumulated(allocator: CachingAllocator, device: int) -> None:
-    """Start all sums afresh."""
+    """Reset all accumulated sums."""
     stats = device_stats(allocator, device)
     with allocator.exclusive():
         stats.reset_accumulated()
 
 
 def set_fraction(allocator: CachingAllocator, device: int, fraction: float) -> None:
-    """Limit what the allocator takes of a device to a share of its total memory."""
+    """Limit the allocator to a fraction of the device's total memory."""
     cache = allocator.cache(device)
     total = allocator.driver.memory_info(device)[1]
     with allocator.exclusive():
@@ -55,9 +55,9 @@ def set_fraction(allocator: CachingAllocator, device: int, fraction: float) -> N
 
 
 def snapshot_segments(allocator: CachingAllocator, pool: PoolId | None = None) -> list[SegmentInfo]:
-    """All segments with their blocks, by device and address; of one private pool where it is given.
+    """Return all segments with their blocks by device and address, or those of one private pool.
 
-    Raises RuntimeError inside a finaliser that interrupted the allocator in its own thread.
+    Raises RuntimeError inside a finalizer that interrupted the allocator in its own thread.
     """
     with allocator.exclusive() as nested:
         if nested:
@@ -68,7 +68,7 @@ def snapshot_segments(allocator: CachingAllocator, pool: PoolId | None = None) -
 
 
 def snapshot(allocator: CachingAllocator) -> dict[str, Any]:
-    """Segments, the traces of all devices and the options, as pytorch.org/memory_viz reads them."""
+    """Return segments, the traces of all devices and the options, in the format of pytorch.org/memory_viz."""
     segments = snapshot_segments(allocator)
     with allocator.exclusive():
         caches = {cache.index: cache for cache in allocator.caches()}
@@ -100,9 +100,9 @@ def record_history(
     clear_history: bool = False,
     skip_actions: Iterable[str] | None = None,
 ) -> None:
-    """Keep the frames of live blocks (``"state"``), and all events too (``"all"``); None ends it.
+    """Record the frames of live blocks (``"state"``), and all events too (``"all"``); None stops recording.
 
-    Raises RuntimeError for a value that is none of these, as PyTorch does.
+    Raises RuntimeError for any other value, as PyTorch does.
     """
     skip = frozenset(skip_actions or ())
     for name, value, known in (

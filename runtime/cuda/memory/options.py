@@ -12,13 +12,13 @@ SMALLEST_SPLIT_MIB = 20
 
 @dataclass(frozen=True)
 class AllocatorOptions:
-    """How the allocator differs from its defaults.
+    """Options of the caching allocator.
 
     Attributes:
-        max_split_size: blocks of this many bytes or more are not split; None splits all.
-        garbage_collection_threshold: share of the memory limit above which cached segments that lie unused are
-            given back; needs a limit (`set_per_process_memory_fraction`).
-        roundup_power2_divisions: sizes are rounded up to this many steps between two powers of two; 0 for none.
+        max_split_size: Blocks of this many bytes or more are not split. Default: None, all are split.
+        garbage_collection_threshold: Fraction of the memory limit above which unused cached segments are freed.
+            Needs a limit (`set_per_process_memory_fraction`).
+        roundup_power2_divisions: Round sizes up to this many steps between two powers of two; 0 disables it.
     """
 
     max_split_size: int | None = None
@@ -26,7 +26,7 @@ class AllocatorOptions:
     roundup_power2_divisions: int = 0
 
     def round(self, nbytes: int) -> int:
-        """A request's size rounded as the divisions have it.
+        """Return the size of a request rounded up by `roundup_power2_divisions`.
 
         Example:
             >>> from triten.runtime.cuda.memory.options import AllocatorOptions
@@ -41,7 +41,7 @@ class AllocatorOptions:
 
 
 def parse_options(text: str) -> AllocatorOptions:
-    """Options from ``name:value`` pairs with commas between them. Raises ValueError for any other text.
+    """Parse options from comma-separated ``name:value`` pairs. Raise ValueError for malformed text.
 
     Example:
         >>> from triten.runtime.cuda.memory.options import parse_options

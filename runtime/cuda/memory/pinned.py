@@ -1,11 +1,11 @@
-"""The caching allocator of page-locked host memory, which copies reach without staging (`Tensor.pin_memory`).
+"""Caching allocator for page-locked host memory, which copies reach without staging (`Tensor.pin_memory`).
 
-Locking pages is slow, so blocks are kept by size and reused. A copy that does not wait for its end leaves an event
-with its block, and a block that was given back is reused only when all its events have happened. Source: the rules
-of at::CachingHostAllocator (ATen/core/CachingHostAllocator.h); here the event stands right behind the copy instead of
-at the end of what its stream was given until the block came back.
+Page-locking is slow, so blocks are cached by size and reused. An asynchronous copy records an event with its block. A
+freed block is reused only when all its events have happened. Source: the rules of at::CachingHostAllocator
+(ATen/core/CachingHostAllocator.h). Here the event follows the copy immediately, instead of being recorded on the
+stream when the block is freed.
 
-Giving back happens inside garbage collection: it appends to a queue and takes no lock.
+Garbage collection may free blocks: freeing appends to a queue and is lock-free.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEAST_BLOCK = 64
 
 
 class Duration:
-    """Times that calls of the driver took, in microseconds."""
+    """Durations of driver calls, in microseconds."""
 
     __slots__ = ("count", "max", "min", "total")
 
@@ -38,7 +38,7 @@ class Duration:
         self.count = self.total = self.max = self.min = 0
 
     def add(self, seconds: float) -> None:
-        """Count one call."""
+        """Add the duration of one call."""
         taken = int(seconds * 1e6)
         self.min = taken if self.count == 0 else min(self.min, taken)
         self.max = max(self.max, taken)
@@ -46,13 +46,13 @@ class Duration:
         self.count += 1
 
     def as_dict(self) -> dict[str, float]:
-        """All numbers and their average by PyTorch's names."""
+        """Return all statistics and their average under PyTorch's names."""
         numbers: dict[str, float] = {name: getattr(self, name) for name in self.__slots__}
         return numbers | {"avg": self.total / self.count if self.count else 0.0}
 
 
 class PinnedBlock:
-    """Page-locked memory. `events` holds, by device and stream, the event behind the last copy there."""
+    """Block of page-locked memory. `events` holds the event behind the last copy of each device and stream."""
 
     __slots__ = ("address", "events", "nbytes")
 
@@ -66,7 +66,7 @@ class PinnedBlock:
 
 
 class CachingHostAllocator(Allocator):
-    """Page-locked memory of the process.
+    """Caching allocator for the process's page-locked memory.
 
     Example:
         >>> import triten as tt
@@ -80,7 +80,7 @@ class CachingHostAllocator(Allocator):
         self._driver: Driver | None = None
         self._free: dict[int, list[PinnedBlock]] = {}
         self._blocks: list[PinnedBlock] = []
-        """All blocks by address; replaced whole, so that `find` takes no lock."""
+        """All blocks, sorted by address. The list is replaced as a whole, so `find` is lock-free."""
         self._given_back: deque[PinnedBlock] = deque()
         self._in_use: deque[PinnedBlock] = deque()
         self.allocations, self.allocated_bytes, self.active_requests, self.active_bytes = (
@@ -89,10 +89,10 @@ class CachingHostAllocator(Allocator):
         self.alloc_time, self.free_time = Duration(), Duration()
 
     def allocate(self, nbytes: int, device: Device = CPU) -> DataPtr:
-        """Page-locked host memory, not initialised; a null pointer for 0 bytes.
+        """Allocate uninitialized page-locked host memory; return a null pointer for 0 bytes.
 
-        Raises RuntimeError where there is no CUDA device, OutOfMemoryError if the host cannot give it even after the
-        cache has been emptied.
+        Raises RuntimeError without a CUDA device, OutOfMemoryError if the host is out of memory even after the cache
+        has been emptied.
         """
         if nbytes <= 0:
             return DataPtr(0, 0, CPU)
@@ -125,18 +125,18 @@ class CachingHostAllocator(Allocator):
         return block
 
     def _give_back(self, data: DataPtr) -> None:
-        # No name of the module is looked up: the interpreter may have taken them away, as it ends.
+        # Look up no module globals: the interpreter may have cleared them at shutdown.
         block: PinnedBlock = data.context  # type: ignore[assignment]
         self._given_back.append(block)
 
     def _reclaim(self, cuda: Driver) -> None:
-        """Put blocks that were given back into their lists, except those that copies still use."""
+        """Move freed blocks into the free lists, except those that copies still use."""
         while self._given_back:
             self._in_use.append(self._given_back.popleft())
         if cuda.unsafe_calls_prohibited():
             return
         for _ in range(len(self._in_use)):
-            # A block leaves only once it is done: a query may raise what failed on its stream.
+            # Remove a block only once it is done: a query may raise a failure of its stream.
             if _copies_are_done(cuda, self._in_use[0]):
                 block = self._in_use.popleft()
                 self._free.setdefault(block.nbytes, []).append(block)
@@ -146,7 +146,7 @@ class CachingHostAllocator(Allocator):
                 self._in_use.rotate(-1)
 
     def find(self, address: int) -> PinnedBlock | None:
-        """The block around an address, free or not."""
+        """Return the block that contains an address, free or not."""
         blocks = self._blocks
         place = bisect_right(blocks, address, key=_address_of) - 1
         if place < 0 or address >= blocks[place].address + blocks[place].nbytes:
@@ -154,7 +154,7 @@ class CachingHostAllocator(Allocator):
         return blocks[place]
 
     def record_event(self, block: PinnedBlock, device: int, stream: int) -> None:
-        """A copy from or to the block was enqueued on a stream of the current device: reuse waits for its end."""
+        """Record that a copy uses the block on a stream of the current device; reuse waits for the copy."""
         cuda = driver()
         with self._lock:
             event = block.events.get((device, stream))
@@ -164,7 +164,7 @@ class CachingHostAllocator(Allocator):
             cuda.record_event(event, stream)
 
     def empty_cache(self) -> None:
-        """Give blocks that nobody uses back to the host."""
+        """Return unused blocks to the host."""
         cuda = self._driver
         if cuda is None:
             return
@@ -182,7 +182,7 @@ class CachingHostAllocator(Allocator):
                     self.allocated_bytes.decrease(block.nbytes)
 
     def stats(self) -> dict[str, Any]:
-        """The counters, up to date, by PyTorch's names (`torch.cuda.host_memory_stats_as_nested_dict`)."""
+        """Return the up-to-date counters under PyTorch's names (`torch.cuda.host_memory_stats_as_nested_dict`)."""
         with self._lock:
             if self._driver is not None:
                 self._reclaim(self._driver)
@@ -202,13 +202,13 @@ class CachingHostAllocator(Allocator):
         }
 
     def reset_peaks(self) -> None:
-        """Start the peaks afresh from what is in use now."""
+        """Reset the peaks to the current values."""
         with self._lock:
             for stat in self._stats().values():
                 stat.peak = stat.current
 
     def reset_accumulated(self) -> None:
-        """Start the totals and times afresh."""
+        """Reset the totals and times."""
         with self._lock:
             for stat in self._stats().values():
                 stat.allocated = stat.freed = 0
@@ -235,11 +235,11 @@ def _address_of(block: PinnedBlock) -> int:
 
 
 PINNED_ALLOCATOR = CachingHostAllocator()
-"""The process's allocator of page-locked memory; making it touches no device."""
+"""The process's allocator for page-locked memory. Creating it touches no device."""
 
 
 def is_pinned(address: int) -> bool:
-    """Whether host memory is page-locked; False, and no device is touched, while none has been used."""
+    """Return True if host memory is page-locked. Touches no device while none has been used."""
     if PINNED_ALLOCATOR.find(address) is not None:
         return True
     cuda = current_driver()
@@ -247,12 +247,12 @@ def is_pinned(address: int) -> bool:
 
 
 def host_memory_stats() -> dict[str, Any]:
-    """Statistics of page-locked memory (`torch.cuda.host_memory_stats`), empty until it is first used.
+    """Return statistics of page-locked memory (`torch.cuda.host_memory_stats`), empty until its first use.
 
-    ``allocations`` and ``allocated_bytes`` count blocks that the process has, ``active_requests`` and
-    ``active_bytes`` those that tensors hold or copies still use; each with ``current``, ``peak``, ``allocated`` and
-    ``freed``. ``num_host_alloc`` and ``num_host_free`` count calls of the driver, ``host_alloc_time`` and
-    ``host_free_time`` tell how long they took, in microseconds.
+    ``allocations`` and ``allocated_bytes`` count the process's blocks. ``active_requests`` and ``active_bytes`` count
+    the blocks that tensors hold or copies still use. Each has ``current``, ``peak``, ``allocated`` and ``freed``.
+    ``num_host_alloc`` and ``num_host_free`` count driver calls; ``host_alloc_time`` and ``host_free_time`` are their
+    durations in microseconds.
     """
     flat: dict[str, Any] = {}
     for name, value in host_memory_stats_as_nested_dict().items():
@@ -265,15 +265,15 @@ def host_memory_stats() -> dict[str, Any]:
 
 
 def host_memory_stats_as_nested_dict() -> dict[str, Any]:
-    """`host_memory_stats`, a dict in a dict."""
+    """Return `host_memory_stats` as a nested dict."""
     return {} if current_driver() is None else PINNED_ALLOCATOR.stats()
 
 
 def reset_accumulated_host_memory_stats() -> None:
-    """Start the totals of `host_memory_stats` afresh."""
+    """Reset the totals of `host_memory_stats`."""
     PINNED_ALLOCATOR.reset_accumulated()
 
 
 def reset_peak_host_memory_stats() -> None:
-    """Start the peaks of `host_memory_stats` afresh from what is in use now."""
+    """Reset the peaks of `host_memory_stats` to the current values."""
     PINNED_ALLOCATOR.reset_peaks()

@@ -1,6 +1,6 @@
-"""Private pools of the caching allocator: which requests they serve, and how many users keep each alive.
+"""Private pools of the caching allocator: the requests that they serve, and their use counts.
 
-Also the allocator's one lock, and what a finaliser finds that runs while its own thread holds it.
+This module also has the allocator's one lock, which detects a finalizer that runs while its own thread holds it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .cache import DeviceCache, PrivatePool
 
 Exact = dict[tuple[int, int, int], FreeList]
 NOTHING: Exact = {}
-"""Stands for the table of exact sizes while every request has to come by the lock."""
+"""Empty table of exact sizes, used while every request has to take the lock."""
 
 
 class PrivatePools(ABC):
-    """The part of an allocator that knows its private pools."""
+    """Part of the allocator that manages private pools."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -33,18 +33,18 @@ class PrivatePools(ABC):
     @property
     @abstractmethod
     def driver(self) -> Driver:
-        """Where the memory comes from."""
+        """Driver that allocates the segments."""
 
     @abstractmethod
     def cache(self, index: int) -> DeviceCache:
-        """What is known of a device. Raises RuntimeError for one that does not exist."""
+        """Return the state of a device. Raise RuntimeError if it does not exist."""
 
     @abstractmethod
     def _choose_path(self) -> None:
-        """Decide whether requests may go by the table of exact sizes."""
+        """Choose whether requests may use the table of exact sizes."""
 
     def exclusive(self) -> Exclusive:
-        """The allocator's lock; entering tells whether this very thread is at work under it already."""
+        """Return the allocator's lock; entering it tells whether this thread already holds it."""
         return Exclusive(self)
 
     def _routed(self, cache: DeviceCache, stream: int) -> PrivatePool | None:
@@ -54,10 +54,10 @@ class PrivatePools(ABC):
         return None
 
     def begin_allocate_to_pool(self, device: int, pool: PoolId, takes: Callable[[int], bool]) -> None:
-        """From now on requests of a device, on the streams for which `takes` is true, are served by a private pool.
+        """Serve requests of a device from a private pool, on the streams for which `takes` returns True.
 
-        The pool is made with its first user; each call is one more. Until `end_allocate_to_pool` no event is
-        recorded or queried, in no thread. Raises RuntimeError if the pool is open already.
+        The first call creates the pool, and each call adds a user. Until `end_allocate_to_pool`, no thread records or
+        queries events. Raises RuntimeError if the pool is open already.
         """
         with self.exclusive():
             cache = self.cache(device)
@@ -68,22 +68,22 @@ class PrivatePools(ABC):
             self._choose_path()
 
     def end_allocate_to_pool(self, device: int, pool: PoolId) -> None:
-        """Serve requests from the common pool again. Raises RuntimeError if the pool is not open."""
+        """Serve requests from the common pool again. Raise RuntimeError if the pool is not open."""
         with self.exclusive():
             if not self._is_open(device, pool):
                 raise RuntimeError(f"end_allocate_to_pool: pool {pool} of device {device} is not open")
             self._open = [entry for entry in self._open if entry[:2] != (device, pool)]
-            # The table of exact sizes comes back with the next request, which records the events put off.
+            # The next request records the deferred events and restores the table of exact sizes.
 
     def retain_pool(self, device: int, pool: PoolId) -> None:
-        """Make a private pool, or one more user of it."""
+        """Create a private pool, or add a user to it."""
         with self.exclusive():
             self._retain(self.cache(device), pool)
 
     def release_pool(self, device: int, pool: PoolId) -> None:
-        """One user less. After the last one, what is free in the pool goes back to the driver with `empty_cache`.
+        """Remove a user. After the last one, `empty_cache` returns the pool's free segments to the driver.
 
-        Raises RuntimeError for a pool that does not exist or is open. In a finaliser, call `release_pool_later`.
+        Raises RuntimeError for a pool that does not exist or is open. In a finalizer, call `release_pool_later`.
         """
         with self.exclusive():
             cache = self._devices.get(device)
@@ -94,12 +94,12 @@ class PrivatePools(ABC):
             cache.private[pool].uses -= 1
 
     def release_pool_later(self, device: int, pool: PoolId) -> None:
-        """As `release_pool`, with the next request: takes no lock, and raises nothing."""
+        """Call `release_pool` with the next request. Lock-free; raises nothing."""
         self._to_release.append((device, pool))
         self._fast = NOTHING
 
     def pool_uses(self, device: int, pool: PoolId) -> int:
-        """How many users a private pool has; 0 for one that does not exist."""
+        """Return the number of users of a private pool; 0 if the pool does not exist."""
         with self.exclusive() as nested:
             if not nested:
                 self._release_put_off()
@@ -123,8 +123,10 @@ class PrivatePools(ABC):
 
 
 class Exclusive:
-    """Holds an allocator's lock. A finaliser that garbage collection runs meanwhile, in the same thread, sees that it
-    is nested: it finds things half done and leaves them alone.
+    """Context manager that holds an allocator's lock.
+
+    A finalizer that garbage collection runs in the same thread sees that it is nested. The allocator's state may then
+    be half updated, so the finalizer leaves it alone.
     """
 
     __slots__ = ("_allocator", "_nested")

@@ -1,4 +1,4 @@
-"""Statistics and failures in words: the out-of-memory message and PyTorch's `memory_summary` table."""
+"""Reports: the out-of-memory message and PyTorch's `memory_summary` table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLUMNS = ("current", "peak", "allocated", "freed")
 
 
 def readable(nbytes: int) -> str:
-    """Bytes in the unit that suits them.
+    """Format a number of bytes in a suitable unit.
 
     Example:
         >>> from triten.runtime.cuda.memory.report import readable
@@ -39,7 +39,7 @@ def readable(nbytes: int) -> str:
 
 
 def out_of_memory_message(nbytes: int, cache: DeviceCache, free: int, total: int, live: list[Block]) -> str:
-    """Why a request fails: what there is, what is taken, by how much, and by the largest blocks of what."""
+    """Return the out-of-memory message: total and used memory, and the largest blocks."""
     allocated = sum(block.counted for block in live)
     reserved = cache.stats.current("reserved_bytes")
     limit = "" if cache.limit is None else f" {readable(cache.limit)} allowed by the memory fraction;"
@@ -75,7 +75,7 @@ def _count(value: int, reference: int) -> str:
 
 
 def summary_table(stats: dict[str, Any], device: int, abbreviated: bool) -> str:
-    """The table of `torch.cuda.memory_summary` from flat statistics."""
+    """Format flat statistics as the table of `torch.cuda.memory_summary`."""
     width = 75
     title = f"triten CUDA memory summary, device ID {device}"
     events = f"CUDA OOMs: {stats['num_ooms']:<12d} | cudaMalloc retries: {stats['num_alloc_retries']:<8d}"

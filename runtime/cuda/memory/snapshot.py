@@ -1,4 +1,4 @@
-"""What lies where: the segments and blocks of a device in PyTorch's format (`torch.cuda.memory_snapshot`)."""
+"""Memory snapshots: a device's segments and blocks in PyTorch's format (`torch.cuda.memory_snapshot`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SegmentInfo = dict[str, Any]
 
 @contextmanager
 def claimed(cache: DeviceCache) -> Iterator[dict[int, Block]]:
-    """Hold all free blocks of a device, by address: nobody else gets one meanwhile."""
+    """Take all free blocks of a device, by address, so that no other thread gets one meanwhile."""
     taken = [pool.claim() for pool in cache.pools()]
     try:
         yield {address: block for free in taken for address, block in free.items()}
@@ -27,7 +27,7 @@ def claimed(cache: DeviceCache) -> Iterator[dict[int, Block]]:
 
 
 def live_blocks(cache: DeviceCache, waiting: list[Block]) -> list[Block]:
-    """The blocks that are handed out; `waiting` ones are not."""
+    """Return the allocated blocks, without the `waiting` ones."""
     gone = {block.address for block in waiting}
     with claimed(cache) as free:
         return [
@@ -39,12 +39,12 @@ def live_blocks(cache: DeviceCache, waiting: list[Block]) -> list[Block]:
 
 
 def requested_bytes(block: Block) -> int:
-    """What the request for a live block asked for."""
+    """Return the number of bytes that were requested for a live block."""
     return block.counted - (block.charge & MAX_WASTE) - block.excess
 
 
 def segment_infos(cache: DeviceCache, waiting: list[Block]) -> list[SegmentInfo]:
-    """The segments of a device with their blocks, by address."""
+    """Return the segments of a device with their blocks, in address order."""
     gone = {block.address for block in waiting}
     with claimed(cache) as free:
         return [_segment_info(cache, segment, free, gone) for segment in cache.segments()]
@@ -57,7 +57,7 @@ def _segment_info(
     blocks = []
     for block in segment.blocks():
         if block.address in free:
-            # The last one's guard is the segment's, which statistics do not count.
+            # The guard of the last block is the segment's guard, which statistics do not count.
             state, requested, size = "inactive", 0, block.size - (guard if block.next is None else 0)
         else:
             size = block.counted

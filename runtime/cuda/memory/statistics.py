@@ -1,4 +1,4 @@
-"""Statistics of the caching allocator, by PyTorch's names (`torch.cuda.memory_stats`)."""
+"""Statistics of the caching allocator under PyTorch's names (`torch.cuda.memory_stats`)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EXCESS = LARGE - 1
 
 
 class Stat:
-    """A quantity: what it is now, the most that it was, and all that was added and taken away."""
+    """Counter with its current value, its peak, and the totals added and removed."""
 
     __slots__ = ("allocated", "current", "freed", "peak")
 
@@ -55,7 +55,7 @@ class Stat:
         self.freed += amount
 
     def as_dict(self) -> Counts:
-        """The four numbers, by PyTorch's names."""
+        """Return the four values under PyTorch's names."""
         return {
             "current": self.current,
             "peak": self.peak,
@@ -65,7 +65,7 @@ class Stat:
 
 
 class DeviceStats:
-    """What one device's allocator counts. `count` must have run for the log's quantities to be up to date."""
+    """Statistics of one device's allocator. Call `count` first to process the logged events."""
 
     def __init__(self, guard: int) -> None:
         self.events = BlockEvents(guard)
@@ -84,7 +84,7 @@ class DeviceStats:
         self.misses = 0
 
     def count(self) -> None:
-        """Count the events that were logged. Whoever calls holds the allocator's lock; others may go on logging."""
+        """Count the logged events. The caller holds the allocator's lock; other threads may go on logging."""
         log = self.events.log
         length = len(log)
         if not length:
@@ -114,7 +114,7 @@ class DeviceStats:
             self._current[pool] += last
 
     def _changes(self, events: Numbers) -> tuple[Numbers, list[int]]:
-        """By how much quantities change at each event, and which of them each metric is."""
+        """Return the changes of the quantities at each event, and the rows of the metrics."""
         sign = np.sign(events)
         code = np.abs(events)
         size = (code >> WASTE_BITS & (1 << SIZE_BITS) - 1) << UNIT_BITS
@@ -139,38 +139,38 @@ class DeviceStats:
         return np.stack(found), rows
 
     def current(self, metric: str) -> int:
-        """A metric's present value over both pools."""
+        """Return a metric's current value over both pools."""
         if metric == "reserved_bytes":
             return self.reserved["all"].current
         return int(self._current[0, EVENT_METRICS.index(metric)])
 
     @property
     def requests(self) -> int:
-        """Requests since the start or the last `reset_accumulated`."""
+        """Number of requests since the start or the last `reset_accumulated`."""
         return int(self._gained[0, 0])
 
     def segment_added(self, nbytes: int, small: bool) -> None:
-        """The driver gave a segment."""
+        """Count a segment that the driver allocated."""
         for pool in ("all", "small_pool" if small else "large_pool"):
             self.segments[pool].increase(1)
             self.reserved[pool].increase(nbytes)
         self.num_device_alloc += 1
 
     def segment_freed(self, nbytes: int, small: bool) -> None:
-        """The driver took a segment back."""
+        """Count a segment that the driver freed."""
         for pool in ("all", "small_pool" if small else "large_pool"):
             self.segments[pool].decrease(1)
             self.reserved[pool].decrease(nbytes)
         self.num_device_free += 1
 
     def reset_peaks(self) -> None:
-        """Start all peaks afresh from what is in use now."""
+        """Reset all peaks to the current values."""
         self._peak[:] = self._current
         for stat in self._stats():
             stat.peak = stat.current
 
     def reset_accumulated(self) -> None:
-        """Start all sums and counters of events afresh."""
+        """Reset all sums and event counters."""
         self._gained[:] = self._lost[:] = 0
         for stat in self._stats():
             stat.allocated = stat.freed = 0
@@ -181,7 +181,7 @@ class DeviceStats:
         return [*self.segments.values(), *self.reserved.values()]
 
     def as_nested_dict(self, max_split_size: int | None) -> NestedStats:
-        """As `torch.cuda.memory_stats_as_nested_dict`, with the hits of our own beside."""
+        """Return `torch.cuda.memory_stats_as_nested_dict`, plus triten's own hit counts."""
         nested: NestedStats = {
             metric: {
                 pool: {
@@ -211,7 +211,7 @@ class DeviceStats:
 
 
 def flattened(nested: NestedStats) -> dict[str, Any]:
-    """A nested dictionary with dotted keys, sorted.
+    """Flatten a nested dictionary into one with dotted, sorted keys.
 
     Example:
         >>> from triten.runtime.cuda.memory.statistics import flattened

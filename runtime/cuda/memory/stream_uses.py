@@ -9,27 +9,28 @@ from .block import Block
 
 
 class PendingUses:
-    """Blocks that were given back while other streams use them. Events are recorded once and reused."""
+    """Freed blocks that other streams still use. Each event is recorded once and then reused."""
 
     def __init__(self) -> None:
         self._queues: dict[tuple[int, int], deque[tuple[int, Block]]] = {}
         self._spare: dict[int, list[int]] = {}
         self._unrecorded: list[Block] = []
         self.done: list[Block] = []
-        """Blocks whose last event has happened; whoever gives them on takes them out."""
+        """Blocks whose last event has happened; the caller that files them removes them."""
 
     def __len__(self) -> int:
         return sum(map(len, self._queues.values())) + len(self._unrecorded) + len(self.done)
 
     def blocks(self) -> list[Block]:
-        """The blocks that wait, each once."""
+        """Return the waiting blocks, without duplicates."""
         waiting = {block.address: block for queue in self._queues.values() for _, block in queue}
         return [*waiting.values(), *self._unrecorded, *self.done]
 
     def record(self, cuda: Driver, block: Block) -> None:
-        """Mark the end of what every other stream has been given so far.
+        """Record an event on every other stream that uses the block.
 
-        Where that fails, on a stream that is no more, the block is kept until the whole device was waited for.
+        If recording fails because a stream was destroyed, the block is kept until the whole device has been
+        synchronized.
         """
         device = block.segment.pool.device
         spare = self._spare.setdefault(device, [])
@@ -54,7 +55,7 @@ class PendingUses:
             self._queues.setdefault((device, stream), deque()).append((event, block))
 
     def poll(self, cuda: Driver) -> None:
-        """Find the blocks whose last event has happened. Events of a stream happen in order."""
+        """Collect the blocks whose last event has happened. Events of a stream happen in order."""
         for (device, stream), queue in list(self._queues.items()):
             while queue and cuda.query_event(queue[0][0]):
                 self._happened(device, queue)
@@ -62,7 +63,7 @@ class PendingUses:
                 del self._queues[device, stream]
 
     def wait(self, cuda: Driver, device: int) -> None:
-        """Wait for all events of a device, and for all of its work where an event is missing."""
+        """Wait for all events of a device, and for all of its work if an event is missing."""
         lost = [block for block in self._unrecorded if block.segment.pool.device == device]
         if lost:
             cuda.synchronize(device)

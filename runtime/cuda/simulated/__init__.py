@@ -1,5 +1,5 @@
-"""Devices without a GPU: memory, streams, events, capture, graphs and LAPACK in the place of NVIDIA's libraries.
+"""Simulated devices: memory, streams, events, capture, graphs and LAPACK instead of NVIDIA's libraries.
 
-Everything a driver needs but kernels: `interpreter/` runs them in Triton's interpreter, `emulator/` executes the PTX
-that they were compiled to. Nothing here knows of Triton.
+They provide all parts of a driver but kernels. `interpreter/` runs kernels in Triton's interpreter, `emulator/`
+executes their compiled PTX. Nothing here depends on Triton.
 """

@@ -1,8 +1,8 @@
 """Simulated capture: the work of streams as nodes with dependencies, by CUDA's rules on forks and joins.
 
-A node is what a stream was given; it comes after the stream's node before it, and after those that the stream
-waited for through events. What an allocator says about blocks is noted too, so that a replay knows which of
-them its work may touch at every point.
+A node is work of a stream. It depends on the stream's previous node and on the nodes that the stream waited for
+through events. Allocations and frees are noted too, so that a replay knows at every point which blocks its work may
+access.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Work = Callable[[], None]
 
 
 class Node:
-    """One piece of captured work, or a note of an allocator; `after` are the nodes that it waits for."""
+    """Node of captured work, or a note of an allocator; it waits for the nodes in `after`."""
 
     __slots__ = ("after", "kind", "name", "number", "work")
 
     kind: str
-    """``kernel``, ``copy``, ``memset``, ``graph`` or ``work``; notes have none."""
+    """``kernel``, ``copy``, ``memset``, ``graph`` or ``work``; empty for notes."""
 
     def __init__(self, number: int, name: str, kind: str, after: Iterable[Node]) -> None:
         self.number = number
@@ -39,7 +39,7 @@ class Node:
 
 
 class BlockNote(Node):
-    """From here on a block of the graph's memory is in use, or no longer is."""
+    """Note that a block of the graph's memory was allocated or freed."""
 
     __slots__ = ("address", "blocks", "is_allocation", "nbytes", "survives")
 
@@ -55,7 +55,7 @@ class BlockNote(Node):
 
 
 class CapturedRecord:
-    """A recording of an event inside a capture."""
+    """Recording of an event inside a capture."""
 
     __slots__ = ("after", "capture")
 
@@ -64,13 +64,13 @@ class CapturedRecord:
         self.after = after
 
     def refuse(self, what: str) -> RuntimeError:
-        """The error of a query or a wait outside of the capture, which it invalidates."""
+        """Return the error of a query or wait outside of the capture, and invalidate the capture."""
         self.capture.invalidate()
         return capture_error(CAPTURED_EVENT, what)
 
 
 class Capture:
-    """One capture, from its begin to its end. `number` is unique in the process."""
+    """Capture, from its begin to its end. `number` is unique in the process."""
 
     def __init__(self, number: int, origin: Stream, relaxed: bool) -> None:
         self.number = number
@@ -87,29 +87,29 @@ class Capture:
 
     @property
     def streams(self) -> list[Stream]:
-        """The streams that take part, the first one first."""
+        """Streams that take part, in the order in which they joined."""
         return list(self._tails)
 
     def invalidate(self) -> None:
-        """From here on every use of its streams and events is an error, until the capture ends."""
+        """Invalidate the capture: every use of its streams and events is an error until it ends."""
         if not self.has_ended:
             self.is_invalidated = True
 
     def refuse(self, what: str, detail: str) -> RuntimeError:
-        """The error of an operation that may not be captured; it invalidates the capture."""
+        """Return the error of an operation that may not be captured, and invalidate the capture."""
         if self.is_invalidated:
             return capture_error(INVALIDATED, detail)
         self.invalidate()
         return capture_error(what, detail)
 
     def join(self, stream: Stream, after: frozenset[Node]) -> None:
-        """A stream takes part from here on, behind these nodes."""
+        """Add a stream to the capture, after the given nodes."""
         with self._lock:
             self._tails[stream] = after
             stream.capture = self
 
     def add(self, stream: Stream, work: Work, kind: str, name: str) -> None:
-        """Record work of a stream. Raises RuntimeError once the capture is invalidated."""
+        """Record work of a stream. Raise RuntimeError if the capture is invalidated."""
         with self._lock:
             if self.is_invalidated:
                 raise capture_error(INVALIDATED, f"{kind} {name}".rstrip())
@@ -123,9 +123,9 @@ class Capture:
         self._tails[stream] = frozenset((node,))
 
     def note(self, stream: Stream, blocks: LiveBlocks, address: int, nbytes: int | None) -> None:
-        """A block is handed out (`nbytes`), or given back (None), in the order of a stream.
+        """Note that a block is allocated (`nbytes`) or freed (None), in stream order.
 
-        Called inside garbage collection: takes no lock.
+        Lock-free, as garbage collection calls it.
         """
         self._notes.append((stream, blocks, address, nbytes))
         if self.has_ended:
@@ -135,7 +135,7 @@ class Capture:
         while self._notes:
             stream, blocks, address, nbytes = self._notes.popleft()
             if nbytes is None and address not in self.allocated:
-                # From before the capture: its memory is no part of the graph.
+                # The block is older than the capture: its memory is no part of the graph.
                 stream.enqueue_now(partial(blocks.give_back, address))
                 continue
             note = BlockNote(len(self.nodes), self._tails[stream], blocks, address, nbytes)
@@ -154,7 +154,7 @@ class Capture:
                 stream.enqueue_now(partial(blocks.add, address, nbytes))
 
     def record(self, stream: Stream) -> CapturedRecord:
-        """An event is recorded. Raises RuntimeError once the capture is invalidated."""
+        """Record an event. Raise RuntimeError if the capture is invalidated."""
         with self._lock:
             if self.is_invalidated:
                 raise capture_error(INVALIDATED, "an event is recorded")
@@ -162,7 +162,7 @@ class Capture:
             return CapturedRecord(self, self._tails[stream])
 
     def wait(self, stream: Stream, record: EventRecord | CapturedRecord) -> None:
-        """A stream of this capture waits for an event."""
+        """Make a stream of this capture wait for an event."""
         if not isinstance(record, CapturedRecord) or record.capture.has_ended:
             raise self.refuse(ISOLATION, "a capturing stream waits for an event that was recorded outside")
         if record.capture is not self:
@@ -175,7 +175,7 @@ class Capture:
             self._tails[stream] |= record.after
 
     def end(self) -> list[BlockNote]:
-        """Release the streams. Returns the blocks that live on."""
+        """Release the streams. Return the blocks that live on."""
         with self._lock:
             self.has_ended = True
             self._write_notes()
@@ -184,13 +184,13 @@ class Capture:
             return list(self.allocated.values())
 
     def unjoined(self) -> list[Stream]:
-        """The streams with work that the first one does not wait for."""
+        """Return the streams with work that the first stream does not wait for."""
         joined = ancestors(self._tails[self.origin])
         return [s for s, tail in self._tails.items() if not last_work(tail) <= joined]
 
 
 def begin_waiting(stream: Stream, record: CapturedRecord) -> None:
-    """A stream that is not capturing waits for an event of a capture: it joins."""
+    """Make a stream that is not capturing wait for a captured event; the stream joins the capture."""
     capture = record.capture
     if capture.has_ended:
         raise capture_error(CAPTURED_EVENT, "a stream waits for an event whose capture has ended")
@@ -202,13 +202,13 @@ def begin_waiting(stream: Stream, record: CapturedRecord) -> None:
 
 
 def refuse_waiting(stream: Stream, what: str) -> None:
-    """Raise RuntimeError if a stream is capturing: nothing can wait for work that does not run."""
+    """Raise RuntimeError if a stream is capturing: captured work does not run, so it cannot be awaited."""
     if stream.capture is not None:
         raise stream.capture.refuse(UNSUPPORTED, what)
 
 
 def ancestors(nodes: Iterable[Node]) -> set[Node]:
-    """The nodes and all that they wait for."""
+    """Return the nodes and all their dependencies."""
     seen: set[Node] = set()
     stack = list(nodes)
     while stack:
@@ -220,7 +220,7 @@ def ancestors(nodes: Iterable[Node]) -> set[Node]:
 
 
 def last_work(tail: Iterable[Node]) -> set[Node]:
-    """The nearest pieces of work at or before these nodes; notes are none."""
+    """Return the nearest work nodes at or before these nodes; notes do not count."""
     found: set[Node] = set()
     stack = list(tail)
     while stack:

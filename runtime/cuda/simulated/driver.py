@@ -1,9 +1,9 @@
-"""The driver without a GPU, all but its kernels: simulated devices, memory, streams, events and graphs.
+"""Simulated driver, except for its kernels: devices, memory, streams, events and graphs.
 
-It is stricter than a GPU where it can be: work runs only when something waits for it, memory outside live blocks
-cannot be touched, uninitialised memory holds poison, and a kernel cannot reach the memory of another device.
-``CUDA_LAUNCH_BLOCKING=1`` runs every launch at once, so that a failing one is found in the traceback of its caller.
-`hold`, `release` and `step` are for tests that decide themselves when a stream runs.
+It is stricter than a GPU. Work runs only when something waits for it, memory outside live blocks is inaccessible,
+uninitialized memory holds poison, and a kernel cannot access another device's memory. ``CUDA_LAUNCH_BLOCKING=1`` runs
+every launch immediately, so that a failure has the traceback of its caller. Tests use `hold`, `release` and `step` to
+decide when a stream runs.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from .stream import Event, EventRecord, Scheduler, Stream, most_urgent
 
 DEVICE_COUNT = 2
 PRIORITIES = (0, -5)
-"""The least and the greatest priority of a stream, as on a GPU."""
+"""Least and greatest priority of a stream, as on a GPU."""
 OF_ONE_PROCESS = "CUDA error: operation not supported: simulated devices belong to one process"
 MAX_RANK, MAX_EXTENT, MAX_PITCH = 5, 2**32, 2**40
-"""What a tensor map can describe: dimensions, elements along one, bytes from one to the next."""
+"""Limits of a tensor map: dimensions, elements of a dimension, stride in bytes."""
 DIVISIBILITY = 16
 
 
 class SimulatedDriver(Driver, SimulatedCapture):
-    """Simulated devices of one kind. Only one lock lets work run, in one thread at a time.
+    """Simulated devices of one kind. One lock lets a single thread at a time run work.
 
     Args:
-        properties: of each device.
-        device_count: how many there are.
+        properties: Properties of each device.
+        device_count: Number of devices.
     """
 
     guard_bytes = 256
@@ -62,13 +62,13 @@ class SimulatedDriver(Driver, SimulatedCapture):
         self._destroyed: list[Stream] = []
         """Streams that were destroyed before their work was done."""
         self.peers = {(a, b) for a in range(device_count) for b in range(device_count) if a != b}
-        """The pairs of devices of which the first can reach the second one's memory."""
+        """Pairs of devices of which the first can access the second one's memory."""
         self._peer_access: set[tuple[int, int]] = set()
         self._events: dict[int, Event] = {}
         self._handles = itertools.count(0x1000)
 
     def new_memory(self, total: int) -> DeviceMemory:
-        """The memory of a new device."""
+        """Return the memory of a new device."""
         return DeviceMemory(total)
 
     def device_count(self) -> int:
@@ -79,12 +79,12 @@ class SimulatedDriver(Driver, SimulatedCapture):
         return self._properties
 
     def memory(self, device: int) -> DeviceMemory:
-        """The memory of a device."""
+        """Return the memory of a device."""
         self.check_device(device)
         return self._memories[device]
 
     def stream(self, handle: int, device: int | None = None) -> Stream:
-        """The stream behind a handle; 0 is the default stream of `device`, or of the current one."""
+        """Return the stream of a handle; 0 is the default stream of `device`, or of the current device."""
         if handle == 0:
             return self._default_streams[self._thread.device if device is None else device]
         found = self._streams.get(handle)
@@ -101,11 +101,11 @@ class SimulatedDriver(Driver, SimulatedCapture):
         return [self._default_streams[device], *others]
 
     def hold(self, stream: int, device: int | None = None, releaser: threading.Thread | None = None) -> None:
-        """Let nothing of a stream run until `release`, as if its work took that long.
+        """Block a stream until `release`, as if its work took that long.
 
-        A thread that waits for the stream meanwhile waits for `releaser`, the calling thread unless another is named,
-        to release it. Where that cannot happen (it waits itself, directly or through other holds, or has ended, or
-        takes longer than ``scheduler.patience`` seconds) the wait raises RuntimeError. Queries find the stream busy.
+        A thread that waits for the stream waits for `releaser` to release it. Default: None, the calling thread. The
+        wait raises RuntimeError if `releaser` waits itself, directly or through other holds, if it has ended, or
+        after ``scheduler.patience`` seconds. Queries find the stream busy.
         """
         self.scheduler.hold(self.stream(stream, device), releaser or threading.current_thread())
 
@@ -114,9 +114,9 @@ class SimulatedDriver(Driver, SimulatedCapture):
         self.scheduler.release(self.stream(stream, device))
 
     def step(self, stream: int | None = None, device: int | None = None) -> bool:
-        """Run one piece of work: the oldest of a stream, held or not, or the most urgent of a device.
+        """Run one operation: the oldest of a stream, held or not, or the most urgent of a device.
 
-        Returns whether there was any that waits for no other stream.
+        Returns True if an operation was ready.
         """
         if stream is not None:
             return self.scheduler.step(self.stream(stream, device))
@@ -160,7 +160,7 @@ class SimulatedDriver(Driver, SimulatedCapture):
             on.enqueue_now(lambda: blocks.give_back(address))
 
     def check_range(self, what: str, address: int, nbytes: int) -> None:
-        """Raise RuntimeError for memory that no live block of a device holds."""
+        """Raise RuntimeError for memory outside a device's live blocks."""
         if not any(memory.blocks.holds(address, nbytes) for memory in self._memories):
             places = "; ".join(
                 f"device {i}: {memory.blocks.describe(address)}" for i, memory in enumerate(self._memories)
@@ -171,7 +171,7 @@ class SimulatedDriver(Driver, SimulatedCapture):
             )
 
     def note_written(self, address: int, nbytes: int) -> None:
-        """Work other than a kernel wrote to memory, of a device or of the host."""
+        """Note that work other than a kernel wrote to device or host memory."""
         for memory in self._memories:
             if memory.blocks.holds(address, nbytes):
                 memory.note_written(address, nbytes)
@@ -186,7 +186,7 @@ class SimulatedDriver(Driver, SimulatedCapture):
         on = self.stream(stream)
         address, nbytes = src.__array_interface__["data"][0], src.nbytes
         if self.host_memory.holds(address, nbytes):
-            # By its address: whoever gives page-locked memory back too early is to be found out.
+            # Copy by address, so that page-locked memory that was freed too early is detected.
             copy_page_locked = partial(self._copy_page_locked, dst, address, address, nbytes)
             on.enqueue(copy_page_locked, "copy", "from host to device")
         elif nbytes:
@@ -301,12 +301,12 @@ class SimulatedDriver(Driver, SimulatedCapture):
             self.stream(stream).enqueue(copy, "copy", "from device to device")
 
     def fourier_plans(self, device: int) -> PlanCache:
-        """A cache that stays empty: transforms on the host need no plans."""
+        """Return an empty cache: transforms on the host need no plans."""
         self.check_device(device)
         return self._plans.setdefault(device, NoPlans())
 
     def transform(self, dst: int, src: int, transform: FourierTransform, stream: int) -> None:
-        """As the base class says, by `scipy.fft` on the host."""
+        """Enqueue a Fourier transform by `scipy.fft` on the host."""
         from scipy import fft
 
         def run() -> None:
@@ -357,7 +357,7 @@ class SimulatedDriver(Driver, SimulatedCapture):
         return self.stream(stream).priority
 
     def query_stream(self, stream: int) -> bool:
-        """As the base class says; a query lets the stream make one step, so that polling comes to an end."""
+        """Return True if the stream is idle; otherwise let it run one step, so that polling terminates."""
         on = self.stream(stream)
         refuse_waiting(on, "the stream is queried")
         if on.is_idle:
@@ -378,7 +378,7 @@ class SimulatedDriver(Driver, SimulatedCapture):
         self.scheduler.run_all(self._streams_of(device))
 
     def run_device(self, device: int) -> None:
-        """Run all work of a device as it would run by itself, whether something is captured or not."""
+        """Run all work of a device, even during a capture."""
         self.scheduler.run_all(self._streams_of(device))
 
     def create_event(self, timing: bool = False, blocking: bool = False, interprocess: bool = False) -> int:
@@ -424,7 +424,7 @@ class SimulatedDriver(Driver, SimulatedCapture):
             on.wait_for(record)
 
     def query_event(self, event: int) -> bool:
-        """As the base class says; a query lets the stream make one step, so that polling comes to an end."""
+        """Return True if the event has happened; otherwise let its stream run one step, so that polling terminates."""
         record = self._event(event).record
         if isinstance(record, CapturedRecord):
             raise record.refuse("the event is queried")
@@ -476,7 +476,7 @@ class SimulatedDriver(Driver, SimulatedCapture):
     ) -> None:
         """Enqueue a kernel, through the observer if there is one.
 
-        `work` is given the device's live blocks. Without `counts` the caller counts the launch.
+        `work` receives the device's live blocks. Without `counts` the caller counts the launch.
         """
         if self.launch_observer is None:
             self._enqueue_kernel(name, stream, work, counts)
@@ -521,7 +521,7 @@ def check_tensor_map(
 
 
 def check_divisible(kernel: str, name: str, value: int) -> None:
-    """Raise RuntimeError for an argument that was declared divisible and is not."""
+    """Raise RuntimeError for an argument that was declared divisible but is not."""
     if value % DIVISIBILITY:
         raise RuntimeError(
             f"CUDA error: misaligned address: kernel '{kernel}': argument '{name}' was declared divisible by "
@@ -530,7 +530,7 @@ def check_divisible(kernel: str, name: str, value: int) -> None:
 
 
 def _array_at(address: int, sizes: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
-    """Device memory as an array."""
+    """Return device memory as an array."""
     count = math.prod(sizes) * np.dtype(dtype).itemsize
     memory: Any = (ctypes.c_char * count).from_address(address)
     made: np.ndarray[Any, Any] = np.frombuffer(memory, dtype)

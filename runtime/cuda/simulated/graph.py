@@ -1,6 +1,7 @@
-"""Simulated graphs: what was captured, put into an order, and run as one piece of a stream's work.
+"""Simulated graphs: captured work, ordered and run as one operation of a stream.
 
-Where dependencies leave a choice the work that was captured last runs first, so that a missing one shows.
+If the dependencies allow several orders, the work that was captured last runs first, so that a missing dependency
+shows.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Graph:
 
 
 class GraphExecutable:
-    """A graph in the order in which it runs."""
+    """Graph in the order in which it runs."""
 
     __slots__ = ("_graph", "_order", "device", "kernels", "last_launch")
 
@@ -52,7 +53,7 @@ class GraphExecutable:
         self.kernels = sum(node.kind == "kernel" for node in graph.nodes)
 
     def run(self) -> None:
-        """Run all of it."""
+        """Run all work of the graph."""
         memory: dict[int, ReplayedBlocks] = {}
         try:
             for node in self._order:
@@ -69,10 +70,10 @@ class GraphExecutable:
 
 
 class ReplayedBlocks:
-    """Which blocks of a pool are live while a graph runs, and afterwards.
+    """Blocks of a pool that are live while a graph runs, and afterwards.
 
-    One that outlives the capture keeps its bytes until something writes to it, and lingers if nobody holds it any
-    more. Any other is poisoned when it is handed out, as is what it takes the place of when the graph has run.
+    A block that outlives the capture keeps its bytes until something overwrites them. It lingers after its last owner
+    frees it. Any other block is poisoned on allocation, as are the blocks that it displaced, once the graph has run.
     """
 
     __slots__ = ("_blocks", "_displaced", "_temporary")
@@ -83,7 +84,7 @@ class ReplayedBlocks:
         self._displaced: dict[int, int] = {}
 
     def apply(self, note: BlockNote) -> None:
-        """A block is handed out or given back."""
+        """Apply an allocation or a free."""
         blocks, address, nbytes = self._blocks, note.address, note.nbytes
         if not note.is_allocation:
             blocks.remove(address)
@@ -103,7 +104,7 @@ class ReplayedBlocks:
             blocks.lingering.add(address)
 
     def restore(self) -> None:
-        """The graph has run, or failed."""
+        """Restore the blocks after the graph has run or failed."""
         for address in self._temporary:
             self._blocks.remove(address)
         for address, nbytes in self._displaced.items():
@@ -111,7 +112,7 @@ class ReplayedBlocks:
 
 
 def run_order(nodes: Sequence[Node]) -> list[Node]:
-    """The nodes, each after those that it waits for, and otherwise the latest first."""
+    """Return the nodes in topological order, the latest first among those that are ready."""
     waiting = {node: len(node.after) for node in nodes}
     followers: dict[Node, list[Node]] = {node: [] for node in nodes}
     for node in nodes:
@@ -145,11 +146,11 @@ class SimulatedCapture(StreamCapture):
 
     @abstractmethod
     def stream(self, handle: int, device: int | None = None) -> Stream:
-        """The stream behind a handle."""
+        """Return the stream of a handle."""
 
     @abstractmethod
     def new_handle(self) -> int:
-        """A number that no other stream, event or graph has."""
+        """Return a number that is unique among streams, events and graphs."""
 
     def begin_capture(self, stream: int, mode: CaptureMode = "global") -> None:
         checked_mode(mode)
@@ -176,7 +177,7 @@ class SimulatedCapture(StreamCapture):
         survivors = capture.end()
         unjoined = capture.unjoined()
         with self._lock:
-            # Blocks given back before have to be gone where new ones lie in their place.
+            # Blocks that were freed before must be gone when new ones take their place.
             for each in capture.streams:
                 each.run()
             for block in survivors:
@@ -203,7 +204,7 @@ class SimulatedCapture(StreamCapture):
         return 0 if capture is None else capture.number
 
     def refuse_unsafe(self, what: str) -> None:
-        """Raise RuntimeError where a capture prohibits this thread's unsafe call, and invalidate that capture."""
+        """Raise RuntimeError if a capture prohibits this thread's unsafe call, and invalidate that capture."""
         if self.captures_underway:
             mode, thread = self._thread_mode.mode, threading.get_ident()
             found = [
@@ -277,5 +278,5 @@ class SimulatedCapture(StreamCapture):
 
 
 def sorted_work(node: Node) -> list[Node]:
-    """The pieces of work that a node waits for directly, the earliest first."""
+    """Return the work that a node waits for directly, the earliest first."""
     return sorted(last_work(node.after), key=lambda before: before.number)

@@ -1,7 +1,7 @@
-"""Simulated device memory: host memory that only launches and copies may touch, inside live blocks.
+"""Simulated device memory: host memory that only launches and copies may access, inside live blocks.
 
-A *segment* is what the driver gives to an allocator; a *block* is what the allocator has handed out of it. An
-address outside every live block is an illegal access, as is one that its element's size does not divide.
+A *segment* is an allocation from the driver; a *block* is a part of it that the allocator has allocated. An address
+outside every live block is an illegal access, as is an address that is not aligned to its element size.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ from ...errors import AcceleratorError, OutOfMemoryError
 SEGMENT_ALIGNMENT = 512
 POISON = 0xCB
 INVALID_VALUE, ALREADY_REGISTERED, NOT_REGISTERED = 1, 712, 713
-"""Fills memory that was never written: -2.7e7 as float32 or bfloat16, and no plausible index."""
+"""Fills uninitialized memory: -2.7e7 as float32 or bfloat16, and no plausible index."""
 
 Addresses = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 class LiveBlocks:
-    """The blocks of one device that work may touch at this point of its execution.
+    """Blocks of one device that work may access at this point of its execution.
 
-    `of_graphs` are those that outlive the capture they were made in. When such a one is given back it is `lingering`:
-    its memory stays the graph's, and what one replay wrote there another one may read, until something else takes its
-    place.
+    `of_graphs` are the blocks that outlive their capture. A freed block of a graph is `lingering`: its memory stays
+    the graph's, and a replay may read what an earlier replay wrote, until another block takes its place.
     """
 
     __slots__ = ("_ends", "_ends_array", "_stale", "_starts", "_starts_array", "lingering", "of_graphs")
@@ -42,7 +41,7 @@ class LiveBlocks:
         self._ends_array: Addresses = np.empty(0, np.uint64)
 
     def add(self, address: int, nbytes: int) -> None:
-        """A block becomes live. Its bytes are poisoned: nobody may rely on what an earlier block left."""
+        """Make a block live and poison its bytes, since callers must not rely on an earlier block's contents."""
         if self.lingering:
             self.drop_lingering(address, nbytes)
         ctypes.memset(address, POISON, nbytes)
@@ -52,7 +51,7 @@ class LiveBlocks:
         self._stale = True
 
     def remove(self, address: int) -> None:
-        """A block is no longer live. Raises RuntimeError if it was not."""
+        """Remove a live block. Raise RuntimeError if it was not live."""
         i = bisect_left(self._starts, address)
         if i == len(self._starts) or self._starts[i] != address:
             raise RuntimeError(f"CUDA error: invalid argument: no block at {address:#x} to free")
@@ -60,7 +59,7 @@ class LiveBlocks:
         self._stale = True
 
     def give_back(self, address: int) -> None:
-        """Whoever held a block does no longer."""
+        """Note that the owner of a block freed it."""
         if address in self.of_graphs:
             self.of_graphs.discard(address)
             self.lingering.add(address)
@@ -68,21 +67,21 @@ class LiveBlocks:
             self.remove(address)
 
     def drop_lingering(self, address: int, nbytes: int) -> None:
-        """No longer let graphs read what they left in this range."""
+        """Remove lingering blocks of graphs from this range."""
         for start, _ in self.overlapping(address, nbytes):
             if start in self.lingering:
                 self.lingering.discard(start)
                 self.remove(start)
 
     def size_at(self, address: int) -> int | None:
-        """The size of the block that begins here."""
+        """Return the size of the block that begins here, or None."""
         i = bisect_left(self._starts, address)
         if i == len(self._starts) or self._starts[i] != address:
             return None
         return self._ends[i] - address
 
     def overlapping(self, address: int, nbytes: int) -> list[tuple[int, int]]:
-        """(address, size) of the blocks that share bytes with a range."""
+        """Return (address, size) of the blocks that overlap a range."""
         found = []
         i = max(bisect_right(self._starts, address) - 1, 0)
         while i < len(self._starts) and self._starts[i] < address + nbytes:
@@ -92,12 +91,12 @@ class LiveBlocks:
         return found
 
     def holds(self, address: int, nbytes: int) -> bool:
-        """Whether the range lies within one live block."""
+        """Return True if the range lies within one live block."""
         i = bisect_right(self._starts, address) - 1
         return i >= 0 and address + nbytes <= self._ends[i]
 
     def first_outside(self, addresses: Addresses, itemsize: int) -> int | None:
-        """The first address whose element is not wholly within a live block."""
+        """Return the first address whose element is not wholly within a live block, or None."""
         lowest, highest = int(addresses.min()), int(addresses.max())
         if self.holds(lowest, highest - lowest + itemsize):
             return None
@@ -115,7 +114,7 @@ class LiveBlocks:
         return None if inside.all() else int(flat[~inside][0])
 
     def describe(self, address: int) -> str:
-        """Where an address lies among the live blocks."""
+        """Describe the position of an address among the live blocks."""
         i = bisect_right(self._starts, address) - 1
         if i >= 0 and address < self._ends[i]:
             return f"in the block at {self._starts[i]:#x}, {self._ends[i] - address} bytes before its end"
@@ -133,7 +132,7 @@ class LiveBlocks:
 
 
 class DeviceMemory:
-    """The memory of one simulated device."""
+    """Memory of one simulated device."""
 
     __slots__ = ("_buffers", "blocks", "reserved", "total")
 
@@ -144,7 +143,7 @@ class DeviceMemory:
         self._buffers: dict[int, tuple[np.ndarray[Any, Any], int]] = {}
 
     def malloc(self, nbytes: int) -> int:
-        """A segment. Raises OutOfMemoryError beyond the device's total."""
+        """Allocate a segment. Raise OutOfMemoryError beyond the device's total."""
         if self.reserved + nbytes > self.total:
             raise OutOfMemoryError(
                 f"CUDA out of memory: {nbytes} bytes requested, {self.total - self.reserved} are free"
@@ -157,14 +156,14 @@ class DeviceMemory:
         return int(address)
 
     def note_written(self, address: int, nbytes: int) -> None:
-        """Something other than a kernel wrote there; a memory that keeps account of it overrides this."""
+        """Note a write by something other than a kernel; subclasses that track writes override this."""
 
     def owns(self, address: int) -> bool:
-        """Whether an address lies in a segment."""
+        """Return True if an address lies in a segment."""
         return any(start <= address < start + nbytes for start, (_, nbytes) in list(self._buffers.items()))
 
     def free(self, address: int) -> None:
-        """Give a segment back. Raises RuntimeError for an address that `malloc` did not give."""
+        """Free a segment. Raise RuntimeError for an address that is not from `malloc`."""
         found = self._buffers.pop(address, None)
         if found is None:
             raise RuntimeError(f"CUDA error: invalid argument: no segment at {address:#x} to free")
@@ -173,7 +172,7 @@ class DeviceMemory:
 
 
 class HostMemory:
-    """Page-locked host memory: pieces whose address and size the driver knows."""
+    """Page-locked host memory: allocations whose address and size the driver knows."""
 
     __slots__ = ("_buffers", "_registered", "total", "used")
 
@@ -184,7 +183,7 @@ class HostMemory:
         self._registered: dict[int, int] = {}
 
     def malloc(self, nbytes: int) -> int:
-        """A piece, poisoned. Raises OutOfMemoryError beyond the total."""
+        """Allocate poisoned memory. Raise OutOfMemoryError beyond the total."""
         if self.used + nbytes > self.total:
             raise OutOfMemoryError(
                 f"CUDA error: out of memory: {nbytes} bytes of page-locked memory requested, "
@@ -199,16 +198,16 @@ class HostMemory:
         return address
 
     def free(self, address: int) -> None:
-        """Give a piece back. Raises RuntimeError for an address that `malloc` did not give."""
+        """Free an allocation. Raise RuntimeError for an address that is not from `malloc`."""
         found = self._buffers.pop(address, None)
         if found is None:
             raise RuntimeError(f"CUDA error: invalid argument: no page-locked memory at {address:#x} to free")
         self.used -= found.nbytes
 
     def register(self, address: int, nbytes: int) -> None:
-        """Have memory of somebody else's count as page-locked, as ``cudaHostRegister`` does.
+        """Register memory of another allocator as page-locked, like ``cudaHostRegister``.
 
-        Raises AcceleratorError for an empty range, and for one that overlaps another.
+        Raises AcceleratorError for an empty range, and for a range that overlaps another.
         """
         if nbytes <= 0 or address <= 0:
             raise AcceleratorError(
@@ -224,7 +223,7 @@ class HostMemory:
         self._registered[address] = nbytes
 
     def unregister(self, address: int) -> None:
-        """Undo `register`. Raises AcceleratorError for another address."""
+        """Undo `register`. Raise AcceleratorError for another address."""
         if self._registered.pop(address, None) is None:
             raise AcceleratorError(
                 f"CUDA error: pointer does not correspond to a registered memory region: {address:#x}",
@@ -232,7 +231,7 @@ class HostMemory:
             )
 
     def holds(self, address: int, nbytes: int) -> bool:
-        """Whether the range lies within one piece."""
+        """Return True if the range lies within one allocation."""
         return any(start <= address and address + nbytes <= end for start, end in self._ranges())
 
     def _ranges(self) -> list[tuple[int, int]]:

@@ -1,7 +1,7 @@
-"""The library of linear algebra of simulated devices: the host's LAPACK over their memory.
+"""Linear algebra library of simulated devices: the host's LAPACK over their memory.
 
-LAPACK stands for cuSOLVER: the same routines, enqueued on the same
-streams, over memory that is checked against live allocations when they run.
+LAPACK replaces cuSOLVER: the same routines run on the same streams. Memory is bounds-checked against live allocations
+when they run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SimulatedSolver:
-    """Each routine of `lapack` on a stream of a simulated device."""
+    """LAPACK routines on a stream of a simulated device."""
 
     def __init__(self, driver: SimulatedDriver) -> None:
         self._driver = driver
@@ -44,7 +44,7 @@ class SimulatedSolver:
         return enqueue
 
     def _array(self, name: str, value: Any) -> Any:
-        """An operand as an array over the device's memory; an option as it is."""
+        """Return an operand as an array over the device's memory; return an option unchanged."""
         if not isinstance(value, Operand):
             return value
         if value.nbytes:

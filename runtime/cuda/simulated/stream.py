@@ -1,9 +1,8 @@
-"""Simulated streams and events: work of one device in order, which runs when something waits for it, never before.
+"""Simulated streams and events: in-order work of one device, which runs only when something waits for it.
 
-Streams run as late as they may and independently of each other, so that a missing wait shows as a wrong
-result or an illegal access instead of passing by luck. A test can *hold* a stream: nothing of it runs until it is
-released, and who waits for it waits for the thread that is to release it. Work that waits for another process
-(`Reception`) holds the stream in which it runs, and leaves the others to whoever needs them.
+Streams run as late as possible and independently, so that a missing wait shows as a wrong result or an illegal
+access. A test can *hold* a stream: it does not run until it is released, and a thread that waits for it waits for the
+releasing thread. Work that waits for another process (`Reception`) holds its own stream only.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from .capture import Capture, CapturedRecord, begin_waiting
 Work = Callable[[], None]
 
 QUEUE_LIMIT = 1024
-"""A launch waits while this many operations are pending, as on a GPU."""
+"""Number of pending operations at which a launch blocks, as on a GPU."""
 PATIENCE = 30.0
-"""Seconds that a wait for a held stream lasts before it is taken for a deadlock."""
+"""Seconds until a wait for a held stream counts as a deadlock."""
 
 
 class EventRecord:
-    """One recording of an event: a place in a stream's queue."""
+    """Recording of an event: a position in a stream's queue."""
 
     __slots__ = ("done", "seconds", "stream")
 
@@ -35,18 +34,18 @@ class EventRecord:
         self.seconds = 0.0
 
     def happen(self) -> None:
-        """The stream has come to this place."""
+        """Mark the position as reached."""
         self.done = True
         self.seconds = time.perf_counter()
 
     def wait(self) -> None:
-        """Run the stream up to this place."""
+        """Run the stream up to this position."""
         if not self.done:
             self.stream.run(self)
 
 
 class Wait:
-    """Work that is done once a recording has happened: a stream does not pass it before."""
+    """Wait operation: a stream does not pass it before the recording has happened."""
 
     __slots__ = ("record",)
 
@@ -54,25 +53,25 @@ class Wait:
         self.record = record
 
     def __call__(self) -> None:
-        """Nothing: it was waited for before the stream came here."""
+        """Do nothing: the scheduler has already waited."""
 
 
 class Reception(ABC):
-    """Work that waits for something from outside of the devices, such as a message of another process."""
+    """Work that waits for something outside of the devices, such as a message of another process."""
 
     __slots__ = ()
 
     @abstractmethod
     def is_due(self) -> bool:
-        """Whether what it waits for is there; asks for it where it is not."""
+        """Return True if the awaited message is there; request it if it is not."""
 
     @abstractmethod
     def __call__(self) -> None:
-        """Do the work; `Scheduler.wait_outside` waits in it."""
+        """Do the work; it waits in `Scheduler.wait_outside`."""
 
 
 class Event:
-    """An event, the device whose streams record it, and its latest recording."""
+    """Event: the device whose streams record it, and its latest recording."""
 
     __slots__ = ("device", "record", "timing")
 
@@ -83,10 +82,10 @@ class Event:
 
 
 class Scheduler:
-    """Decides what runs: all work of all streams runs under its one lock, a piece at a time.
+    """Scheduler of all streams: it runs all work under one lock, one operation at a time.
 
-    `patience` bounds waits for held streams, in seconds: a thread that is joined by the one that should release is a
-    deadlock which nothing here can see.
+    `patience` limits waits for held streams, in seconds. It catches a deadlock that the scheduler cannot see: a
+    thread that waits while the releasing thread joins it.
     """
 
     def __init__(self, patience: float = PATIENCE) -> None:
@@ -95,10 +94,10 @@ class Scheduler:
         self._released = threading.Condition(self.lock)
         self._waiting: dict[threading.Thread, threading.Thread] = {}
         self._current: Stream | None = None
-        """The stream whose work runs, while there is one."""
+        """Stream whose work is running, or None."""
 
     def run(self, stream: Stream, until: EventRecord | None = None) -> None:
-        """Run all work of a stream, or all up to a recording, and what that waits for on other streams."""
+        """Run all work of a stream, or all up to a recording, with its dependencies on other streams."""
         with self.lock:
             while (stream.queue or stream.waits_outside) and not (until is not None and until.done):
                 next_one = _in_the_way(stream)
@@ -109,7 +108,7 @@ class Scheduler:
                     next_one.queue.popleft()()
 
     def run_all(self, streams: Sequence[Stream]) -> None:
-        """Run all work of several streams, of what is ready always the most urgent."""
+        """Run all work of several streams, always the most urgent ready operation."""
         with self.lock:
             while pending := [stream for stream in streams if not stream.is_idle]:
                 next_one = most_urgent(pending)
@@ -122,7 +121,7 @@ class Scheduler:
                     next_one.queue.popleft()()
 
     def poll(self, stream: Stream) -> bool:
-        """Let a stream, or what it waits for, make one step unless it is held; whether it made one."""
+        """Let a stream, or what it waits for, run one step unless it is held. Return True if it ran one."""
         with self.lock:
             next_one = _in_the_way(stream)
             if not next_one.queue or next_one.releaser is not None or not next_one.is_due():
@@ -132,7 +131,7 @@ class Scheduler:
             return True
 
     def step(self, stream: Stream) -> bool:
-        """Run the oldest piece of work, even of a held stream; whether there was one that waits for no other."""
+        """Run the oldest operation, even of a held stream. Return True if one was ready."""
         with self.lock:
             if not stream.is_ready:
                 return False
@@ -141,14 +140,14 @@ class Scheduler:
             return True
 
     def hold(self, stream: Stream, releaser: threading.Thread) -> None:
-        """Let nothing of a stream run until it is released, which `releaser` is to do."""
+        """Block a stream until `releaser` releases it."""
         with self.lock:
             if stream.releaser is not None:
                 raise RuntimeError(f"hold(): {stream} is held already, by {stream.releaser.name}")
             stream.releaser = releaser
 
     def release(self, stream: Stream) -> None:
-        """End a hold. Its work runs when something waits for it."""
+        """End a hold. The stream's work runs when something waits for it."""
         with self.lock:
             if stream.releaser is None:
                 raise RuntimeError(f"release(): {stream} is not held")
@@ -156,10 +155,10 @@ class Scheduler:
             self._released.notify_all()
 
     def wait_outside(self, is_over: Callable[[], bool]) -> None:
-        """Wait, in the middle of work, for something from outside of the devices, while other streams may run.
+        """Wait, during work, for something outside of the devices, while other streams may run.
 
         Args:
-            is_over: whether it has come, or will not; whoever changes that calls `notify`.
+            is_over: Returns True once the wait has ended; the thread that changes its result calls `notify`.
         """
         with self.lock:
             stream = self._current
@@ -174,12 +173,12 @@ class Scheduler:
                 self._released.notify_all()
 
     def notify(self) -> None:
-        """Have those who wait look again at what they wait for."""
+        """Wake the waiting threads, so that they check their conditions again."""
         with self.lock:
             self._released.notify_all()
 
     def _await_release(self, stream: Stream) -> None:
-        """Wait until a stream is no longer held. Raises RuntimeError once nobody is left who could release it."""
+        """Wait until a stream is no longer held. Raise RuntimeError once no thread could release it."""
         me = threading.current_thread()
         deadline = time.monotonic() + self.patience
         while (releaser := stream.releaser) is not None:
@@ -188,7 +187,7 @@ class Scheduler:
                 raise _deadlock(stream, f"{releaser.name} has not released it for {self.patience} seconds")
             self._waiting[me] = releaser
             try:
-                # In slices, since the end of a thread notifies nobody.
+                # Wait in slices, since the end of a thread sends no notification.
                 self._released.wait(0.02)
             finally:
                 del self._waiting[me]
@@ -213,9 +212,9 @@ def _deadlock(stream: Stream, why: str) -> RuntimeError:
 
 
 def _in_the_way(stream: Stream) -> Stream:
-    """The stream whose oldest work comes next for `stream` to go on: itself, or one that it waits for.
+    """Return the stream that must run next for `stream` to proceed: itself, or one that it waits for.
 
-    A wait is for an earlier recording, so the chain has an end.
+    A wait is for an earlier recording, so the chain ends.
     """
     while stream.queue and not stream.is_ready and stream.releaser is None:
         head = stream.queue[0]
@@ -225,15 +224,15 @@ def _in_the_way(stream: Stream) -> Stream:
 
 
 def most_urgent(streams: Sequence[Stream]) -> Stream | None:
-    """Of the streams that are ready and not held the one of the lowest number, the first of equals."""
+    """Return the ready, unheld stream with the lowest priority number; the first among equals."""
     ready = [stream for stream in streams if stream.is_ready and stream.releaser is None]
     return min(ready, key=lambda stream: stream.priority) if ready else None
 
 
 class Stream:
-    """Work of one device in order. `enqueue` takes no lock; work runs under the scheduler's.
+    """In-order work of one device. `enqueue` is lock-free; work runs under the scheduler's lock.
 
-    While `capture` is set, work is recorded there instead; the queue has what came before.
+    While `capture` is set, it records new work; the queue holds earlier work.
     """
 
     __slots__ = (
@@ -255,17 +254,17 @@ class Stream:
         self.queue: deque[Work] = deque()
         self.capture: Capture | None = None
         self.releaser: threading.Thread | None = None
-        """The thread that is to release the stream while it is held."""
+        """Thread that is to release the stream while it is held."""
         self.waits_outside = False
-        """Whether it is held by its own work, which waits for something from outside, for as long as that takes."""
+        """True while the stream's own work holds it and waits for something outside, without a time limit."""
 
     @property
     def is_legacy(self) -> bool:
-        """Whether it is its device's default stream."""
+        """True for the default stream of its device."""
         return self.handle == 0
 
     def enqueue(self, work: Work, kind: str = "work", name: str = "") -> None:
-        """Add work to the end, or to the capture. Raises RuntimeError for a capture that was invalidated."""
+        """Append work, to the capture if there is one. Raise RuntimeError if the capture was invalidated."""
         capture = self.capture
         if capture is None:
             self.queue.append(work)
@@ -273,11 +272,11 @@ class Stream:
             capture.add(self, work, kind, name)
 
     def enqueue_now(self, work: Work) -> None:
-        """Add work to the end, captured or not."""
+        """Append work, captured or not."""
         self.queue.append(work)
 
     def record(self) -> EventRecord | CapturedRecord:
-        """Mark the end of what has been enqueued so far."""
+        """Record the end of the work enqueued so far."""
         if self.capture is not None:
             return self.capture.record(self)
         record = EventRecord(self)
@@ -285,7 +284,7 @@ class Stream:
         return record
 
     def wait_for(self, record: EventRecord | CapturedRecord) -> None:
-        """Let what is enqueued from here on come after a recording."""
+        """Make later work wait for a recording."""
         if self.capture is not None:
             self.capture.wait(self, record)
         elif isinstance(record, CapturedRecord):
@@ -295,29 +294,29 @@ class Stream:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more launches may be added before some have run."""
+        """True if a launch must wait until pending operations have run."""
         return len(self.queue) >= QUEUE_LIMIT and self.capture is None
 
     @property
     def is_idle(self) -> bool:
-        """Whether no work is pending, and none waits for something from outside."""
+        """True if no work is pending, and none waits for something outside."""
         return not self.queue and not self.waits_outside
 
     @property
     def is_ready(self) -> bool:
-        """Whether the oldest piece of work waits for no other stream."""
+        """True if the oldest operation waits for no other stream."""
         if not self.queue:
             return False
         head = self.queue[0]
         return not isinstance(head, Wait) or head.record.done
 
     def is_due(self) -> bool:
-        """Whether the oldest piece of work waits for nothing from outside of the devices."""
+        """Return True if the oldest operation waits for nothing outside of the devices."""
         head = self.queue[0]
         return not isinstance(head, Reception) or head.is_due()
 
     def run(self, until: EventRecord | None = None) -> None:
-        """Run all work, or all up to a recording. A piece leaves the queue even if it fails."""
+        """Run all work, or all up to a recording. An operation leaves the queue even if it fails."""
         self.scheduler.run(self, until)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Triton kernels without PyTorch: compiled ahead of time, kept on disk, found by key and launched.
+"""Triton kernels without PyTorch: compiled ahead of time, stored on disk, found by key and launched.
 
-`lazy_triton` stands for `triton` in kernels' modules; `real_triton` is the one place that imports it for them.
+Kernel modules import `lazy_triton` instead of `triton`. Only `real_triton` imports Triton for them.
 """

@@ -1,4 +1,4 @@
-"""What an NVIDIA architecture can compute, asked before anything is compiled for it.
+"""Capabilities of NVIDIA architectures, checked before a kernel is compiled.
 
 Source: Triton's list of supported platforms; "Table of conversions", PTX ISA, `cvt`.
 """
@@ -11,10 +11,10 @@ from ..tensor_map import descriptor_type
 from .lazy_triton import stand_in
 
 OLDEST = 80
-"""The oldest compute capability that Triton supports, major times 10 plus minor."""
+"""Oldest compute capability that Triton supports, major times 10 plus minor."""
 
 FIRST_WITH = {"fp8e4nv": 89}
-"""The oldest architecture with a type that not all have."""
+"""Oldest architecture of each dtype that some architectures lack."""
 FIRST_WITH_TENSOR_MAPS = 90
 
 PUBLIC_NAMES = {
@@ -31,16 +31,16 @@ FLOATS = ("fp8e4nv", "fp8e5", "fp16", "bf16", "fp32", "fp64")
 def check_architecture(
     name: str, signature: Mapping[str, str], constants: Iterable[object], capability: int
 ) -> None:
-    """Refuse a kernel that has no code on an architecture.
+    """Raise if a kernel cannot be compiled for an architecture.
 
     Args:
-        name: the kernel's name.
-        signature: Triton's type of each parameter that is passed at launch.
-        constants: the values of the other parameters, among them the types in which it computes.
-        capability: the architecture, ``80`` for sm_80.
+        name: Name of the kernel.
+        signature: Triton type of each launch parameter.
+        constants: Values of the other parameters, including the dtypes in which the kernel computes.
+        capability: Compute capability, ``80`` for sm_80.
 
     Raises:
-        NotImplementedError: naming kernel, argument or dtype, architecture and what is supported there.
+        NotImplementedError: Names the kernel, the argument or dtype, the architecture and its supported dtypes.
     """
     if capability < OLDEST:
         raise NotImplementedError(

@@ -1,10 +1,12 @@
-"""Which `ptxas` assembles a kernel: one whose code the driver at hand takes.
+"""Choice of the `ptxas` that assembles a kernel, so that the driver can load the code.
 
-A driver loads what any `ptxas` of its own major version of CUDA assembled, or of an earlier one, never of a later: it
-calls that an invalid image. (The layout changed as well: CUDA 13 writes ELF ABI 8 for every target, CUDA 12 ABI 7 up to
-sm_90 and 8 from sm_100 on.) Triton's wheels have two of them: 3.9 takes 12.9 up to sm_89 and 13.4 from sm_90 on, 3.7
-takes 12.8 and, from sm_100 on, 13.1. Where the one that Triton would take is too new, the other one does its work;
-where both are, the driver compiles the PTX, which then keeps to the version of the instruction set that it knows.
+A driver loads code from any `ptxas` of its own CUDA major version or an earlier one. It rejects code from a later
+major version as an invalid image. The layout also changed: CUDA 13 writes ELF ABI 8 for every target, CUDA 12 writes
+ABI 7 up to sm_90 and 8 from sm_100 on.
+
+Triton's wheels contain two. Triton 3.9 uses 12.9 up to sm_89 and 13.4 from sm_90 on; 3.7 uses 12.8 and, from sm_100
+on, 13.1. If Triton's choice is too new, the other one assembles. If both are too new, the driver compiles the PTX,
+which then uses the version of the instruction set that the driver knows.
 
 Source: CUDA Compatibility, "Minor Version Compatibility"; PTX ISA, "Release Notes" and "Target ISA".
 """
@@ -17,20 +19,20 @@ import subprocess
 from typing import Any
 
 ABI_AT = 8
-"""The byte of an ELF file that has the version of its ABI."""
+"""Offset of the ABI version in an ELF file."""
 
 LEAST_ISA = {80: 70, 86: 71, 89: 78, 90: 80, 100: 86, 103: 88, 110: 90, 120: 87, 121: 88}
-"""The version of the PTX instruction set, times ten, that brought each target in the form that Triton asks for."""
+"""Lowest PTX version, times ten, that supports each target in the form that Triton asks for."""
 
 _TOOLS = ("ptxas", "ptxas_blackwell")
 
 
 class NoAssemblerError(RuntimeError):
-    """No way is known to make code for a device that its driver loads."""
+    """Error: there is no known way to compile code that the device's driver loads."""
 
 
 def version_text(version: int) -> str:
-    """CUDA's number of a version as it is written.
+    """Parse a CUDA version into CUDA's version number.
 
     Example:
         >>> version_text(13020)
@@ -40,7 +42,7 @@ def version_text(version: int) -> str:
 
 
 def ptx_version_of(cuda: int) -> int:
-    """The newest PTX instruction set, times ten, of a CUDA version; 0 before CUDA 11.
+    """Return the newest PTX version, times ten, of a CUDA version; 0 before CUDA 11.
 
     Example:
         >>> ptx_version_of(12050), ptx_version_of(12080), ptx_version_of(13020)
@@ -54,13 +56,13 @@ def ptx_version_of(cuda: int) -> int:
 
 
 CUDA_VERSIONS = (12080, 12090, 13000)
-"""Versions for which kernels are compiled ahead of time: the first that knows a target is taken."""
+"""CUDA versions for ahead-of-time compilation; the first that supports a target is used."""
 
 
 def least_cuda(capability: int) -> int:
-    """The CUDA version for which to compile ahead of time, so that drivers of as many versions as can be load the code.
+    """Return the oldest CUDA version that supports a target, so that as many drivers as possible load the code.
 
-    Raises NoAssemblerError for a target that none knows.
+    Raises NoAssemblerError for a target that no version supports.
 
     Example:
         >>> least_cuda(90), least_cuda(103)
@@ -73,19 +75,18 @@ def least_cuda(capability: int) -> int:
 
 
 def fit_assembler(capability: int, cuda: int) -> int | None:
-    """Let Triton, in this process, assemble for a target with a `ptxas` whose code the driver loads.
+    """Make Triton, in this process, assemble for a target with a `ptxas` whose code the driver loads.
 
     Args:
-        capability: the target, ``90`` for sm_90.
-        cuda: the CUDA version that the driver supports, 12080 for 12.8; 0 for code that no driver of this process
-            loads, which leaves Triton's choice as it is.
+        capability: Target, ``90`` for sm_90.
+        cuda: CUDA version that the driver supports, 12080 for 12.8. 0 means that no driver of this process loads the
+            code; Triton's choice then stays.
 
     Returns:
-        None; or the version of the PTX instruction set, times ten, that the driver compiles itself, where no `ptxas`
-        of Triton is old enough.
+        None if a `ptxas` of Triton is old enough. Otherwise the PTX version, times ten, for the driver to compile.
 
     Raises:
-        NoAssemblerError: where the driver knows no PTX of the target either.
+        NoAssemblerError: If the driver knows no PTX of the target either.
     """
     return _fitted(capability, cuda) if cuda else None
 
@@ -105,7 +106,7 @@ def _fitted(capability: int, cuda: int) -> int | None:
         return _ptx_for(capability, cuda, found[1])
     path, _ = max(fitting, key=lambda tool: tool[1])
     settings.update({name: path for name, tool in tools.items() if not _loads(tool, cuda)})
-    # Part of the key of Triton's own cache, which would otherwise give what the newer one assembled.
+    # Part of the key of Triton's own cache, which would otherwise return code from the newer `ptxas`.
     compiler.get_ptxas_version.cache_clear()
     return None
 
@@ -121,7 +122,7 @@ def _loads(tool: tuple[str, int], cuda: int) -> bool:
 
 @functools.cache
 def _knows(path: str, capability: int) -> bool:
-    """Whether a `ptxas` assembles for a target: its help lists them."""
+    """Return True if the help of a `ptxas` lists a target."""
     told = subprocess.run([path, "--help"], capture_output=True, text=True, check=True).stdout
     return re.search(rf"'sm_{capability}a?'", told) is not None
 
@@ -138,7 +139,7 @@ def _ptx_for(capability: int, cuda: int, assembler: int) -> int:
 
 
 def described(image: bytes, ptx_version: int = 0) -> str:
-    """What a driver was given to load, and which drivers load it.
+    """Describe an image that a driver was asked to load, and the drivers that load it.
 
     Example:
         >>> described(b"//", 87)
@@ -149,7 +150,7 @@ def described(image: bytes, ptx_version: int = 0) -> str:
     if image[:4] != b"\x7fELF":
         return "no cubin"
     found = re.search(rb"Cuda compilation tools, release ((\d+)\.\d+)", image)
-    if found is None:  # written down from ABI 8 on
+    if found is None:  # recorded from ABI 8 on
         return f"a cubin of ELF ABI {image[ABI_AT]}, which drivers for CUDA 12 and later load"
     release, major = found[1].decode(), found[2].decode()
     return f"a cubin of CUDA {release}'s ptxas, which drivers for CUDA {major} and later load"

@@ -1,4 +1,4 @@
-"""Ahead-of-time compilation of Triton kernels: no GPU, driver, C compiler or PyTorch is needed.
+"""Ahead-of-time compilation of Triton kernels, without GPU, driver, C compiler or PyTorch.
 
 Source: `triton.compile` over an `ASTSource`, or a `GluonASTSource`, with an explicit target.
 """
@@ -39,11 +39,11 @@ _FORMATS = {
 
 @dataclass(frozen=True)
 class KernelBinary:
-    """A compiled kernel: its code, and what a launch must know.
+    """Compiled kernel: its code and launch parameters.
 
-    `num_warps`, `num_ctas` and `shared` are what the compiler decided, which need not be what was asked. `tensor_maps`
-    says how each descriptor among the parameters is encoded (`tensor_map.encode_tiled`). Where `ptx_version` is not 0,
-    `cubin` is PTX of that version of the instruction set, times ten, which the driver compiles when it loads it.
+    `num_warps`, `num_ctas` and `shared` are the compiler's values, which may differ from the requested options.
+    `tensor_maps` says how each descriptor parameter is encoded (`tensor_map.encode_tiled`). If `ptx_version` is not
+    0, `cubin` is PTX of that version, times ten, which the driver compiles on loading.
     """
 
     name: str
@@ -74,22 +74,20 @@ def compile_kernel(
     """Compile a `@triton.jit` function for a compute capability (``90`` is sm_90).
 
     Args:
-        kernel: the function, lazy or Triton's own, in Triton or in Gluon; it must have been made without
-            ``TRITON_INTERPRET=1``.
-        signature: Triton's type of each parameter that is passed at launch.
-        constexprs: the values of the other parameters.
-        divisible: parameters known to be multiples of 16, which is what makes 128-bit accesses possible.
-        capability: major times 10 plus minor.
-        options: Triton's options. Floating-point fusion and libdevice's flushing of subnormals are off
-            unless named here.
-        cuda: the CUDA version of the driver that will load it, 12080 for 12.8; 0 leaves Triton's `ptxas` as it is.
+        kernel: Lazy or real Triton or Gluon kernel, created without ``TRITON_INTERPRET=1``.
+        signature: Triton type of each launch parameter.
+        constexprs: Values of the other parameters.
+        divisible: Parameters known to be multiples of 16, which makes 128-bit accesses possible.
+        capability: Compute capability, major times 10 plus minor.
+        options: Triton's options. Floating-point fusion and libdevice's flushing of subnormals are off by default.
+        cuda: CUDA version of the driver that will load the code, 12080 for 12.8. 0 leaves Triton's `ptxas` as it is.
 
     Raises:
-        NotImplementedError: for a dtype that the architecture does not have.
-        RuntimeError: under the interpreter; if Triton is missing; if a global of a kernel has changed since it was
-            first compiled; if the driver is too old for the target (`fit_assembler`); if its launches are to overlap
-            with those before them, and it accesses memory before it waits for these.
-        triton.compiler.errors.CompilationError: for a kernel that does not compile.
+        NotImplementedError: For a dtype that the architecture does not have.
+        RuntimeError: Under the interpreter; if Triton is missing; if a global of a kernel has changed since its first
+            compilation; if the driver is too old for the target (`fit_assembler`); if its launches overlap with
+            earlier ones and the kernel accesses memory before it waits for them.
+        triton.compiler.errors.CompilationError: For a kernel that does not compile.
     """
     check_architecture(kernel.fn.__name__, signature, constexprs.values(), capability)
     try:
@@ -113,7 +111,7 @@ def compile_kernel(
             check_globals(each)
     names = kernel.arg_names
     full_signature = {name: signature.get(name, "constexpr") for name in names}
-    # Triton reads attributes by index path only; a name or a plain int is ignored and vector accesses vanish.
+    # Triton reads attributes by index path only. It ignores a name or a plain int, and vector accesses vanish.
     constants = {(i,): constexprs[name] for i, name in enumerate(names) if name in constexprs}
     attributes = {
         (i,): [["tt.divisibility", DIVISIBILITY]] for i, name in enumerate(names) if name in divisible
@@ -155,7 +153,7 @@ def compile_kernel(
 
 
 def _source_of(kernel: Any) -> Any:
-    """The class of what is compiled, by the language that a kernel is written in."""
+    """Return the source class for the language of a kernel."""
     if kernel.is_gluon():
         from triton.experimental.gluon._runtime import GluonASTSource
 
@@ -166,14 +164,14 @@ def _source_of(kernel: Any) -> Any:
 
 
 def chosen_options(options: Mapping[str, object] | None) -> dict[str, object]:
-    """Triton's options for a kernel, with those that are off unless they are named."""
+    """Return Triton's options for a kernel, with defaults for options that triten turns off."""
     return {"enable_fp_fusion": False, "enable_reflect_ftz": False, **(options or {})}
 
 
 def check_globals(kernel: Any) -> None:
-    """Raise RuntimeError if a constant of a kernel's module is not what it was when Triton first read the kernel.
+    """Raise RuntimeError if a module constant of a kernel has changed since Triton first read the kernel.
 
-    Triton goes on with the old value in its own cache's key, so that it would take one kernel for another.
+    Triton keeps the old value in its cache key, so that it would confuse two different kernels.
     """
     for (name, _), (value, namespace) in kernel.used_global_vals.items():
         if namespace.get(name) != value:
@@ -184,11 +182,11 @@ def check_globals(kernel: Any) -> None:
 
 
 class ParameterLayout:
-    """Where a kernel's arguments lie in one buffer: natural alignment, two scratch pointers at the end.
+    """Layout of a kernel's arguments in one buffer: natural alignment, two scratch pointers at the end.
 
-    `struct` packs all of it, `values` what comes before the scratch pointers. Tensor maps come first, each at a
-    multiple of 64 bytes with sizes and strides behind it, as one string of bytes: `maps` has their positions among the
-    values and `plain` those of the others, which are packed after them.
+    `struct` packs the whole buffer, `values` the part before the scratch pointers. Tensor maps come first, each
+    aligned to 64 bytes and followed by its sizes and strides, as one string of bytes. `maps` has their positions
+    among the values. `plain` has the positions of the other values, which are packed after them.
 
     Example:
         >>> ParameterLayout(("*fp32", "i32", "fp64")).offsets
@@ -223,7 +221,7 @@ class ParameterLayout:
 
 
 def format_of(type_name: str) -> str:
-    """The `struct` code of a Triton type. Raises ValueError for one that cannot be passed this way."""
+    """Return the `struct` code of a Triton type. Raise ValueError for a type that cannot be packed."""
     if type_name.startswith("*"):
         return "Q"
     code = _FORMATS.get(type_name)

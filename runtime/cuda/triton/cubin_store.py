@@ -1,17 +1,16 @@
-"""Compiled kernels on disk, so that a process that finds its kernels there needs no compiler.
+"""On-disk store of compiled kernels: a process that finds its kernels there needs no compiler.
 
-The folder is ``$TRITEN_CACHE_DIR/cubins``; where that is not set, ``$XDG_CACHE_HOME/triten/cubins``, and without that
+The directory is ``$TRITEN_CACHE_DIR/cubins``, else ``$XDG_CACHE_HOME/triten/cubins``, else
 ``~/.cache/triten/cubins``. An entry is one file, named by its key (see `kernel_key.py`): a checksum, a header, the
-cubin. Entries are written beside their place and renamed, so that a reader sees a whole one or none; whatever
-is damaged nevertheless fails its checksum and is compiled anew. Nothing is synchronised to the disk: after a crash
-the checksum decides.
+cubin. A writer renames a complete temporary file, so that a reader sees a whole entry or none. A damaged entry fails
+its checksum and is compiled again. Nothing is synced to disk: after a crash the checksum decides.
 
-Entries are code: one of another user than this one and root, or that anybody may write to, is not taken.
+Entries are code. An entry is ignored unless this user or root owns it, or if any user may write to it.
 
-``TRITEN_CACHE_MAXSIZE`` bounds the folder in bytes (1 GiB; 0 switches the store off). When a write passes the bound,
-entries go in the order of their last use until nine tenths are left. A use is noted in the file's modification time,
-once an hour at most. What other processes have written is looked up after every sixteenth of the bound, so that each of
-them can pass it by that much.
+``TRITEN_CACHE_MAXSIZE`` bounds the directory in bytes (1 GiB; 0 disables the store). If a write exceeds the bound,
+the least recently used entries are removed until nine tenths are left. The file's modification time records the last
+use, updated once an hour at most. The store measures the directory after writing a sixteenth of the bound, so each
+process can exceed the bound by that much.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ DIGEST_SIZE = 32
 SUFFIX = ".kernel"
 DEFAULT_MAXSIZE = 1 << 30
 KEPT = 0.9
-"""How much of the bound is left after entries went."""
+"""Fraction of the bound that is left after an eviction."""
 UNLOOKED = 1 / 16
-"""How much of the bound is written between two looks at what others wrote."""
+"""Fraction of the bound that is written between two measurements of the directory."""
 NOTED_EVERY = 3600.0
-"""Seconds between two notes of an entry's use, and the age at which another writer's temporary file is an orphan."""
+"""Seconds between two updates of an entry's last use; older temporary files of other writers are orphans."""
 
 _HEADER_KINDS = {
     name: tuple if hint.startswith("tuple") else {"str": str, "int": int, "bool": bool}[hint]
@@ -56,11 +55,11 @@ _HEADER_FIELDS = sorted(_HEADER_KINDS)
 
 
 class CubinStore:
-    """A folder of compiled kernels, shared by threads and processes.
+    """Directory of compiled kernels, shared by threads and processes.
 
     Args:
-        directory: the folder; it is made when the first entry is written.
-        maxsize: the most bytes that its entries may have together.
+        directory: The directory; the first write creates it.
+        maxsize: Maximum total size of the entries in bytes.
 
     Example:
         >>> import tempfile
@@ -83,7 +82,7 @@ class CubinStore:
         return f"{self.directory}{os.sep}{key}{SUFFIX}"
 
     def read(self, key: str) -> KernelBinary | None:
-        """The kernel of a key, without its assembly; None if there is none, or a damaged one."""
+        """Return the kernel of a key, without its assembly; return None if it is missing or damaged."""
         path = self._path(key)
         try:
             found = read_own_file(path, max(self.maxsize, DEFAULT_MAXSIZE), self.directory.parent)
@@ -97,12 +96,12 @@ class CubinStore:
         data, used = found
         binary = unpack(key, data)
         if binary is not None and time.time() - used > NOTED_EVERY:
-            with contextlib.suppress(OSError):  # a store that others fill may be read-only
+            with contextlib.suppress(OSError):  # a shared store may be read-only
                 os.utime(path)
         return binary
 
     def write(self, key: str, binary: KernelBinary) -> None:
-        """Keep a kernel. Where that is impossible, a RuntimeWarning says so once, and nothing is written any more."""
+        """Store a kernel. On failure, emit a RuntimeWarning once and stop writing."""
         data = pack(key, binary)
         if not self._is_writable or len(data) > self.maxsize:
             return
@@ -121,7 +120,7 @@ class CubinStore:
         )
 
     def _bound(self, written: int) -> None:
-        """Take the least recently used entries away, if the folder has grown beyond its bound."""
+        """Remove the least recently used entries if the directory has grown beyond its bound."""
         with self._lock:
             self._unlooked += written
             if self._size is not None:
@@ -140,7 +139,7 @@ class CubinStore:
             self._size, self._unlooked = size, 0
 
     def _entries(self) -> list[tuple[float, int, str]]:
-        """(last use, bytes, path) of each entry; orphans of writers that were killed are taken away."""
+        """Return (last use, bytes, path) of each entry; remove orphans of killed writers."""
         found = []
         now = time.time()
         with os.scandir(self.directory) as files:
@@ -157,7 +156,7 @@ class CubinStore:
 
 
 def pack(key: str, binary: KernelBinary) -> bytes:
-    """An entry's bytes: magic, SHA-256 of the rest, length of the header, header in JSON, cubin."""
+    """Return an entry's bytes: magic, SHA-256 of the rest, length of the header, header in JSON, cubin."""
     header = {name: getattr(binary, name) for name in _HEADER_FIELDS}
     text = json.dumps({"key": key, **header}).encode()
     body = len(text).to_bytes(4, "little") + text + binary.cubin
@@ -165,7 +164,7 @@ def pack(key: str, binary: KernelBinary) -> bytes:
 
 
 def unpack(key: str, data: bytes) -> KernelBinary | None:
-    """The kernel of an entry's bytes; None unless they are whole and belong to the key."""
+    """Return the kernel of an entry's bytes; return None unless they are complete and belong to the key."""
     start = len(MAGIC) + DIGEST_SIZE
     body = memoryview(data)[start:]
     if data[: len(MAGIC)] != MAGIC or hashlib.sha256(body).digest() != data[len(MAGIC) : start]:
@@ -190,7 +189,7 @@ def unpack(key: str, data: bytes) -> KernelBinary | None:
 
 
 def default_directory() -> Path:
-    """Where the environment puts the store. Raises RuntimeError if it names no home."""
+    """Return the store's directory from the environment. Raise RuntimeError if the user has no home."""
     own = os.environ.get("TRITEN_CACHE_DIR")
     if own:
         return Path(own) / "cubins"
@@ -201,7 +200,7 @@ def default_directory() -> Path:
 
 
 def default_maxsize() -> int:
-    """The bound that the environment sets. Raises ValueError for anything but a number of bytes."""
+    """Return the bound from the environment. Raise ValueError for anything but a number of bytes."""
     given = os.environ.get("TRITEN_CACHE_MAXSIZE", "")
     if not given:
         return DEFAULT_MAXSIZE
@@ -214,7 +213,7 @@ _stores: dict[tuple[Path, int], CubinStore] = {}
 
 
 def store() -> CubinStore | None:
-    """The store that the environment names; None where it is switched off or there is no place for it."""
+    """Return the store that the environment names; return None if it is disabled or has no directory."""
     maxsize = default_maxsize()
     if maxsize == 0:
         return None
@@ -235,13 +234,13 @@ def find_or_compile(
     options: Mapping[str, object] | None = None,
     cuda: int = 0,
 ) -> KernelBinary:
-    """A kernel from an archive or the store, else compiled and kept there; the arguments are those of `compile_kernel`.
+    """Return a kernel from an archive or the store, or compile and store it; arguments as in `compile_kernel`.
 
     A kernel that was found has no `asm`, and Triton is not imported for it.
 
     Raises:
-        NotImplementedError: for a dtype that the architecture does not have.
-        RuntimeError: if it must be compiled and Triton is missing, or the driver is too old for the target.
+        NotImplementedError: For a dtype that the architecture does not have.
+        RuntimeError: If it must be compiled and Triton is missing, or the driver is too old for the target.
     """
     name = kernel_name(kernel)
     check_architecture(name, signature, constexprs.values(), capability)
@@ -253,7 +252,7 @@ def find_or_compile(
     kept = store()
     key = None if kept is None else kernel_key(request, cuda)
     found = None if kept is None or key is None else kept.read(key)
-    # PTX that a newer driver of the same major version compiled is too new for this one.
+    # PTX that a newer driver of the same major version compiled is too new for this driver.
     if found is not None and found.ptx_version <= ptx_version_of(cuda):
         return found
     try:

@@ -1,7 +1,9 @@
-"""What a kernel must do whose launches begin before the one before them has ended: wait before it accesses memory.
+"""Check of kernels with programmatic dependent launch: they must wait before they access memory.
 
-Source: PTX ISA, ``griddepcontrol``: behind ``griddepcontrol.wait`` the launches that a grid depends on have ended, and
-what they stored can be read.
+A kernel with dependent launch may begin before the previous launch has ended.
+
+Source: PTX ISA, ``griddepcontrol``: after ``griddepcontrol.wait``, the launches that a grid depends on have ended and
+their stores are visible.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ _BRANCH = re.compile(r"^\s*(?:@!?%p\d+\s+)?(?:bra|brx|ret|exit)\b", re.M)
 
 
 def early_access(ptx: str) -> str | None:
-    """The first instruction on a kernel's way from its entry that accesses global memory and has waited for nothing.
+    """Return the first instruction that may access global memory before the wait, or None.
 
-    What stands behind a branch before the wait counts as reached. None where all accesses come behind the wait.
+    Instructions after a branch that precedes the wait count as reachable without it.
 
     Example:
         >>> early_access("ld.global.b32 %r1, [%rd1];\\ngriddepcontrol.wait;\\nst.global.b32 [%rd1], %r1;")
@@ -33,7 +35,7 @@ def early_access(ptx: str) -> str | None:
     if found is not None:
         return found[1]
     if not wait or _BRANCH.search(before):
-        # Where a branch comes before the wait, another way may not lead past it.
+        # A branch before the wait may bypass it.
         behind = _ACCESS.search(body)
         return None if behind is None else behind[1]
     return None

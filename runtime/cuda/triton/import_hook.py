@@ -1,7 +1,7 @@
-"""Triton is told of triten's devices when both are there, whichever comes first; neither imports the other for it.
+"""Import hook that tells Triton about triten's devices, in either import order; neither imports the other for it.
 
-A driver that exists is installed in Triton. Before that, Triton finds it where it looks for its default driver: a
-program may ask `triton.runtime.driver.active` before it uses a CUDA device.
+If a driver exists, the hook installs it in Triton. Before that, Triton finds it as its default driver, since a
+program may query `triton.runtime.driver.active` before it uses a CUDA device.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def offer_to_triton(owner: Driver) -> None:
 
 
 def torch_has_cuda() -> bool:
-    """Return whether the process has imported PyTorch, and PyTorch sees a GPU. triten under its name does not count."""
+    """Return True if the process has imported PyTorch and it sees a GPU. triten imported as torch does not count."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
     return cuda is not None and torch is not sys.modules.get(_ROOT) and bool(cuda.is_available())
@@ -40,7 +40,7 @@ def _install(owner: Driver) -> None:
 
 
 def replace_default() -> None:
-    """Have Triton choose triten's driver by default, and interpret kernels where the environment says so."""
+    """Make triten's driver Triton's default, and interpret kernels if the environment says so."""
     # Triton imports this module before it decorates the first function of its language.
     if os.environ.get("TRITEN_CUDA") == "interpret" and "triton.language" not in sys.modules:
         os.environ["TRITON_INTERPRET"] = "1"
@@ -48,7 +48,7 @@ def replace_default() -> None:
     create: Callable[[], Any] = vars(module)["_create_driver"]
 
     def create_driver() -> Any:
-        # A driver that exists was installed before; `use_triton_driver(False)` has given the choice back since.
+        # An existing driver was installed before; `use_triton_driver(False)` has since returned the choice to Triton.
         if current_driver() is not None or torch_has_cuda() or not is_available():
             return create()
         driver()

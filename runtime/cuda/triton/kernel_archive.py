@@ -1,7 +1,7 @@
-"""Compiled kernels that came with a program, for processes that have no compiler.
+"""Archives of compiled kernels that are shipped with a program, for processes without a compiler.
 
-They are looked for before the store of compiled kernels and Triton. A kernel is taken if it was compiled from the very
-source, types, constants and options that a launch asks for (`kernel_key.request_key`), whichever Triton compiled it.
+They are searched before the kernel store and Triton. A kernel matches if it was compiled from the same source, types,
+constants and options that a launch requests (`kernel_key.request_key`), by any version of Triton.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _archives: weakref.WeakSet[KernelArchive] = weakref.WeakSet()
 
 
 class KernelArchive:
-    """Kernels by their keys; launches find them for as long as the object lives.
+    """Compiled kernels by key; launches search the archive for as long as the object lives.
 
     Args:
-        name: what it is called in messages.
-        kernels: by `request_key`.
-        cuda: the least CUDA version whose driver loads them, 12080 for 12.8.
+        name: Name of the archive in messages.
+        kernels: Kernels by `request_key`.
+        cuda: Lowest CUDA version whose driver loads them, 12080 for 12.8.
     """
 
     def __init__(self, name: str, kernels: Mapping[str, KernelBinary], cuda: int) -> None:
@@ -30,21 +30,21 @@ class KernelArchive:
         self.kernels = dict(kernels)
         self.cuda = cuda
         self.found = 0
-        """How many kernels were taken from it."""
+        """Number of kernels that were found in it."""
         _archives.add(self)
 
     @property
     def capabilities(self) -> tuple[int, ...]:
-        """The targets that it has kernels for."""
+        """Compute capabilities for which the archive has kernels."""
         return tuple(sorted({binary.capability for binary in self.kernels.values()}))
 
 
 def find_archived(request: KernelRequest, cuda: int) -> KernelBinary | None:
-    """A kernel from an archive; None if none has it.
+    """Return a kernel from an archive; return None if no archive has it.
 
     Args:
-        request: what is asked.
-        cuda: the version that the driver supports.
+        request: The requested kernel.
+        cuda: CUDA version that the driver supports.
     """
     if not _archives:
         return None
@@ -64,7 +64,7 @@ def find_archived(request: KernelRequest, cuda: int) -> KernelBinary | None:
 
 
 def missing_from_archives(name: str, capability: int) -> str:
-    """What a message says of archives, none of which has a kernel; empty where there are none."""
+    """Return the part of an error message that lists the archives without the kernel; empty without archives."""
     if not _archives:
         return ""
     named = ", ".join(

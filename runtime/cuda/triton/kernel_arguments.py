@@ -1,7 +1,7 @@
-"""What a `@triton.jit` function takes: its parameters, and the types that arguments have in its signature.
+"""Parameters of `@triton.jit` functions, and the signature types of their arguments.
 
-Shared by `library.launch` and, in the interpreter, by a kernel that is called in Triton's own notation. Types are
-those that Triton's launcher gives (python/src/specialize.cc).
+`library.launch` uses them, as does the interpreter for a kernel called in Triton's own notation. Types are those of
+Triton's launcher (python/src/specialize.cc).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .lazy_triton import stand_in, tl
 
 
 class Parameter(NamedTuple):
-    """A kernel's parameter: whether it is a constant, its annotated type, and what Triton may specialise on."""
+    """Kernel parameter: whether it is a constant, its annotated type, and what Triton may specialize on."""
 
     name: str
     is_constexpr: bool
@@ -27,7 +27,7 @@ class Parameter(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def parameters_of(kernel: Any) -> tuple[inspect.Signature, tuple[Parameter, ...]]:
-    """The signature and the parameters of a `@triton.jit` function. Raises TypeError for anything else."""
+    """Return the signature and parameters of a `@triton.jit` function. Raise TypeError for anything else."""
     if not callable(getattr(kernel, "fn", None)) or not hasattr(kernel, "arg_names"):
         raise TypeError(f"launch: kernel must be a triton.jit function, got {type(kernel).__name__}")
     if not inspect.isfunction(kernel.fn):
@@ -52,7 +52,7 @@ def parameters_of(kernel: Any) -> tuple[inspect.Signature, tuple[Parameter, ...]
 
 
 def _annotated_type(annotation: Any) -> tuple[str | None, bool]:
-    """The scalar type that an annotation names, and whether it says that the parameter is a constant."""
+    """Return the scalar type that an annotation names, and whether it marks a constant."""
     if isinstance(annotation, str):
         annotation = getattr(tl, annotation.rpartition(".")[2].strip("\"'"), None)
     annotation = stand_in(annotation)
@@ -62,21 +62,21 @@ def _annotated_type(annotation: Any) -> tuple[str | None, bool]:
 
 
 def _type_name(type_: tl.dtype) -> str:
-    """A type as a kernel's signature spells it: ``i32`` for `tl.int32`."""
+    """Return a type's name in a signature: ``i32`` for `tl.int32`."""
     return str(type_.name).replace("int", "i").replace("ui", "u")
 
 
 def pointer_type(kernel: str, name: str, dtype: ScalarType) -> str:
-    """Triton's type of a pointer to elements of a dtype. Raises TypeError for one that Triton lacks."""
+    """Return Triton's pointer type for a dtype. Raise TypeError for a dtype that Triton lacks."""
     if dtype.triton_name is None:
         raise TypeError(f"kernel '{kernel}': argument '{name}': Triton has no {dtype}")
     return f"*{dtype.triton_name}"
 
 
 def scalar_type(kernel: str, parameter: Parameter, value: Any) -> str:
-    """Triton's type of a number: as annotated, else the narrowest of i32, i64 and u64, fp32, or i1.
+    """Return Triton's type of a number: as annotated, else the narrowest of i32, i64 and u64, fp32, or i1.
 
-    Raises TypeError for what is no number, and OverflowError for an integer of more than 64 bits.
+    Raises TypeError for a non-number, and OverflowError for an integer of more than 64 bits.
     """
     kind = value.__class__
     if kind not in (bool, int, float):

@@ -1,8 +1,8 @@
-"""The key of a compiled kernel: everything on which its code depends, without Triton being imported.
+"""Keys of compiled kernels: everything that their code depends on, computed without importing Triton.
 
-A kernel's digest covers its source and that of each kernel it can reach, the constants of their modules and their
-free variables. The key adds types, constants, attributes, options and target; which Triton it is, by the hashes that
-its wheel recorded of its compiler; and the environment variables that change what Triton or ptxas does.
+A kernel's digest covers its source, the source of each kernel it can reach, their module constants and their free
+variables. The key adds types, constants, attributes, options and target. It identifies Triton by the hashes of its
+compiler that the wheel records. It also covers the environment variables that affect Triton or ptxas.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .lazy_kernel import GLUON, TRITON, LazyKernel, attributes_of, named_values
 from .lazy_triton import StandIn, constexpr, dtype, module_if_imported
 
 FORMAT = 2
-"""Changes with what a key covers or how a kernel is compiled here."""
+"""Version of the key: increase it when the contents of a key or the compilation change."""
 
 PREFIXES = (
     "ALLOW_LHS_TMEM",
@@ -34,13 +34,13 @@ PREFIXES = (
     "PTXAS_",
     "TRITON_",
 )
-"""How variables begin that Triton or its LLVM read."""
+"""Prefixes of environment variables that Triton or its LLVM read."""
 
 WITHOUT_EFFECT = re.compile(
     r"TRITON_(HOME|INTERPRET|STORE_BINARY_ONLY|BACKENDS_IN_TREE|\w*CACHE\w*|\w*AUTOTUNING|\w*_DIR|REDIS_\w+|PROTON_\w+"
     r"|LIBCUDA_PATH|CUDACRT_PATH|CUDART_PATH|CUOBJDUMP_PATH|NVDISASM_PATH|HIP_\w+)"
 )
-"""Those that do not change a kernel's code."""
+"""Variables that do not change a kernel's code."""
 
 ASKING_FOR_COMPILATION = (
     "LLVM_ENABLE_TIMING",
@@ -59,22 +59,22 @@ ASKING_FOR_COMPILATION = (
     "TRITON_REPRODUCER_PATH",
     "USE_IR_LOC",
 )
-"""Those whose user wants to watch a compilation, or feeds it what no key can cover: nothing is stored then."""
+"""Variables that inspect a compilation or feed it input that no key covers; kernels are then not stored."""
 
 _OFF = ("", "0", "false", "off", "no", "n")
 
 
 class NoKeyError(Exception):
-    """A kernel depends on something that cannot be put into a key; it is compiled each time."""
+    """Error: a kernel depends on a value that has no key; it is compiled each time."""
 
 
 class KernelRequest(NamedTuple):
-    """What is asked of a compiler.
+    """Request to a compiler.
 
     Args:
-        kernel: a lazy kernel, or a `@triton.jit` function.
-        signature, constexprs, divisible, capability: as `compile_kernel` has them.
-        options: all of Triton's options that are not left to Triton's defaults.
+        kernel: A lazy kernel, or a `@triton.jit` function.
+        signature, constexprs, divisible, capability: See `compile_kernel`.
+        options: All of Triton's options that differ from Triton's defaults.
     """
 
     kernel: Any
@@ -85,7 +85,7 @@ class KernelRequest(NamedTuple):
     options: Mapping[str, object]
 
     def described(self) -> tuple[Any, ...] | None:
-        """All of it as text and numbers; None where there can be no key."""
+        """Return the request as text and numbers; return None if it has no key."""
         signature, constants = self.signature, _Encoder()
         try:
             parameters = [
@@ -107,11 +107,11 @@ class KernelRequest(NamedTuple):
 
 
 def kernel_key(request: KernelRequest, cuda: int = 0) -> str | None:
-    """The key of what `compile_kernel` makes of a request; None where there can be none.
+    """Return the key of the compiled kernel for a request; return None if it has no key.
 
     Args:
-        request: what is asked.
-        cuda: the CUDA version of the driver; its major one decides who assembles (`assembler`).
+        request: The requested kernel.
+        cuda: CUDA version of the driver; the major version decides which `ptxas` assembles (`assembler`).
     """
     if any(os.environ.get(name, "").lower() not in _OFF for name in ASKING_FOR_COMPILATION):
         return None
@@ -125,46 +125,46 @@ def kernel_key(request: KernelRequest, cuda: int = 0) -> str | None:
 
 
 def request_key(request: KernelRequest) -> str | None:
-    """The key of a request whichever compiler it is made to; None where there can be none.
+    """Return the key of a request, independent of the compiler; return None if it has no key.
 
-    So a kernel that was compiled elsewhere is found where there is no Triton.
+    A process without Triton can thus find a kernel that was compiled elsewhere.
     """
     described = request.described()
     return None if described is None else hashlib.sha256(repr(described).encode()).hexdigest()
 
 
 def digest(kernel: Any) -> str:
-    """A hash of a kernel's source and of everything that it reaches, computed anew. Raises NoKeyError."""
+    """Return a new hash of a kernel's source and of everything that it reaches. Raise NoKeyError if there is none."""
     encoder = _Encoder()
     encoder.value(kernel)
     return encoder.hashed()
 
 
 def _digest_of(kernel: Any) -> str:
-    # A user's own may have globals that change; that of a lazy kernel is remembered with what it reached.
+    # Globals of a user's kernel may change; a lazy kernel caches the hash with the values that it reached.
     return kernel.cache_key if isinstance(kernel, LazyKernel) else digest(kernel)
 
 
 class _Encoder:
-    """Values as nested tuples of text; kernels by their number in the order in which they were met."""
+    """Encoder of values as nested tuples of text; kernels are numbered in the order of discovery."""
 
     def __init__(self) -> None:
         self._kernels: list[Any] = []
         self._numbers: dict[int, int] = {}
 
     def hashed(self) -> str:
-        """The hash of every kernel that was met, and of those that these reach."""
+        """Return the hash of every kernel found so far, and of those that they reach."""
         whole = hashlib.sha256()
-        for kernel in self._kernels:  # grows while it is walked: describing a kernel meets others
+        for kernel in self._kernels:  # grows during the loop: describing a kernel finds others
             whole.update(repr(self._description(kernel)).encode())
         return whole.hexdigest()
 
     def digests(self) -> list[str]:
-        """The digest of every kernel that was met."""
+        """Return the digest of every kernel found so far."""
         return [_digest_of(kernel) for kernel in self._kernels]
 
     def value(self, value: Any) -> tuple[Any, ...]:
-        """A constant, a kernel, or a part of Triton. Raises NoKeyError for anything else."""
+        """Encode a constant, a kernel, or a part of Triton. Raise NoKeyError for anything else."""
         found = self._known(value)
         if found is None:
             raise NoKeyError(f"a {type(value).__name__} has no place in a key")
@@ -190,7 +190,7 @@ class _Encoder:
         return self._known_to_triton(value)
 
     def _known_to_triton(self, value: Any) -> tuple[Any, ...] | None:
-        """As `_known`, for objects of the real Triton; there are none unless it was imported."""
+        """Encode objects of the real Triton like `_known`; without an import of Triton there are none."""
         core, jit = module_if_imported("triton.language.core"), module_if_imported("triton.runtime.jit")
         if core is None or jit is None:
             return None
@@ -212,7 +212,7 @@ class _Encoder:
         return "kernel", number
 
     def _description(self, kernel: Any) -> tuple[Any, ...]:
-        """What one kernel is: its text, options and defaults, and the values of the names in it."""
+        """Return a kernel's text, options and defaults, and the values of its names."""
         if isinstance(kernel, LazyKernel):
             source, reached, options = kernel.source, kernel.reached, kernel.kwargs
             language = kernel.language
@@ -235,7 +235,7 @@ class _Encoder:
         )
 
     def _global(self, name: str, value: Any, source: str) -> Iterator[Any]:
-        """What a global or free variable brings into a kernel: nothing, if Triton refuses it there."""
+        """Yield the contribution of a global or free variable to a kernel: nothing, if Triton refuses it there."""
         if isinstance(value, ModuleType) and not _is_of_triton(value.__name__):
             for attribute, held in attributes_of(value, name, source).items():
                 yield attribute, self.value(held)
@@ -256,7 +256,7 @@ def _is_of_triton(module: object) -> bool:
 
 
 def environment() -> list[tuple[str, str, list[tuple[int, int]]]]:
-    """The variables that change what is compiled, with size and time of the files that they name."""
+    """Return the variables that affect compilation, with size and time of the files that they name."""
     return [
         (name, value, _identities(value))
         for name, value in sorted(os.environ.items())
@@ -282,10 +282,10 @@ def _stages_are_hooked() -> bool:
 
 @functools.cache
 def triton_identity() -> tuple[str, str] | None:
-    """Version and identity of the Triton that an import would give; None if there is none.
+    """Return version and identity of the Triton that an import would load; return None if there is none.
 
-    The identity is the hash that the wheel's record has of each of its files, whatever folder they are in; for a
-    Triton built in place, size and time of its library.
+    The identity is the hash of each file in the wheel's record, independent of the directory. For a Triton built in
+    place, it is the size and time of its library.
 
     Example:
         >>> identity = triton_identity()

@@ -1,7 +1,7 @@
-"""Launches in Triton's own notation, ``kernel[grid](...)``, that a thread records instead of making them.
+"""Observation of launches in Triton's notation, ``kernel[grid](...)``: a thread records instead of running them.
 
-`KernelInterface.__getitem__` is the one door of JIT functions, autotuners, heuristics and interpreted kernels. It is
-replaced once, when a thread first observes, and asks for the thread's observer from then on.
+`KernelInterface.__getitem__` is the one entry point of JIT functions, autotuners, heuristics and interpreted kernels.
+The first observer replaces it once; from then on it looks up the thread's observer.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 Observer = Callable[[Any, Any, Sequence[Any], Mapping[str, Any]], None]
-"""Called with kernel, grid, arguments and keyword arguments of each launch."""
+"""Callback with kernel, grid, arguments and keyword arguments of each launch."""
 
 
 _recorders: list[Observer] = []
-"""The observer that makes a launch an operator; it lies in a layer above this one, which adds it."""
+"""Observer that turns a launch into an operator; a higher layer adds it."""
 
 
 class _Thread(threading.local):
@@ -29,7 +29,7 @@ _thread = _Thread()
 
 @contextmanager
 def observing_launches(observer: Observer | None) -> Iterator[None]:
-    """Hand this thread's launches to an observer within the block; None makes them."""
+    """Pass this thread's launches to an observer within the block; None runs them."""
     _install()
     before = _thread.observer
     _thread.observer = observer
@@ -40,7 +40,7 @@ def observing_launches(observer: Observer | None) -> Iterator[None]:
 
 
 def register_recorder(recorder: Observer) -> None:
-    """Have `recording_launches` hand launches to `recorder`."""
+    """Make `recording_launches` pass launches to `recorder`."""
     _recorders[:] = [recorder]
 
 
@@ -50,7 +50,7 @@ def recording_launches() -> AbstractContextManager[None]:
 
 
 def _install() -> None:
-    """Replace the door of kernels, if Triton is there and it has not been done."""
+    """Replace the entry point of kernels once, if Triton is imported."""
     jit = sys.modules.get("triton.runtime.jit")
     interface = getattr(jit, "KernelInterface", None)
     if interface is None or interface.__getitem__.__module__ == __name__:

@@ -1,8 +1,8 @@
-"""The launch of a kernel that Triton compiled for its caller: ``kernel[grid](x, n)`` on a GPU.
+"""Launcher of a kernel that Triton compiled for its caller: ``kernel[grid](x, n)`` on a GPU.
 
-Triton builds a launcher in C for it, with gcc at run time. This one packs the arguments by the same rules
-(`ParameterLayout`) and hands them to the driver. A tensor must be on the kernel's device: what Triton's launcher
-finds out by asking the driver is seen from the tensor here.
+Triton builds a launcher in C, with gcc at run time. This launcher packs the arguments by the same rules
+(`ParameterLayout`) and passes them to the driver. A tensor must be on the kernel's device. Triton's launcher asks the
+driver for the device; this one reads it from the tensor.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .compile import WARP_SIZE, ParameterLayout
 CONSTANT = "constexpr"
 TENSOR_MAP = "nvTmaDesc"
 HAS_TF32_FLAG = "round_f32_to_tf32" in TensorDescriptor.__dataclass_fields__
-"""Whether a descriptor without a tensor map says so to the kernel: from Triton 3.7."""
+"""True from Triton 3.7 on: a descriptor without a tensor map passes its TF32 flag to the kernel."""
 
 _NO_MEMORY: tuple[int, object] = (0, None)
 
@@ -37,13 +37,13 @@ Type = str | tuple["Type", ...]
 
 
 class TritonLauncher:
-    """What `launcher_cls` of Triton's driver makes: a callable that launches one compiled kernel.
+    """Callable that launches one compiled kernel: the `launcher_cls` of Triton's driver.
 
     Args:
-        owner: who allocates and counts.
-        code: who launches.
-        source: what was compiled: `signature` has the type of each parameter, and `constexpr` for constants.
-        metadata: what the compiler says of the result.
+        owner: Driver that allocates and counts launches.
+        code: Machine-code interface that launches.
+        source: Compiled source; `signature` has the type of each parameter, `constexpr` for constants.
+        metadata: The compiler's metadata of the result.
     """
 
     def __init__(self, owner: Driver, code: MachineCode, source: Any, metadata: Any) -> None:
@@ -55,7 +55,7 @@ class TritonLauncher:
         self._place = Device("cuda", self._device)
         self.name = metadata.name
         self._signature: tuple[Type, ...] = tuple(source.signature.values())
-        # Sources in Triton's intermediate language have no function.
+        # Sources in Triton's IR have no function.
         function = getattr(source, "fn", None)
         self._constants: frozenset[int] = frozenset() if function is None else frozenset(function.constexprs)
         self._maps: Sequence[Any] = getattr(metadata, "tensordesc_meta", None) or ()
@@ -71,10 +71,9 @@ class TritonLauncher:
         self._wants_memory = bool(self._scratch[0] or self._profile[0])
         self._cubin: bytes | None = None
         self._function = 0
-        # The types of what is passed, in order: constants gone, tuples and descriptors taken apart.
+        # Types of the passed arguments in order: without constants, with tuples and descriptors flattened.
         self.types = tuple(self._flatten_types(self._signature))
-        # Buffers that no launch is using: taken off and put back, which is atomic, so that neither another thread nor
-        # a finaliser that runs in between writes over one.
+        # Free buffers. Taking one and putting it back are atomic, so no other thread and no finalizer overwrites it.
         self._idle = [PackedArguments(self.types, code)]
         self._is_flat = all(isinstance(t, str) and not t.startswith("tensordesc") for t in self._signature)
         self._kept = [(i, t[0] == "*") for i, t in enumerate(self._signature) if t != CONSTANT]
@@ -135,10 +134,10 @@ class TritonLauncher:
             leave(launch_metadata)
 
     def _with_constants(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return arguments that lack those of `constexpr` parameters, as Triton 3.1 took them, with a None for each.
+        """Insert a None for each `constexpr` parameter into arguments that lack them, as Triton 3.1 took them.
 
         Raises:
-            TypeError: there are neither as many arguments as parameters, nor as many as those that are passed.
+            TypeError: If the arguments match neither the number of all parameters nor that of the passed ones.
         """
         count = len(self._signature)
         if len(args) != count - len(self._constants):
@@ -150,7 +149,7 @@ class TritonLauncher:
         return tuple(None if i in self._constants else next(given) for i in range(count))
 
     def keep(self, cubin: bytes) -> None:
-        """The code did not load. Triton asks only once; the next launch tries again with this."""
+        """Keep code that failed to load. Triton loads only once; the next launch tries this again."""
         self._cubin = cubin
 
     def _load_again(self) -> int:
@@ -161,7 +160,7 @@ class TritonLauncher:
         return self._function
 
     def _address(self, position: int, value: Any) -> int:
-        """The address that an argument stands for. Raises ValueError for memory that the device cannot reach."""
+        """Return the address of an argument. Raise ValueError for memory that the device cannot access."""
         if isinstance(value, TensorImpl):
             spec = value._spec
             if not spec.numel:
@@ -229,9 +228,9 @@ class TritonLauncher:
     def _allocate(
         self, wanted: tuple[int, int], count: int, stream: int, allocator: Any, zeroed: bool
     ) -> tuple[int, object]:
-        """Memory that the kernel asks for, for each of its blocks: the address, and what holds it until the launch.
+        """Return the address of the kernel's scratch memory for all its blocks, and the object that keeps it alive.
 
-        It comes from the allocator that `triton.set_allocator` named in this context, else from triten's own.
+        It comes from the allocator that `triton.set_allocator` set in this context, else from triten's own.
         """
         each, alignment = wanted
         if not each:
@@ -250,7 +249,7 @@ class TritonLauncher:
 
 
 def _parse_descriptor(type_: str) -> tuple[str, int]:
-    """Element type and rank of ``tensordesc<fp16[64, 64]>``."""
+    """Return element type and rank of ``tensordesc<fp16[64, 64]>``."""
     found = re.match(r"tensordesc(?:_im2col)?<([^\[>]*)\[([^\]]*)\](?:.*,input_rank=(\d+))?", type_)
     if found is None:
         raise ValueError(f"a tensor descriptor's type is expected, got {type_!r}")
@@ -259,7 +258,7 @@ def _parse_descriptor(type_: str) -> tuple[str, int]:
 
 
 class PackedArguments:
-    """The parameters of one launch, and the table of pointers to them."""
+    """Parameter buffer of one launch, and its pointer table."""
 
     __slots__ = ("_buffer", "_code", "_map_memory", "_maps", "_pack", "_special", "_table", "pointers")
 
@@ -284,7 +283,7 @@ class PackedArguments:
         self.pointers = ctypes.addressof(self._table)
 
     def pack(self, values: list[Any], maps: Sequence[Any], scratch: int, profile: int) -> None:
-        """Write the parameters. Raises struct.error or OverflowError for integers that do not fit."""
+        """Write the parameters. Raise struct.error or OverflowError for integers that do not fit."""
         for i, type_ in self._special:
             values[i] = _rounded(type_, values[i])
         self._pack(self._buffer, 0, *values, scratch, profile)
@@ -305,7 +304,7 @@ _LARGEST = {"fp16": 65504.0, "fp32": 3.4028234663852886e38}
 
 
 def _rounded(type_: str, value: Any) -> Any:
-    """A number as `struct` takes it: bfloat16 by its bits, and what is too large for its type infinite."""
+    """Return a number for `struct`: the bits of a bfloat16, and infinity for a number that overflows its type."""
     if type_ == "bf16":
         with np.errstate(over="ignore"):
             return int(np.array(value, ml_dtypes.bfloat16).view(np.uint16))

@@ -1,15 +1,15 @@
-"""Gluon, Triton's dialect in which layouts, copies and waits are written out, as a kernel's module sees it.
+"""Gluon, Triton's dialect with explicit layouts, copies and waits, for kernel modules.
 
-A kernel's author writes what Gluon's documentation says, with names from here, as with `lazy_triton`::
+A kernel's author follows Gluon's documentation, with names from this module, as with `lazy_triton`::
 
     from ...runtime.cuda.triton.lazy_gluon import gl, gluon, hopper
 
     @gluon.jit
     def double(x, out, n, BLOCK: gl.constexpr): ...
 
-Gluon's functions were renamed from version to version: kernels here are written for those of `OLDEST`. Triton's
-interpreter has no Gluon (`Driver.has_gluon`), and a kernel in it is for one design of devices. So whatever such a
-kernel computes has a form in Triton's own language beside it.
+Gluon's functions were renamed between versions; kernels here use the names of `OLDEST`. Triton's interpreter has no
+Gluon (`Driver.has_gluon`), and a Gluon kernel is written for one GPU architecture. Each Gluon kernel therefore has
+a counterpart in Triton's own language.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from .lazy_triton import TYPES, StandIn, constexpr, dtype, jit_as
 __all__ = ["OLDEST", "blackwell", "gl", "gluon", "hopper", "is_supported", "shared_descriptor"]
 
 OLDEST = (3, 9)
-"""The oldest Triton whose Gluon has the names that kernels use."""
+"""Oldest Triton whose Gluon has the names that kernels use."""
 
 
 def is_supported() -> bool:
-    """Whether the Triton that an import would give has the Gluon of `OLDEST`; it is not imported for the answer.
+    """Return True if the installed Triton has the Gluon of `OLDEST`; do not import it.
 
     Example:
         >>> from triten.runtime.cuda.triton.lazy_gluon import is_supported
@@ -42,11 +42,11 @@ def is_supported() -> bool:
 
 
 def shared_descriptor(element: str, *block: int) -> str:
-    """A signature's type of a tensor descriptor for a Gluon kernel, whose blocks lie swizzled in shared memory.
+    """Return a signature's type of a tensor descriptor for a Gluon kernel, with swizzled blocks in shared memory.
 
     Args:
         element: Triton's name of a float type.
-        block: sizes of the block; the innermost has 32 or 64 bytes, or a multiple of 128.
+        block: Sizes of the block. The last dimension has 32 or 64 bytes, or a multiple of 128.
 
     Example:
         >>> from triten.runtime.cuda.triton.lazy_gluon import shared_descriptor
@@ -60,7 +60,7 @@ def shared_descriptor(element: str, *block: int) -> str:
 
 
 def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """A kernel of a Python function, with the options of `triton.experimental.gluon.jit`; nothing is imported."""
+    """Return a lazy kernel with the options of `triton.experimental.gluon.jit`; import nothing."""
     return jit_as(GLUON, fn, options)
 
 

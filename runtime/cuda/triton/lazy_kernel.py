@@ -1,4 +1,4 @@
-"""A kernel that is Python source and nothing more, until it must be compiled."""
+"""Lazy kernels: Python source only, until they must be compiled."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 TRITON, GLUON = "triton", "triton.experimental.gluon"
-"""The languages of kernels, by the module whose `jit` understands them."""
+"""Languages of kernels, by the module that has their `jit`."""
 
 _WORD = re.compile(r"[^\W\d]\w*")
 _modules: dict[str, tuple[object, str]] = {}
-"""Texts by file name, each with the import system's record of the import that it was read for."""
+"""Module texts by file name, each with the import system's record of the import that it was read for."""
 
 
 class LazyKernel:
-    """The function under `@triton.jit` or `@gluon.jit`, its options, and what it can reach of its module.
+    """Function under `@triton.jit` or `@gluon.jit`, its options, and the module values that it can reach.
 
-    It has what host code asks of Triton's own: `fn`, `arg_names`, `cache_key`, the function's names and
-    documentation. The module's text is kept as it was at import: kernels that are compiled later are those that were
-    imported, even if the file has been edited meanwhile.
+    It has the attributes that host code reads from Triton's kernels: `fn`, `arg_names`, `cache_key`, the function's
+    names and documentation. The module's text is kept as of the import. Later compilations use that text even if the
+    file has been edited in the meantime.
 
     Args:
-        fn: the function.
-        options: those that were given to the decorator.
+        fn: The function.
+        options: Options of the decorator.
         language: `TRITON` or `GLUON`.
     """
 
@@ -44,7 +44,7 @@ class LazyKernel:
         self.__module__ = fn.__module__
         self.__doc__ = fn.__doc__
         self.real: Any = None
-        """Triton's kernel, once it has been made; see `real_triton.py`."""
+        """Triton's kernel, once it has been created; see `real_triton.py`."""
         self._cache_key: str | None = None
         self._module_source = _source_of_module(fn)
         self._source: str | None = None
@@ -52,12 +52,12 @@ class LazyKernel:
 
     @property
     def module_source(self) -> str:
-        """The text of the module as it was imported."""
+        """Text of the module as it was imported."""
         return self._module_source
 
     @property
     def source(self) -> str:
-        """The function's text, decorator included. Raises ValueError for a function that is in no file."""
+        """Text of the function, decorators included. Raises ValueError for a function that is in no file."""
         found = self._source
         if found is None:
             found = self._source = function_source(self.fn, self._module_source)
@@ -65,7 +65,7 @@ class LazyKernel:
 
     @property
     def reached(self) -> Mapping[str, Any]:
-        """The globals and free variables that the text names, with their values at the first look."""
+        """Globals and free variables that the text names, with their values at the first access."""
         found = self._reached
         if found is None:
             found = self._reached = named_values(self.fn, self.source)
@@ -73,7 +73,7 @@ class LazyKernel:
 
     @property
     def cache_key(self) -> str:
-        """A hash of its text and of all that it reaches. Raises `NoKeyError` where that cannot be told."""
+        """Hash of its text and of everything that it reaches. Raises `NoKeyError` if there is none."""
         found = self._cache_key
         if found is None:
             from .kernel_key import digest  # which imports this module
@@ -91,7 +91,7 @@ class LazyKernel:
 def _source_of_module(fn: types.FunctionType) -> str:
     filename = fn.__code__.co_filename
     known = _modules.get(filename)
-    # A module that is imported again has another record, and perhaps another text.
+    # A reloaded module has another record, and perhaps another text.
     spec = fn.__globals__.get("__spec__")
     if known is not None and spec is not None and known[0] is spec:
         return known[1]
@@ -105,10 +105,10 @@ def _source_of_module(fn: types.FunctionType) -> str:
 
 
 def function_source(fn: types.FunctionType, module_source: str) -> str:
-    """A function's text within its module's, from its decorators to its last line.
+    """Return a function's text within its module, from its decorators to its last line.
 
-    `inspect.getsource` finds the end by tokenizing, at some milliseconds a kernel; here it follows from the code
-    object, and from the indentation of what is behind the last line that has code.
+    `inspect.getsource` finds the end by tokenizing, at some milliseconds a kernel. Here the code object gives the
+    last line with code, and the indentation gives the end.
     """
     lines = module_source.split("\n")
     code = fn.__code__
@@ -129,9 +129,9 @@ def function_source(fn: types.FunctionType, module_source: str) -> str:
 
 
 def named_values(fn: Any, source: str) -> dict[str, Any]:
-    """The globals and free variables of a function whose names are words of its text.
+    """Return the globals and free variables of a function whose names are words of its text.
 
-    Words of comments count as well. So it is more than the function uses, never less.
+    Words in comments also match, so the result may contain more than the function uses, never less.
     """
     words = set(_WORD.findall(source))
     namespace = fn.__globals__
@@ -145,6 +145,6 @@ def named_values(fn: Any, source: str) -> dict[str, Any]:
 
 
 def attributes_of(module: types.ModuleType, name: str, source: str) -> dict[str, Any]:
-    """What a text takes from a module that it knows by a name: the attributes behind ``name.``, with their values."""
+    """Return the attributes that a text reads from a module after ``name.``, with their values."""
     words = set(re.findall(rf"\b{name}\s*\.\s*(\w+)", source))
     return {word: getattr(module, word) for word in sorted(words) if hasattr(module, word)}

@@ -1,6 +1,6 @@
-"""`triton`, `tl`, `libdevice` and `cuda_extra` as a kernel's module sees them, without Triton being imported.
+"""Lazy `triton`, `tl`, `libdevice` and `cuda_extra` for kernel modules, without importing Triton.
 
-A kernel's author writes what Triton's documentation says; the only difference is where the names come from::
+A kernel's author follows Triton's documentation; only the imports differ::
 
     from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 
@@ -8,8 +8,8 @@ A kernel's author writes what Triton's documentation says; the only difference i
     def double(x, out, n, BLOCK: tl.constexpr): ...
 
 A decorated function is a `LazyKernel`. Host code may use `tl`'s dtypes, `tl.dtype`, `tl.constexpr` and
-`tl.str_to_ty`; whatever else Triton has exists inside kernels only. Triton itself is imported when the first
-kernel must be compiled or interpreted, which `real_triton.py` does.
+`tl.str_to_ty`; everything else of Triton exists inside kernels only. `real_triton.py` imports Triton when the first
+kernel must be compiled or interpreted.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ NAMES = {
     "fp32": "float32",
     "fp64": "float64",
 }
-"""What `tl` calls the types whose own names are others."""
+"""Names in `tl` of the dtypes that have a different name of their own."""
 
 
 class dtype:
-    """The type of a number in a kernel (`triton.language.dtype`): one object for each type.
+    """Dtype in a kernel (`triton.language.dtype`): one object for each type.
 
     Example:
         >>> tl.float16.name, tl.float16.primitive_bitwidth, tl.float16.is_floating(), tl.float16 == tl.int16
@@ -99,7 +99,7 @@ _BY_SHORT_NAME = {name.replace("uint", "u").replace("int", "i"): type_ for name,
 
 
 TYPES = {NAMES.get(name, name): type_ for name, type_ in _DTYPES.items()}
-"""Every type by the name that kernels' modules have for it."""
+"""Dtypes by their name in kernel modules."""
 
 
 def _dtype_of(name: str) -> dtype:
@@ -108,17 +108,17 @@ def _dtype_of(name: str) -> dtype:
 
 @dataclass(frozen=True, slots=True)
 class constexpr:
-    """A constant of a kernel's module, or the annotation of a parameter that is one (`triton.language.constexpr`)."""
+    """Constant of a kernel's module, or the annotation of a constant parameter (`triton.language.constexpr`)."""
 
     value: Any
 
 
 class StandIn:
-    """One of Triton's modules, as far as it exists without Triton.
+    """Placeholder of a Triton module, with the parts that exist without Triton.
 
     Args:
-        name: the module's name, by which the real one is imported.
-        contents: what host code may use of it.
+        name: Name of the module, by which the real one is imported.
+        contents: Attributes that host code may use.
     """
 
     def __init__(self, name: str, contents: dict[str, Any]) -> None:
@@ -138,7 +138,7 @@ class StandIn:
 
 
 def str_to_ty(name: str, _c: object = None) -> dtype:
-    """The dtype of a short name (`triton.language.str_to_ty`). Raises ValueError for any other.
+    """Return the dtype of a short name (`triton.language.str_to_ty`). Raise ValueError for any other.
 
     Example:
         >>> str_to_ty("i32")
@@ -161,7 +161,7 @@ def jit(
     debug: bool | None = None,
     noinline: bool | None = None,
 ) -> Any:
-    """A kernel of a Python function, with the options of `triton.jit`; nothing is compiled or imported."""
+    """Return a lazy kernel with the options of `triton.jit`; compile and import nothing."""
     options = {
         "version": version,
         "repr": repr,
@@ -175,16 +175,16 @@ def jit(
 
 
 def jit_as(language: str, fn: Callable[..., Any] | None, options: dict[str, Any]) -> Any:
-    """A lazy kernel in a language, or without a function what makes one, as decorators have it."""
+    """Return a lazy kernel in a language, or without a function a decorator that creates it."""
     if fn is None:
         return functools.partial(LazyKernel, options=options, language=language)
     return LazyKernel(fn, options, language)
 
 
 def module_if_imported(name: str) -> Any:
-    """A module of the real Triton, if the process has imported that; else None.
+    """Return a module of the real Triton if the process has imported Triton; else None.
 
-    Another thread may be about to import it, then this one waits for the whole: half a module answers nothing.
+    If another thread is importing Triton, wait until the import is complete.
     """
     if sys.modules.get("triton") is None:
         return None
@@ -193,7 +193,7 @@ def module_if_imported(name: str) -> Any:
 
 
 def stand_in(value: Any) -> Any:
-    """What stands for a type of the real Triton here, as a user's kernel names it; anything else as it is."""
+    """Return the placeholder for a real Triton type in a user's kernel; return anything else unchanged."""
     core = module_if_imported("triton.language.core")
     if core is None:
         return value

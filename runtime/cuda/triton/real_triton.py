@@ -1,8 +1,8 @@
-"""Triton's own kernels, dtypes and constants for those of `lazy_triton.py`: the one place that imports it for them.
+"""Conversion of `lazy_triton.py` objects to real Triton objects; only this module imports Triton.
 
-A lazy kernel's function is copied into a namespace of its own, in which everything it names is real; the
-module that it was written in never changes. So host code goes on with the lazy objects, and a thread sees a real
-kernel either whole or not at all.
+The function of a lazy kernel is copied into a namespace of its own, in which every name is real. The module that
+defined it never changes. Host code keeps using the lazy objects, and a thread sees a real kernel either complete or
+not at all.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _lock = forkable(threading.RLock())
 
 
 class TritonMissingError(RuntimeError):
-    """Triton is needed and cannot be imported."""
+    """Error: Triton is needed and cannot be imported."""
 
 
 def real(value: Any) -> Any:
-    """What the compiler or the interpreter understands, for a kernel, a dtype, a constant, or a tuple of such.
+    """Return Triton's own object for a lazy kernel, dtype, constant, or tuple of these.
 
-    Anything else is returned as it is.
+    Anything else is returned unchanged.
 
     Raises:
-        TritonMissingError: if Triton is needed and cannot be imported.
+        TritonMissingError: If Triton is needed and cannot be imported.
     """
     if isinstance(value, LazyKernel):
         return value.real or _make_real(value)
@@ -44,7 +44,7 @@ def real(value: Any) -> Any:
 
 
 def real_constants(constants: Mapping[str, object]) -> dict[str, object]:
-    """`real` for each value of a mapping."""
+    """Apply `real` to each value of a mapping."""
     return {name: real(value) for name, value in constants.items()}
 
 
@@ -75,7 +75,7 @@ def _make_real(kernel: LazyKernel) -> Any:
 
 
 class _Realization:
-    """Real kernels in the making: those that one kernel reaches and that are not real yet."""
+    """Real kernels under construction: those that one kernel reaches and that are not real yet."""
 
     def __init__(self) -> None:
         self._made: dict[LazyKernel, Any] = {}
@@ -124,7 +124,7 @@ class _Realization:
         return made
 
     def module(self, module: types.ModuleType, attributes: Mapping[str, Any]) -> types.ModuleType:
-        """A module as one kernel uses it: with what it takes from there made real."""
+        """Return a module whose attributes that one kernel uses are real."""
         converted = {name: self.convert(value) for name, value in attributes.items()}
         if all(converted[name] is value for name, value in attributes.items()):
             return module
@@ -138,9 +138,9 @@ class _Realization:
 
 
 def _show_source_as_imported(filename: str, text: str) -> None:
-    """Let `inspect`, through which Triton reads a kernel, give the text that was imported.
+    """Make `inspect`, through which Triton reads a kernel, return the text that was imported.
 
-    Only where the file has been changed since; an entry without a time is one that `linecache` leaves alone.
+    Done only if the file has changed since. `linecache` never refreshes an entry without a time.
     """
     linecache.checkcache(filename)
     if "".join(linecache.getlines(filename)) not in (text, text + "\n"):

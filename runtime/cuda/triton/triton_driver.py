@@ -1,12 +1,11 @@
-"""Triton's runtime over triten's devices: what lets ``kernel[grid](x, y, n, BLOCK=1024)`` take tensors.
+"""Triton's runtime driver over triten's devices: ``kernel[grid](x, y, n, BLOCK=1024)`` accepts tensors.
 
-A `@triton.jit` function asks `triton.runtime.driver.active` for the current device and stream, the target, how to
-load machine code and how to launch it. Triton's own answers come from PyTorch, or from a C program that gcc builds
-at run time; these come from triten's driver, so that such a kernel runs on the current stream of
-`tt.cuda`, in order with every operator, without gcc and without PyTorch. Triton's versions 3.6 to 3.9 ask the same
-questions.
+A `@triton.jit` function asks `triton.runtime.driver.active` for the current device, stream and target, and for a
+loader and launcher of machine code. Triton's own driver uses PyTorch, or a C program that gcc builds at run time.
+This one uses triten's driver: the kernel runs on the current stream of `tt.cuda`, in order with every operator,
+without gcc and PyTorch. Triton's versions 3.6 to 3.9 use the same interface.
 
-The driver is one for the process, as Triton has it.
+As in Triton, the process has one driver.
 """
 
 from __future__ import annotations
@@ -37,21 +36,21 @@ from .import_hook import torch_has_cuda
 from .launcher import TritonLauncher
 
 L2_FLUSH = 256 * 2**20
-"""More bytes than any L2 cache holds: written between timed runs, so that none finds its data there."""
+"""Bytes written between timed runs to flush the L2 cache; larger than any L2 cache."""
 
 
 class _LauncherMade(threading.local):
-    """The launcher that a thread made last."""
+    """Thread-local state: the launcher that the thread created last."""
 
     launcher: TritonLauncher | None = None
 
 
 class TritonDriver(DriverBase):  # type: ignore[misc]
-    """A driver for Triton that launches through triten's.
+    """Triton driver that launches through triten's driver.
 
     Args:
-        owner: triten's driver.
-        automatic: whether it was installed unasked; it then gives way to PyTorch in the same process.
+        owner: Triten's driver.
+        automatic: If True, it was installed by default and gives way to PyTorch in the same process.
     """
 
     flush_bytes = L2_FLUSH
@@ -68,23 +67,23 @@ class TritonDriver(DriverBase):  # type: ignore[misc]
 
     @classmethod
     def is_active(cls) -> bool:
-        """Whether Triton may choose it by itself: it is only ever set."""
+        """Return False, so that Triton never chooses it by itself; it must be set."""
         return False
 
     @property
     def code(self) -> MachineCode:
-        """How machine code is loaded and launched. Raises RuntimeError under the interpreter."""
+        """Loader and launcher of machine code. Raises RuntimeError under the interpreter."""
         if self._code is None:
             self._code = self.owner.machine_code()
         return self._code
 
     def make_launcher(self, source: Any, metadata: Any) -> TritonLauncher:
-        """The launcher of a compiled kernel; Triton loads the kernel next."""
+        """Return the launcher of a compiled kernel; Triton loads the kernel next."""
         made = self._thread.launcher = TritonLauncher(self.owner, self.code, source, metadata)
         return made
 
     def load(self, name: str, cubin: bytes, shared: int) -> LoadedCode:
-        """Load the kernel whose launcher was made last in this thread."""
+        """Load the kernel of the launcher that this thread created last."""
         try:
             return self.code.load(name, cubin, shared)
         except RuntimeError:
@@ -94,7 +93,7 @@ class TritonDriver(DriverBase):  # type: ignore[misc]
             raise
 
     def get_current_device(self) -> int:
-        """The index of the thread's current device."""
+        """Return the index of the thread's current device."""
         if not self._knows_torch and "torch" in sys.modules:
             self._knows_torch = hasattr(sys.modules["torch"], "cuda")
             if torch_has_cuda():
@@ -102,7 +101,7 @@ class TritonDriver(DriverBase):  # type: ignore[misc]
         return self.owner.current_device()
 
     def _give_way(self) -> int:
-        # Every launch begins by asking for the device; whatever it asks next goes to Triton's own driver.
+        # Every launch first asks for the device; all later queries then go to Triton's own driver.
         if config.active is self:
             config._active = None
             warnings.warn(
@@ -118,12 +117,12 @@ class TritonDriver(DriverBase):  # type: ignore[misc]
         self.owner.set_device(device)
 
     def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
-        """(major, minor) of a device."""
+        """Return the compute capability (major, minor) of a device."""
         properties = self.owner.properties(self.owner.current_device() if device is None else device)
         return properties.major, properties.minor
 
     def get_current_target(self) -> GPUTarget:
-        """What to compile for on the current device."""
+        """Return the compilation target of the current device."""
         if not self._is_ready:
             _prepare_specialization()
             self._is_ready = True
@@ -132,41 +131,41 @@ class TritonDriver(DriverBase):  # type: ignore[misc]
         return GPUTarget("cuda", major * 10 + minor, WARP_SIZE)
 
     def get_active_torch_device(self) -> Device:
-        """The current device, for programs that allocate on it."""
+        """Return the current device, for programs that allocate on it."""
         return Device("cuda", self.owner.current_device())
 
     def map_python_to_cpp_type(self, ty: str) -> str:
-        """The C type of a parameter."""
+        """Return the C type of a parameter."""
         from triton.backends.nvidia.driver import ty_to_cpp
 
         return str(ty_to_cpp(ty))
 
     def get_device_interface(self) -> DeviceInterface:
-        """What `triton.testing.do_bench` uses of `torch.cuda`."""
+        """Return the part of `torch.cuda` that `triton.testing.do_bench` uses."""
         return DeviceInterface(self.owner)
 
     def get_benchmarker(self) -> Callable[..., Any]:
-        """How `@triton.autotune` times a configuration: by events, the L2 cache flushed before each run."""
+        """Return the timer of `@triton.autotune`: CUDA events, with the L2 cache flushed before each run."""
         benchmark: Callable[..., Any] = testing.do_bench
         return benchmark
 
     def get_empty_cache_for_benchmark(self) -> DataPtr:
-        """Memory whose writing empties the L2 cache."""
+        """Return a buffer; writing it flushes the L2 cache."""
         return CUDA_ALLOCATOR.allocate(self.flush_bytes, self.get_active_torch_device())
 
     def clear_cache(self, cache: DataPtr) -> None:
-        """Write it, on the current stream."""
+        """Write the buffer on the current stream."""
         owner = self.owner
         owner.memset(cache.address, 0, cache.nbytes, owner.current_stream(owner.current_device()))
 
 
 class SimulatedTritonDriver(TritonDriver):
-    """For devices that are no GPUs, whose timing tells nothing."""
+    """Triton driver for simulated devices, whose timings are meaningless."""
 
     flush_bytes = 2**16
 
     def get_benchmarker(self) -> Callable[..., Any]:
-        """One timed run for each configuration: a simulated device's times say nothing about a GPU's."""
+        """Return a timer with one run per configuration: a simulated device's times say nothing about a GPU."""
         return self._time_once
 
     def _time_once(
@@ -182,7 +181,7 @@ class SimulatedTritonDriver(TritonDriver):
 
 
 class Utilities:
-    """`utils` of Triton's driver."""
+    """The `utils` object of Triton's driver."""
 
     def __init__(self, driver: TritonDriver) -> None:
         self._driver = driver
@@ -190,11 +189,11 @@ class Utilities:
     def load_binary(
         self, name: str, cubin: bytes, shared: int, device: int
     ) -> tuple[int, int, int, int, int]:
-        """(module, function, registers, spilled words, most threads of a block) of a kernel on the current device."""
+        """Load a kernel; return (module, function, registers, spilled words, maximum threads per block)."""
         return self._driver.load(name, cubin, shared)
 
     def unload_module(self, module: int) -> None:
-        """A kernel is gone."""
+        """Unload a kernel."""
         self._driver.code.unload(module)
 
     def get_device_properties(self, device: int) -> dict[str, int]:
@@ -202,7 +201,7 @@ class Utilities:
         known = self._driver.owner.properties(device)
         return {
             "max_shared_mem": known.max_shared_memory,
-            # A block may have every register of a multiprocessor (CUDA C++ Programming Guide, "Technical
+            # A block may use every register of a multiprocessor (CUDA C++ Programming Guide, "Technical
             # Specifications per Compute Capability").
             "max_num_regs": known.regs_per_multiprocessor,
             "multiprocessor_count": known.multi_processor_count,
@@ -214,7 +213,7 @@ class Utilities:
 
 
 class TimingEvent:
-    """A point in the work of a stream, with its time."""
+    """CUDA event with timing."""
 
     __slots__ = ("_handle", "_owner")
 
@@ -223,12 +222,12 @@ class TimingEvent:
         self._handle = handle
 
     def record(self) -> None:
-        """Enqueue on the current stream."""
+        """Record the event on the current stream."""
         owner = self._owner
         owner.record_event(self._handle, owner.current_stream(owner.current_device()))
 
     def elapsed_time(self, end: TimingEvent) -> float:
-        """Milliseconds until another event."""
+        """Return the milliseconds until another event."""
         return self._owner.elapsed(self._handle, end._handle)
 
     def __del__(self) -> None:
@@ -236,7 +235,7 @@ class TimingEvent:
 
 
 class DeviceInterface:
-    """The part of `torch.cuda` that times kernels."""
+    """Subset of `torch.cuda` that times kernels."""
 
     def __init__(self, owner: Driver) -> None:
         self._owner = owner
@@ -244,12 +243,12 @@ class DeviceInterface:
         self.current_device = owner.current_device
 
     def Event(self, enable_timing: bool = False) -> TimingEvent:
-        """A new event."""
+        """Return a new event."""
         return TimingEvent(self._owner, self._owner.create_event(enable_timing))
 
 
 def install(owner: Driver, *, automatic: bool) -> None:
-    """Let Triton launch through `owner`; unasked, only where neither PyTorch nor another driver is in use."""
+    """Make Triton launch through `owner`; by default only if neither PyTorch nor another driver is in use."""
     if automatic and (config._active is not None or torch_has_cuda()):
         return
     kind = SimulatedTritonDriver if is_simulated() else TritonDriver
@@ -258,12 +257,12 @@ def install(owner: Driver, *, automatic: bool) -> None:
 
 
 def active() -> Any:
-    """Triton's driver if one has been chosen."""
+    """Return Triton's driver if one has been chosen."""
     return config._active
 
 
 def restore(driver: Any) -> None:
-    """Put a driver back that `active` gave; None lets Triton choose at its next launch."""
+    """Restore a driver from `active`; None lets Triton choose at its next launch."""
     config._active = driver
     if driver is None and isinstance(config._default, TritonDriver):
         config._default = None
@@ -273,12 +272,12 @@ _wrap_torch_dtype = MockTensor.wrap_dtype
 
 
 def _wrap_dtype(arg: Any) -> Any:
-    """A dtype in the place of a tensor, in ``kernel.warmup(tt.float32, ...)``."""
+    """Wrap a dtype that replaces a tensor in ``kernel.warmup(tt.float32, ...)``."""
     return MockTensor(arg) if isinstance(arg, ScalarType) else _wrap_torch_dtype(arg)
 
 
 class _WithoutTorch(importlib.abc.MetaPathFinder):
-    """Hides PyTorch from one thread's imports."""
+    """Import hook that hides PyTorch from one thread's imports."""
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
@@ -289,7 +288,7 @@ class _WithoutTorch(importlib.abc.MetaPathFinder):
 
 
 def _prepare_specialization() -> None:
-    """Have Triton look for PyTorch now: its typing of arguments imports it where it is installed, for seconds."""
+    """Make Triton look for PyTorch now, since its argument typing would import it, which takes seconds."""
     if "torch" in sys.modules:
         return
     finder = _WithoutTorch()

@@ -1,8 +1,8 @@
-"""Which pointer parameters a Triton kernel writes through, read off its Python source.
+"""Analysis of Triton kernels: the pointer parameters that a kernel writes through, from its Python source.
 
-PyTorch finds the same in Triton IR (`identify_mutated_tensors` in torch/_higher_order_ops/triton_kernel_wrap.py), which
-needs a compiler and a target. The source serves interpreted kernels too. The analysis is flow-insensitive and errs on
-the side of a write: an argument of a call that it does not know counts as written.
+PyTorch finds the same in Triton IR (`identify_mutated_tensors` in torch/_higher_order_ops/triton_kernel_wrap.py),
+which needs a compiler and a target. The source serves interpreted kernels too. The analysis is flow-insensitive and
+conservative: an argument of an unknown call counts as written.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 _WRITES = ("store", "scatter", "atomic")
-"""Parts of the names of all functions of `triton.language`, and of all methods, that write to memory."""
+"""Substrings of the names of all `triton.language` functions and methods that write to memory."""
 
 _OPAQUE = frozenset({"inline_asm_elementwise", "extern_elementwise", "map_elementwise"})
-"""Functions of `triton.language` that may do anything with what they get."""
+"""Functions of `triton.language` that may do anything with their arguments."""
 
 _DESCRIPTIONS = frozenset({"dtype", "shape", "type"})
 """Attributes of tensors and pointers that hold no pointer."""
@@ -31,7 +31,7 @@ _INTERPRETER = __name__.replace(".triton.written_pointers", ".interpreter")
 
 
 class _Found(NamedTuple):
-    """Parameters of a function that it may write through, and those from which its result may be a pointer."""
+    """Parameters that a function may write through, and those that its result may point into."""
 
     written: frozenset[str]
     returned: frozenset[str]
@@ -42,7 +42,7 @@ def written_parameters(kernel: Any) -> frozenset[str]:
 
     All of them, if its source cannot be read.
     """
-    # A capture traces this thread. It traces the program, and not how the source is found.
+    # A capture traces the program in this thread; it must not trace the analysis.
     tracer = sys.gettrace()
     sys.settrace(None)
     try:
@@ -79,7 +79,7 @@ def _tree(function: Callable[..., Any], source: str | None) -> ast.FunctionDef |
 
 
 class _Analysis:
-    """The pointers that each variable of a function may come from, and those that are written through."""
+    """Pointers that each variable of a function may come from, and those that are written through."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class _Analysis:
         self._known = known
         self._scope = _scope(function)
         self._sources: dict[str, frozenset[str]] = {name: frozenset({name}) for name in names}
-        # A pointer that was itself loaded comes from the pointer that it was loaded through.
+        # A loaded pointer comes from the pointer that it was loaded through.
         self._loads_pointers = any(
             isinstance(node, ast.Attribute | ast.Name) and _last_name(node) in ("pointer_type", "PtrTy")
             for node in ast.walk(tree)
@@ -150,7 +150,7 @@ class _Analysis:
         return arguments
 
     def _of_arguments(self, node: ast.Call, callee: Any, parameters: frozenset[str]) -> frozenset[str]:
-        """Return the parameters from which the arguments that some parameters of a callee get may be pointers."""
+        """Return the caller's parameters that may be pointers in the arguments for some parameters of a callee."""
         if any(isinstance(each, ast.Starred) for each in node.args) or any(
             k.arg is None for k in node.keywords
         ):
@@ -162,19 +162,19 @@ class _Analysis:
         return _union(self._of(value) for name, value in given if name in parameters)
 
     def _is_language(self, node: ast.AST, callee: Any) -> bool:
-        """Return whether a function is one of `triton.language`, which the interpreter may have replaced."""
+        """Return True if a function belongs to `triton.language`; the interpreter may have replaced it."""
         holder = self._value(node.value) if isinstance(node, ast.Attribute) else None
         module = getattr(callee, "__module__", None) or ""
         return str(getattr(holder, "__name__", module)).startswith(("triton.language", _INTERPRETER))
 
     def _is_local(self, node: ast.AST) -> bool:
-        """Return whether an attribute is one of a local variable or of a value that is computed."""
+        """Return True if an attribute belongs to a local variable or a computed value."""
         while isinstance(node, ast.Attribute):
             node = node.value
         return not isinstance(node, ast.Name) or node.id in self._sources
 
     def _value(self, node: ast.AST) -> Any:
-        """Return the object that a name or a dotted name in the kernel's scope stands for, None for other values."""
+        """Return the object of a name or a dotted name in the kernel's scope, None for other values."""
         if isinstance(node, ast.Name):
             return None if node.id in self._sources else self._scope.get(node.id)
         if isinstance(node, ast.Attribute):
@@ -184,7 +184,7 @@ class _Analysis:
 
 
 def _scope(function: Any) -> Mapping[str, Any]:
-    """Return the objects that a function's free names stand for."""
+    """Return the objects of a function's free names."""
     cells = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
@@ -211,7 +211,7 @@ def _arguments(node: ast.Call) -> list[ast.expr]:
 
 
 def _assignments(function: ast.FunctionDef) -> Iterator[tuple[str, ast.AST]]:
-    """Yield each variable with each expression that it is set to."""
+    """Yield each variable with each expression that is assigned to it."""
     for node in ast.walk(function):
         targets: list[ast.AST] = []
         if isinstance(node, ast.Assign):

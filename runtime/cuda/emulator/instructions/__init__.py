@@ -1,10 +1,10 @@
-"""What each instruction of PTX becomes: Python statements over NumPy arrays.
+"""Translation of PTX instructions to Python statements over NumPy arrays.
 
-`writer` has operands and results, and what registers an opcode; the others have the instructions, by what they do:
-`numbers`, `comparisons`, `conversions`, `memory`, `warps`, the asynchronous `units` of sm_90 and the `tensor_memory` of
-sm_100. An instruction is a line of a table, or a function under `emits` where its operands decide more. What
-instructions do is not here: the statements call `arithmetic` and the state of the blocks that run (`machine`).
-`error_bounds` adds statements for registers that depend on an exchange.
+`writer` has operands, results and the opcode registry. The other modules have the instructions by function:
+`numbers`, `comparisons`, `conversions`, `memory`, `warps`, the asynchronous `units` of sm_90 and the `tensor_memory`
+of sm_100. An instruction is a row of a table, or a function under `emits` if its operands decide more. The statements
+call `arithmetic` and the state of the running blocks (`machine`), which implement the instructions. `error_bounds`
+adds statements for registers that depend on an exchange.
 """
 
 from . import (  # noqa: F401 - what they register is used

@@ -1,4 +1,4 @@
-"""Comparisons, and what they choose, as Python statements."""
+"""Comparisons and selections as Python statements."""
 
 from __future__ import annotations
 

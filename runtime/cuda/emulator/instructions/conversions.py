@@ -49,7 +49,7 @@ def _convert(writer: Writer, each: Instruction) -> None:
 
 
 def _convert_eight_bits(writer: Writer, each: Instruction, target: str, source: str) -> None:
-    """Two floats of 8 bits in 16, to or from wider ones: the second operand of two is the lower half."""
+    """Convert two 8-bit floats packed in 16 bits, to or from wider floats; the second operand is the lower half."""
     if "relu" in each.modifiers:
         raise writer.unknown()
     if target in _EIGHT_BITS:

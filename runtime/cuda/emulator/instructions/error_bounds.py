@@ -13,7 +13,7 @@ from .writer import Writer, dtype_of
 
 
 def bounds_of(writer: Writer, operands: Sequence[Operand]) -> str:
-    """Return the argument that gives a store the bounds of its values: a comma and a tuple, "" if there are none."""
+    """Return the argument with the bounds of a store's values: a comma and a tuple, "" without bounds."""
     exchanged = writer.translation.exchanged
     names = [operand.name if isinstance(operand, Register) else "" for operand in operands]
     if not any(name in exchanged for name in names):
@@ -26,7 +26,7 @@ def bounds_of(writer: Writer, operands: Sequence[Operand]) -> str:
 
 
 def write_bounds(writer: Writer, each: Instruction) -> None:
-    """Write how an instruction changes the bounds of its targets."""
+    """Write the update of the bounds of an instruction's targets."""
     exchanged, places = writer.translation.exchanged, writer.translation.places
     if not each.operands:
         return

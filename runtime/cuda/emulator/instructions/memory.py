@@ -134,7 +134,7 @@ def _fence(writer: Writer, each: Instruction) -> None:
 
 @emits("prefetch", "prefetchu", "discard", "applypriority", "griddepcontrol", "nanosleep")
 def _hint(writer: Writer, each: Instruction) -> None:
-    """Nothing: it changes how fast a GPU is, or how long it waits."""
+    """Do nothing: the instruction affects only performance."""
 
 
 @emits("createpolicy")

@@ -1,4 +1,4 @@
-"""Arithmetic, bits and moves as Python statements: an instruction is a line of a table, or a function."""
+"""Arithmetic, bit operations and moves as Python statements: a row of a table, or a function."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def _rounding(instruction: Instruction) -> str:
 
 _MODIFIERS = {"rn", "rz", "rm", "rp", "ftz", "sat", "lo", "approx", "full"}
 _EXTREMES = {"ftz", "NaN", "relu", "xorsign", "abs"}
-"""What an instruction may have between its name and its type; anything else would be another instruction."""
+"""Modifiers allowed between an instruction's name and its type; others would change the instruction."""
 
 
 def _elementwise(
     writer: Writer, each: Instruction, sources: Sequence[Operand], text: str, dtype: Any
 ) -> None:
-    """A result of one type computed from operands of the same: ``{0}`` and so on in `text` stand for them."""
+    """Write a result of one type from operands of the same type, which replace ``{0}`` and so on in `text`."""
     known = _EXTREMES if each.opcode in ("min", "max") else _MODIFIERS
     if not known.issuperset(each.modifiers[:-1]):
         raise writer.unknown()
@@ -50,7 +50,7 @@ def _elementwise(
 
 
 def _pairs_of_floats(writer: Writer, each: Instruction, sources: Sequence[Operand], text: str) -> None:
-    """Two floats of 32 bits in each register of 64, as sm_100 adds and multiplies them."""
+    """Write an operation on two 32-bit floats packed in 64-bit registers, as sm_100 adds and multiplies them."""
     reads: tuple[list[str], list[str]] = ([], [])
     for i, operand in enumerate(sources):
         writer.line(f"x{i} = {writer.read(operand, np.uint64)}")
@@ -90,7 +90,7 @@ def _is_float(each: Instruction) -> bool:
 
 
 def _with_narrow(writer: Writer, each: Instruction, text: str) -> None:
-    """Floats of 16 bits and, last, one of 32, as sm_100 adds and multiplies them in 32 bits."""
+    """Write a mixed operation on 16-bit floats and a final 32-bit float, as sm_100 computes it in 32 bits."""
     if not {"rn", "rz", "rm", "rp"}.issuperset(each.modifiers[:-2]):
         raise writer.unknown()
     narrow = dtype_of(each.modifiers[-1])
@@ -190,7 +190,7 @@ def _signs(writer: Writer, each: Instruction) -> None:
     type_name, _ = element_of(each.modifiers[-1])
     dtype = dtype_of(type_name)
     text = "-{0}" if each.opcode == "neg" else "np.abs({0})"
-    if np.dtype(dtype).kind not in "iu":  # the sign alone changes, of NaN too
+    if np.dtype(dtype).kind not in "iu":  # only the sign changes, that of NaN too
         bits = 8 * np.dtype(dtype).itemsize
         unsigned, sign = f"u{bits // 8}", 1 << (bits - 1)
         change = f"^ {unsigned}({sign})" if each.opcode == "neg" else f"& {unsigned}({sign - 1})"

@@ -8,9 +8,9 @@ from ..ptx import Address, Immediate, Instruction, Operand, Vector
 from .writer import Writer, emits
 
 SHAPES = ("32x32b", "16x32bx2")
-"""Those of loads and stores that are emulated."""
+"""Emulated shapes of loads and stores."""
 SCALED = {"mxf8f6f4": ("block32",), "mxf4": ("block32",), "mxf4nvf4": ("block16", "block32")}
-"""Kinds of products with scales, and of how many elements these are."""
+"""Kinds of block-scaled matmuls, and their block sizes."""
 
 
 @emits("tcgen05")
@@ -37,8 +37,8 @@ def _tensor_memory(writer: Writer, each: Instruction) -> None:
         case "mma":
             _products(writer, each)
         case "fence::before_thread_sync" | "fence::after_thread_sync":
-            # They order a thread's own accesses around a barrier, which are made in the program's order here. Triton
-            # leaves them out, so that one that is missing is no finding.
+            # These fences order a thread's own accesses around a barrier, which run in program order here. Triton
+            # omits them, so that a missing fence is no finding.
             pass
         case _:
             raise writer.unknown()
@@ -101,5 +101,5 @@ def _scaled_products(writer: Writer, each: Instruction) -> None:
 
 
 def _operand(writer: Writer, operand: Operand) -> str:
-    """A matrix descriptor, or an address of tensor memory."""
+    """Return the expression for a matrix descriptor, or for an address of tensor memory."""
     return writer.address(operand) if isinstance(operand, Address) else writer.read(operand, np.uint64)

@@ -1,4 +1,4 @@
-"""What the threads of a warp do together, and calls, as Python statements."""
+"""Warp-level operations and calls as Python statements."""
 
 from __future__ import annotations
 

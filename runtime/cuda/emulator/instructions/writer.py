@@ -1,9 +1,9 @@
-"""Writes the statements of one basic block: operands become expressions, results assignments.
+"""Writer of the statements of one basic block: operands become expressions, results assignments.
 
-A register is an entry of the list ``R``: an array with an element for each thread of the blocks that run together, or
-a NumPy scalar where all threads have the same. Entries are unsigned whatever an instruction takes them for. ``M`` is
-the mask of the threads that run, None for all; every statement has a form for either, so that threads which go
-together pay nothing for those that might not. ``s`` is the state (`machine.Blocks`), ``F`` the frame of the function.
+A register is an entry of the list ``R``. It is an array with an element for each thread of the running blocks, or a
+NumPy scalar if all threads have the same value. Entries are unsigned for every instruction. ``M`` is the mask of the
+active threads, None for all. Every statement has a form for either, so that converged threads do not pay for a mask.
+``s`` is the state (`machine.Blocks`), ``F`` the frame of the function.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from ..translate import Translation
 
 LOCAL, SHARED = 1 << 57, 1 << 58
-"""Where generic addresses of local and of shared memory begin. Bits 32 and up of a local one have its frame's depth."""
+"""First generic addresses of local and shared memory. Bits 32 and up of a local address have its frame's depth."""
 PARAMETERS = 1 << 56
-"""Where generic addresses of a kernel's parameters begin."""
+"""First generic address of a kernel's parameters."""
 
 
 def dtype_of(name: str) -> Any:
-    """The NumPy type of a type of PTX; bits are unsigned numbers. Raises UntranslatableError.
+    """Return the NumPy type of a PTX type; untyped bits are unsigned. Raise UntranslatableError for other names.
 
     Example:
         >>> dtype_of("s32"), dtype_of("b16")
@@ -55,11 +55,11 @@ SHORT: dict[Any, str] = {
     np.float64: "f8",
     arithmetic.bf2: "bf2",
 }
-"""The names of types in the generated text."""
+"""Names of types in the generated text."""
 
 
 class Writer:
-    """Writes the statements of one basic block."""
+    """Writer of the statements of one basic block."""
 
     def __init__(self, translation: Translation, whole: bool) -> None:
         self.translation = translation
@@ -70,7 +70,7 @@ class Writer:
         self.mask: str | None = None if whole else "M"
 
     def begin(self, instruction: Instruction) -> None:
-        """Begin an instruction: the mask of its threads is known in the statements that follow."""
+        """Begin an instruction and set the mask for its statements."""
         self.instruction = instruction
         self.mask = None if self.whole else "M"
         if instruction.guard is not None:
@@ -91,7 +91,7 @@ class Writer:
             raise self.unknown(f"{type(error).__name__}: {error}") from error
 
     def unknown(self, why: str = "") -> UntranslatableError:
-        """The error for an instruction that is not emulated."""
+        """Return the error for an instruction that is not emulated."""
         each = self.instruction
         assert each is not None
         return UntranslatableError(
@@ -111,17 +111,17 @@ class Writer:
     # Operands
 
     def width(self, operand: Operand) -> int:
-        """The bits of a register."""
+        """Return the number of bits of a register."""
         assert isinstance(operand, Register)
         return self.translation.function.registers[operand.name]
 
     def place(self, operand: Operand) -> int:
-        """The index of a register in ``R``."""
+        """Return the index of a register in ``R``."""
         assert isinstance(operand, Register)
         return self.translation.places[operand.name]
 
     def read(self, operand: Operand, dtype: Any) -> str:
-        """An expression for an operand as a type."""
+        """Return the expression for an operand as a type."""
         if isinstance(operand, Immediate):
             return self.translation.constant(_constant(operand, dtype))
         if isinstance(operand, Symbol):
@@ -144,7 +144,7 @@ class Writer:
         return text if np.dtype(dtype).kind == "u" else f"{text}.view({SHORT[dtype]})"
 
     def symbol(self, operand: Symbol) -> int:
-        """The address of a variable in its own space."""
+        """Return the address of a variable in its own state space."""
         translation = self.translation
         parameters = translation.parameters if translation.function.is_kernel else {}
         for places in (
@@ -158,7 +158,7 @@ class Writer:
         raise UntranslatableError(f"symbol {operand.name!r}")
 
     def joined(self, vector: Vector, dtype: Any) -> str:
-        """Several registers as one wider number, the first in its lowest bits."""
+        """Return several registers as one wider number, the first in the lowest bits."""
         total = 8 * np.dtype(dtype).itemsize
         each = total // len(vector.items)
         part, whole = arithmetic.UNSIGNED[each], arithmetic.UNSIGNED[total]
@@ -171,7 +171,7 @@ class Writer:
         return f"({text})" if np.dtype(dtype).kind == "u" else f"({text}).view({SHORT[dtype]})"
 
     def store(self, operand: Operand | None, text: str, dtype: Any) -> None:
-        """Write a result to a register; wider registers are filled with zeros, or a signed number's sign."""
+        """Write a result to a register; zero-extend it to a wider register, or sign-extend a signed number."""
         if operand is None or (isinstance(operand, Special) and operand.name == "_"):
             return
         if isinstance(operand, Symbol) and operand.name == "_":
@@ -205,7 +205,7 @@ class Writer:
             self.store(item, f"(v >> {short}({i * each})).astype(u{each // 8})", arithmetic.UNSIGNED[each])
 
     def address(self, operand: Operand) -> str:
-        """An expression for an address, 64 bits wide."""
+        """Return the expression for an address, 64 bits wide."""
         assert isinstance(operand, Address)
         base = operand.base
         if isinstance(base, Symbol):
@@ -238,7 +238,7 @@ EMITTERS: dict[str, Emitter] = {}
 
 
 def emits(*opcodes: str) -> Callable[[Emitter], Emitter]:
-    """Register what writes these instructions."""
+    """Register the emitter of these opcodes."""
 
     def register(emitter: Emitter) -> Emitter:
         for opcode in opcodes:
@@ -249,7 +249,7 @@ def emits(*opcodes: str) -> Callable[[Emitter], Emitter]:
 
 
 def known_opcodes() -> Sequence[str]:
-    """The opcodes that are emulated.
+    """Return the emulated opcodes.
 
     Example:
         >>> "add" in known_opcodes()
@@ -259,15 +259,15 @@ def known_opcodes() -> Sequence[str]:
 
 
 def items_of(operand: Operand) -> tuple[Operand, ...]:
-    """The operands of a vector, or the one that is none."""
+    """Return the items of a vector, or the single operand."""
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
 def element_of(name: str) -> tuple[str, bool]:
-    """The type of an element, and whether two of them are packed in a register."""
+    """Return the type of an element, and whether a register packs two of them."""
     return (name[:-2], True) if name.endswith("x2") and name != "b8x2" else (name, False)
 
 
 def flushed(text: str, instruction: Instruction, dtype: Any) -> str:
-    """An expression whose subnormal values are zero, if the instruction says so."""
+    """Return an expression that flushes subnormals to zero if the instruction says so."""
     return f"flushed({text})" if "ftz" in instruction.modifiers and dtype is np.float32 else text
