@@ -67,7 +67,7 @@ def block_indices(sizes: Sequence[int], turned: int | None, limit: int = BLOCK) 
 
 
 def fastest(strides: Sequence[int], sizes: Sequence[int]) -> int | None:
-    """The axis along which elements lie side by side; None where nothing moves."""
+    """Return the axis with the smallest nonzero stride, or None if no axis has one."""
     moving = [d for d, size in enumerate(sizes) if size > 1 and strides[d]]
     return min(moving, key=lambda d: (abs(strides[d]), -d)) if moving else None
 

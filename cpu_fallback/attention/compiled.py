@@ -1,8 +1,8 @@
-"""Attention as compiled loops over blocks of queries (the extra ``triten[jit]``), in float32.
+"""Attention as compiled loops over blocks of queries, in float32 (the extra ``triten[jit]``).
 
-A part has some queries of a head, or for gradients all queries that read one head's keys; the loops
-(`compiler/host/attention_source.py`) know nothing of Python, so that threads share parts without waiting for each
-other. Parts and blocks follow from the sizes alone, and so do the results.
+A part has some queries of a head; in backward, a part has all queries that read one head's keys. The loops
+(`compiler/host/attention_source.py`) run without Python's lock, so threads share the parts. Parts and blocks
+follow from the sizes alone, so results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ class Compiled:
         self.loops: dict[Any, Callable[..., None]] = {}
 
     def loop(self, kind: str, room: int, places: int, key: Any, parts: Callable[[], list[Array]]) -> Any:
-        """The loop of a kind for arrays of such strides, with so many elements to work in at a place."""
+        """Return the loop of a kind for arrays of these strides, with `room` scratch elements for each of
+        `places`.
+        """
         found = self.loops.get(key)
         if found is None:
             mask = "none" if self.mask is None else "bool" if self.mask.dtype.name == "bool" else "float"
@@ -76,7 +78,7 @@ class Compiled:
         return found
 
     def operand(self, array: Array) -> Array:
-        """The array as loops take it: float32, each row in whole vectors without gaps."""
+        """Return the array as loops take it: float32, with contiguous rows padded to whole vectors."""
         width = array.shape[-1]
         if width % LANES:
             padded = np.zeros((*array.shape[:-1], self.padded(width)), np.float32)
@@ -92,14 +94,14 @@ class Compiled:
         return -(-width // LANES) * LANES
 
     def target(self, array: Array) -> Array:
-        """What a loop writes: the output itself, or what is copied there."""
+        """Return the array that a loop writes: the output itself, or a float32 buffer that is copied to it."""
         width = array.shape[-1]
         if width % LANES or array.dtype != np.float32:
             return np.empty((*array.shape[:-1], self.padded(width)), np.float32)
         return array
 
     def full_mask(self, mask: Array | None) -> Array | None:
-        """The mask as a view (B, H, L, S)."""
+        """Return the mask as a view (B, H, L, S)."""
         if mask is None:
             return None
         if mask.dtype != bool:
@@ -108,7 +110,9 @@ class Compiled:
 
 
 def is_served(call: StructuredCall) -> bool:
-    """Whether a call is computed here: not for one query, which reads keys once, as they lie."""
+    """Return True if the compiled loops take this call; a single query reads its keys only once and gains
+    nothing.
+    """
     query, key, value = (call.args[name] for name in ("query", "key", "value"))
     if compute_np(query.dtype) != np.float32 or 0 in (*query.sizes, *key.sizes, *value.sizes):
         return False

@@ -1,4 +1,4 @@
-"""Attention of one sequence's queries to its keys, in a window; narrow floats in float32."""
+"""Attention of one sequence's queries to its keys within a window; 16-bit floats compute in float32."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Array = np.ndarray[Any, Any]
 
 
 class WindowedAttention:
-    """What the sequences of a call share; a sequence's operands are views (rows, heads, width).
+    """Parameters that all sequences of a call share; a sequence's operands are views (rows, heads, width).
 
     Args:
         query: the call's queries, for their dtype.
@@ -57,7 +57,7 @@ class WindowedAttention:
         logsumexp: Array,
         scale: float,
     ) -> None:
-        """The gradients of query, key and value; the heads that read one set of keys are added in order."""
+        """Compute the gradients of query, key and value; heads that share keys accumulate in order."""
         q, g, o = (self._of_queries(x) for x in (query, grad, out))
         k, v = self._of_keys(key), self._of_keys(value)
         weights = self._scores(q, k, scale)

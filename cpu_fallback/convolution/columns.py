@@ -1,6 +1,7 @@
-"""im2col for convolutions: what the taps of a kernel meet at each position, for a few images or rows at a time.
+"""im2col for convolutions: columns of the input elements under each kernel tap, for a few images or rows at a
+time.
 
-What is taken at a time depends on shapes alone, so that results do not depend on the number of threads.
+The size of a part depends on shapes alone, so results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def _even(n: int, most: int) -> int:
 
 
 def _shares_border(window: Window) -> bool:
-    """Whether no window with strides of 1 meets more than one border's elements beyond a row, and there is a border."""
+    """Return True if rows can share their padding: no window of stride 1 reads past one border beyond a row."""
     return any(window.padding) and all(
         p <= (k - 1) * d and padded == n + 2 * p
         for n, k, p, d, padded in zip(
@@ -85,21 +86,21 @@ def _shares_border(window: Window) -> bool:
 
 
 def at(array: Array, index: Any) -> Array:
-    """A part of an array; itself where that is all of it, since even such a slice takes its time."""
+    """Return `array[index]`, or the array itself for None, since even a full slice takes time."""
     return array if index is None else array[index]
 
 
 class Convolution:
-    """The geometry of one convolution, for whichever of its three kernels.
+    """Geometry of one convolution, for each of its three kernels.
 
-    Columns are (groups, depth, images * run): what the taps meet at each position. With strides of 1 the
-    positions of an image are a run of its padded plane, with elements between the rows of windows that mean
-    nothing: `positions` and `spread` are the way between it and (images, outputs, *out). They are made for a few
-    images, or for a block of one image at a time.
+    Columns are (groups, depth, images * run): the input elements under the taps at each position. With
+    strides of 1 the positions of an image are a run of its padded plane, with meaningless elements between
+    the rows of windows. `positions` and `spread` convert between this layout and (images, outputs, *out).
+    Columns are made for a few images, or for a block of one image at a time.
 
-    Where it can be, the border is `shared`: what ends one row begins the next, and the rows of all images lie side by
-    side: (channels, first dimension, images, other dimensions). Then a tap meets all images of a channel in one run,
-    with 9 positions for 8 that mean something in rows of 8 with a border of 1.
+    If possible, the border is `shared`: the padding that ends one row begins the next, and the rows of all
+    images are adjacent: (channels, first dimension, images, other dimensions). Then a tap reads all images of
+    a channel in one run, with 9 positions for 8 useful ones in rows of 8 with a border of 1.
     """
 
     def __init__(
@@ -172,7 +173,7 @@ class Convolution:
         return (images * self.plane, *self.inner) if self.lead else self.inner
 
     def _batches(self) -> list[list[Part]]:
-        """All parts, those of the same images together."""
+        """Return all parts, grouped by the images that they read."""
         most = self.most_positions()
         out = self.window.out
         groups, rows, step = 1, out[0], 1
@@ -250,7 +251,7 @@ class Convolution:
         return self.rows * images * self.plane + self.tail
 
     def inside(self, planes: Array, images: int) -> Array:
-        """The images (images, channels, *spatial) in an array (channels, line) with a shared border, a view."""
+        """Return the view (images, channels, *spatial) of an array (channels, line) with a shared border."""
         line, size, pitch = self.line(images), self.dtype.itemsize, self.pitches(images)
         first = sum(p * n for p, n in zip(self.window.padding, pitch, strict=True))
         strides = tuple(size * n for n in (self.plane, line, *pitch))
@@ -264,7 +265,7 @@ class Convolution:
         return made
 
     def most_positions(self) -> int:
-        """How many positions a block has."""
+        """Return the number of positions in a block."""
         each = self.depth * self.dtype.itemsize
         many = LEAST_PRODUCTS // (self.depth * self.outputs) if self.groups == 1 else 0
         size = COLUMN_BYTES if self.groups == 1 else GROUPED_BYTES
@@ -293,14 +294,15 @@ class Convolution:
             with_room(0, batches)
 
     def is_pooled(self, positions: int) -> bool:
-        """Whether our pool shares the work: products of so many positions are too small for BLAS's own threads.
+        """Return True if triten's pool shares the work, because the matmuls are too small for BLAS's own
+        threads.
 
-        Those start sooner than ours where one product follows another; but both at once wait for each other's cores.
+        BLAS's threads start sooner when one matmul follows another, but both pools at once compete for cores.
         """
         return positions * self.depth * (self.outputs // self.groups) <= MATRIX_WORK
 
     def columns(self, padded: Array, part: Part, room: Array | None) -> Array:
-        """The windows of a part, whose images' padded planes are given."""
+        """Return the columns of a part, given the padded planes of its images."""
         view: Array = np.ndarray(part.view, self.dtype, padded, part.start, part.strides)
         if room is None:
             return np.ascontiguousarray(view).reshape(part.columns)
@@ -309,7 +311,9 @@ class Convolution:
         return made.reshape(part.columns)
 
     def positions(self, made: Array, part: Part) -> Array:
-        """A product (groups, outputs of a group, positions) as (images, outputs, rows, ...), a view."""
+        """Return a matmul's result (groups, outputs of a group, positions) as a view (images, outputs, rows,
+        ...).
+        """
         return np.ndarray(part.made, made.dtype, made, 0, part.between).swapaxes(0, 1)
 
     def without_gaps(self, made: Array, part: Part) -> Array:
@@ -335,5 +339,5 @@ class Convolution:
         return made
 
     def matrix(self, weight: Array) -> Array:
-        """The weight as (groups, outputs of a group, depth)."""
+        """Return the weight as (groups, outputs of a group, depth)."""
         return weight.astype(self.dtype, copy=False).reshape(self.groups, -1, self.depth)

@@ -1,9 +1,12 @@
 """Convolution and the gradient of its input, each by the algorithm that the geometry allows.
 
-Images whose width stays go by rows (`rows.py`), with fewer multiplications if the kernel has three (`winograd.py`);
-kernels of one element are products of images (`pointwise.py`), channels of small planes products with matrices of taps
-(`small_planes.py`). The gradient of a weight of few taps is a product for each image (`few_taps.py`). All others are
-im2col and one matrix product for each group, a few images at a time, on several threads (`columns.py`).
+- Images whose width stays the same are convolved by rows (`rows.py`), or by Winograd for three kernel rows
+  (`winograd.py`).
+- 1x1 convolutions are matmuls of images (`pointwise.py`).
+- Depthwise convolutions of small planes are matmuls with matrices of taps (`small_planes.py`).
+- The gradient of a weight of few taps is a matmul for each image (`few_taps.py`).
+- All others are im2col and one matmul for each group, a few images at a time, on several threads
+  (`columns.py`).
 """
 
 from __future__ import annotations
@@ -137,12 +140,12 @@ def _forward_winograd(geometry: Sequence[Any]) -> PlannedKernel:
 
 
 def _is_rows(spec: TensorSpec) -> bool:
-    """Whether an output is channels-last, so that its positions are the rows of one matrix."""
+    """Return True if an output is channels-last, so that its positions are the rows of one matrix."""
     return spec.ndim in (4, 5) and is_channels_last(spec.sizes, spec.strides, spec.ndim)
 
 
 def _forward_pointwise(conv: Convolution) -> Any:
-    """A kernel of one element: the images are the columns."""
+    """Return the kernel of a 1x1 convolution: the images are the columns."""
     multiply = pointwise.multiply(conv.n, conv.groups, conv.dense, conv.dtype)
 
     def into(out: Any, input: Any, weight: Any, bias: Any) -> None:
@@ -209,7 +212,7 @@ def _bias_alone(out: Any, input: Any, weight: Any, bias: Any = None) -> None:
 
 
 def backward_input(call: StructuredCall) -> PlannedKernel:
-    """The gradient of the input, and a transposed convolution, which may have a bias."""
+    """Compute the gradient of the input, or a transposed convolution, which may have a bias."""
     grad, weight = call.args["grad_output"], call.args["weight"]
     conv = Convolution(call, call.outputs[0].sizes, weight.sizes, grad.sizes)
     if conv.is_empty:
@@ -307,7 +310,9 @@ def _backward_by_taps(call: StructuredCall, conv: Convolution, can_gather: bool 
     size = conv.dtype.itemsize
 
     def places(part: Part) -> list[tuple[Any, Any]]:
-        """Each tap among the columns of a part, and the elements that it meets."""
+        """Return pairs for each tap: its index among a part's columns, and the index of the elements that it
+        reads.
+        """
         first = part.first_row
         if conv.has_runs:
             met, along, begin = part.view[conv.rank + 1 :], part.strides[conv.rank + 1 :], part.start
@@ -386,16 +391,16 @@ def _backward_by_taps(call: StructuredCall, conv: Convolution, can_gather: bool 
 
 
 def _gathers(window: Window) -> bool:
-    """Whether the gradient of the input is a convolution too, which reads each element of it once."""
+    """Return True if the gradient of the input is itself a convolution, which reads each element once."""
     return all(
         p <= (k - 1) * d for p, k, d in zip(window.padding, window.kernel, window.dilation, strict=True)
     )
 
 
 def _backward_by_gathering(call: StructuredCall, conv: Convolution) -> Any:
-    """The gradient convolved with the weight, whose taps are reversed and channels exchanged.
+    """Convolve the gradient with the flipped weight, whose input and output channels are exchanged.
 
-    With strides there are zeros between the gradient's elements.
+    With strides above 1, zeros separate the gradient's elements.
     """
     grad, weight, window = call.args["grad_output"], call.args["weight"], conv.window
     each = (conv.outputs // conv.groups, conv.channels // conv.groups)
@@ -438,7 +443,7 @@ def _backward_by_gathering(call: StructuredCall, conv: Convolution) -> Any:
 
 
 def backward_both(call: StructuredCall) -> PlannedKernel:
-    """The gradients of input and weight, one after the other."""
+    """Compute the gradients of input and weight, one after the other."""
     args, (of_input, of_weight) = call.args, call.outputs
     sizes = {"input_size": args["input"].sizes, "weight_size": args["weight"].sizes}
     first, second = (

@@ -1,7 +1,6 @@
-"""The gradient of a weight that few elements of the input meet, as of an image's three colours.
+"""Gradient of a weight with few taps for each output, as for an image's three color channels.
 
-The windows are then a small part of what there is: they are laid out without gaps, so that the gradient, which is
-large, is a factor of products where it lies.
+The columns are then small: they are copied without gaps, so that matmuls read the large gradient in place.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Array = np.ndarray[Any, Any]
 
 
 def applies(conv: Convolution) -> bool:
-    """Whether windows are small beside the gradient, and their rows not too long."""
+    """Return True if the columns are small compared with the gradient, and their rows are not too long."""
     return (
         conv.groups == 1
         and conv.multiply is np.matmul

@@ -44,7 +44,7 @@ def multiply(n: int, groups: int, positions: int, dtype: np.dtype[Any]) -> Calla
 
 
 def is_summed_by_image(n: int, groups: int, outputs: int, channels: int, positions: int, size: int) -> bool:
-    """Whether a product for each image is cheaper than bringing the positions of all images side by side."""
+    """Return True if a matmul for each image is cheaper than making the positions of all images contiguous."""
     if n == 1 or groups == positions == 1:
         return True
     weight = outputs * channels // groups

@@ -26,7 +26,7 @@ def _zero(out: Any, *_: Any) -> None:
 
 
 def backward_weight(call: StructuredCall) -> PlannedKernel:
-    """The columns by the gradient, summed over the blocks in float64."""
+    """Multiply the columns by the gradient, and accumulate blocks in float64."""
     grad, input = call.args["grad_output"], call.args["input"]
     conv = Convolution(call, input.sizes, call.outputs[0].sizes, grad.sizes, is_summed=True)
     if conv.is_empty:

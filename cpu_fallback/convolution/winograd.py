@@ -36,7 +36,7 @@ Array = np.ndarray[Any, Any]
 
 
 def is_worthwhile(images: int, channels: int, outputs: int, window: Window, dtype: np.dtype[Any]) -> bool:
-    """Whether windows that `rows` takes have three rows, and there are enough positions and channels."""
+    """Return True if windows that `rows` takes have three rows, and enough positions and channels."""
     positions = images * window.out[0] * window.out[1]
     return (
         window.kernel[0] == 3
@@ -49,7 +49,7 @@ def is_worthwhile(images: int, channels: int, outputs: int, window: Window, dtyp
 def sums_are_worthwhile(
     images: int, channels: int, outputs: int, window: Window, dtype: np.dtype[Any]
 ) -> bool:
-    """The same for the gradient of the weight, which has to be small beside the positions."""
+    """Return True if Winograd also pays for the weight's gradient, which must be small beside the positions."""
     weight = 3 * window.kernel[1] * channels * outputs
     return weight <= MOST_OF_WEIGHT and is_worthwhile(images, channels, outputs, window, dtype)
 
@@ -105,11 +105,11 @@ class Pairs:
         )
 
     def array(self, room: Array, offset: int, shape: tuple[int, ...]) -> Array:
-        """An array in the room from an element on."""
+        """Return an array of the scratch buffer, from an element offset on."""
         return np.ndarray(shape, self.dtype, room, offset * self.dtype.itemsize)
 
     def sums(self, room: Array, array: Array, part: Part) -> Array:
-        """The four sums of rows for each pair: (pairs, 4, depth, images * width)."""
+        """Return the four sums of rows for each pair: (pairs, 4, depth, images * width)."""
         line, taps = part.count * self.width, len(self.shifts)
         rows = self._rows(room, array, part, (1, 0, 2, 3)).reshape(2 * part.pairs + 2, -1)
         sums = self.array(room, rows.size, (part.pairs, 4, taps, self.channels * line))
@@ -117,7 +117,7 @@ class Pairs:
         return sums.reshape(part.pairs, 4, self.depth, line)
 
     def lines(self, room: Array, array: Array, part: Part) -> Array:
-        """The same with all pairs side by side: (4, depth, pairs * images * width)."""
+        """Return the four sums of rows with all pairs adjacent: (4, depth, pairs * images * width)."""
         line, taps = part.count * self.width, len(self.shifts)
         rows = self._rows(room, array, part, (0, 1, 2, 3)).reshape(self.channels, -1, line)
         sums = self.array(room, rows.size, (1, 4, taps, self.channels * part.pairs * line))
@@ -125,7 +125,9 @@ class Pairs:
         return sums.reshape(4, self.depth, part.pairs * line)
 
     def _rows(self, room: Array, array: Array, part: Part, order: tuple[int, ...]) -> Array:
-        """The rows that a part meets, of (channels, rows, images, width) in this order; the border's are zero."""
+        """Return the rows that a part reads, (channels, rows, images, width) in `order`, with zeros at the
+        border.
+        """
         sizes = (self.channels, 2 * part.pairs + 2, part.count, self.width)
         made = self.array(room, 0, tuple(sizes[d] for d in order))
         spread = made.transpose(order)  # an exchange of two is its own inverse
@@ -170,7 +172,7 @@ class Pairs:
 
 
 def kernel_sums(weight: Array) -> Array:
-    """The four sums (4, outputs, depth) of a kernel's three rows, from (3, outputs, taps of a row, channels)."""
+    """Return the four sums (4, outputs, depth) of a kernel's rows, from (3, outputs, taps of a row, channels)."""
     made = np.empty((4, *weight.shape[1:]), weight.dtype)
     np.copyto(made[0], weight[0])
     np.copyto(made[3], weight[2])

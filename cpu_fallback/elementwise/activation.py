@@ -45,7 +45,7 @@ def elu(alpha: Array, scale: Array, input_scale: Array) -> Chain:
         np.multiply(out, scale, out)
         np.add(out, kept, out)
         if not a.all():
-            # Of a sum of zeros the sign is lost.
+            # A sum of zeros loses the sign.
             np.copyto(out, a * scale, where=np.equal(a, zero))
 
     return chain
@@ -193,7 +193,7 @@ def threshold(a: Array, limit: float, value: float) -> Array:
 
 
 def threshold_chain(limit: Array, value: Array) -> Chain:
-    """The same of floats: their bits change places by what they differ in."""
+    """Return the threshold chain of floats, which selects by xor of their bits."""
     bits = _BITS[value.dtype]
     word = value.view(bits)
 
@@ -212,7 +212,7 @@ def threshold_chain(limit: Array, value: Array) -> Chain:
 
 
 def row(function: Callable[..., Any], kinds: str) -> KernelFactory:
-    """The factory of a row."""
+    """Return the kernel factory of a table row."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         check_kind(call, kinds)
@@ -246,7 +246,7 @@ CHAINS_IN: dict[str, Callable[[np.dtype[Any]], Maker]] = {
 
 
 def chain_row(name: str) -> KernelFactory:
-    """The factory of an operator that is a chain; operands that are not plain are brought to its dtype."""
+    """Return the kernel factory of a chain; it casts operands that are not plain to the chain's dtype."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         function, kinds = FUNCTIONS.get(name, (None, FLOAT))

@@ -1,7 +1,7 @@
-"""gelu of large contiguous float32: its chain of NumPy's calls on blocks, with arrays kept from block to block.
+"""gelu of large contiguous float32: a chain of NumPy calls on blocks, with reused scratch arrays.
 
-A chain's calls are short, and threads that both call NumPy wait for each other at every one of them: a second thread is
-worth its while with long blocks alone.
+The calls of a chain are short, and threads that call NumPy contend for the GIL at each one. A second thread
+pays only with long blocks.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ CHAINS: dict[tuple[bool, bool], Callable[..., None]] = {
 
 
 def chained(call: StructuredCall, backward: bool) -> PlannedKernel | None:
-    """The kernel in blocks; None where it does not apply."""
+    """Return the blocked kernel, or None if it does not apply."""
     specs = [*call.outputs, *(a for a in call.args.values() if isinstance(a, TensorSpec))]
     numel, sizes = specs[0].numel, specs[0].sizes
     if numel <= CHAINED_FROM or not all(

@@ -33,7 +33,7 @@ Pointwise = Callable[[StructuredCall], PlannedKernel | None]
 
 
 def of_plain(kernel: Pointwise, to_complex: bool = False) -> HostKernelFactory:
-    """The factory of a kernel of contiguous tensors of one full float, with a contiguous result.
+    """Return the factory of a kernel of contiguous tensors of float32 or float64, with a contiguous result.
 
     Args:
         kernel: from the call, with the result's spec, to the kernel; None for what is the composite's.
@@ -71,7 +71,7 @@ def angles(a: Array, out: Array) -> None:
 
 
 def angle(call: StructuredCall) -> PlannedKernel:
-    """The angles of real numbers."""
+    """Compute the angles of real numbers."""
     return planned(call, angles)
 
 
@@ -112,12 +112,12 @@ def square(call: StructuredCall) -> PlannedKernel:
 
 
 def ndtr(call: StructuredCall) -> PlannedKernel:
-    """The distribution function of the normal distribution."""
+    """Compute the cumulative distribution function of the normal distribution."""
     return by_passes(call, "special_ndtr", loaded("scipy.special:ndtr"))
 
 
 def mvlgamma(call: StructuredCall) -> PlannedKernel | None:
-    """The logarithm of the multivariate gamma function."""
+    """Compute the logarithm of the multivariate gamma function."""
     if not 1 <= call.args["p"] < 1 << 32:
         return None
     return planned(call, multivariate(call.args["p"], call.outputs[0].np_dtype))

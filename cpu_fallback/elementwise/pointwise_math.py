@@ -70,7 +70,7 @@ def addcdiv_unscaled(a: Any, x: Any, y: Any, out: Any = None) -> Any:
 
 
 def conjugate(a: Any) -> Any:
-    """The complex conjugate; real numbers as they are."""
+    """Return the complex conjugate, or real numbers unchanged."""
     return np.conjugate(a) if a.dtype.kind == "c" else np.positive(a) if a.dtype.kind != "b" else a.copy()
 
 
@@ -96,7 +96,7 @@ def log1p(a: Any) -> Any:
 
 @writing
 def log10(a: Any, out: Any) -> None:
-    """The logarithm to base 10; that of float32 in float64, since NumPy's own misses powers of ten."""
+    """Compute the logarithm to base 10; float32 computes in float64, since NumPy's own misses powers of ten."""
     np.log10(a, out, dtype=np.float64 if a.dtype == np.float32 else None, casting="same_kind")
 
 
@@ -218,7 +218,7 @@ def threshold_backward(grad: Any, a: Any, threshold: Any) -> Any:
 
 
 def threshold_backward_into(out: Any, grad: Any, a: Any, threshold: Any) -> None:
-    """The same for arrays of floats of one layout."""
+    """Compute the threshold gradient of float arrays of one layout."""
     bits = _BITS[grad.dtype]
     below = np.less_equal(a, threshold)
     np.multiply(grad.view(bits), np.logical_not(below, below), out.view(bits))
@@ -248,7 +248,7 @@ ERF_FROM = 1 << 9
 
 @writing
 def erf(a: Any, out: Any) -> None:
-    """The error function; of float32 as a quotient of polynomials in float64, 1 beyond 4, where float32 is."""
+    """Compute the error function; float32 is a quotient of polynomials in float64, clamped to 1 beyond 4."""
     if a.dtype != np.float32 or a.size < ERF_FROM:
         _scipy_erf()(a, out)
         return
@@ -263,7 +263,7 @@ def erf(a: Any, out: Any) -> None:
 
 
 def _polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
-    """A polynomial, by Horner's rule; coefficients from the lowest power."""
+    """Evaluate a polynomial by Horner's rule; coefficients start with the lowest power."""
     value = x * coefficients[-1]
     for coefficient in coefficients[-2:0:-1]:
         value += coefficient
@@ -353,7 +353,7 @@ def gelu_tanh(a: Any) -> Any:
 
 
 def gelu_tanh_backward(grad: Any, a: Any) -> Any:
-    """The gradient of `gelu_tanh`."""
+    """Compute the gradient of `gelu_tanh`."""
     square = a * a
     t = np.tanh(SQRT_2_OVER_PI * (a + CUBIC * square * a))
     slope = SQRT_2_OVER_PI * (1 + 3 * CUBIC * square)
@@ -362,9 +362,10 @@ def gelu_tanh_backward(grad: Any, a: Any) -> Any:
 
 @making
 def lerp(start: Any, end: Any, weight: Any, out: Any = None) -> Any:
-    """start + weight * (end - start), computed from the end for large weights, so that 1 gives the end.
+    """Compute start + weight * (end - start), from the end for large weights, so that weight 1 gives the end
+    exactly.
 
-    Where the span is infinite, it is the weighted sum: infinite between a number and infinity.
+    If the span is infinite, the result is the weighted sum, which is infinite between a number and infinity.
     """
     span = end - start
     is_finite = span.dtype.kind == "c" or math.isfinite(np.add.reduce(span, None))
@@ -384,7 +385,7 @@ def lerp(start: Any, end: Any, weight: Any, out: Any = None) -> Any:
 
 
 def _share(a: Any, weight: Any) -> Any:
-    """The term of a weighted sum; infinity has none of weight 0."""
+    """Return one term of a weighted sum; an infinite value with weight 0 contributes nothing."""
     return selected((weight == 0) & np.isinf(a), a.dtype.type(0), a * weight)
 
 
@@ -394,7 +395,7 @@ def _lerp_of_each(start: Any, end: Any, weight: Any, span: Any) -> Any:
 
 @writing
 def clamp_between(a: Any, least: Any, most: Any, out: Any) -> None:
-    """The larger of a and `least`, at most `most`; NaN where one is."""
+    """Clamp `a` to [`least`, `most`]; NaN propagates."""
     np.minimum(np.maximum(a, least), most, out=out)
 
 
@@ -415,7 +416,7 @@ def round_to(power: float, places: bool) -> Callable[[Any], Any]:
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An integer division that raises where an element is divided by zero."""
+    """Wrap an integer division so that it raises RuntimeError if a divisor is zero."""
 
     def divide(a: Any, b: Any) -> Any:
         if not np.all(b) and np.size(a):
@@ -426,10 +427,11 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def divide_floor(a: Any, b: Any) -> Any:
-    """The floor of a / b as the remainder defines it; a / b itself where b is zero.
+    """Compute floor(a / b) consistently with the remainder; a / b itself if b is zero.
 
-    Of finite float32 the quotient in float64 has the same floor: where it is no whole number it lies further from one
-    than it was rounded, up to quotients of 2^29, and float32 holds no whole numbers beyond those one by one.
+    For finite float32, the quotient in float64 has the same floor: a quotient that is no whole number is
+    further from one than the rounding error, up to 2^29. Beyond that, float32 does not hold every whole
+    number.
     """
     if a.dtype == np.float32 and square_sum(b, b) < np.inf:
         quotient = a.astype(np.float64) / b.astype(np.float64)
@@ -442,7 +444,7 @@ def divide_floor(a: Any, b: Any) -> Any:
 
 
 def divide_floor_integers(a: Any, b: Any) -> Any:
-    """The floor of a / b."""
+    """Compute floor(a / b)."""
     return np.floor_divide(a, b)
 
 
@@ -471,12 +473,12 @@ def remainder(a: Any, b: Any) -> Any:
 
 
 def remainder_integers(a: Any, b: Any) -> Any:
-    """The remainder with the divisor's sign."""
+    """Compute the remainder with the divisor's sign."""
     return np.remainder(a, b)
 
 
 def fmod_integers(a: Any, b: Any) -> Any:
-    """The remainder with the dividend's sign."""
+    """Compute the remainder with the dividend's sign."""
     return np.fmod(a, b)
 
 

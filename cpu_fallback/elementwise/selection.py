@@ -17,7 +17,7 @@ _BITS = {n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)}
 
 
 def selected(mask: Any, a: Any, b: Any) -> Any:
-    """A new array with `a` where the mask holds, else `b`, bit by bit: what is not chosen may be NaN or infinite.
+    """Return `a` where the mask holds, else `b`, as a new array; elements not selected may be NaN or infinite.
 
     Example:
         >>> import numpy as np

@@ -19,7 +19,7 @@ FEW = 16
 
 
 def by_lapack(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
-    """The kernel factory of a stub."""
+    """Return the kernel factory of a stub."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         routine = routine_of(stub, call)

@@ -63,7 +63,7 @@ def lu(A: TensorSpec, pivot: bool) -> HostKernel | None:
 
 
 def given_pivots(name: str, pivots: Any, rows: int) -> list[int]:
-    """A user's pivots, counted from 0. Raises RuntimeError for those that point outside the matrix."""
+    """Return a user's pivots as 0-based indices; raise RuntimeError for pivots outside the matrix."""
     numbers: list[int] = pivots.tolist()
     if numbers:
         check_pivots(name, min(numbers), max(numbers), rows)
@@ -89,17 +89,17 @@ def lu_unpack(LU: TensorSpec, pivots: TensorSpec, data: bool, permuted: bool) ->
 
 
 def sign_of(pivots: list[int]) -> int:
-    """The sign of the permutation that interchanges of rows make."""
+    """Return the sign of the permutation that the row interchanges make."""
     return -1 if sum([i != j for i, j in enumerate(pivots)]) & 1 else 1
 
 
 def factors_of(A: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
-    """The specs of LU and pivots."""
+    """Return the specs of LU and pivots."""
     return in_columns(A.dtype, *A.sizes), in_rows(int32, A.sizes[0])
 
 
 def det_with_factors(A: TensorSpec) -> HostKernel | None:
-    """The determinant, LU and pivots."""
+    """Compute the determinant, LU and pivots."""
     if not is_square(A):
         return None
     factor, char = find_routine(char_of(A), "getrf"), char_of(A)
@@ -114,7 +114,7 @@ def det_with_factors(A: TensorSpec) -> HostKernel | None:
 
 
 def det(A: TensorSpec) -> HostKernel | None:
-    """The determinant."""
+    """Compute the determinant."""
     if not is_square(A):
         return None
     factor, char = find_routine(char_of(A), "getrf"), char_of(A)
@@ -127,7 +127,7 @@ def det(A: TensorSpec) -> HostKernel | None:
 
 
 def _sign_and_log(char: str) -> Callable[[Any], tuple[float, Any, Any, Any]]:
-    """The determinant's sign, its logarithm, LU and pivots of a real matrix."""
+    """Return a function that computes a real matrix's determinant as sign and logarithm, with LU and pivots."""
     factor = find_routine(char, "getrf")
 
     def compute(a: Any) -> tuple[float, Any, Any, Any]:
@@ -142,7 +142,7 @@ def _sign_and_log(char: str) -> Callable[[Any], tuple[float, Any, Any, Any]]:
 
 
 def logdet(A: TensorSpec) -> HostKernel | None:
-    """The determinant's logarithm, NaN where it is negative."""
+    """Compute the logarithm of the determinant; NaN if it is negative."""
     if not is_square(A) or A.dtype.is_complex:
         return None
     char = char_of(A)
@@ -156,7 +156,7 @@ def logdet(A: TensorSpec) -> HostKernel | None:
 
 
 def inv_ex(A: TensorSpec, check_errors: bool) -> HostKernel | None:
-    """The inverse, and the first zero of U's diagonal."""
+    """Compute the inverse, and the index of the first zero on U's diagonal."""
     if not is_square(A):
         return None
     solve, whole = find_routine(char_of(A), "gesv"), np.asfortranarray(np.eye(A.sizes[0], dtype=char_of(A)))
@@ -171,7 +171,7 @@ def inv_ex(A: TensorSpec, check_errors: bool) -> HostKernel | None:
 
 
 def inv(A: TensorSpec) -> HostKernel | None:
-    """The inverse."""
+    """Compute the inverse."""
     if not is_square(A):
         return None
     solve, whole = find_routine(char_of(A), "gesv"), np.asfortranarray(np.eye(A.sizes[0], dtype=char_of(A)))
@@ -186,7 +186,7 @@ def inv(A: TensorSpec) -> HostKernel | None:
 
 
 def _right(A: TensorSpec, B: TensorSpec, left: bool) -> TensorSpec | None:
-    """The spec of the solution of A X = B; None for what is to be composed."""
+    """Return the spec of the solution of A X = B, or None for calls that the composite serves."""
     if not left or not is_square(A) or B.dtype is not A.dtype or not B.numel or B.ndim not in (1, 2):
         return None
     if B.sizes[0] != A.sizes[0]:
@@ -233,7 +233,7 @@ def solve(A: TensorSpec, B: TensorSpec, left: bool) -> HostKernel | None:
 
 
 def tensorinv(A: TensorSpec, ind: int) -> HostKernel | None:
-    """The inverse of the matrix from the last dimensions to the first `ind`."""
+    """Compute the inverse of the matrix from the last dimensions to the first `ind`."""
     n = math.prod(A.sizes[:ind]) if ind > 0 else 0
     if not A.is_contiguous or n * n != A.numel or ind > A.ndim:
         return None
@@ -241,7 +241,7 @@ def tensorinv(A: TensorSpec, ind: int) -> HostKernel | None:
     if made is None:
         return None
     sizes = (*A.sizes[ind:], *A.sizes[:ind])
-    # What a view of the inverse's columns has.
+    # The strides that a view of the inverse's columns has.
     strides = [n * step for step in contiguous_strides(A.sizes[:ind])]
     spec = TensorSpec.of(sizes, (*contiguous_strides(A.sizes[ind:]), *strides), A.dtype, CPU)
     char = char_of(A)

@@ -15,12 +15,12 @@ from ..plain_numpy import np
 
 
 def is_finite(a: Any) -> bool:
-    """Whether all of a matrix is finite; that of most is told by the sum of their squares."""
+    """Return True if all elements are finite; the sum of squares decides this for most matrices."""
     return cmath.isfinite(np.vdot(a, a)) or bool(np.isfinite(a).all())
 
 
 def row_order(pivots: list[int], rows: int) -> list[int]:
-    """Where each row comes from when rows were interchanged with `pivots`, counted from 0, one after another."""
+    """Return the source row of each row after the 0-based interchanges of `pivots`, applied in sequence."""
     order = list(range(rows))
     for i, j in enumerate(pivots):
         order[i], order[j] = order[j], order[i]

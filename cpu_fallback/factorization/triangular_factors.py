@@ -33,7 +33,7 @@ def qr_some(A: TensorSpec, some: bool) -> HostKernel | None:
 
 
 def cholesky(A: TensorSpec, upper: bool) -> HostKernel | None:
-    """One triangular factor."""
+    """Compute one triangular factor."""
     if not is_square(A):
         return None
     factor = find_routine(char_of(A), "potrf")
@@ -87,7 +87,7 @@ def ldl_factor(A: TensorSpec, hermitian: bool) -> HostKernel | None:
 
 
 def lstsq(A: TensorSpec, B: TensorSpec, rcond: Any, driver: str | None) -> HostKernel | None:
-    """The solution by ``gels`` of a few matrices that are as long as they are wide, or less."""
+    """Compute the least-squares solution by ``gels`` for a few matrices with no more rows than columns."""
     *batch, m, n = A.sizes if A.ndim > 1 else (0, 0)
     if driver != "gels" or m > n or A.ndim != B.ndim or A.dtype.scalar_name not in LIBRARY_DTYPES:
         return None

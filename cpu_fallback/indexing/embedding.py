@@ -34,7 +34,7 @@ def embedding(call: StructuredCall) -> PlannedKernel:
 
 
 def embedding_renorm(call: StructuredCall) -> PlannedKernel:
-    """The named rows scaled down to a norm where theirs is greater."""
+    """Scale the indexed rows down to a maximum norm."""
     spec = call.outputs[0]
     size = spec.sizes[0]
     narrow = spec.dtype in NARROW

@@ -33,7 +33,7 @@ from .scatter_reduction import (
 
 
 def cat(call: StructuredCall) -> PlannedKernel:
-    """The arrays that count, one after another."""
+    """Concatenate the arrays that are not skipped."""
     specs = call.args["tensors"]
     kept: tuple[int, ...] = call.extra["kept"]
     axis: int = call.extra["dim"]
@@ -156,7 +156,7 @@ def index_masked(call: StructuredCall) -> PlannedKernel:
 
 
 def _positions(indices: Sequence[Any], sizes: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
-    """The picked dimensions' places, counted through those dimensions alone, and the dimensions."""
+    """Return the flattened positions in the indexed dimensions alone, and those dimensions."""
     used = tuple(i for i, index in enumerate(indices) if index is not None)
     place: Any = 0
     for d in used:
@@ -235,10 +235,10 @@ def index_select(call: StructuredCall) -> PlannedKernel:
 
 
 def _row_places(sizes: tuple[int, ...], axis: int) -> Callable[[Any], Any]:
-    """A function from row numbers to the places of those rows' elements, in the order of a source.
+    """Return a function from row numbers to the flat indices of those rows' elements, in the source's order.
 
-    A contiguous array of `sizes` has a row for each number along `axis`; the places are those of an array of the
-    source's shape, which has as many rows as there are numbers.
+    A contiguous array of `sizes` has a row for each number along `axis`. The flat indices have the source's
+    shape, with a row for each given number.
     """
     inner = math.prod(sizes[axis + 1 :])
     outer = math.prod(sizes[:axis])
@@ -258,7 +258,9 @@ FEW = 1 << 12
 def _rows_of(
     call: StructuredCall, most: int = FEW
 ) -> tuple[tuple[int, ...], Callable[[Any], Any], Callable[[Any], Any] | None]:
-    """The target's sizes, those of a number as a vector's; what checks and flattens an index; `_row_places` of few."""
+    """Return the target's sizes (a scalar's as a vector's), an index checker, and `_row_places` for few
+    elements.
+    """
     axis: int = call.extra["dim"]
     sizes = call.args["self"].sizes or (1,)
     size = sizes[axis]
@@ -315,7 +317,7 @@ def index_add(call: StructuredCall) -> PlannedKernel:
 
 
 def index_reduce(call: StructuredCall) -> PlannedKernel:
-    """Slices of the source combined at the index, in order; narrow floats in float32."""
+    """Reduce slices of the source at the index, in order; 16-bit floats accumulate in float32."""
     axis: int = call.extra["dim"]
     reduce: str = call.args["reduce"]
     includes: bool = call.args["include_self"]
@@ -390,7 +392,7 @@ def flip(call: StructuredCall) -> PlannedKernel:
 
 
 def triangle(lower: bool) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory of ``tril`` or ``triu``."""
+    """Return the factory of ``tril`` or ``triu``."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         diagonal: int = call.args["diagonal"]

@@ -15,7 +15,9 @@ from .scatter_reduction import COMBINED_BY, accumulate_at, combine_at, divide_by
 
 
 def places_function(sizes: tuple[int, ...], axis: int, picked: tuple[int, ...]) -> Callable[[Any], Any]:
-    """A function from an index of shape `picked` along `axis` to places in a contiguous array of `sizes`."""
+    """Return a function from an index of shape `picked` along `axis` to flat indices of a contiguous array of
+    `sizes`.
+    """
     strides = [1] * len(sizes)
     for d in range(len(sizes) - 2, -1, -1):
         strides[d] = strides[d + 1] * sizes[d + 1]
@@ -55,7 +57,7 @@ def gather(call: StructuredCall) -> PlannedKernel:
 
 
 def scatter_reduce(call: StructuredCall) -> PlannedKernel:
-    """Elements of the source combined along one dimension by index: in their order, narrow floats in float32."""
+    """Reduce the source along one dimension by index, in order; 16-bit floats accumulate in float32."""
     axis: int = call.extra["dim"]
     reduce: str = call.extra["reduce"]
     includes: bool = call.args["include_self"]

@@ -1,6 +1,6 @@
-"""layer_norm and rms_norm of what fits into one block, and their gradients, with as few calls as there are passes.
+"""layer_norm and rms_norm of inputs that fit one block, and their gradients, with one call for each pass.
 
-What is computed is that of `row_norm`; sums along rows of the backward pass are products of a matrix and a vector.
+The math is that of `row_norm`. Row sums of the backward pass are matrix-vector products.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LONGEST = 1 << 10
 
 
 def fits(rows: int, n: int) -> bool:
-    """Whether rows are computed here."""
+    """Return True if one block holds the rows."""
     return 0 < n <= LONGEST and 0 < rows * n <= MOST
 
 

@@ -1,7 +1,7 @@
-"""layer_norm and rms_norm: rows in blocks that stay in the cache, on several threads.
+"""layer_norm and rms_norm: cache-sized blocks of rows, on several threads.
 
-Narrow floats are computed in float32. The variance is the mean of squared deviations from the mean, never a
-difference of two sums; gradients of weight and bias are summed over rows in float64.
+16-bit floats compute in float32. The variance is the mean of squared deviations from the mean, never a
+difference of two sums. Gradients of weight and bias are summed over rows in float64.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STRIP_BYTES = 16 << 20
 
 
 def epsilon(dtype: Any) -> float:
-    """What `rms_norm` adds where it is told nothing: the precision of the dtype that is computed in."""
+    """Return the default `eps` of `rms_norm`: the machine epsilon of the compute dtype."""
     return float(np.finfo(dtype).eps)
 
 
@@ -185,10 +185,11 @@ def _small_rows(rows: int, n: int, dtype: Any) -> PlannedKernel:
 
 
 def rows_backward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
-    """The gradients of input, weight and bias.
+    """Return the factory of the gradients of input, weight and bias.
 
-    With gap = x - mean and g = grad * weight that of the input is rstd * g - gap * rstd**3 * mean(g * gap) - rstd *
-    mean(g): values for each row, made in float64, and three passes over a block.
+    With gap = x - mean and g = grad * weight, the input's gradient is rstd * g - gap * rstd**3 * mean(g *
+    gap) - rstd * mean(g). The means are values for each row, computed in float64. The gradient takes three
+    passes over a block.
     """
 
     def factory(call: StructuredCall) -> PlannedKernel:
