@@ -56,7 +56,7 @@ def int_mm(call: StructuredCall) -> PlannedKernel:
 
 
 def scaled_int_mm(call: StructuredCall) -> PlannedKernel:
-    """The same, times a scale for each row and for each column, in float32."""
+    """Multiply integer matrices, times a scale for each row and for each column, in float32."""
     product = blocked_product(call)
 
     @quietly
@@ -73,7 +73,7 @@ def scaled_int_mm(call: StructuredCall) -> PlannedKernel:
 
 
 def requantized_int_mm(call: StructuredCall) -> PlannedKernel:
-    """The same less an offset for each column, as the nearest integers of another grid."""
+    """Multiply integer matrices, subtract each column's offset, and requantize to the nearest integers."""
     product = blocked_product(call)
     zero, least = np.float32(call.args["zero_point"]), np.float32(call.args["least"])
 

@@ -35,7 +35,7 @@ class Expansion:
         self.words = words
 
     def block(self, rows: slice) -> Any:
-        """Those rows, dense, in float32."""
+        """Return these rows as a dense float32 array."""
         kept = self.values[rows].astype(np.float32)
         words = self.words[rows]
         count = len(kept)
@@ -59,7 +59,9 @@ class Expansion:
 
 
 def semi_structured_mm(call: StructuredCall) -> PlannedKernel:
-    """A block of rows at a time, in float32; integers are added up in int32, as many columns at a time as are exact."""
+    """Multiply a block of rows at a time in float32; integers accumulate in int32, over as many columns as are
+    exact.
+    """
     values, mat2 = call.args["values"], call.args["mat2"]
     interleaved, transposed = call.args["interleaved"], call.args["transpose_result"]
     names = call.runtime

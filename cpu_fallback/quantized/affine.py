@@ -84,7 +84,7 @@ def requantize(call: StructuredCall) -> PlannedKernel:
 
 
 def as_single(parameter: Any) -> Any:
-    """A number or an array in float32."""
+    """Return a number or an array in float32."""
     return parameter.astype(single) if isinstance(parameter, np.ndarray) else single(parameter)
 
 
@@ -96,9 +96,10 @@ def rounded_twice(steps: Any, x: Any, inverse: Any, zero: Any) -> None:
 
 
 def rounded_once(steps: Any, x: Any, inverse: Any, zero: Any, wide: Any) -> None:
-    """The same: products of float32 are exact in float64, and so are most sums.
+    """Quantize with float64 steps: multiplications of float32 values are exact in float64, and so are most sums.
 
-    Copied first: a product whose operands are converted on the way takes longer than both.
+    The input is copied first: a multiplication that converts its operands takes longer than a copy and a
+    multiplication.
     """
     np.copyto(wide, x)
     np.multiply(wide, np.float64(inverse), out=wide)
@@ -150,7 +151,9 @@ def narrow_by_channels(least: int, greatest: int) -> Callable[..., None]:
 
 @cache
 def limits_of(least: int, greatest: int, dtype: Any = single) -> tuple[Any, Any]:
-    """The greatest and the least integer for each element of a block: ufuncs are fast with arrays alone."""
+    """Return the greatest and the least integer as arrays of a block's length, since ufuncs are fast only with
+    arrays.
+    """
     return np.full(BLOCK, greatest, dtype), np.full(BLOCK, least, dtype)
 
 

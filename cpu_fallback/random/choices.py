@@ -1,4 +1,4 @@
-"""What draws choose on the host: truths, whole numbers, orders, indices by weight, masks.
+"""Discrete random ops on the host: Bernoulli, integers, permutations, weighted indices, masks.
 
 The contract is in `dispatch/structured/meta/draws.py`.
 """
@@ -25,7 +25,7 @@ _HALF = np.uint64(32)
 
 
 def _below(draws: Any, p: float) -> Any:
-    """Whether each 32-bit draw is below p * 2**32."""
+    """Return True for each 32-bit word below p * 2**32."""
     threshold = math.ceil(p * 4294967296.0)
     if threshold > 0xFFFFFFFF:
         return np.ones(draws.shape, np.bool_)
@@ -80,7 +80,7 @@ def bernoulli_tensor(call: StructuredCall) -> PlannedKernel:
 
 
 def random(call: StructuredCall) -> PlannedKernel:
-    """low + floor(draw * span / 2**bits)."""
+    """Compute low + floor(draw * span / 2**bits)."""
     spec = call.outputs[0]
     if spec.dtype.is_complex:
         raise call.refuse(spec)
@@ -105,7 +105,7 @@ def random(call: StructuredCall) -> PlannedKernel:
 
 
 def _high_product(draws: Any, span: int) -> Any:
-    """The upper 64 bits of ``draws * span``, by four products of halves."""
+    """Compute the upper 64 bits of ``draws * span``, from four products of halves."""
     if span == 1 << 64:
         return draws.copy()  # the caller adds to it in place
     mask, half = np.uint64(0xFFFFFFFF), _HALF
@@ -120,7 +120,7 @@ def _high_product(draws: Any, span: int) -> Any:
 
 
 def randperm(call: StructuredCall) -> PlannedKernel:
-    """The order of 64-bit draws."""
+    """Return the argsort of 64-bit random words."""
     spec = call.outputs[0]
     count = spec.numel
 
@@ -133,10 +133,10 @@ def randperm(call: StructuredCall) -> PlannedKernel:
 
 
 def order_of(keys: Any) -> Any:
-    """The order of 64-bit keys, the smaller index first among equal ones.
+    """Return the stable argsort of 64-bit keys.
 
-    By their upper halves first: NumPy sorts 16-bit numbers by radix, in a tenth of the time that it sorts longer ones.
-    Elements whose upper halves are equal are then ordered among themselves, in the places that they have together.
+    The upper halves are sorted first: NumPy radix-sorts 16-bit numbers, in a tenth of the time of longer
+    ones. Elements with equal upper halves are then sorted among themselves, in the positions that they share.
 
     Example:
         >>> import numpy as np

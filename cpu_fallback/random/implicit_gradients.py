@@ -1,11 +1,12 @@
-"""How gamma and beta numbers move with their shapes, at a given value of the distribution function.
+"""Implicit reparameterization gradients of gamma and beta samples with respect to their shape parameters.
 
-A sample x of shape a stays at its quantile as a changes, so that dx/da = -(dF/da) / f. Both derivatives are one
-integral over the side of x that has not the mode, in the logarithm of x below it and in x above (in the log-odds of
-beta numbers). Its integrand falls without turning back, and the double exponential rule, scaled by where it fell to
-1 / e, sums it to ten digits. Sources: M. Figurnov, S. Mohamed, A. Mnih, "Implicit
-reparameterization gradients" (2018); H. Takahasi, M. Mori, "Double exponential formulas for numerical integration"
-(1974).
+A sample x of shape a stays at its quantile as a changes, so dx/da = -(dF/da) / f. Both derivatives are one
+integral over the side of x without the mode. The variable is the logarithm of x below it and x itself above
+it (the log-odds for beta numbers). The integrand decreases monotonically. The double exponential rule, scaled
+by where the integrand fell to 1 / e, sums it to ten digits.
+
+Sources: M. Figurnov, S. Mohamed, A. Mnih, "Implicit reparameterization gradients" (2018); H. Takahasi, M.
+Mori, "Double exponential formulas for numerical integration" (1974).
 """
 
 from __future__ import annotations
@@ -102,12 +103,12 @@ SLOW.update((standard_gamma_grad, dirichlet_grad))
 
 
 def standard_gamma_grad_kernel(call: StructuredCall) -> PlannedKernel:
-    """The derivative of gamma numbers."""
+    """Compute the derivative of gamma samples."""
     return planned(call, standard_gamma_grad)
 
 
 def dirichlet_grad_kernel(call: StructuredCall) -> PlannedKernel:
-    """The derivative of beta numbers."""
+    """Compute the derivative of beta samples."""
     return planned(call, dirichlet_grad)
 
 

@@ -287,7 +287,7 @@ def multinomial(call: StructuredCall) -> Kernel:
         best = np.argsort(-scores.reshape(rows, columns), axis=1, kind="stable")[:, :samples]
         np.copyto(out, best.reshape(out.shape))
 
-    # PyTorch draws a single index without replacement.
+    # PyTorch samples a single index without replacement.
     return replacing if call.extra["replacement"] and samples > 1 else racing
 
 

@@ -36,9 +36,9 @@ _kept: dict[tuple[Base, bool], tuple[int, int, Any]] = {}
 
 
 def _kept_values(base: Base, wide: bool, seed: int, run: int) -> Any:
-    """The values that `base` makes of a run of counters.
+    """Return the cached values that `base` makes of a run of counters.
 
-    A small draw is a slice of them: a dozen array operations cost the same for one element as for a thousand.
+    A small random op slices them: a dozen array operations cost the same for one element as for a thousand.
     """
     kept = _kept.get((base, wide))
     if kept is not None and kept[0] == seed and kept[1] == run:
@@ -51,10 +51,11 @@ def _kept_values(base: Base, wide: bool, seed: int, run: int) -> Any:
 
 
 def by_blocks(spec: TensorSpec, wide: bool, base: Base | None, finish: Finish) -> PlannedKernel:
-    """A kernel that fills `out` with ``finish(base(draws), scratch, *numbers)``, block by block in C order, on threads.
+    """Return a kernel that fills `out` with ``finish(base(draws), scratch, *numbers)``, by blocks in C order, on
+    threads.
 
-    `base` is one of this module's functions, of draws alone; without one `finish` has the draws themselves. It may
-    write to `scratch`, None where there is no array to spare.
+    `base` is one of this module's functions, of random words alone; without `base`, `finish` gets the words
+    themselves. `finish` may write to `scratch`, which is None if no array is free.
     """
     parts = 2 if spec.dtype.is_complex else 1
     count = spec.numel * parts
@@ -128,7 +129,9 @@ def uniform(call: StructuredCall) -> PlannedKernel:
     reaching: dict[tuple[float, float], bool] = {}
 
     def reaches(low: float, high: float) -> bool:
-        """Whether a value is rounded to `high`: the largest draw's is then, because rounding keeps the order."""
+        """Return True if the largest value rounds to `high`; it suffices to test it, because rounding is
+        monotonic.
+        """
         if len(reaching) >= MAX_CONSTANTS:
             reaching.clear()
         value = largest * number(high - low) + number(low)
@@ -220,7 +223,7 @@ def normal_tensor(call: StructuredCall) -> PlannedKernel:
 
 
 def _wide(value: Any) -> Any:
-    """A tensor's elements in the dtype of the computation; a number as it is."""
+    """Return a tensor's elements in the compute dtype, or a number unchanged."""
     if not isinstance(value, np.ndarray):
         return value
     if value.dtype.kind == "c" or value.dtype is complex32.np:
@@ -229,7 +232,7 @@ def _wide(value: Any) -> Any:
 
 
 def open_unit(draws: Any) -> Any:
-    """Draws as float64 strictly between 0 and 1."""
+    """Return random words as float64 strictly between 0 and 1."""
     if draws.dtype.itemsize == 8:
         v = (draws >> np.uint64(12)).astype(np.float64)
         v += 0.5
@@ -289,7 +292,7 @@ def cauchy(call: StructuredCall) -> PlannedKernel:
 
 
 def geometric(call: StructuredCall) -> PlannedKernel:
-    """The number of trials up to the first success."""
+    """Return the number of trials up to the first success."""
     spec = call.outputs[0]
     if spec.dtype.is_complex or spec.dtype.name == "bool":
         raise call.refuse(spec)

@@ -1,10 +1,10 @@
-"""Gamma, Poisson, binomial and Dirichlet numbers on the host: each element draws from counters of its own.
+"""Gamma, Poisson, binomial and Dirichlet samples on the host: each element has its own stream of counters.
 
-The contract is in `dispatch/structured/meta/draws.py`. All is float64; elements whose proposal was rejected draw again,
-the others are left out of the next attempt. Sources: G. Marsaglia, W. W. Tsang, "A simple method for generating gamma
-variables" (2000); W. Hörmann, "The transformed rejection method for generating Poisson random variables" and "The
-generation of binomial random variates" (1993); C. Loader, "Fast and accurate computation of binomial probabilities"
-(2000).
+The contract is in `dispatch/structured/meta/draws.py`. All math is float64. Elements whose proposal was
+rejected try again, without the accepted ones. Sources: G. Marsaglia, W. W. Tsang, "A simple method for
+generating gamma variables" (2000); W. Hörmann, "The transformed rejection method for generating Poisson
+random variables" and "The generation of binomial random variates" (1993); C. Loader, "Fast and accurate
+computation of binomial probabilities" (2000).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _log_gamma() -> Any:
 
 
 def words(seed: int, counter: Array, number: int) -> tuple[Array, Array, Array, Array]:
-    """The four words of counters (uint64) with a third word of `number`."""
+    """Return the four words of counters (uint64) whose third word is `number`."""
     third = np.full_like(counter, number)
     key = (seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF)
     return philox(counter & _LOW, counter >> _HIGH, third, np.zeros_like(counter), key)
@@ -115,7 +115,10 @@ def deviance(k: Array, mean: Array) -> Array:
 
 
 def searched(u: Array, least: Array, ratio: Callable[[int], Array], whole: Array) -> Array:
-    """The number at which running sums of probabilities exceed u: they begin with `least`, and `ratio` continues."""
+    """Invert a distribution by search: return the number at which the running sum of probabilities exceeds `u`.
+
+    The sum begins with `least`, and `ratio` gives each next term relative to the last.
+    """
     value = np.zeros_like(u)
     term = least
     total = least.copy()
@@ -202,7 +205,7 @@ def binomial(seed: int, counter: Array, wide: bool, count: Array, prob: Array) -
 
 
 def binomial_excess(k: Array, n: Array, mean: Array, other_mean: Array) -> Array:
-    """The logarithm of the probability of k, but for a summand of n alone."""
+    """Return the log-probability of k, up to a term of n alone."""
     rest = n - k
     return (
         -log_factorial_excess(k) - log_factorial_excess(rest) - deviance(k, mean) - deviance(rest, other_mean)
@@ -212,7 +215,7 @@ def binomial_excess(k: Array, n: Array, mean: Array, other_mean: Array) -> Array
 def by_elements(
     call: StructuredCall, sampler: Sampler, check: Callable[[Array], None] | None = None
 ) -> PlannedKernel:
-    """A kernel that fills `out` with a sampler's numbers, element i from the stream of counter first + i."""
+    """Return a kernel that fills `out` with samples, element i from the stream of counter first + i."""
     out_spec = call.outputs[0]
     if not out_spec.dtype.is_floating_point:
         raise call.refuse(out_spec)

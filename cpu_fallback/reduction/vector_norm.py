@@ -22,7 +22,7 @@ MAPPED: dict[str, tuple[Any, np.ufunc]] = {
 
 
 def vector_norm(call: StructuredCall) -> PlannedKernel:
-    """A norm of real elements over the plan's dimensions."""
+    """Compute a norm of real elements over the plan's dimensions."""
     spec, out_spec = call.args["self"], call.outputs[0]
     dims: tuple[int, ...] = call.extra["dims"]
     np_dtype = compute_np(spec.dtype)

@@ -71,7 +71,9 @@ def safe(x: Array) -> Array:
 
 
 class Taps:
-    """What one dimension gives: for each place its elements, -1 for none, their weights, and how fast those move."""
+    """Taps of one dimension: the elements of each position, -1 for none, their weights, and the weights'
+    derivatives.
+    """
 
     def __init__(self, x: Array, n: int, interpolation: int, mode: int, align_corners: bool) -> None:
         real = x.dtype.type
@@ -118,13 +120,13 @@ class Taps:
 def taps_along(
     grid: Array, size: Sequence[int], interpolation: int, mode: int, align_corners: bool
 ) -> list[Taps]:
-    """The taps of each dimension, outermost first; the grid has the innermost one first."""
+    """Return the taps of each dimension, outermost first; the grid has the innermost one first."""
     rank = len(size)
     return [Taps(grid[..., rank - 1 - d], size[d], interpolation, mode, align_corners) for d in range(rank)]
 
 
 def joined(taps: Sequence[Taps], size: Sequence[int]) -> tuple[Array, Array]:
-    """The elements' numbers in a plane, its size for none, and their weights: (..., taps of all dimensions)."""
+    """Return flat element indices, the plane's size for none, and weights: (..., taps of all dimensions)."""
     count = math.prod(size)
     index, weight, there = [], [], []
     for choice in itertools.product(*(range(one.index.shape[-1]) for one in taps)):
@@ -146,7 +148,7 @@ def _modes(call: StructuredCall) -> tuple[int, int, bool]:
 
 
 def grid_sampler(call: StructuredCall) -> PlannedKernel:
-    """Each place's elements, weighted and added up in the order of the taps."""
+    """Compute each position's weighted sum of elements, in the order of the taps."""
     spec = call.args["input"]
     check_floating(call, spec)
     modes, np_dtype, size = _modes(call), compute_np(spec.dtype), spec.sizes[2:]
@@ -184,7 +186,7 @@ def grid_sampler(call: StructuredCall) -> PlannedKernel:
 
 
 def grid_sampler_taps(call: StructuredCall) -> PlannedKernel:
-    """What `_grid_sampler_taps` gives: indices and weights."""
+    """Compute the indices and weights of `_grid_sampler_taps`."""
     spec, size = call.args["grid"], tuple(call.args["size"])
     check_floating(call, spec)
     modes, np_dtype = _modes(call), compute_np(spec.dtype)
@@ -200,7 +202,7 @@ def grid_sampler_taps(call: StructuredCall) -> PlannedKernel:
 
 
 def grid_sampler_grid_backward(call: StructuredCall) -> PlannedKernel:
-    """The gradient of each coordinate: the elements weighted by how fast their weights move."""
+    """Compute the gradient of each coordinate: elements weighted by the derivatives of their weights."""
     spec = call.args["input"]
     check_floating(call, spec)
     modes, np_dtype, size = _modes(call), compute_np(spec.dtype), spec.sizes[2:]
