@@ -129,7 +129,9 @@ class Forward:
         run(addresses, out, logsumexp, numbers, single(scale * LOG2_E), drawn)
 
     def _in_bulk(self) -> Bulk | None:
-        """The launch by tensor descriptors; None where a mask, shared or split keys, or strides need pointers."""
+        """Return the launch by tensor descriptors, or None if a mask, shared or split keys, or strides need
+        pointers.
+        """
         sizes = self.sizes
         if self.mask is not None or self.packed:
             return refused("there is a mask, or heads that share keys are packed")

@@ -1,8 +1,8 @@
-"""Tiles of attention by dtype, head, target and what is beside the scores; every one is declared and compiled.
+"""Attention tiles by dtype, head, target and extra work; each is declared and compiled ahead of time.
 
-A tile is (queries, keys, block of a head of query and key, block of a head of the values). What is *beside* the scores,
-a mask, the draws of dropout, or an address for each element of lines that are no whole vectors, takes registers, and
-smaller tiles.
+A tile is (queries, keys, block of a head of query and key, block of a head of the values). A mask, dropout's
+random numbers, or element-wise addresses for unaligned rows (`beside`) take registers, so they need smaller
+tiles.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def forward_tile(
     beside: bool,
     is_whole: bool,
 ) -> Configuration:
-    """The tile of the forward pass, for heads padded to `head`; of a causal mask the one that wastes less of it."""
+    """Return the forward tile for heads padded to `head`; for a causal mask, the tile that wastes less of it."""
     if interpreted():
         return _interpreted(head, rows, columns)
     if itemsize == 4:
@@ -190,7 +190,7 @@ def forward_tile(
 
 
 def bulk_tile(device: Device, head: int, rows: int, columns: int, is_causal: bool) -> Configuration:
-    """The tile of the forward pass by tensor descriptors, for heads padded to `head`."""
+    """Return the forward tile with tensor descriptors, for heads padded to `head`."""
     if interpreted():
         return _interpreted(head, rows, columns)
     if head > 128:
@@ -204,19 +204,21 @@ def bulk_tile(device: Device, head: int, rows: int, columns: int, is_causal: boo
 
 
 def specialized_tile(head: int) -> Configuration | None:
-    """The tile of the warp-specialised forward pass, for heads padded to `head`; None for narrow ones."""
+    """Return the tile of the warp-specialized forward pass for heads padded to `head`, or None for narrow heads."""
     if head < 64:
         return None
     return SPECIALIZED_NARROW if head == 64 else SPECIALIZED_HEAD if head == 128 else SPECIALIZED_WIDE
 
 
 def tensor_memory_tile(head: int) -> Configuration | None:
-    """The tile of the forward pass with scores in tensor memory; None where heads do not suit it."""
+    """Return the tile of the forward pass with scores in tensor memory, or None for unsupported heads."""
     return {64: TENSOR_MEMORY_NARROW, 128: TENSOR_MEMORY_HEAD}.get(head)
 
 
 def specialized_backward_tiles(head: int) -> tuple[Configuration, Configuration] | None:
-    """The tiles of the warp-specialised backward pass by keys and by queries; None where heads do not suit it."""
+    """Return the tiles of the warp-specialized backward pass, by keys and by queries, or None for unsupported
+    heads.
+    """
     if head == 64:
         return KEYS_SPECIALIZED_NARROW, QUERIES_SPECIALIZED_NARROW
     return (KEYS_SPECIALIZED_HEAD, QUERIES_SPECIALIZED_HEAD) if head == 128 else None
@@ -225,7 +227,7 @@ def specialized_backward_tiles(head: int) -> tuple[Configuration, Configuration]
 def keys_tile(
     device: Device, itemsize: int, head: int, rows: int, columns: int, beside: bool
 ) -> Configuration:
-    """The tile of the backward pass by keys."""
+    """Return the tile of the backward pass by keys."""
     if interpreted():
         return _interpreted(head, rows, columns)
     if itemsize == 4:
@@ -244,7 +246,7 @@ def keys_tile(
 def queries_tile(
     device: Device, itemsize: int, head: int, rows: int, columns: int, beside: bool
 ) -> Configuration:
-    """The tile of the backward pass by queries."""
+    """Return the tile of the backward pass by queries."""
     if interpreted():
         return _interpreted(head, rows, columns)
     if itemsize == 4:
@@ -263,7 +265,7 @@ def queries_tile(
 def varlen_tile(
     device: Device, candidates: tuple[Configuration, ...], head: int, rows: int, columns: int
 ) -> Configuration:
-    """The first of these that the device takes, and whose head holds `head`, padded."""
+    """Return the first candidate that the device supports and whose head holds the padded `head`."""
     if interpreted():
         return _interpreted(head, rows, columns)
     # Targets without tiles of their own take those of the design that they share.

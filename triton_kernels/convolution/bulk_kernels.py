@@ -1,10 +1,10 @@
-"""Convolutions by tensor descriptors: an input's pixels, shifted by a tap, are one block of a tensor map.
+"""Convolutions with tensor descriptors: an input's pixels, shifted by a tap, are one block of a tensor map.
 
-With strides of one the source pixels of a tile of positions are such a tile themselves, moved by the tap; what lies
-outside the source comes as zero. So no thread computes an address or a mask: operands come and results go through the
-tensor memory accelerator, and a program goes from tile to tile, as products by descriptors do
-(`products/persistent.py`). A tile's positions are images by lines by columns of pixels, so that few lie outside a
-small picture.
+With strides of one, the source pixels of a tile of positions are themselves a tile, shifted by the tap;
+out-of-bounds pixels read as zero. No thread computes an address or a mask: operands and results go through
+the tensor memory accelerator. A program is persistent and goes from tile to tile, as matmuls with descriptors
+do (`products/persistent.py`). A tile's positions are images by lines by columns of pixels, so that few lie
+outside a small picture.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a convolution is to its kernels: a source, a weight, and positions that gather from the source."""
+"""Convolution problem as kernels see it: a source, a weight, and positions that gather from the source."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def spaced_element(index, n, start, end, step, TYPE: tl.constexpr):
 
 
 def fill(call: StructuredCall) -> PlannedKernel:
-    """Every element becomes the number; it comes last, after the tensor itself in ``fill_``."""
+    """Fill every element with the number, the last argument, after the tensor itself in ``fill_``."""
     dtype = call.outputs[0].dtype
     if dtype is PACKED:
         raise call.refuse(call.outputs[0])
@@ -71,7 +71,7 @@ def _fill(call: StructuredCall) -> Callable[..., None]:
 
 
 def zero(call: StructuredCall) -> PlannedKernel:
-    """Every element becomes zero."""
+    """Set every element to zero."""
     into = _fill(call)
     return PlannedKernel(lambda data, *_: into(data, 0))
 
@@ -79,9 +79,9 @@ def zero(call: StructuredCall) -> PlannedKernel:
 def by_index(
     call: StructuredCall, function: Any, type_: tl.dtype, numbers: Callable[[Any, Any], Sequence[Any]]
 ) -> PlannedKernel:
-    """The kernel of a function of the index, two numbers of its type and a float64.
+    """Return the kernel of a function of the index, two numbers of its type and a float64.
 
-    ``numbers(first, second)`` makes the three of the two that follow the tensor in the call.
+    ``numbers(first, second)`` makes the three numbers from the two that follow the tensor in the call.
     """
     spec = call.outputs[0]
     check_dtypes(call, [spec])

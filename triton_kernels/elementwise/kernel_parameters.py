@@ -29,7 +29,7 @@ class Planned(NamedTuple):
 
 
 def power_of_two_in(value: int, most: int) -> int:
-    """The largest power of two that divides `value`, at most `most`.
+    """Return the largest power of two that divides `value`, at most `most`.
 
     Example:
         >>> from triten.triton_kernels.elementwise.kernel_parameters import power_of_two_in
@@ -81,7 +81,8 @@ class Passed:
         contiguous: Sequence[int | None],
         wide: Sequence[str] = (),
     ) -> None:
-        """Each operand's strides, outer ones in units of a 128-bit access or as much of one as divides them all.
+        """Add each operand's strides, outer ones in units of a 128-bit access or the largest part that divides
+        them all.
 
         Args:
             geometry: the output's strides and those of the operands.
@@ -109,7 +110,7 @@ class Passed:
                     self.numbers(**{f"{name}{i}": stride // unit})
 
     def planned(self, call: StructuredCall, kernel: Any, programs: int, warps: int = 4) -> Planned:
-        """The launch of as many programs."""
+        """Return the launch of `programs` programs."""
         launch = Launch(
             call.device,
             kernel,
@@ -124,9 +125,9 @@ class Passed:
 def split_outer(
     geometry: Geometry, specs: Sequence[TensorSpec | None]
 ) -> tuple[Geometry, list[tuple[int, ...]]]:
-    """What one launch covers, and the byte offsets of each operand at which it is repeated.
+    """Return the geometry of one launch, and each operand's byte offsets at which it is repeated.
 
-    More than `MAX_DIMS` dimensions that do not coalesce are walked through on the host.
+    The host iterates over dimensions beyond `MAX_DIMS` that do not coalesce.
     """
     inner = Geometry(geometry.sizes[:MAX_DIMS], tuple(s[:MAX_DIMS] for s in geometry.strides))
     outer = geometry.sizes[MAX_DIMS:]

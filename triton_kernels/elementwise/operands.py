@@ -43,7 +43,7 @@ def read(x, offset, mask, KIND: tl.constexpr, TYPE: tl.constexpr):
 
 
 def number_for(type_: tl.dtype) -> Callable[[Any], int | float]:
-    """A function that makes a Python number an argument of this type: wrapped, or rounded to infinity."""
+    """Return a function that makes a Python number an argument of this type: wrapped, or rounded to infinity."""
     if type_ == tl.float64:
         return float
     if type_.is_floating():
@@ -60,7 +60,7 @@ def number_for(type_: tl.dtype) -> Callable[[Any], int | float]:
 
 
 def address(data: Any) -> int:
-    """Where a tensor's bytes begin."""
+    """Return the address of a tensor's bytes."""
     return data.address  # type: ignore[no-any-return]
 
 

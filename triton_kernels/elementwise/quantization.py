@@ -70,7 +70,7 @@ def quantized(x, step, zero, low, high, CLAMPED: tl.constexpr):
 
 
 def planned(call: StructuredCall, *numbers: Any) -> PlannedKernel:
-    """The kernel of a call; `numbers` are scale, zero point and whether to quantize, as plans have them."""
+    """Return the kernel of a call; `numbers` are scale, zero point and whether to quantize, as in plans."""
     out, mask = call.outputs
     spec: TensorSpec = call.args["self"]
     check_dtypes(call, [spec, *numbers])

@@ -164,7 +164,7 @@ def plan_tiles(
     geometry: Geometry,
     itemsizes: Sequence[int],
 ) -> Planned:
-    """The launch over tiles of the first two dimensions."""
+    """Return the launch over tiles of the first two dimensions."""
     (n0, n1), outer = geometry.sizes[:2], geometry.sizes[2:]
     tile1, tile0 = tile_of(n0, n1, max(itemsizes))
     warps = 4
@@ -193,7 +193,7 @@ def plan_tiles(
 
 
 def side_by_side(strides: Sequence[int], itemsize: int) -> int | None:
-    """The dimension of a tile along which an operand's elements lie side by side, if there is one."""
+    """Return the dimension of a tile along which an operand is contiguous, or None."""
     return strides.index(1) if itemsize and 1 in strides[:2] else None
 
 

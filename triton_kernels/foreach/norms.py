@@ -22,7 +22,7 @@ from .norm_kernels import multi_tensor_norm_parts, multi_tensor_norms, multi_ten
 
 
 def configuration_of(kernel: Any, dtype: ScalarType) -> Configuration:
-    """The declared configuration of a kernel's dtype."""
+    """Return the declared configuration of a kernel's dtype."""
     return DECLARATIONS[name_of(kernel)].configurations[str(dtype.triton_name)][0]
 
 
@@ -86,7 +86,7 @@ class Parts:
 
 
 def groups(call: StructuredCall, part: tl.dtype | None, results: bool) -> list[Parts]:
-    """The rows of a call by dtype; partial results are of the type of the arithmetic unless `part` is another."""
+    """Return the rows of a call by dtype; partial results have the compute type unless `part` is given."""
     specs: Sequence[TensorSpec] = call.args["self"]
     by_dtype: dict[ScalarType, list[int]] = {}
     for place, spec in enumerate(specs):
@@ -106,7 +106,7 @@ def groups(call: StructuredCall, part: tl.dtype | None, results: bool) -> list[P
 
 
 def tail_constants(order: str, accumulator: tl.dtype, block: int) -> dict[str, object]:
-    """The constants of what combines partial results."""
+    """Return the constexprs of the kernel that combines partial results."""
     norm = NORMS[order]
     return {
         "COMBINE": norm.combine,

@@ -30,7 +30,7 @@ InOrder = Callable[[Sequence[Any], DataPtr], tuple[DataPtr, DataPtr]]
 
 
 def plan_in_order(placed: Placed, clears: bool) -> InOrder:
-    """The launches that order the keys of a placement. They clear an output without gaps, if they are to."""
+    """Return the launches that sort the keys of a placement; if `clears`, they also zero a dense output."""
     p, device, dtype = placed.placement, placed.device, placed.keys.dtype
     sort = plan_sort(device, p.rows, p.largest_key, dtype)
     if not p.keys_are_indices:

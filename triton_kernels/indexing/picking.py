@@ -41,7 +41,7 @@ def plan_locate(
     base: Sequence[int],
     keys: TensorSpec,
 ) -> Callable[[int, Sequence[int], int], None]:
-    """The launches that write ``keys[j] = base . j + sum of index[j] * step``, in the order of j.
+    """Return the launches that write ``keys[j] = base . j + sum of index[j] * step``, in the order of j.
 
     Args:
         sizes: of the space that the indices are broadcast to.
@@ -84,7 +84,7 @@ def plan_locate(
 
 
 def run_width(inner: Space) -> int:
-    """How many elements lie side by side at each index, in the output and in the source; 0 for a few only."""
+    """Return the number of contiguous elements at each index, in output and source, or 0 if they are few."""
     sizes, strides = inner.geometry
     if len(sizes) < 2 or sizes[0] < SHORTEST_RUN or sizes[0] > LONGEST_RUN:
         return 0
@@ -101,9 +101,11 @@ def plan_pick(
     step: int,
     bound: Bound | None,
 ) -> Callable[[int, int, int, int], None]:
-    """The launches of ``out[d] = source[d, index[d]]``, as a function of source, index, out and flag addresses.
+    """Return the launches of ``out[d] = source[d, index[d]]``, as a function of source, index, out and flag
+    addresses.
 
-    `strides` and `index_strides` lie over the output's sizes. Without a bound the index is not checked.
+    `strides` and `index_strides` are over the output's sizes. Without a bound, the kernel does not check the
+    index.
     """
     if out.itemsize == 16:
         out, source = as_real(out), as_real(source)
@@ -155,7 +157,7 @@ def pick_by_one(
     step: int,
     bound: Bound,
 ) -> Callable[[Any, Any, Any], None]:
-    """The function ``(out, source, index)`` over bytes that picks and checks in one launch."""
+    """Return the function ``(out, source, index)`` over bytes that gathers and checks bounds in one launch."""
     index = bound.spec
     if index.numel == 0:
         return launch_nothing
@@ -174,7 +176,7 @@ def pick_by_one(
 
 
 def plan_check(bound: Bound) -> Callable[[Any], None]:
-    """The function of an index tensor's bytes that only checks its bounds."""
+    """Return the function of an index tensor's bytes that only checks its bounds."""
     spec = bound.spec
     keys = key_spec(spec.sizes, 0, spec.device)
     zeros = [0] * spec.ndim

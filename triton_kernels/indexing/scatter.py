@@ -24,16 +24,17 @@ from .scatter_reduction_kernels import add, larger, multiply, smaller
 
 
 def with_dimension(spec: TensorSpec) -> TensorSpec:
-    """A number as a vector of one."""
+    """Return a 0-d spec as a vector of one element."""
     return spec if spec.ndim else TensorSpec.contiguous((1,), spec.dtype, spec.device)
 
 
 def writing(
     call: StructuredCall, placement: Placement, finish: Finish | None, summed: bool = False
 ) -> Callable[..., None]:
-    """The function ``(out, self, values, indices, *rest)``: a copy of `self` in `out`, and the placement upon it.
+    """Return ``(out, self, values, indices, *rest)``, which copies `self` to `out` and applies the placement to
+    it.
 
-    Without `finish` values replace what is there; `summed` says that it adds them up.
+    Without `finish`, values replace the elements; `summed` says that the placement adds them.
     """
     source, out = call.args["self"], call.outputs[0]
     if finish is None:
@@ -57,7 +58,7 @@ def writing(
         if out.address != data.address:
             copy(out, data)
         elif values.root is out.root:
-            # What is read must not be what another lane has written.
+            # No lane may read what another lane has written.
             with device_guard(out.device.resolved_index):
                 values = clone(values, value_bytes)
         run(out, values, indices, *rest)

@@ -61,7 +61,7 @@ class Problem:
         self._counts: DataPtr | None = None
 
     def counts(self) -> int:
-        """Where times, labels and first labels of all sequences are, as a plan's calls share them."""
+        """Return the address of the times, labels and first labels of all sequences, which a plan's calls share."""
         if self._counts is None:
             data = get_allocator("cuda").allocate(self.lengths.nbytes, self.device)
             copy_across(data, self.lengths, self.lengths.nbytes)
@@ -69,7 +69,7 @@ class Problem:
         return self._counts.address
 
     def launch(self, kernel: Any, pointers: dict[str, str], **constants: object) -> Launch:
-        """A launch over the states of each sequence."""
+        """Return a launch over the states of each sequence."""
         options = constants or {"BLOCK": self.block}
         return Launch(
             self.device,

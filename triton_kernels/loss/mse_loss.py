@@ -21,7 +21,7 @@ from .loss_kernels import squared_difference, squared_difference_backward
 
 
 def common_type(call: StructuredCall) -> tl.dtype:
-    """The type that both sides are brought to, refusing what has no squares."""
+    """Return the compute type of both sides; raise NotImplementedError for dtypes that are not floating."""
     assert call.iterator is not None
     common = call.iterator.common_dtype
     if not common.is_floating_point:
@@ -51,13 +51,13 @@ def mse_loss(call: StructuredCall) -> PlannedKernel:
 
 
 def squares(call: StructuredCall, type_: tl.dtype, element: Any) -> JointReduction:
-    """The sum of what `element` makes of each pair, divided by their number for the mean."""
+    """Return the reduction that sums `element` over pairs, divided by their number for the mean."""
     finish = k.first_over_number if call.args["reduction"] == MEAN else k.first_of
     return JointReduction(k.sum_of, k.total_across, element, finish, lambda *_: ((type_, 0),))
 
 
 def summed_after(call: StructuredCall, type_: tl.dtype, sizes: tuple[int, ...]) -> PlannedKernel:
-    """The squares in memory of their own first: for strides that do not coalesce, and for numbers."""
+    """Write the squares to memory first, for strides that do not coalesce and for numbers."""
     out = call.outputs[0]
     n = math.prod(sizes)
     each = TensorSpec.contiguous(sizes, float64 if type_ == tl.float64 else float32, call.device)

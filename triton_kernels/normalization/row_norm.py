@@ -50,15 +50,15 @@ class Rows(NamedTuple):
 
     @property
     def in_vectors(self) -> bool:
-        """Whether neighbouring elements are loaded together."""
+        """True if neighboring elements are loaded together."""
         return self.cut.vector > 0 or self.n % ALIGNMENT == 0
 
     def constants(self) -> dict[str, object]:
-        """The kernels'."""
+        """Return the kernels' constexprs."""
         return {**self.cut.constants(), "PERIOD": self.period}
 
     def parts(self, chunk: int) -> int:
-        """How many programs have `chunk` rows each."""
+        """Return the number of programs with `chunk` rows each."""
         return max(self.period * cdiv(cdiv(self.rows, self.period), chunk), 1)
 
 
@@ -69,7 +69,7 @@ def rows_of(rows: int, n: int, specs: Sequence[TensorSpec], strides: Sequence[in
 
 
 def row_tile(rows: Rows, double: bool, longest: int, blocked: int) -> Configuration:
-    """A block of 16 elements of a row for each lane, several rows where they are short.
+    """Return a block of 16 elements of a row for each lane, with several rows if they are short.
 
     Args:
         double: whether numbers are computed in float64, of which a lane has eight.
