@@ -16,8 +16,8 @@ from ..products.product import LEAST
 INTERPRETED_TILE = 128
 """The side of a tile in the interpreter, where a program costs far more than its elements."""
 
-# Forward, 16-bit. Of head 64 with 64 keys two blocks on sm_90 and sm_100, so that one multiplies while the other is in
-# its exponentials; with 128 keys, or a head of 128, the sums of one block take the registers.
+# Forward, 16-bit. Head 64 with 64 keys has two blocks on sm_90 and sm_100, so that one multiplies while the other
+# computes exponentials. With 128 keys, or a head of 128, the accumulators of one block take the registers.
 NARROW = Configuration((128, 64, 64, 64), 8, 3, {80: 1, 90: 2, 100: 2})
 NARROW_LONG = Configuration((128, 128, 64, 64), 8, 3, 1)
 HEAD = Configuration((128, 64, 128, 128), 8, 3, {90: 1, 100: 1})
@@ -29,10 +29,10 @@ UNALIGNED_NARROW = Configuration((64, 32, 64, 64), 4, 3, 2)
 BESIDE_HEAD = Configuration((64, 32, 128, 128), 4, 2, 1)
 UNALIGNED_HEAD_CARD = Configuration((64, 32, 128, 128), 8, 2, {86: 1})
 BESIDE_WIDE = Configuration((64, 32, 256, 256), 8, 2, 1)
-# Of few queries: the fewest rows that the tensor core multiplies, 64 on sm_90 and sm_100 and 16 on sm_80.
+# Few queries: the fewest rows that the tensor core multiplies, 64 on sm_90 and sm_100 and 16 on sm_80.
 FEW_HEAD = Configuration((64, 64, 128, 128), 4, 2, {90: 2, 100: 2})
 FEW_AMPERE = Configuration((16, 128, 128, 128), 4, 2, {80: 2})
-# By tensor descriptors. Of 128x64x128 and 64x64x64 the compiler for sm_100 spills a few values to stay at 128 and 96
+# Tensor descriptors. For 128x64x128 and 64x64x64 the compiler for sm_100 spills a few values to stay at 128 and 96
 # registers.
 BULK_NARROW = Configuration((128, 64, 64, 64), 8, 3, {90: 2, 100: 2})
 BULK_NARROW_LONG = Configuration((128, 128, 64, 64), 8, 3, {90: 1, 100: 1})
@@ -118,7 +118,7 @@ QUERIES_HALF = (
 )
 QUERIES_SINGLES = (QUERIES_SINGLE_NARROW, QUERIES_SINGLE, QUERIES_SINGLE_WIDE)
 
-# Of variable lengths: the bounds of a sequence and a window's edges take registers, as what is beside scores does.
+# Variable lengths: the bounds of a sequence and a window's edges take registers, as masks and dropout do.
 VARLEN_HEAD = Configuration((64, 32, 128, 128), 4, 2, {90: 1, 100: 1})
 VARLEN_HEAD_AMPERE = Configuration((64, 32, 128, 128), 8, 2, {80: 1})
 VARLEN_WIDE = Configuration((64, 32, 256, 256), 8, 2, {80: 1, 90: 1})

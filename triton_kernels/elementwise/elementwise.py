@@ -328,8 +328,8 @@ declare(
             Configuration((2048,), 8),
         ),
         ("fp64", "i64", "u64"): (Configuration((512,)), Configuration((256,)), Configuration((1024,), 8)),
-        # Of 16 elements a lane, seven blocks where they are not aligned: they are loaded one by one, each into a
-        # register of its own, with masks and addresses beside them; 28 KiB are in flight.
+        # 16 elements a lane, seven blocks if unaligned: elements are loaded one by one, each into a register of
+        # its own, with masks and addresses; 28 KiB are in flight.
         ("bf16", "fp16", "i16", "u16", "i8", "u8", "i1"): (
             Configuration((2048,), unaligned=7),
             Configuration((1024,)),

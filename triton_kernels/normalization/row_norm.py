@@ -95,7 +95,7 @@ def row_tile(rows: Rows, double: bool, longest: int, blocked: int) -> Configurat
 def chosen_tile(
     call: StructuredCall, kernel: LazyKernel, dtype: str, rows: Rows, default: Configuration
 ) -> RowTile:
-    """The block that a launch takes. With edges it has one row, and no more of it for each lane than is meant."""
+    """Return the block of a launch; with edges it has one row, and no more elements per lane than declared."""
     found = default
     if not interpreted():
         found = configuration(kernel, call.device, dtype, (rows.rows, rows.n), default)

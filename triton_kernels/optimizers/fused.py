@@ -125,7 +125,7 @@ class Group:
 
 
 def groups(call: StructuredCall, kernel: LazyKernel, counts: bool = False) -> list[Group]:
-    """The rows of a call by dtype."""
+    """Return the rows of a call by dtype."""
     specs: Sequence[TensorSpec] = call.args["self"]
     by_dtype: dict[Any, list[int]] = {}
     for place, spec in enumerate(specs):
@@ -136,7 +136,7 @@ def groups(call: StructuredCall, kernel: LazyKernel, counts: bool = False) -> li
 
 
 def is_indirect(lr: Any) -> bool:
-    """Whether the rate stands in device memory."""
+    """Return True if the learning rate is in device memory."""
     return not isinstance(lr, float | int)
 
 

@@ -103,7 +103,7 @@ declare(
 
 
 def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
-    """The tile: the large one where there is one of it for each multiprocessor."""
+    """Return the tile, large if the tiles fill the multiprocessors."""
     if interpreted():
         return Tiling(bounded(m, 128), bounded(n, 128), max(bounded(k, 128), 32), 4, 1)
     operands = Matrices.of(call.args["self"]), Matrices.of(call.args["mat2"])
@@ -118,7 +118,7 @@ def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
 
 
 def int_mm(call: StructuredCall) -> PlannedKernel:
-    """The kernel of ``_int_mm``, and of those whose sums are scaled before they are stored."""
+    """Return the kernel of ``_int_mm``, and of the variants that scale the sums before the store."""
     left, right = call.args["self"], call.args["mat2"]
     if call.outputs[0].numel == 0:
         return PlannedKernel(launch_nothing)

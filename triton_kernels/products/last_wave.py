@@ -1,7 +1,8 @@
-"""Products whose tiles do not fill whole waves: the rows or columns of the last wave are a product of their own.
+"""Matmuls whose tiles do not fill whole waves: the rows or columns of the last wave are a separate matmul.
 
-Its tiles are smaller, or cut along the inner side, so that they fill the multiprocessors that would else wait. Nothing
-is added up in another order than in the product of these rows or columns alone.
+Its tiles are smaller, or use split-K, so that they fill multiprocessors that would otherwise idle. Its sums
+accumulate in the order of a matmul of these rows or columns alone.
+
 Source: Osama et al., "Stream-K" (2023), section 2, of quantisation into waves.
 """
 
@@ -25,9 +26,9 @@ Cost = Callable[[Configuration, int, int, int], float]
 
 @dataclass(frozen=True)
 class Cut:
-    """Where a product is cut: before row or column `start` (`side` 1 or 2), a multiple of a tile's.
+    """Cut of a matmul before row or column `start` (`side` 1 or 2), a multiple of a tile's side.
 
-    `cost` is that of both parts, in multiply-adds of a place.
+    `cost` is that of both parts, in multiply-adds of a resident slot.
     """
 
     side: int
@@ -43,7 +44,7 @@ def tiles_of(one: Configuration, sizes: Sequence[int]) -> int:
 def cheapest(
     candidates: Sequence[Configuration], sizes: Sequence[int], inner: int, places: int, cost: Cost
 ) -> float:
-    """The cost of a product by the tile that is best for it."""
+    """Return the cost of a matmul with its best tile."""
     return min(cost(one, tiles_of(one, sizes), inner, places) for one in candidates)
 
 
@@ -55,7 +56,7 @@ def best_cut(
     resident: Callable[[Configuration], int],
     cost: Cost,
 ) -> Cut | None:
-    """The cut whose parts cost least, if that is less than the whole costs by `LEAST_GAIN`; None where there is none.
+    """Return the cut whose parts cost least, if that saves `LEAST_GAIN` of the whole's cost, or None.
 
     Args:
         sizes: the batch, rows and columns of the result.
@@ -85,7 +86,7 @@ def best_cut(
 
 
 def part_of(problem: Problem, cut: Cut, first: bool) -> tuple[Problem, tuple[int, int, int, int]]:
-    """A part of the product, and how many bytes after the whole's a, b, addend and out begin."""
+    """Return a part of the matmul, and the byte offsets of its a, b, addend and out."""
     side = cut.side
     start, size = (0, cut.start) if first else (cut.start, problem.out.sizes[side] - cut.start)
 

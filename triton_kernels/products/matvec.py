@@ -1,6 +1,6 @@
-"""Products of matrices and vectors, a pair or a batch of pairs: rows read once, lanes added up at the end.
+"""Matrix-vector multiplication, single or batched: rows are read once, and lanes are added at the end.
 
-Long rows of few are cut into parts, whose sums the same kernel adds up in a second launch.
+A few long rows are split into parts, whose sums the same kernel adds in a second launch.
 """
 
 from __future__ import annotations

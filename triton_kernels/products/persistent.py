@@ -1,9 +1,10 @@
-"""Products by tensor descriptors: a program for each place on a multiprocessor, which goes from tile to tile.
+"""Persistent matmuls with tensor descriptors: a program for each resident slot goes from tile to tile.
 
-Operands come and results go through the tensor memory accelerator, so that no thread computes an address, and the
-loop over tiles and the one over the inner side are flattened into one, so that a tile's first operands are on their
-way while the tile before is stored. A transposed operand is described as it is stored; its tile is turned round in
-shared memory, where the tensor cores take it either way.
+Operands and results go through the tensor memory accelerator, so no thread computes an address. The loop over
+tiles and the loop over K are flattened into one, so a tile's first operands load while the previous tile is
+stored. A transposed operand is described as it is stored. Its tile is transposed in shared memory, where the
+tensor cores take either layout.
+
 Source: CUTLASS, "Efficient GEMM in CUDA", of persistent kernels and their rasterisation.
 """
 

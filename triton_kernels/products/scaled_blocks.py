@@ -107,7 +107,7 @@ declare(
 
 
 def tiling(call: StructuredCall, m: int, n: int) -> Tiling:
-    """The tile: the large one where there is one of it for each multiprocessor."""
+    """Return the tile, large if the tiles fill the multiprocessors."""
     if interpreted():
         return Tiling(bounded(m, 64), bounded(n, 64), INNER, 4, 1)
     operands = Matrices.of(call.args["self"]), Matrices.of(call.args["mat2"])
@@ -121,7 +121,7 @@ def tiling(call: StructuredCall, m: int, n: int) -> Tiling:
 
 
 def scaled_blocks_mm(call: StructuredCall, shared: tuple[int, int]) -> PlannedKernel:
-    """The kernel of ``_scaled_mm`` whose scales `shared` rows and columns have together."""
+    """Return the kernel of ``_scaled_mm`` whose scales `shared` rows and columns share."""
     tile = tiling(call, call.outputs[0].sizes[0], call.outputs[0].sizes[1])
     small = tile if interpreted() else Tiling(*UNALIGNED.tile, UNALIGNED.warps, UNALIGNED.stages)
     run = where_aligned(plan_launch(call, shared, tile), 2, lambda: plan_launch(call, shared, small))

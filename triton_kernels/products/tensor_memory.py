@@ -31,12 +31,12 @@ WIDEST_PART = 64
 
 
 def places_taken(one: Configuration, problem: Problem) -> int:
-    """How often a place in tensor memory is filled: once for `ROWS` rows of a tile."""
+    """Return how many times a slot in tensor memory is filled: once for `ROWS` rows of a tile."""
     return tiles_in(one, problem) * one.tile[0] // ROWS
 
 
 def cost(one: Configuration, tiles: int, inner: int, places: int) -> float:
-    """How long a number of tiles take, in multiply-adds of a place; most epilogues are behind other tiles' products."""
+    """Return the cost of tiles in multiply-adds of a slot; most epilogues overlap other tiles' matmuls."""
     rows, columns = one.tile[:2]
     return cdiv(tiles, places) * inner * (rows * columns + LOAD_COST * (rows + columns))
 

@@ -12,14 +12,14 @@ EPILOGUE_COST = 128.0
 
 
 def resident(one: Configuration) -> int:
-    """How many blocks of a configuration a multiprocessor is meant to have; it is the same on every target."""
+    """Return the declared blocks per multiprocessor of a configuration, which are the same on every target."""
     return one.blocks if isinstance(one.blocks, int) else next(iter((one.blocks or {90: 1}).values()))
 
 
 def cost(one: Configuration, tiles: int, inner: int, places: int) -> float:
-    """How long a number of tiles take, in multiply-adds of a place: whole waves, and loads beside arithmetic.
+    """Return the cost of tiles in multiply-adds of a slot: whole waves, and loads beside arithmetic.
 
-    `inner` products are added up in each element of a tile.
+    Each element of a tile accumulates `inner` multiply-adds.
     """
     rows, columns = one.tile[:2]
     blocks = resident(one)

@@ -1,7 +1,7 @@
-"""Products with weights of 8 bits, which become the activations' type between their load and the tensor cores.
+"""Matmuls with 8-bit weights, converted to the activations' type between the load and the tensor cores.
 
-The weight is the left operand of `tl.dot`: tensor cores of sm_90 take that one from registers, where it was converted,
-and have 64 rows of it beside as few columns of activations as 16.
+The weight is the left operand of `tl.dot`: sm_90's tensor cores take it from registers, where it was
+converted, and pair 64 rows of it with as few as 16 columns of activations.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ declare(
 
 
 def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
-    """The tile: one of few rows for few, else the large one where there is one of it for each multiprocessor."""
+    """Return the tile: the skinny one for few rows, else large if the tiles fill the multiprocessors."""
     if interpreted():
         return Tiling(bounded(m, 64), bounded(n, 64), bounded(k, 128), 4, 1)
     x = call.args["self"]
@@ -106,7 +106,7 @@ def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
 
 
 def weight_int8pack_mm(call: StructuredCall) -> PlannedKernel:
-    """The kernel of ``_weight_int8pack_mm``."""
+    """Return the kernel of ``_weight_int8pack_mm``."""
     x, weight = call.args["self"], call.args["mat2"]
     least = LEAST_CAPABILITY.get(weight.dtype.triton_name or "", 0)
     properties = driver().properties(call.device.resolved_index)

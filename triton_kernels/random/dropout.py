@@ -126,7 +126,7 @@ def native_dropout(call: StructuredCall) -> PlannedKernel:
 
 
 def scale_for(p: float) -> float:
-    """What kept elements are multiplied by."""
+    """Return the scale of kept elements."""
     return 0.0 if p == 1 else 1.0 / (1.0 - p)
 
 

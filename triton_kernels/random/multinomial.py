@@ -105,7 +105,7 @@ ROW_WARPS = 8
 
 
 def row_block(columns: int) -> int:
-    """How many elements of a row a program has at a time."""
+    """Return the number of a row's elements that a program processes at a time."""
     return min(next_power_of_2(columns), 4096 if interpreted() else 1024)
 
 

@@ -1,8 +1,8 @@
-"""Random numbers: a program turns a block of Philox counters into elements in C order, 128 bits at a time.
+"""Random ops: a program turns a block of Philox counters into elements in C order, 128 bits at a time.
 
-Kernels draw the same words as every backend for the same seed and counter (see
-`dispatch/structured/meta/draws.py`). Outputs of other strides are drawn into contiguous memory and
-copied; operators with tensors for parameters draw words first and combine them elementwise.
+Kernels generate the same words as every backend for the same seed and counter (see
+`dispatch/structured/meta/draws.py`). Outputs of other strides are generated in contiguous memory and copied.
+Operators with tensor parameters generate words first and combine them elementwise.
 """
 
 from __future__ import annotations
@@ -114,22 +114,22 @@ def fill_with_draws(
 
 
 def signed64(value: int) -> int:
-    """The bits of a 64-bit number as a signed one."""
+    """Return the bits of a 64-bit number as a signed number."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def philox_numbers(seed: Seed, first: int) -> tuple[int, int, int]:
-    """The arguments ``seed, first, state`` of a kernel."""
+    """Return the arguments ``seed, first, state`` of a kernel."""
     return (signed64(seed), first, 0) if isinstance(seed, int) else (0, first, seed.address)
 
 
 def single(value: float) -> float:
-    """The nearest float32."""
+    """Return the nearest float32."""
     return ctypes.c_float(value).value
 
 
 def block_of(counters: int) -> int:
-    """How many counters a program has."""
+    """Return the number of counters of a program."""
     if interpreted():
         return min(max(next_power_of_2(counters), 16), INTERPRETED_COUNTERS)
     return COUNTERS
@@ -201,12 +201,12 @@ def drawn(
 
 
 def is_wide(spec: TensorSpec) -> bool:
-    """Whether a dtype's draws have 64 bits."""
+    """Return True if a dtype uses 64-bit random words."""
     return spec.dtype.to_real() is float64
 
 
 def check_floating(call: StructuredCall, allow_complex: bool = False) -> TensorSpec:
-    """The output's spec. Refuses dtypes that are not floating."""
+    """Return the output's spec; raise for dtypes that are not floating."""
     spec = call.outputs[0]
     if not (spec.dtype.is_floating_point or (allow_complex and spec.dtype.is_complex)):
         raise call.refuse(spec)
@@ -270,7 +270,7 @@ def cauchy(call: StructuredCall) -> PlannedKernel:
 
 
 def geometric(call: StructuredCall) -> PlannedKernel:
-    """The number of trials up to the first success."""
+    """Return the number of trials up to the first success."""
     spec = call.outputs[0]
     if spec.dtype.is_complex or spec.dtype is bool_:
         raise call.refuse(spec)
@@ -278,7 +278,7 @@ def geometric(call: StructuredCall) -> PlannedKernel:
 
 
 def threshold(p: float) -> tuple[int]:
-    """The number below which 32-bit draws lie with probability `p`."""
+    """Return the bound that a 32-bit random word is below with probability `p`."""
     return (math.ceil(p * 4294967296.0),)
 
 
@@ -291,7 +291,7 @@ def bernoulli(call: StructuredCall) -> PlannedKernel:
 
 
 def random(call: StructuredCall) -> PlannedKernel:
-    """low + floor(draw * span / 2**bits)."""
+    """Compute low + floor(draw * span / 2**bits)."""
     spec = call.outputs[0]
     if spec.dtype.is_complex:
         raise call.refuse(spec)

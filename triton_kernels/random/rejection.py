@@ -78,7 +78,7 @@ def normalize_rows(logs, out, columns, least, most, BLOCK: tl.constexpr):
 
 
 def laid_out(call: StructuredCall, given: TensorSpec) -> tuple[TensorSpec, Callable[[Any], Any]]:
-    """A parameter's spec in the order of the output's elements, and what brings its bytes there."""
+    """Return a parameter's spec in the order of the output's elements, and the function that copies it there."""
     out = call.outputs[0]
     if given.is_contiguous and given.sizes == out.sizes:
         return given, lambda data: data

@@ -43,7 +43,7 @@ class PairScan:
     type_of_other: tl.dtype
 
     def constants(self) -> dict[str, object]:
-        """The kernel's."""
+        """Return the kernel's constexprs."""
         return {
             "COMBINE": self.combine,
             "ACROSS": self.across,
@@ -66,7 +66,7 @@ def line_tile(n_out: int, n: int, inner: bool, may_split: bool, nbytes: int) -> 
 def plan_pair_scan(
     call: StructuredCall, row: PairScan, sides: Sides, inputs: Sequence[str], results: Sequence[str]
 ) -> Run:
-    """One launch, or three over parts of each line.
+    """Return one launch, or three over parts of each line.
 
     Args:
         sides: the lines and the positions in them, over the input's strides and the results'.

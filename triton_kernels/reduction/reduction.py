@@ -1,14 +1,14 @@
-"""The reduction skeleton, and the reductions made of it: a line for each.
+"""Reduction skeleton, and the reductions made of it: a table row for each.
 
-The input is seen as [outer, reduced], each side with up to four coalesced dimensions of any stride. A program
-has a tile of outputs by reduced elements: each lane combines every BLOCK_R-th element, then a tree combines
-the lanes. Few outputs with much to reduce are split among programs, the last of which reduces the partial
-results of its block of outputs in their order: one launch. No atomics touch a result, so the order depends on
-sizes, strides and the device only.
+The input is viewed as [outer, reduced], each side with up to four coalesced dimensions of any stride. A
+program has a tile of outputs by reduced elements: each lane combines every BLOCK_R-th element, then a tree
+combines the lanes. Few outputs with much to reduce are split among programs in one launch. The last program
+reduces the partial results of its block of outputs in order. No atomics touch a result, so the order depends
+on sizes, strides and the device only.
 
-A launch for the partial results alone would have a program for each block of outputs too, and would read them as this
-one does; what it costs is the gap between two launches, and what it saves are a counter for each block and an
-addition to it by each program. In a graph the counters are cleared by a node of their own.
+A separate launch for the partial results would also have a program for each block of outputs, with the same
+reads. It would cost the gap between two launches, and save a counter for each block and an atomic add by each
+program. In a graph, a separate node clears the counters.
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ class Reduction:
 
 
 def lowest(type_: tl.dtype) -> int | float:
-    """A number that no number of this type is below."""
+    """Return the least number of this type."""
     if type_.is_floating():
         return -math.inf
     return -(1 << (type_.primitive_bitwidth - 1)) if type_.is_int_signed() else 0
 
 
 def highest(type_: tl.dtype) -> int | float:
-    """A number that no number of this type exceeds."""
+    """Return the greatest number of this type."""
     if type_.is_floating():
         return math.inf
     return (1 << (type_.primitive_bitwidth - (1 if type_.is_int_signed() else 0))) - 1
@@ -96,7 +96,7 @@ def sum_type(input: ScalarType, output: ScalarType) -> tl.dtype:
 
 
 def own_type(input: ScalarType, output: ScalarType) -> tl.dtype:
-    """Extremes: in the input's compute type."""
+    """Return the input's compute type, for minimum and maximum."""
     return compute_type(input)
 
 
@@ -110,7 +110,7 @@ UNSPLIT: dict[str, object] = {"parts": None, "counters": None, "BLOCK_P": 1}
 
 
 def reduction(row: Reduction, of_truth: Reduction | None = None) -> Callable[[StructuredCall], PlannedKernel]:
-    """The kernel factory of a reduction over ``call.extra["dims"]``; `of_truth` is for a boolean output."""
+    """Return the kernel factory of a reduction over ``call.extra["dims"]``; `of_truth` is for a boolean output."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         spec, out = call.args["self"], call.outputs[0]
@@ -166,9 +166,9 @@ def itemsize_of(spec: TensorSpec, accumulator: tl.dtype) -> int:
 
 
 def vector_of(spec: TensorSpec, sides: Sides) -> int:
-    """How many elements make 16 bytes, where lines are runs of memory that may begin or end within as many.
+    """Return the elements of 16 bytes, for contiguous lines that may begin or end within a vector.
 
-    0 where lines are no runs, or too short, or whole multiples of 16 elements, and nothing is to be gained.
+    Return 0 if lines are not contiguous, too short, or whole multiples of 16 elements.
     """
     step = ALIGNMENT // spec.dtype.itemsize
     (strides,) = sides.reduced.strides[:1]
@@ -186,7 +186,7 @@ def split_reduction(
     constexprs: dict[str, object],
     accumulator: tl.dtype,
 ) -> PlannedKernel:
-    """One launch whose last programs reduce partial results, which lie as [splits, outputs]."""
+    """Return one launch whose last programs reduce partial results, stored as [splits, outputs]."""
     n_out, splits = sides.n_out, tile.splits
     launch, grid, numbers = plan_sides(
         call,
@@ -230,7 +230,7 @@ NORMS: dict[str, Reduction] = {
 
 
 def vector_norm(call: StructuredCall) -> PlannedKernel:
-    """A norm of real elements."""
+    """Compute a norm of real elements."""
     return reduction(NORMS[call.args["ord"]])(call)
 
 

@@ -1,6 +1,7 @@
 """Kernels over [outer, reduced] tiles: the two sides' geometry, the tile of a program, and the launch.
 
-A side has up to four coalesced dimensions of any stride. What has more goes through contiguous copies.
+A side has up to four coalesced dimensions of any stride. Tensors with more dimensions go through contiguous
+copies.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Tile:
 
 
 def asking(kernel: LazyKernel, call: StructuredCall, dtype: ScalarType) -> Ask:
-    """What was measured for a kernel over elements of this dtype, as `tile_for` asks it."""
+    """Return the lookup of a kernel's tuned configuration for this dtype, in the form that `tile_for` calls."""
     name = dtype.triton_name or ""
     return lambda shape, default: configuration(kernel, call.device, name, shape, default)
 
@@ -147,17 +148,17 @@ class Sides:
 
     @property
     def reduced_is_inner(self) -> bool:
-        """Whether the smallest stride of the input lies among the reduced dimensions."""
+        """True if the smallest stride of the input is among the reduced dimensions."""
         inner, outer = self.reduced.strides[0][:1], self.kept.strides[0][:1]
         return not outer or (bool(inner) and inner[0] <= outer[0])
 
     def fits(self) -> bool:
-        """Whether the skeleton has parameters enough."""
+        """Return True if both sides fit the skeleton's parameters."""
         return len(self.kept.sizes) <= MAX_DIMS and len(self.reduced.sizes) <= MAX_DIMS
 
 
 def sides_of(spec: TensorSpec, out: TensorSpec, dims: Sequence[int], keep_order: bool) -> Sides:
-    """The two sides; `out` has the reduced dimensions as size 1 or not at all."""
+    """Return the two sides; `out` has the reduced dimensions as size 1 or not at all."""
     kept = [i for i in range(spec.ndim) if i not in dims]
     if out.ndim == spec.ndim:
         out_strides = [out.strides[i] for i in kept]
@@ -171,7 +172,7 @@ def sides_of(spec: TensorSpec, out: TensorSpec, dims: Sequence[int], keep_order:
 
 
 def line_sides(specs: Sequence[TensorSpec], dim: int) -> Sides:
-    """The lines of several tensors of the same sizes along a dimension, and the positions in a line."""
+    """Return the lines of equally sized tensors along a dimension, and the positions in a line."""
     sizes = specs[0].sizes or (1,)
     strides = [spec.strides or (1,) for spec in specs]
     kept = [i for i in range(len(sizes)) if i != dim]
@@ -180,7 +181,7 @@ def line_sides(specs: Sequence[TensorSpec], dim: int) -> Sides:
 
 
 def pairs_of(spec: TensorSpec) -> TensorSpec:
-    """A complex tensor as real numbers, with a dimension of two more."""
+    """Return a complex tensor as real numbers, with a last dimension of size two."""
     real = spec.dtype.to_real()
     return spec.replace(
         sizes=(*(spec.sizes or (1,)), 2), strides=(*(2 * s for s in spec.strides or (1,)), 1), dtype=real
@@ -188,7 +189,7 @@ def pairs_of(spec: TensorSpec) -> TensorSpec:
 
 
 def doubled(side: Geometry, which: Sequence[bool]) -> Geometry:
-    """A side whose strides count real numbers for the operands that are complex."""
+    """Return a side whose strides count real numbers for the complex operands."""
     strides = tuple(
         tuple(s * (2 if complex_ else 1) for s in own)
         for own, complex_ in zip(side.strides, which, strict=True)
@@ -228,7 +229,7 @@ def plan_sides(
     kept_names: Sequence[str] = ("xk", "ok"),
     reduced_names: Sequence[str] = ("xr",),
 ) -> tuple[Launch, tuple[int, int, int], tuple[int, ...]]:
-    """One launch: what `pointers` names comes first at each call, then the numbers returned here.
+    """Return one launch whose arguments are those of `pointers`, then the returned numbers.
 
     `kept_names` and `reduced_names` are the kernel's parameters for the strides of each operand over a side.
     """

@@ -1,4 +1,4 @@
-"""How lines are cut into parts and tiles for the programs of a radix sort."""
+"""Split of lines into parts and tiles for a radix sort's kernels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WAVES = 8
 
 
 class Parts:
-    """How lines are cut into parts, one for each program: a part is a multiple of a tile.
+    """Split of lines into parts, one for each program; a part is a multiple of a tile.
 
     Args:
         lines, n: how many lines there are, and how long each is.
@@ -49,7 +49,7 @@ def tile_of(n: int) -> int:
 def chosen_tile(
     kernel: LazyKernel, device: Device, format_: KeyFormat, lines: int, n: int, block: int
 ) -> Configuration:
-    """The tile and the warps of a kernel that reads lines: `block` and 8, if nothing else was measured."""
+    """Return the tuned tile and warps of a kernel that reads lines, or `block` and 8."""
     default = Configuration((block,), WARPS)
     if interpreted():
         return default

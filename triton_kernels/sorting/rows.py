@@ -32,7 +32,7 @@ def plan_rows(
     order_dtype: ScalarType | None = None,
     rank: str = "first",
 ) -> Callable[..., None]:
-    """The function ``(x, [order,] values, places)`` over addresses: the first `k` of each row of `n`, in order.
+    """Return ``(x, [order,] values, places)`` over addresses, which sorts the first `k` of each row of `n`.
 
     Args:
         format_: what the bits of `x` mean.

@@ -34,7 +34,7 @@ def plan_select(
     descending: bool = False,
     median: str = "",
 ) -> Callable[[DataPtr, DataPtr, DataPtr], None]:
-    """The function ``(x, values, places)`` over the bytes of `lines` contiguous lines of `n`.
+    """Return the function ``(x, values, places)`` over the bytes of `lines` contiguous lines of `n`.
 
     Args:
         k: how many of a line are written, the first ones in order; or, of `one`, which one counted from 1.
@@ -135,7 +135,7 @@ def plan_select(
 def plan_in_order(
     device: Device, lines: int, k: int, format_: KeyFormat, descending: bool, position: Any
 ) -> Callable[[DataPtr, DataPtr, DataPtr, DataPtr], None]:
-    """The function ``(elements, their places, values, places)`` that sorts what was selected."""
+    """Return ``(elements, their places, values, places)``, which sorts the selected elements."""
     if k <= LONGEST:
         rows = plan_rows(device, lines, k, k, format_, int64, descending=descending, order_dtype=position)
         return lambda x, order, values, places: rows(x.address, order.address, values.address, places.address)

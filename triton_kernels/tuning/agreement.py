@@ -1,4 +1,4 @@
-"""Whether two results are the same but for rounding; compared on the host, where nothing that is tuned computes."""
+"""Comparison of two results up to rounding, on the host, away from the kernels that are tuned."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROUNDINGS = 16
 
 
 def disagreement(expected: object, found: object) -> str | None:
-    """What is wrong with a result; None for nothing."""
+    """Return a description of a wrong result, or None if it agrees."""
     if not isinstance(expected, TensorImpl) or not isinstance(found, TensorImpl):
         return (
             None if expected is found or expected == found else f"it gives {found!r} instead of {expected!r}"

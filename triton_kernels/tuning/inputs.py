@@ -1,4 +1,4 @@
-"""What a call starts from, given back to it before each run: tensors that it writes to, and random numbers."""
+"""Inputs of a call, restored before each run: tensors that it writes to, and random number generators."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Inputs:
         self._is_fresh = True
 
     def written(self) -> list[Any]:
-        """The tensors that the run has written to; copies of the others are dropped."""
+        """Return the tensors that the run has written to, and drop copies of the others."""
         if self._is_fresh:
             self._is_fresh = False
             self._kept = [each for each in self._kept if each[0]._version != each[2]]

@@ -39,7 +39,7 @@ class Times(NamedTuple):
 
 
 def measure(count: int, take: Take, turns: int = TURNS, runs: int = RUNS) -> list[Times]:
-    """The times of so many candidates, the first of which is timed to the end whatever it takes."""
+    """Return the times of `count` candidates; the first is always timed to the end."""
     found: list[list[float]] = [[] for _ in range(count)]
     staying = list(range(count))
     for turn in range(turns):
@@ -52,7 +52,7 @@ def measure(count: int, take: Take, turns: int = TURNS, runs: int = RUNS) -> lis
 
 
 def winner(times: Sequence[Times]) -> int:
-    """The quickest candidate, if it is ahead of the first one by more than the noise of both; else the first.
+    """Return the fastest candidate if it beats the first by more than the noise of both, else the first.
 
     Example:
         >>> from triten.triton_kernels.tuning.measurement import Times, winner

@@ -1,4 +1,4 @@
-"""What `autotune` found, to be printed."""
+"""Printable report of `autotune`'s results."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """What `autotune` found, question by question, in the order in which they were asked."""
+    """Results of `autotune`, question by question, in the order in which they were asked."""
 
     findings: tuple[Finding, ...] = field(default=())
 
