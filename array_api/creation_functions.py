@@ -41,7 +41,7 @@ def _sizes(shape: Shape) -> tuple[int, ...]:
 
 
 def empty(shape: Shape, *, dtype: ScalarType | None = None, device: Place = None) -> Tensor:
-    """An array without values of its own.
+    """Allocate an array with uninitialized values.
 
     Args:
         shape: Its sizes; an int for one dimension.
@@ -62,7 +62,7 @@ def empty(shape: Shape, *, dtype: ScalarType | None = None, device: Place = None
 
 
 def zeros(shape: Shape, *, dtype: ScalarType | None = None, device: Place = None) -> Tensor:
-    """An array of zeros.
+    """Make an array of zeros.
 
     Args:
         shape: Its sizes; an int for one dimension.
@@ -83,7 +83,7 @@ def zeros(shape: Shape, *, dtype: ScalarType | None = None, device: Place = None
 
 
 def ones(shape: Shape, *, dtype: ScalarType | None = None, device: Place = None) -> Tensor:
-    """An array of ones.
+    """Make an array of ones.
 
     Args:
         shape: Its sizes; an int for one dimension.
@@ -106,7 +106,7 @@ def ones(shape: Shape, *, dtype: ScalarType | None = None, device: Place = None)
 def full(
     shape: Shape, fill_value: Number, *, dtype: ScalarType | None = None, device: Place = None
 ) -> Tensor:
-    """An array of one number.
+    """Make an array filled with one number.
 
     Args:
         shape: Its sizes; an int for one dimension.
@@ -131,7 +131,7 @@ def full(
 
 
 def empty_like(x: Tensor, /, *, dtype: ScalarType | None = None, device: Place = None) -> Tensor:
-    """An array without values, of another one's shape.
+    """Allocate an array of another array's shape with uninitialized values.
 
     Args:
         x: An array.
@@ -152,7 +152,7 @@ def empty_like(x: Tensor, /, *, dtype: ScalarType | None = None, device: Place =
 
 
 def zeros_like(x: Tensor, /, *, dtype: ScalarType | None = None, device: Place = None) -> Tensor:
-    """An array of zeros, of another one's shape.
+    """Make an array of zeros with another array's shape.
 
     Args:
         x: An array.
@@ -173,7 +173,7 @@ def zeros_like(x: Tensor, /, *, dtype: ScalarType | None = None, device: Place =
 
 
 def ones_like(x: Tensor, /, *, dtype: ScalarType | None = None, device: Place = None) -> Tensor:
-    """An array of ones, of another one's shape.
+    """Make an array of ones with another array's shape.
 
     Args:
         x: An array.
@@ -196,7 +196,7 @@ def ones_like(x: Tensor, /, *, dtype: ScalarType | None = None, device: Place = 
 def full_like(
     x: Tensor, /, fill_value: Number, *, dtype: ScalarType | None = None, device: Place = None
 ) -> Tensor:
-    """An array of one number, of another one's shape.
+    """Make an array filled with one number, with another array's shape.
 
     Args:
         x: An array.
@@ -275,7 +275,7 @@ def linspace(
     device: Place = None,
     endpoint: bool = True,
 ) -> Tensor:
-    """A number of numbers at equal distances.
+    """Make an array of evenly spaced numbers.
 
     Args:
         start: The first number.
@@ -318,7 +318,7 @@ def eye(
     dtype: ScalarType | None = None,
     device: Place = None,
 ) -> Tensor:
-    """A matrix with ones on a diagonal and zeros elsewhere.
+    """Make a matrix with ones on a diagonal and zeros elsewhere.
 
     Args:
         n_rows: The number of rows.
@@ -384,7 +384,7 @@ def meshgrid(*arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> tuple[Ten
 
 
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """The lower triangles of matrices; zeros elsewhere.
+    """Return the lower triangles of matrices, with zeros elsewhere.
 
     Args:
         x: An array of at least two dimensions.
@@ -405,7 +405,7 @@ def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
 
 
 def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """The upper triangles of matrices; zeros elsewhere.
+    """Return the upper triangles of matrices, with zeros elsewhere.
 
     Args:
         x: An array of at least two dimensions.

@@ -33,7 +33,7 @@ Norm: TypeAlias = Literal["backward", "ortho", "forward"]
 
 
 def fft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The discrete Fourier transform along an axis.
+    """Compute the discrete Fourier transform along an axis.
 
     Args:
         x: An array of a complex floating-point dtype.
@@ -55,7 +55,7 @@ def fft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "bac
 
 
 def ifft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The inverse discrete Fourier transform along an axis.
+    """Compute the inverse discrete Fourier transform along an axis.
 
     Args:
         x: An array of a complex floating-point dtype.
@@ -77,7 +77,7 @@ def ifft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "ba
 
 
 def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The discrete Fourier transform of real input along an axis, the non-negative frequencies.
+    """Compute the non-negative frequencies of real input's discrete Fourier transform along an axis.
 
     Args:
         x: An array of a real floating-point dtype.
@@ -99,7 +99,7 @@ def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "ba
 
 
 def irfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The real inverse of `rfft`.
+    """Compute the real inverse of `rfft`.
 
     Args:
         x: An array of a complex floating-point dtype.
@@ -121,7 +121,7 @@ def irfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "b
 
 
 def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The discrete Fourier transform of a signal that is symmetric about 0; the result is real.
+    """Compute the real discrete Fourier transform of a signal that is symmetric about 0.
 
     Args:
         x: An array of a complex floating-point dtype.
@@ -143,7 +143,7 @@ def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "ba
 
 
 def ihfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The inverse of `hfft`.
+    """Compute the inverse of `hfft`.
 
     Args:
         x: An array of a real floating-point dtype.
@@ -172,7 +172,7 @@ def fftn(
     axes: Sequence[int] | None = None,
     norm: Norm = "backward",
 ) -> Tensor:
-    """The discrete Fourier transform over several axes.
+    """Compute the discrete Fourier transform over several axes.
 
     Args:
         x: An array of a complex floating-point dtype.
@@ -202,7 +202,7 @@ def ifftn(
     axes: Sequence[int] | None = None,
     norm: Norm = "backward",
 ) -> Tensor:
-    """The inverse discrete Fourier transform over several axes.
+    """Compute the inverse discrete Fourier transform over several axes.
 
     Args:
         x: An array of a complex floating-point dtype.
@@ -232,7 +232,7 @@ def rfftn(
     axes: Sequence[int] | None = None,
     norm: Norm = "backward",
 ) -> Tensor:
-    """The discrete Fourier transform of real input over several axes.
+    """Compute the discrete Fourier transform of real input over several axes.
 
     Args:
         x: An array of a real floating-point dtype.
@@ -262,7 +262,7 @@ def irfftn(
     axes: Sequence[int] | None = None,
     norm: Norm = "backward",
 ) -> Tensor:
-    """The real inverse of `rfftn`.
+    """Compute the real inverse of `rfftn`.
 
     Args:
         x: An array of a complex floating-point dtype.
@@ -297,7 +297,7 @@ def _over_axes(
 def fftfreq(
     n: int, /, *, d: float = 1.0, dtype: ScalarType | None = None, device: Device | str | None = None
 ) -> Tensor:
-    """The frequencies of `fft`, in cycles for each unit of the sample spacing.
+    """Return the frequencies of `fft`, in cycles per unit of the sample spacing.
 
     Args:
         n: The length of the transform.
@@ -321,7 +321,7 @@ def fftfreq(
 def rfftfreq(
     n: int, /, *, d: float = 1.0, dtype: ScalarType | None = None, device: Device | str | None = None
 ) -> Tensor:
-    """The frequencies of `rfft`, in cycles for each unit of the sample spacing.
+    """Return the frequencies of `rfft`, in cycles per unit of the sample spacing.
 
     Args:
         n: The length of the transform.
@@ -343,7 +343,7 @@ def rfftfreq(
 
 
 def fftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
-    """The frequencies in ascending order: that of 0 goes to the middle.
+    """Shift the zero frequency to the middle, so that frequencies ascend.
 
     Args:
         x: An array.
@@ -363,7 +363,7 @@ def fftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor
 
 
 def ifftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
-    """The inverse of `fftshift`.
+    """Compute the inverse of `fftshift`.
 
     Args:
         x: An array.

@@ -45,7 +45,7 @@ __all__ = [
 
 
 def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
-    """The Cholesky factor of positive definite matrices.
+    """Compute the Cholesky factor of positive definite matrices.
 
     Args:
         x: Square matrices of a floating-point dtype.
@@ -66,7 +66,7 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
 
 
 def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
-    """The cross product of vectors of three elements.
+    """Compute the cross product of vectors of three elements.
 
     Args:
         x1: An array of size 3 along `axis`.
@@ -90,7 +90,7 @@ def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
 
 
 def det(x: Tensor, /) -> Tensor:
-    """The determinants of matrices.
+    """Compute the determinants of matrices.
 
     Args:
         x: Square matrices of a floating-point dtype.
@@ -109,7 +109,7 @@ def det(x: Tensor, /) -> Tensor:
 
 
 def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
-    """The diagonals of matrices, as a view.
+    """Return the diagonals of matrices, as a view.
 
     Args:
         x: An array of at least two dimensions.
@@ -205,7 +205,7 @@ def eigvalsh(x: Tensor, /) -> Tensor:
 
 
 def inv(x: Tensor, /) -> Tensor:
-    """The inverses of matrices.
+    """Compute the inverses of matrices.
 
     Args:
         x: Square matrices of a floating-point dtype.
@@ -227,7 +227,7 @@ def inv(x: Tensor, /) -> Tensor:
 def matrix_norm(
     x: Tensor, /, *, keepdims: bool = False, ord: float | Literal["fro", "nuc"] | None = "fro"
 ) -> Tensor:
-    """The norms of matrices.
+    """Compute the norms of matrices.
 
     Args:
         x: An array of at least two dimensions, of a floating-point dtype.
@@ -269,7 +269,7 @@ def matrix_power(x: Tensor, n: int, /) -> Tensor:
 
 
 def matrix_rank(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
-    """The ranks of matrices: how many singular values are not negligible.
+    """Compute the ranks of matrices: the number of singular values above the tolerance.
 
     Args:
         x: Matrices of a floating-point dtype.
@@ -290,7 +290,7 @@ def matrix_rank(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
 
 
 def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """The products of all pairs of elements.
+    """Compute the outer product of two vectors.
 
     Args:
         x1: A vector.
@@ -311,7 +311,7 @@ def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
 
 
 def pinv(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
-    """The pseudo-inverses of matrices (Moore and Penrose).
+    """Compute the Moore-Penrose pseudo-inverses of matrices.
 
     Args:
         x: Matrices of a floating-point dtype.
@@ -332,7 +332,7 @@ def pinv(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
 
 
 def qr(x: Tensor, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Any:
-    """The QR decomposition of matrices.
+    """Compute the QR decomposition of matrices.
 
     Args:
         x: Matrices of a floating-point dtype.
@@ -352,7 +352,7 @@ def qr(x: Tensor, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Any
 
 
 def slogdet(x: Tensor, /) -> Any:
-    """The signs of determinants, and the logarithms of their magnitudes.
+    """Compute the signs of determinants, and the logarithms of their magnitudes.
 
     Args:
         x: Square matrices of a floating-point dtype.
@@ -371,7 +371,7 @@ def slogdet(x: Tensor, /) -> Any:
 
 
 def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """The solutions of systems of linear equations.
+    """Solve systems of linear equations.
 
     Args:
         x1: Square matrices of a floating-point dtype.
@@ -398,7 +398,7 @@ def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
 
 
 def svd(x: Tensor, /, *, full_matrices: bool = True) -> Any:
-    """The singular value decomposition of matrices.
+    """Compute the singular value decomposition of matrices.
 
     Args:
         x: Matrices of a floating-point dtype.
@@ -418,7 +418,7 @@ def svd(x: Tensor, /, *, full_matrices: bool = True) -> Any:
 
 
 def svdvals(x: Tensor, /) -> Tensor:
-    """The singular values of matrices.
+    """Compute the singular values of matrices.
 
     Args:
         x: Matrices of a floating-point dtype.
@@ -437,7 +437,7 @@ def svdvals(x: Tensor, /) -> Tensor:
 
 
 def trace(x: Tensor, /, *, offset: int = 0, dtype: ScalarType | None = None) -> Tensor:
-    """The sums of diagonals of matrices.
+    """Sum the diagonals of matrices.
 
     Args:
         x: An array of at least two dimensions.
@@ -460,7 +460,7 @@ def trace(x: Tensor, /, *, offset: int = 0, dtype: ScalarType | None = None) -> 
 def vector_norm(
     x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: float = 2
 ) -> Tensor:
-    """The norms of vectors.
+    """Compute the norms of vectors.
 
     Args:
         x: An array of a floating-point dtype.

@@ -54,7 +54,7 @@ def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape to which shapes broadcast.
+    """Return the shape to which shapes broadcast.
 
     Args:
         *shapes: Shapes.
@@ -79,7 +79,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
-    """An array as a view of another shape.
+    """Broadcast an array to another shape, as a view.
 
     Args:
         x: An array.
@@ -164,7 +164,7 @@ def stack(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int = 0) -> Ten
 
 
 def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """The slices of an array along an axis, as views.
+    """Return the slices of an array along an axis, as views.
 
     Args:
         x: An array of at least one dimension.
@@ -184,7 +184,7 @@ def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
 
 
 def expand_dims(x: Tensor, /, axis: int | tuple[int, ...]) -> Tensor:
-    """An array with new axes of size 1, as a view.
+    """Insert new axes of size 1, as a view.
 
     Args:
         x: An array.
@@ -211,7 +211,7 @@ def expand_dims(x: Tensor, /, axis: int | tuple[int, ...]) -> Tensor:
 
 
 def squeeze(x: Tensor, /, axis: int | tuple[int, ...]) -> Tensor:
-    """An array without axes of size 1, as a view.
+    """Remove axes of size 1, as a view.
 
     Args:
         x: An array.
@@ -239,7 +239,7 @@ def squeeze(x: Tensor, /, axis: int | tuple[int, ...]) -> Tensor:
 
 
 def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
-    """The elements in another shape.
+    """Return the elements in another shape.
 
     Args:
         x: An array.
@@ -272,7 +272,7 @@ def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -
 
 
 def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
-    """An array with its axes in another order, as a view.
+    """Permute the axes of an array, as a view.
 
     Args:
         x: An array.
@@ -292,7 +292,7 @@ def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
 
 
 def moveaxis(x: Tensor, source: int | tuple[int, ...], destination: int | tuple[int, ...], /) -> Tensor:
-    """An array with some axes elsewhere, as a view; the others keep their order.
+    """Move some axes of an array, as a view; the others keep their order.
 
     Args:
         x: An array.
@@ -315,7 +315,7 @@ def moveaxis(x: Tensor, source: int | tuple[int, ...], destination: int | tuple[
 
 
 def flip(x: Tensor, /, *, axis: int | tuple[int, ...] | None = None) -> Tensor:
-    """An array with the order of elements reversed, as a copy.
+    """Reverse the order of elements along axes, as a copy.
 
     Args:
         x: An array.
@@ -335,7 +335,7 @@ def flip(x: Tensor, /, *, axis: int | tuple[int, ...] | None = None) -> Tensor:
 
 
 def roll(x: Tensor, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None) -> Tensor:
-    """An array whose elements move along axes; those that leave at one end enter at the other.
+    """Roll elements along axes; those that leave at one end enter at the other.
 
     Args:
         x: An array.
@@ -362,7 +362,7 @@ def roll(x: Tensor, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, .
 
 
 def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> Tensor:
-    """Each element several times. On a GPU, an array of `repeats` is waited for.
+    """Repeat each element. On a GPU, an array of `repeats` synchronizes with the host.
 
     Args:
         x: An array.
@@ -388,7 +388,7 @@ def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> T
 
 
 def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
-    """An array several times side by side.
+    """Repeat a whole array along its axes.
 
     Args:
         x: An array.

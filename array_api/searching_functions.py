@@ -19,7 +19,7 @@ __all__ = ["argmax", "argmin", "count_nonzero", "nonzero", "searchsorted", "wher
 
 
 def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The index of the greatest element, the first one of several.
+    """Return the index of the greatest element, the first of equals.
 
     Args:
         x: An array of a real numeric dtype.
@@ -40,7 +40,7 @@ def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> 
 
 
 def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The index of the least element, the first one of several.
+    """Return the index of the least element, the first of equals.
 
     Args:
         x: An array of a real numeric dtype.
@@ -68,7 +68,7 @@ def _index_of(function: Callable[..., Tensor], x: Tensor, axis: int | None, keep
 
 
 def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
-    """The indices of the elements that are not zero. On a GPU, it waits for the kernels that compute `x`.
+    """Return the indices of nonzero elements. On a GPU, it waits for the kernels that compute `x`.
 
     Args:
         x: An array of at least one dimension.
@@ -92,7 +92,7 @@ def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
 
 
 def count_nonzero(x: Tensor, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """How many elements are not zero.
+    """Count the nonzero elements.
 
     Args:
         x: An array.
@@ -122,7 +122,7 @@ def searchsorted(
     side: Literal["left", "right"] = "left",
     sorter: Tensor | None = None,
 ) -> Tensor:
-    """Where elements would stand among sorted ones.
+    """Return the insertion indices of elements among sorted ones.
 
     Args:
         x1: Sorted elements, of one dimension.

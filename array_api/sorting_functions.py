@@ -13,7 +13,7 @@ __all__ = ["argsort", "sort"]
 
 
 def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """The elements, sorted along an axis.
+    """Sort the elements along an axis.
 
     Args:
         x: An array of a real numeric dtype.
@@ -35,7 +35,7 @@ def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool
 
 
 def argsort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """The indices that sort an array along an axis.
+    """Return the indices that sort an array along an axis.
 
     Args:
         x: An array of a real numeric dtype.

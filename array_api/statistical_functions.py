@@ -34,7 +34,7 @@ Axes = int | Sequence[int] | None
 def sum(
     x: Tensor, /, *, axis: Axes = None, dtype: ScalarType | None = None, keepdims: bool = False
 ) -> Tensor:
-    """The sum of the elements.
+    """Compute the sum of the elements.
 
     Args:
         x: An array of a numeric dtype.
@@ -62,7 +62,7 @@ def sum(
 def prod(
     x: Tensor, /, *, axis: Axes = None, dtype: ScalarType | None = None, keepdims: bool = False
 ) -> Tensor:
-    """The product of the elements.
+    """Compute the product of the elements.
 
     Args:
         x: An array of a numeric dtype.
@@ -91,7 +91,7 @@ def prod(
 
 
 def max(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The greatest element; NaN if there is one.
+    """Return the greatest element; NaN propagates.
 
     Args:
         x: An array of a real numeric dtype.
@@ -112,7 +112,7 @@ def max(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 def min(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The least element; NaN if there is one.
+    """Return the least element; NaN propagates.
 
     Args:
         x: An array of a real numeric dtype.
@@ -138,7 +138,7 @@ def _extreme(function: Callable[..., Tensor], x: Tensor, axis: Axes, keepdims: b
 
 
 def mean(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The arithmetic mean.
+    """Compute the arithmetic mean.
 
     Args:
         x: An array of a floating-point dtype.
@@ -160,7 +160,7 @@ def mean(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 def var(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """The variance.
+    """Compute the variance.
 
     Args:
         x: An array of a real floating-point dtype.
@@ -182,7 +182,7 @@ def var(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: b
 
 
 def std(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """The standard deviation.
+    """Compute the standard deviation.
 
     Args:
         x: An array of a real floating-point dtype.
@@ -221,7 +221,7 @@ def cumulative_sum(
     dtype: ScalarType | None = None,
     include_initial: bool = False,
 ) -> Tensor:
-    """The sums of the elements up to each one.
+    """Compute the cumulative sum of the elements.
 
     Args:
         x: An array of a numeric dtype.
@@ -253,7 +253,7 @@ def cumulative_prod(
     dtype: ScalarType | None = None,
     include_initial: bool = False,
 ) -> Tensor:
-    """The products of the elements up to each one.
+    """Compute the cumulative product of the elements.
 
     Args:
         x: An array of a numeric dtype.

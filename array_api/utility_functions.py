@@ -18,7 +18,7 @@ Axes = int | Sequence[int] | None
 
 
 def all(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Whether all elements are true, or not zero.
+    """Return True if all elements are nonzero.
 
     Args:
         x: An array.
@@ -39,7 +39,7 @@ def all(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 def any(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Whether any element is true, or not zero.
+    """Return True if any element is nonzero.
 
     Args:
         x: An array.
@@ -76,7 +76,7 @@ def diff(
     prepend: Tensor | None = None,
     append: Tensor | None = None,
 ) -> Tensor:
-    """The differences of neighbours along an axis.
+    """Compute the differences of adjacent elements along an axis.
 
     Args:
         x: An array of a numeric dtype.

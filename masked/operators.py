@@ -1,7 +1,7 @@
-"""Reductions and normalizations of tensors with masks (`torch.masked`): an element counts where its mask is True.
+"""Reductions and normalizations of tensors with masks (`torch.masked`): an element counts if its mask is True.
 
-What all functions of a kind have in common is a function of the table's row here: the identity stands in
-`identities`, the computing is the operator's.
+Functions of one kind share the function of their table row here. `identities` has the identity elements, and
+the regular operators compute the results.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ def mean(
     dtype: ScalarType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The mean of elements; nan where all are masked out.
+    """Compute the mean of elements; nan if all are masked out.
 
     Args:
         input: a tensor, or a `MaskedTensor`, whose mask is taken if `mask` is None.
@@ -291,7 +291,7 @@ def median(
     dtype: ScalarType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The median of elements, of two in the middle the lesser; nan where all are masked out.
+    """Return the median of elements, the lesser of two in the middle; nan if all are masked out.
 
     Args:
         input: a tensor, or a `MaskedTensor`, whose mask is taken if `mask` is None.
@@ -332,7 +332,7 @@ def norm(
     dtype: ScalarType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The norm of elements as a vector; 0 where all are masked out, inf for ``ord=-inf``.
+    """Compute the vector norm of elements; 0 if all are masked out, inf for ``ord=-inf``.
 
     Args:
         input: a tensor, or a `MaskedTensor`, whose mask is taken if `mask` is None.
@@ -430,7 +430,7 @@ def var(
     dtype: ScalarType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The variance of elements; nan where all are masked out.
+    """Compute the variance of elements; nan if all are masked out.
 
     Args:
         input: a tensor, or a `MaskedTensor`, whose mask is taken if `mask` is None.
@@ -462,7 +462,7 @@ def std(
     dtype: ScalarType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The standard deviation of elements, the root of `var`; nan where all are masked out.
+    """Compute the standard deviation of elements, the root of `var`; nan if all are masked out.
 
     Args:
         input: a tensor, or a `MaskedTensor`, whose mask is taken if `mask` is None.
@@ -494,7 +494,7 @@ def logaddexp(
     input_mask: Tensor | None = None,
     other_mask: Tensor | None = None,
 ) -> Tensor:
-    """The logarithm of the sum of two tensors' exponentials, of one where the other is masked out.
+    """Compute the logarithm of the sum of two tensors' exponentials; masked-out elements contribute nothing.
 
     Args:
         input: a tensor.

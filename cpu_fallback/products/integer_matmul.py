@@ -125,7 +125,7 @@ register_stub("_requantized_int_mm_stub", "cpu", requantized_int_mm)
 
 
 def _largest(a: Any) -> int:
-    """The largest magnitude."""
+    """Return the largest magnitude."""
     return max(int(a.max()), -int(a.min())) if a.size else 0
 
 

@@ -1,4 +1,4 @@
-"""Kernels of attention's forward pass, and of the merge after split-K over the keys of a row.
+"""Kernels of attention's forward pass, and of the merge if the keys of a row were split.
 
 Online softmax: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018. In tiles, fused
 with the matmul by the values: Rabe and Staats, "Self-attention does not need O(n^2) memory", 2021; Dao, Fu,

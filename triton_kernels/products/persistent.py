@@ -189,16 +189,16 @@ LARGE = (
     Configuration((64, 64, 64), 4, 4, {90: 2, 100: 2}),
 )
 CROWDED = (
-    # Beside a tile of the addend, or of float32 sums, there is place for fewer stages; and where the output is stored
-    # by pointers, each of its elements has an address and a mask.
+    # A tile of the addend, or of float32 sums, leaves shared memory for fewer stages. If the output is stored by
+    # pointers, each of its elements has an address and a mask.
     Configuration((128, 128, 64), 8, 3, {90: 1, 100: 1}),
     Configuration((64, 128, 64), 4, 3, {90: 2, 100: 2}),
     Configuration((64, 64, 64), 4, 4, {90: 2, 100: 2}),
 )
 TILES = LARGE, CROWDED
 LARGE_TF32 = (
-    # Tensor cores of sm_90 take elements of 32 bits along the inner side only: others are turned round on their way,
-    # through registers. sm_100 turns them round in shared memory, which leaves place for two stages.
+    # sm_90's tensor cores take 32-bit elements along K only: the kernel transposes others through registers.
+    # sm_100 transposes them in shared memory, which leaves room for two stages.
     Configuration((128, 256, 32), 8, 3, {90: 1}),
     Configuration((64, 64, 32), 4, 3, {90: 2, 100: 2}),
 )
