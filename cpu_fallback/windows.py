@@ -11,7 +11,7 @@ from ..runtime.memory_format import contiguous_strides
 from .plain_numpy import np
 
 MAX_WASTE = 1.5
-"""How many more positions than windows a run may have before gathering the windows alone is cheaper."""
+"""Ratio of a run's positions to windows above which gathering the windows alone is cheaper."""
 
 
 FAR = 1 << 31

@@ -14,7 +14,7 @@ from ..runtime.scalar_type import bfloat16, bool_
 from ..runtime.traceback_filter import api_boundary
 
 MASKED = RuleTable()
-"""What each public call does with masked tensors; `rules` fills it."""
+"""Rules of public calls with masked tensors; `rules` fills it."""
 
 
 class MaskedTensor(Tensor):

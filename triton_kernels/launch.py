@@ -31,7 +31,7 @@ class _Planned(threading.local):
 
 
 planned = _Planned()
-"""The launches that this thread plans, where somebody collects them."""
+"""The launches that this thread plans, if a caller collects them."""
 
 INT32_MAX = 2**31 - 1
 

@@ -27,7 +27,7 @@ from . import compiled
 Array = np.ndarray[Any, Any]
 
 SCORES = 1 << 17
-"""How many scores a block has: with the block's other arrays they stay in the second-level cache."""
+"""Scores of a block: with the block's other arrays they stay in the L2 cache."""
 LEAST_QUERIES = 16
 """A block has at least so many queries, of long keys too: products of fewer rows are bound by reading the keys."""
 CAUSAL_QUERIES = 64

@@ -35,10 +35,11 @@ FORWARD = (
     *("q", "k", "v", "mask", "out", "lse", "first", "count", "keys", "q_row", "k_row", "v_row", "mask_row"),
     *("mask_key", "out_row", "width", "width_v", "pitch", "block", "causal"),
 )
-"""Of a part: where its elements begin, its first query and how many there are; keys; strides; the elements of a head's
-query and value; those of a row of scores; queries of a block; whether each sees only keys up to its own place."""
+"""Fields of a part: the offsets of its elements, its first query and number of queries, keys, and strides. Then the
+elements of a head's query and value, and of a row of scores, the queries of a block, and a causal flag.
+"""
 STEPPING = ("q", "grad", "out", "lse", "mask", "to_q")
-"""What has another place for each head that reads the same keys."""
+"""Operands with a separate offset for each head that reads the same keys."""
 BACKWARD = (
     *("q", "k", "v", "mask", "grad", "out", "lse", "to_q", "to_k", "to_v", "group", "count", "keys"),
     *("q_row", "k_row", "v_row", "mask_row", "mask_key", "grad_row", "out_row", "lse_row", "to_q_row"),

@@ -30,11 +30,12 @@ GROUPED_BYTES = 2 << 20
 LEAST_POSITIONS = 512
 """Positions of a product, where there are so many: with fewer it is bound by reading the weight."""
 LEAST_PRODUCTS = 1 << 24
-"""Multiplications of a product, where its columns stay below `MOST_BYTES`: 300 us, in which nobody needs the GIL."""
+"""Multiplications of a matmul whose columns stay below `MOST_BYTES`: 300 us without the GIL."""
 MOST_BYTES = 4 << 20
 SUMMED_POSITIONS, SUMMED_BYTES = 2048, 16 << 20
-"""Positions of a product that is one of several terms of the weight's gradient, and the columns that it may take: to
-add a large weight's to a sum costs as much as some hundred positions of it."""
+"""Positions of a matmul that is one term of the weight's gradient, and the limit of its columns' bytes. Adding a
+large weight's matmul to a sum costs as much as some hundred positions.
+"""
 LARGE_WEIGHT = 1 << 17
 ROOM_BYTES = 1 << 17
 """Columns from which memory that is kept is borrowed for one part too: it is in a cache, as fresh memory is not."""
@@ -56,7 +57,7 @@ class Part(NamedTuple):
     target: tuple[slice, ...] | None
     first_row: int
     count: int
-    """How many images."""
+    """Number of images."""
     view: tuple[int, ...]
     """Windows as a view over the padded images: (channels, *kernel, and the positions), from the byte `start`."""
     start: int

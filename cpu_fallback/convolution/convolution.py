@@ -29,9 +29,11 @@ from .columns import LARGE_WEIGHT, Convolution, Part, at
 from .weight_gradient import backward_weight
 
 FEW_POSITIONS = 1 << 10
-"""Up to so many the gradient of the input is added tap by tap if the weight is large: then it is not copied."""
+"""Limit below which the input's gradient of a large weight is added tap by tap, without copying the weight."""
 MORE_OUTPUTS = 2
-"""How many more outputs than channels may be gathered: columns are made of the outputs, and taps added to channels."""
+"""Ratio of outputs to channels up to which the gradient gathers: columns are made of the outputs, and taps added to
+channels.
+"""
 FEW_CHANNELS, FEW_TAPS = 32, 9
 """Fewer channels than outputs are rows of a product that are too few for the BLAS; that costs more than few taps do."""
 

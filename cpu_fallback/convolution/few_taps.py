@@ -17,7 +17,7 @@ from .columns import Convolution
 MOST_DEPTH = 64
 """Channels times taps; those of more are laid out in runs, and the gradient with them."""
 MOST_POSITIONS = 1 << 12
-"""What a product adds up in its own dtype; the products are added in float64."""
+"""Positions that a matmul accumulates in its own dtype; the matmuls are added in float64."""
 COLUMN_BYTES = 1 << 20
 """Windows that a thread lays out at a time."""
 LEAST_PART = 1 << 22

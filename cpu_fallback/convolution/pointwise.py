@@ -13,9 +13,9 @@ from ...runtime.blas_threads import MATRIX_WORK
 from ..plain_numpy import np
 
 FEW_IMAGES = 16
-"""Up to so many products are added in their own dtype: the BLAS adds more terms so within each."""
+"""Number of matmuls that are added in their own dtype: the BLAS adds more terms so within each."""
 PRODUCT_BYTES = 16 << 20
-"""What the products of all images take at most, before they are added."""
+"""Limit of the bytes of all images' matmuls before they are added."""
 LEAST_PART = 1 << 22
 """Multiplications of a thread's part."""
 

@@ -34,8 +34,9 @@ LEAST_WIDTH = 128
 SHORT = 64
 """Positions side by side in all below which products of rows cost more than those of whole planes."""
 WIDE, MOST_OF_WEIGHT = 128, 1 << 17
-"""Columns from which the weight's gradient is better summed over planes, since turning them costs more than packing;
-and elements of a weight from which a product of its size for each row is too much."""
+"""Columns from which the weight's gradient is better summed over planes, since transposing costs more than packing;
+and elements of a weight from which a matmul of its size for each row is too large.
+"""
 
 Array = np.ndarray[Any, Any]
 
@@ -50,9 +51,9 @@ class Part(NamedTuple):
     above: int
     """Rows of the border before those in the stack."""
     count: int
-    """How many images."""
+    """Number of images."""
     height: int
-    """How many rows of the result."""
+    """Number of rows of the result."""
 
     def of(self, array: Array) -> Array:
         """This part of a result (images, channels, rows, width)."""

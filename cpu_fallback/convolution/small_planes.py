@@ -24,7 +24,7 @@ from ..windows import Window
 from .columns import Convolution
 
 MOST_ELEMENTS = 1 << 10
-"""Of a channel's matrix, up to which a product with it takes less time than its taps one by one."""
+"""Elements of a channel's matrix up to which one matmul takes less time than its taps one by one."""
 MOST_BYTES = 4 << 20
 """All channels' matrices, which are made anew by each call."""
 

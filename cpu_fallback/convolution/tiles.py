@@ -60,9 +60,10 @@ PACK = (
     "phases",
     "table",
 )
-"""Of planes: how many channels, rows, images and elements of a row there are; the strides of the source between images,
-channels and lines; the step of its windows; elements of a plane, of zeros after a channel, phases, and where these are
-told in the same array, each with `PHASE`."""
+"""Fields of planes: the numbers of channels, rows, images and elements of a row; the source's strides between
+images, channels and lines; the step of its windows. Then elements of a plane, zeros after a channel, phases, and
+the offset of the phase table in the same array, whose entries are `PHASE`.
+"""
 PHASE = ("first_row", "last_row", "first", "last", "start")
 """Rows and elements of a row that are in the image, and where the first one of them is in the source."""
 TAPS = (
@@ -81,8 +82,9 @@ TAPS = (
     *("pitch", "planes"),
 )
 PART = ("positions", "taps", "first_tap", "lines", "width", "start")
-"""Of the outputs that are computed alike: flat positions, taps and the first of them in the table, lines and their
-width, and where the first one is."""
+"""Fields of outputs that the same taps compute: flat positions, taps and the first of them in the table, lines and
+their width, and the position of the first output.
+"""
 SUMS = (
     *(
         "groups",

@@ -16,7 +16,7 @@ from . import rows as convolution_rows
 from .columns import Convolution, Part, at
 
 TOTALS, TOTAL_BYTES = 8, 24 << 20
-"""How many sums of the weight's gradient are made side by side, and the memory that these may take."""
+"""Number of accumulators of the weight's gradient that exist at once, and the limit of their bytes."""
 
 Array = np.ndarray[Any, Any]
 

@@ -21,14 +21,15 @@ from ..workspace import borrow, give_back
 from .rows import LEAST_LINE, LINE, SMALL_PRODUCT, beyond, copy_rows, shifts_of
 
 LEAST_POSITIONS, LEAST_CHANNELS, LEAST_WORK = 1 << 10, 32, 1 << 23
-"""Fewer positions do not make up for the sums of the kernel's rows, fewer channels or outputs for those of the image's,
-and fewer products of all three for the calls of NumPy."""
+"""Minimum positions, which pay for the sums of the kernel's rows; channels or outputs, which pay for those of the
+image's; and products of all three, which pay for NumPy's calls.
+"""
 MOST_OF_WEIGHT = 1 << 18
 """Elements of a weight whose gradient is summed up in parts of some hundred positions."""
 LEAST_PART, MOST_SHARES = 1 << 24, 8
 """Multiplications of a thread's part, and how many parts there are for threads alone."""
 PART_BYTES = 5 << 19
-"""What is laid out at a time: little enough for `workspace` to keep."""
+"""Bytes that are packed at a time: few enough for `workspace` to keep."""
 LEAST_WIDTH = 128
 """Positions that the images of a part have side by side, at least, if there are as many."""
 

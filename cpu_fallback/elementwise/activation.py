@@ -235,14 +235,14 @@ CHAINS: dict[str, Maker] = {
     "softshrink": softshrink,
     "threshold": threshold_chain,
 }
-"""Of operators with numbers: from those to the chain."""
+"""Chain makers of operators with numbers, from the numbers to the chain."""
 CHAINS_IN: dict[str, Callable[[np.dtype[Any]], Maker]] = {
     "hardsigmoid": hardsigmoid_in,
     "hardswish": hardswish_in,
     "mish": mish_in,
     "silu": silu_in,
 }
-"""Of operators without: from the dtype that is computed in."""
+"""Chain makers of operators without numbers, from the compute dtype to the chain."""
 
 
 def chain_row(name: str) -> KernelFactory:

@@ -18,7 +18,7 @@ from .constants import constants_for
 Array = np.ndarray[Any, Any]
 Chain = Callable[..., None]
 Maker = Callable[..., Chain]
-"""From the call's numbers, as 0-d arrays of the dtype that is computed in, to the chain."""
+"""Function from the call's numbers, as 0-d arrays of the compute dtype, to the chain."""
 
 SMALL = 1 << 11
 """Elements up to which a choice by a mask is quicker than arithmetic that comes to the same."""

@@ -298,7 +298,7 @@ was least (C. L. Lawson, 1961).
 
 
 FEW = 512
-"""Up to so many elements a call of erf is quicker than the calls of the polynomial."""
+"""Limit below which one call of erf is faster than the calls of the polynomial."""
 
 
 def normal_share(a: Any) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from ..plain_numpy import np
 
 SMALL = 2048
-"""Up to this many elements the calls cost more than wrong guesses."""
+"""Limit below which the calls cost more than mispredicted branches."""
 
 _BITS = {n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)}
 

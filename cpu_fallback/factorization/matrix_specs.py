@@ -17,9 +17,9 @@ from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 
 FEW = 16
-"""How many matrices of a batch are done one after another."""
+"""Largest batch whose matrices are processed sequentially."""
 INFO = TensorSpec.contiguous((), int32, CPU)
-"""Of LAPACK's `info`."""
+"""Spec of LAPACK's `info`."""
 
 
 def is_one(*specs: TensorSpec) -> bool:

@@ -22,7 +22,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 
 DTYPES = frozenset({"float32", "float64", "complex64", "complex128"})
-"""What the library transforms in its own precision."""
+"""Dtypes that the library transforms in their own precision."""
 
 
 def transform(call: StructuredCall) -> PlannedKernel:
@@ -69,7 +69,7 @@ class Transform(NamedTuple):
     from_half: bool = False
     to_half: bool = False
     half_first: bool = False
-    """Whether the dimension of the half is transformed before the others, on its own."""
+    """True if the dimension of the half is transformed before the others, on its own."""
 
 
 TRANSFORMS = {

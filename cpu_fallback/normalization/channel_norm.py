@@ -26,9 +26,11 @@ Array = np.ndarray[Any, Any]
 
 
 NEAR = 4.0
-"""Up to so many spreads from zero a mean is multiplied out, which saves a pass: the error is a few roundings of it."""
+"""Limit, in standard deviations from zero, up to which a mean is multiplied out, which saves a pass: the error is a
+few roundings of it.
+"""
 SMALL = 1 << 14
-"""Up to so many elements a pass takes less than looking."""
+"""Limit below which a pass takes less time than the check."""
 
 
 class Part(NamedTuple):

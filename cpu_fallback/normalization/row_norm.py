@@ -30,7 +30,7 @@ LINE = 1 << 13
 LEAST_LINES = 8
 """So many of those, at least, make it worth while."""
 EXPANDED = 32
-"""Up to this length a row's statistics are laid out along the row by a product: that is quicker than repeating them."""
+"""Row length up to which a matmul broadcasts a row's statistics, which is faster than repeating them."""
 SMALL = 1 << 16
 """Elements up to which that is done at once."""
 STRIPS = 16

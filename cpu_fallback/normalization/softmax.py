@@ -22,12 +22,12 @@ from . import softmax_rows
 from .softmax_rows import LEAST_ROW, by_rows, exp_of_rows
 
 ROW = 128
-"""Up to this length of a contiguous row its sum is a product with ones, and its maximum the element at argmax."""
+"""Length of a contiguous row up to which its sum is a matmul with ones, and its maximum the element at argmax."""
 
 ONE_CALL = 1 << 13
-"""Up to so many elements are computed in whole arrays."""
+"""Limit below which the kernel computes whole arrays."""
 EXPANDED = 32
-"""Up to this length a row's sum is laid out along the row by a product, which is quicker than to repeat it."""
+"""Row length up to which a matmul broadcasts a row's sum, which is faster than repeating it."""
 UNSHIFTED = 64.0
 """The largest number whose exp is far from both ends of float32, even when a row of them is added."""
 

@@ -49,11 +49,11 @@ def along(values: Array, axis: int) -> Array:
 
 
 FEW = 64
-"""Up to so many shares of a dimension each is added by a call of its own."""
+"""Number of windows of a dimension up to which each is summed by a separate call."""
 
 
 LONG = 32
-"""From this length of a share its largest element is looked for by one call for all shares."""
+"""Window length from which one call finds the maxima of all windows."""
 
 
 def is_even(spatial: tuple[int, ...], out: tuple[int, ...]) -> bool:

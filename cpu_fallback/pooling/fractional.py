@@ -17,7 +17,7 @@ from ..window_taps import MOST
 
 Array = np.ndarray[Any, Any]
 REACH = 2.0**62
-"""What is not below it, NaN among it, counts as zero, on every device."""
+"""Bound from which values, and NaN, count as zero, on every device."""
 
 
 def starts_in(

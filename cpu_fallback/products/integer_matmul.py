@@ -35,7 +35,7 @@ def integer_matmul(a: Any, b: Any) -> Any:
 
 
 EXACT_FLOAT32 = 1 << 24
-"""Up to this magnitude every integer is a float32."""
+"""Magnitude up to which every integer is a float32."""
 WIDENED = 1 << 18
 """Elements of the right matrix that are widened at a time: a megabyte of float32."""
 SHARED_FROM = 1 << 20
@@ -146,7 +146,7 @@ def _by_limbs(a: Any, b: Any) -> Any:
 
 
 def _limbs(a: Any, count: int) -> list[Any]:
-    """The two's complement of an integer array, cut into unsigned limbs, as float64 arrays."""
+    """Split the two's complement of an integer array into unsigned limbs, as float64 arrays."""
     unsigned = a.astype(np.uint64)
     mask = np.uint64((1 << LIMB) - 1)
     return [((unsigned >> np.uint64(LIMB * i)) & mask).astype(np.float64) for i in range(count)]

@@ -29,7 +29,7 @@ BLOCK = 1 << 13
 ARRAYS = 7
 _DROPPED = np.uint64(11)
 LOOPS = {4: NamedLoop("normal_pairs_32", 1 << 19), 8: NamedLoop("normal_pairs_64", 1 << 19)}
-"""By the bytes of a draw."""
+"""Compiled loops by the bytes of a random word."""
 
 
 @cache

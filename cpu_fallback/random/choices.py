@@ -20,7 +20,7 @@ from .philox import draws32, draws64
 from .random import BLOCK, by_blocks, open_unit
 
 CERTAIN = np.float64(4294967296.0).view(np.uint64)
-"""The level that all draws of 32 bits are below, read as a whole number."""
+"""Threshold above all 32-bit random words, read as an integer."""
 _HALF = np.uint64(32)
 
 

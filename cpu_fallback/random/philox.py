@@ -20,7 +20,7 @@ BLOCK = 1 << 13
 """Counters of a block: its arrays stay in the second-level cache."""
 
 PAGE = 2048
-"""Counters of the run that is kept for small draws."""
+"""Counters of the cached run that serves small random ops."""
 
 _loop = NamedLoop("philox_words", 1 << 19)
 

@@ -22,17 +22,17 @@ from .engine import register_draws
 from .philox import draws32, draws64
 
 BLOCK = 1 << 15
-"""Elements computed at a time: their draws and temporaries stay in the second-level cache."""
+"""Elements computed at a time: their random words and temporaries stay in the L2 cache."""
 _BITS = {float32: 24, float16: 11, bfloat16: 8}
 
 Base = Callable[[Any], Any]
 Finish = Callable[..., Any]
 
 RUN = 256
-"""Counters of the run whose values are kept for small draws."""
+"""Counters of the run whose values are cached for small random ops."""
 
 _kept: dict[tuple[Base, bool], tuple[int, int, Any]] = {}
-"""For a base and width (seed, number of the run, values), of the last run that a small draw came from."""
+"""Cached values of the last run for a base and width: (seed, number of the run, values)."""
 
 
 def _kept_values(base: Base, wide: bool, seed: int, run: int) -> Any:
@@ -166,7 +166,7 @@ def _unit_maker(number: Any, shift: Any, unit: float) -> Base:
 _UNITS = {
     bits: (_unit_maker(np.float32, np.uint32(32 - bits), 2.0**-bits), 2.0**-bits) for bits in (24, 11, 8)
 } | {64: (_unit_maker(np.float64, np.uint64(11), 2.0**-53), 2.0**-53)}
-"""Draws as numbers from 0 to, not including, 1: a base and its unit by the bits that count, 64 for wide draws."""
+"""Uniform numbers in [0, 1) from random words: a base and its unit by the bits that count, 64 for wide words."""
 
 
 def normal(call: StructuredCall) -> PlannedKernel:

@@ -16,7 +16,7 @@ from .line_reductions import line_extrema
 from .reduced_call import keeps_dims, register_in_order
 
 LOCATED: dict[np.ufunc, Any] = {np.maximum: np.ndarray.argmax, np.minimum: np.ndarray.argmin}
-"""What finds the place of an extremum, a NaN's before all others."""
+"""Functions that find the index of a maximum or minimum, NaN before all others."""
 
 
 def located(

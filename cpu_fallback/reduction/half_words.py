@@ -71,7 +71,7 @@ HALVES: dict[ScalarType, Callable[[Array, Array], None]] = {
 }
 _LOOPS = {kind: NamedLoop(f"run_sums {kind.name}", 1 << 23) for kind in HALVES}
 REBIAS: dict[ScalarType, Any] = {bfloat16: np.float32(1), float16: np.float32(2.0**112)}
-"""What results of the halves are multiplied by."""
+"""Factors that restore the scale of the halves' results."""
 
 
 class Fold(NamedTuple):

@@ -18,7 +18,7 @@ from .prefix_sums import BLOCK as SUMS_BLOCK
 from .prefix_sums import LEAST, RUN, SHORT, prefix_sums, short_prefix_sums
 
 WIDE = {"f": np.dtype(np.float64), "c": np.dtype(np.complex128)}
-"""What floats of any size accumulate in, so that the error does not grow along a line of float32."""
+"""Accumulator dtypes of floats of any size, so that the error does not grow along a line of float32."""
 
 
 def at_least_1d(array: Any) -> Any:
@@ -196,7 +196,7 @@ def logcumsumexp(call: StructuredCall) -> PlannedKernel:
 
 
 REACH = 600.0
-"""How far below a line's greatest exponent, in float64, the exponentials of what a sum begins with may lie."""
+"""Limit, in float64, on how far below a line's greatest exponent the initial terms of a sum may be."""
 
 
 def complex_exponents(x: Any) -> Any:

@@ -19,7 +19,7 @@ from .line_reductions import adds_lines, bfloat16_line_sums, line_sums
 BLOCK = 128
 """Rows that NumPy adds one after another where the reduced axis is not the innermost one."""
 SMALL = CHUNK
-"""Up to this many elements a product with ones is the quickest sum; BLAS adds them in many partial sums."""
+"""Limit below which a matmul with ones is the fastest sum; BLAS adds the elements in many partial sums."""
 SMALL_MATRIX = 1 << 13
 """The same for sums over some dimensions: of more elements BLAS might share the work among threads."""
 PRODUCTS = (np.dtype(np.float32), np.dtype(np.float64))

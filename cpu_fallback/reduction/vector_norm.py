@@ -18,7 +18,7 @@ MAPPED: dict[str, tuple[Any, np.ufunc]] = {
     "inf": (np.abs, np.maximum),
     "-inf": (np.abs, np.minimum),
 }
-"""What becomes of an element, and what combines these, by the norm's order."""
+"""Map of an element, and the reduction that combines the mapped values, by the norm's order."""
 
 
 def vector_norm(call: StructuredCall) -> PlannedKernel:

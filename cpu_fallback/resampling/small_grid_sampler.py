@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 SMALL = 1 << 17
 """Elements of the padded images, and of what the taps take from them, up to which this is the quicker way."""
 FEW = 128
-"""Places whose taps are weighted by small products of matrices, each of which costs as much as some ten elements."""
+"""Positions whose taps are weighted by small matmuls, each of which costs as much as some ten elements."""
 BORDER = 2
 
 

@@ -127,7 +127,7 @@ def stable_order(keys: Any) -> Any:
 
 
 SMALL = 1 << 11
-"""Up to this many elements one call of NumPy's stable argsort takes less time than making keys."""
+"""Limit below which one call of NumPy's stable argsort takes less time than making keys."""
 
 
 def sorts_as_it_is(dtype: ScalarType) -> bool:
@@ -230,11 +230,11 @@ def sort(call: StructuredCall) -> PlannedKernel:
 SHORT = 1 << 7
 """The longest line of which all places are sorted sooner than the first are sought."""
 SELECTED = 16
-"""From how many times `k` elements a line's first `k` are sought among those beyond a bound."""
+"""Ratio of a line's length to `k` from which its first `k` are selected among the elements beyond a bound."""
 SELECTION_SHARED = 1 << 20
 """Elements from which that is shared among threads: it is many short passes, between which they wait for each other."""
 HALVINGS = 5
-"""How often half of a line is compared with its other half for a bound, at most."""
+"""Maximum number of times that a line is halved to find a bound."""
 
 
 def candidates(lines: Any, k: int, largest: bool) -> tuple[Any, Any] | None:

@@ -183,7 +183,7 @@ def i1(a: Array) -> Array:
 
 
 STIRLING = numbers(1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
-"""What Stirling's formula leaves out, in powers of w^-2, over w (DLMF 5.11.1)."""
+"""Remainder of Stirling's formula, in powers of w^-2, over w (DLMF 5.11.1)."""
 LOG_ROOT_2PI, LOG_PI = numbers(math.log(2 * math.pi) / 2, math.log(math.pi))
 RISING = numbers(-36, 49, -14, 1)
 """y (y + 1) ... (y + 6) / z in powers of z^2, with z = y + 3."""

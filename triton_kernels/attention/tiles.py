@@ -147,8 +147,9 @@ def _design(device: Device) -> int:
 
 
 ROOM = 104 * 1024
-"""Bytes of shared memory that the larger tiles of a head of 256 take. Of devices that give a block less (99 KiB on
-sm_86, sm_89 and sm_120) they are those that leave room for what is beside the scores."""
+"""Bytes of shared memory that the larger tiles of a head of 256 take. Devices with less for a block (99 KiB on
+sm_86, sm_89 and sm_120) use the tiles that leave room for masks and dropout.
+"""
 
 
 def _has_room(device: Device) -> bool:

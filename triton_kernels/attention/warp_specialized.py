@@ -15,7 +15,7 @@ DESIGN = 90
 """The design of devices whose products it is written for, ``wgmma``; see `DeviceProperties.design`."""
 KERNEL = attention_warp_specialized
 FEWEST_QUERIES = 65
-"""Of fewer queries than this, one of its two groups of warps would compute nothing."""
+"""Minimum number of queries: with fewer, one of the two groups of warps would be idle."""
 
 
 def can_run(device: Device, sizes: Sizes) -> bool:

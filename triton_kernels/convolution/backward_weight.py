@@ -29,7 +29,7 @@ MOST_SPLITS = 64
 STEPS = 8
 """The fewest steps along pixels that a part is worth a program of its own."""
 SUM_BYTES = 4096
-"""What a program of `add_parts` reads of a part."""
+"""Bytes of a part that a program of `add_parts` reads."""
 
 
 def reciprocal(divisor: int) -> tuple[int, int]:

@@ -123,7 +123,7 @@ NARROW = (
     Configuration((64, 64, 64), 4, 4, {90: 2, 100: 2}, all_registers=True),
 )
 CROWDED = (Configuration((128, 128, 64), 8, 3, {90: 1, 100: 1}), *NARROW[3:])
-"""Beside an epilogue that reads another tile, or stores one element by element: 64 registers of sums for each lane."""
+"""Tiles for an epilogue that reads another tile, or stores element by element: 64 registers of sums for each lane."""
 TF32 = (
     # For sm_100 the compiler would rather spill than use them all, where planes are stored.
     Configuration((128, 128, 32), 8, 3, {90: 1, 100: 1}, all_registers=(100,)),

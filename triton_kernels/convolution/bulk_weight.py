@@ -29,7 +29,7 @@ MOST_SPLITS = 64
 STEPS = 8
 """The fewest blocks of pixels that a part is worth a program of its own."""
 WASTED = 5 / 4
-"""How much more pixels the blocks may hold than there are, where images are no multiple of a block's."""
+"""Limit of the ratio of the blocks' pixels to the image's, if images are no multiple of a block."""
 
 
 def whole_block(positions: Triple, count: int) -> Triple | None:

@@ -36,8 +36,9 @@ from .problem import Problem
 from .volume import BYTES, Arguments, Sums, as_volume, bounded, reach, sums_of, unit_of, window_of
 
 FLAT_BELOW = 32
-"""Channels of a group below which the inner side runs over channels and taps as one: a tap would leave most of a block
-empty."""
+"""Channels of a group below which the K dimension combines channels and taps: a single tap would leave most of a
+block empty.
+"""
 MOST = (512, 128, 128)
 """The tile of the interpreter, where a program costs far more than its elements."""
 

@@ -9,8 +9,8 @@ A copy reads and writes each source element once; the GEMM does `outputs * taps`
 H100's published figures (989 TFLOP/s of 16-bit floats, 3.35 TB/s), the copy takes 590 / (outputs * taps) of
 the GEMM's time: a tenth for 640 outputs of nine taps, as long for 64, and longer for one tap up to 590
 outputs. 1x1 convolutions are therefore not copied: they are matmuls that read planes, and so are their weight
-gradients if descriptors serve (`bulk_weight`). Outputs are never copied: kernels transpose a tile in
-registers and store planes.
+gradients if descriptors serve (`bulk_weight`). Outputs are never copied: kernels transpose a tile
+before the store of planes.
 
 One launch copies all operands of a call, however many they are; the two gradients are one call (`gradients`).
 A weight's copy is small, and the same launch makes it. It is not cached between calls: a user's kernel may

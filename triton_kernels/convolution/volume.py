@@ -141,7 +141,7 @@ class Sums(NamedTuple):
     type: Any
     precision: str
     is_exact: bool = False
-    """Whether they are of float32 and keep its precision, which takes tiles of their own."""
+    """True if operands are float32 and keep its precision, which needs separate tiles."""
 
     def constants(self) -> dict[str, object]:
         """Return the kernels' constexprs."""
@@ -149,7 +149,7 @@ class Sums(NamedTuple):
 
 
 ROUNDED_INTERPRETED = False
-"""Whether the interpreter rounds to TF32 where it may, which makes nothing quicker there: tests of the rounding do."""
+"""If True, the interpreter rounds to TF32 if allowed. This makes nothing faster; tests of the rounding set it."""
 
 
 def rounds_to_tf32() -> bool:

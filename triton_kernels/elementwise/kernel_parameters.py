@@ -15,7 +15,7 @@ from ..launch import ALIGNMENT, Launch
 
 MAX_DIMS = 6
 BYTES = 4096
-"""What one program of four warps reads of an operand: two 128-bit accesses for each thread."""
+"""Bytes of an operand that a program of four warps reads: two 128-bit accesses for each thread."""
 INTERPRETED_BLOCK = 16384
 OPERANDS = ("out", "a", "b", "c", "d")
 

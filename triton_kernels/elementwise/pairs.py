@@ -24,7 +24,7 @@ from .operands import ABSENT, BLOCKED, ELEMENT, NUMBER, apply, number_for, read
 from .rows import tile_of_rows
 
 APART, SIDE_BY_SIDE = tl.constexpr(1), tl.constexpr(2)
-"""How the pairs of an operand lie along a row; 0 for one of real numbers."""
+"""Layout of an operand's pairs along a row; 0 for an operand of real numbers."""
 
 
 @triton.jit

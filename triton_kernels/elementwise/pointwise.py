@@ -135,7 +135,7 @@ NARROW: dict[Any, Any] = {
     f.silu: narrow.silu,
     f.tanh: narrow.tanh,
 }
-"""What takes a function's place where operands and result are float16 or bfloat16."""
+"""Replacements of functions if operands and result are float16 or bfloat16."""
 TRUNCATED_IN = {"float16": narrow.trunc_divide_half, "bfloat16": narrow.trunc_divide_bfloat16}
 """By the dtype of two tensors, their quotient rounded to it and then to a whole number."""
 
@@ -155,7 +155,7 @@ COMPLEX: dict[Any, Any] = {
     representation.nan_to_num: complex_functions.nan_to_num,
     representation.sinc: complex_functions.sinc,
 }  # fmt: skip
-"""What takes a function's place where the common dtype is complex, and returns complex numbers as well."""
+"""Replacements of functions if the common dtype is complex, which also return complex numbers."""
 
 REAL_OF_COMPLEX: dict[Any, Any] = {
     getattr(f, name): getattr(complex_functions, name)

@@ -23,7 +23,7 @@ from .kernel_parameters import BYTES, INTERPRETED_BLOCK, Passed, Planned, power_
 from .operands import BLOCKED, COLUMN, ELEMENT, NUMBER, PAIRED, Operand, apply, read
 
 ROW_BYTES = 512
-"""What it reads of one row, where there are several: an access of each lane of a warp."""
+"""Bytes that a program reads of one row if it has several: an access of each lane of a warp."""
 
 
 @triton.jit

@@ -21,7 +21,7 @@ from .kernel_parameters import Passed, Planned, power_of_two_in
 from .operands import apply, read
 
 TILES = {1: (64, 64), 2: (64, 64), 4: (32, 64), 8: (32, 32)}
-"""Of each itemsize: 64 bytes and more of a line on both sides, and up to four 128-bit accesses for each thread."""
+"""Tiles by itemsize: 64 bytes and more of a line on both sides, and up to four 128-bit accesses for each thread."""
 LEAST = 512
 """Elements of a tile from which on exchanging them pays; below, neighbours are found in the first-level cache."""
 INTERPRETED_TILE = 128

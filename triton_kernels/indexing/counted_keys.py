@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .placement import Placed
 
 CLEARED_BYTES = 16384
-"""Of a program that clears: eight vectors of 128 bits for each of 128 lanes."""
+"""Bytes that a program clears: eight vectors of 128 bits for each of 128 lanes."""
 
 InOrder = Callable[[Sequence[Any], DataPtr], tuple[DataPtr, DataPtr]]
 """The keys in order and their places, from the indices' bytes and the output's."""

@@ -33,7 +33,7 @@ from .index_space import block_for
 from .nonzero_kernels import count_nonzero, write_nonzero
 
 WARPS = 8
-"""Of a program that writes places: four 64-bit offsets for each lane and their sums, instead of eight."""
+"""Warps of a program that writes indices: four 64-bit offsets for each lane and their sums, instead of eight."""
 WRITTEN_BLOCK = 1024
 COUNTED_BLOCK = {1: 2048, 2: 2048, 4: 1024, 8: 1024}
 """Elements of a tile that is counted by their size: a vector of 128 bits for each lane, at least."""

@@ -15,7 +15,7 @@ from .picking import plan_check
 from .searching_kernels import bisect
 
 LANES = 512
-"""Of a program: a lane keeps value, bounds and addresses of each of its elements."""
+"""Lanes of a program: a lane keeps value, bounds and addresses of each of its elements."""
 OUT_OF_RANGE = "torch.searchsorted(): sorter index out of range"
 
 

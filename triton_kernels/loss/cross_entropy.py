@@ -33,7 +33,7 @@ from .nll_loss import (
 )
 
 PARTIALS_BLOCK = 1024
-"""How many partial sums the last program reads at a time."""
+"""Partial sums that the last program reads at a time."""
 
 
 class Scores(NamedTuple):

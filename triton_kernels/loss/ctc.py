@@ -19,7 +19,7 @@ from ..launch import Launch, cdiv, next_power_of_2
 from .ctc_kernels import ctc_forward, ctc_gradient, ctc_shares
 
 MOST_BYTES = 16384
-"""Of a sequence's states, each a logarithm: a program has them all in its registers."""
+"""Bytes of a sequence's states, each a logarithm: a program has them all in its registers."""
 
 
 class Problem:

@@ -23,7 +23,7 @@ from .vectors import Cut, cut_rows
 INTERPRETED_ROW = 1 << 14
 """The longest row that the interpreter takes whole."""
 LONGEST_CUT = 8192
-"""Of a row with edges: a lane has eight elements, and as many of weight and bias that its program keeps."""
+"""Elements of a row with edges: a lane has eight, and as many of weight and bias that its program keeps."""
 
 
 class RowTile(NamedTuple):

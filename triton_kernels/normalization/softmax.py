@@ -20,8 +20,9 @@ from .softmax_kernels import softmax, softmax_backward
 from .vectors import AS_THEY_ARE, Cut, cut_rows
 
 LONGEST_BYTES = 32768
-"""What a program holds of its rows in registers; longer rows are read twice, in blocks of half as much, since each
-element of a block then has a maximum and a sum that live as long as the row."""
+"""Bytes of rows that a program holds in registers. Longer rows are read twice, in blocks of half the size, since
+each element of a block then has a maximum and a sum that live as long as the row.
+"""
 
 
 def longest_row(specs: Sequence[TensorSpec], itemsize: int, is_vectors: bool) -> int:

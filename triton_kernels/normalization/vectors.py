@@ -16,7 +16,7 @@ from ..launch import ALIGNMENT, interpreted
 from ..reduction.reduction_kernels import largest, sum_of
 
 SHORTEST = 1025
-"""Of a row with edges, which has a program to itself: shorter ones share theirs."""
+"""Minimum length of a row with edges, which has a program to itself: shorter rows share theirs."""
 INTERPRETED_VECTORS = 4
 """The interpreter cuts rows of so many vectors."""
 

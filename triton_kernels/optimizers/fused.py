@@ -19,7 +19,7 @@ from .tensor_table import TensorTable, block_of
 from .unscale_kernel import unscale
 
 COUNT_BYTES = 4
-"""Of a number of steps, which is a float32."""
+"""Bytes of a step count, which is a float32."""
 POINTERS = {"scale": "*fp32", "found_inf": "*fp32", "inverse": "*fp32"}
 
 

@@ -19,7 +19,7 @@ from .pooling_kernels import average_pool, average_pool_backward, max_pool, max_
 BLOCK = 256
 INTERPRETED_BLOCK = 8192
 CHANNELS = 64
-"""Of a tile, where they are the fastest dimension."""
+"""Channels of a tile, if they are the fastest dimension."""
 
 
 def with_batch(spec: TensorSpec, rank: int) -> TensorSpec:

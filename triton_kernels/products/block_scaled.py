@@ -26,7 +26,7 @@ from .problem import Matrices, multiprocessors
 from .product import Tiling, bounded, stride_arguments, tile_of
 
 FORMATS = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "float4_e2m1fn_x2": "e2m1"}
-"""What `tl.dot_scaled` calls the formats."""
+"""Names of the formats in `tl.dot_scaled`."""
 FIRST_CAPABILITY = 100
 
 
@@ -129,7 +129,7 @@ UNALIGNED = (
     Configuration((128, 32, 128), 8, 2, {100: 1}),
     Configuration((64, 32, 128), 8, 2, {120: 1}),
 )
-"""Where operands do not lie along the inner side in whole vectors, or begin between two of them."""
+"""Tiles for operands without whole contiguous vectors along K, or that begin between two vectors."""
 
 declare(
     block_scaled_matmul,

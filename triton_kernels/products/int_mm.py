@@ -83,8 +83,9 @@ TILES = (
     Configuration((64, 64, 64), 4, 4, 2),
 )
 BY_BYTES = Configuration((64, 64, 32), 4, 3, 1)
-"""Where operands do not lie along the inner side in whole vectors, or begin between two of them: each byte has an
-address and a mask."""
+"""Tile for operands without whole contiguous vectors along K, or that begin between two vectors: each byte has an
+address and a mask.
+"""
 
 declare(
     int_matmul,

@@ -16,8 +16,9 @@ from ..launch import cdiv
 from .problem import Matrices, Problem
 
 LAUNCH_COST = 1.0e7
-"""What another launch costs beside multiply-adds of a place: 4 us of a multiprocessor of H100 at its published rate
-(989 TFLOP/s in 132 of them, two thirds of it reached). A guess, until it is measured."""
+"""Cost of another launch in multiply-adds of a slot: 4 us of a multiprocessor of H100 at its published rate (989
+TFLOP/s in 132 of them, two thirds of it reached). A guess, until it is measured.
+"""
 LEAST_GAIN = 0.04
 """The share of a product's cost that a cut must save: less is within what the guesses of costs are off by."""
 

@@ -139,15 +139,16 @@ HALF = (
     Configuration((64, 64, 32), 4, 3, 2),
 )
 FEW_ROWS = Configuration((16, 64, 128), 4, 4, {80: 2})
-"""As few rows as HMMA takes: the right operand alone counts, and 48 KiB of it are on their way for each block, in lines
-of 256 bytes. sm_90 and later multiply 64 rows at least, and get theirs through tensor maps."""
+"""Tile with the fewest rows of HMMA: loads of the right operand dominate, with 48 KiB in flight for each block, in
+lines of 256 bytes. sm_90 and later multiply 64 rows at least, and load through tensor maps.
+"""
 TF32 = (
     # Operands wait in registers on sm_80, and on sm_90 if they are not contiguous along K.
     Configuration((128, 128, 32), 8, 3, 1),
     Configuration((64, 64, 32), 4, 3, {80: 2, 90: 2, 100: 2}, all_registers=True),
 )
 EIGHT_BITS = Configuration((64, 64, 64), 4, 3, {89: 2, 90: 2, 100: 2})
-"""Where a tensor map cannot describe the operands, and before sm_90: the sums are scaled by a launch of its own."""
+"""Tile for operands that a tensor map cannot describe, and before sm_90: a separate launch scales the sums."""
 SINGLE = (
     # 16 warps, four for each scheduler, hide the latency of FFMA.
     Configuration((64, 128, 16), 8, 3, 2),

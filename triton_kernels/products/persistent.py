@@ -214,7 +214,7 @@ EIGHT_BITS = (
 # Scales of rows and columns stand beside the sums while these are stored, which sm_100 has no registers for.
 ROW_WISE_EIGHT_BITS = (Configuration((128, 256, 128), 8, 3, {90: 1}), *EIGHT_BITS[1:])
 EXACT_EIGHT_BITS = EIGHT_BITS[1:]
-"""Where sums are kept twice: those of the tensor cores, and those that they are added to in float32."""
+"""Tiles that keep sums twice: the tensor cores' sums, and the float32 sums that they are added to."""
 TF32_TILES = (LARGE_TF32[0], *CROWDED_TF32), CROWDED_TF32
 
 declare(

@@ -23,7 +23,7 @@ from .product import Accumulation
 Triple = tuple[int, int, int]
 
 DIVISOR = 16
-"""What the compiler is told of integers that it divides."""
+"""Divisor of integers that the compiler is told about."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ WARPGROUPS = 90
 LEAST_WORK = 1 << 24
 """Multiply-adds of a product that is worth another launch."""
 LEAST_USES = 128
-"""How many elements of the result each element of an operand goes into, for its copy to be worthwhile."""
+"""Result elements for each element of an operand, from which its copy is worthwhile."""
 
 
 class Bytes(NamedTuple):

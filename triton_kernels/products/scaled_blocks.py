@@ -90,7 +90,7 @@ TILES = (
     Configuration((64, 64, 128), 4, 3, {89: 2, 90: 2, 100: 2}),
 )
 UNALIGNED = Configuration((64, 32, 128), 8, 2, {89: 1, 90: 1, 100: 1})
-"""Where operands do not lie along the inner side in whole vectors, or begin between two of them."""
+"""Tile for operands without whole contiguous vectors along K, or that begin between two vectors."""
 
 declare(
     scaled_blocks_matmul,

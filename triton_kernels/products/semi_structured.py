@@ -130,11 +130,11 @@ TILES = (
 FEW = Configuration((16, 64, 256), 4, 3, 1)
 """For few columns: three steps' 54 KiB of the packed matrix are under way in each program."""
 FEW_OF_INT8 = Configuration((16, 64, 128), 4, 4, 2)
-"""As many elements of 8 bits as `FEW` has take more registers than there are on sm_100."""
+"""Tile of few columns for 8 bits: the elements of `FEW` would exceed the registers of sm_100."""
 FLOAT32 = (Configuration((64, 64, 32), 8, 3, 2), Configuration((16, 32, 128), 4, 3, 2))
 """By multiplication and addition, since tensor cores have no product of float32."""
 BY_ELEMENTS = Configuration((32, 64, 64), 4, 2, 2)
-"""Where lines are not whole vectors, or begin between two of them: each element has an address and a mask."""
+"""Tile for lines that are not whole vectors, or begin between two of them: each element has an address and a mask."""
 FLOAT32_BY_ELEMENTS = Configuration((32, 64, 32), 4, 2, 2)
 
 declare(

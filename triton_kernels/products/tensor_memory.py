@@ -24,8 +24,9 @@ KERNEL = matmul_tensor_memory
 ROWS = 128
 """Rows that a product adds up in tensor memory."""
 LOAD_COST = 80.0
-"""What an element of an operand costs a tile beside one of its multiply-adds: twice that of `tile_cost`, since these
-take half of the time that they take on sm_90. A guess, until tables are measured."""
+"""Cost of an operand's element relative to one of its multiply-adds: twice that of `tile_cost`, since multiply-adds
+take half of their time on sm_90. A guess, until tables are measured.
+"""
 WIDEST_PART = 64
 """Columns of a tile that a warp of the epilogue holds at a time, as many registers of a thread."""
 

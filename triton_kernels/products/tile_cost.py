@@ -6,9 +6,9 @@ from ..budget import Configuration
 from ..launch import cdiv
 
 LOAD_COST = 40.0
-"""What an element of an operand costs a tile beside one of its multiply-adds: a guess, until tables are measured."""
+"""Cost of an operand's element relative to one of its multiply-adds: a guess, until tables are measured."""
 EPILOGUE_COST = 128.0
-"""What an element of a tile costs to store where no other block of the multiprocessor multiplies meanwhile: a guess."""
+"""Cost of storing an element of a tile while no other block of the multiprocessor multiplies: a guess."""
 
 
 def resident(one: Configuration) -> int:

@@ -22,7 +22,7 @@ DESIGN = 90
 """The design of devices whose products it is written for, ``wgmma``; see `DeviceProperties.design`."""
 KERNEL = matmul_warp_specialized
 LEAST_WAVES = 2
-"""As many tiles as this for each multiprocessor: of fewer there is no next tile to load, or to multiply, meanwhile."""
+"""Minimum tiles for each multiprocessor: with fewer there is no next tile to load or multiply during a store."""
 
 
 def tiles_in(one: Configuration, problem: Problem) -> int:

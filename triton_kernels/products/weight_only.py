@@ -69,7 +69,7 @@ FEW = Configuration((16, 64, 256), 4, 3, 1)
 FLOAT32 = (Configuration((64, 64, 32), 8, 3, 2), Configuration((16, 32, 128), 4, 3, 4))
 """By multiplication and addition, since tensor cores have no product of float32."""
 BY_BYTES = Configuration((32, 64, 32), 4, 2, 3)
-"""Where lines are not whole vectors, or begin between two of them: each byte has an address and a mask."""
+"""Tile for lines that are not whole vectors, or begin between two of them: each byte has an address and a mask."""
 
 declare(
     weight8_matmul,

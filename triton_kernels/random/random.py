@@ -30,7 +30,7 @@ from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
 from . import random_functions as f
 
 COUNTERS = 256
-"""What a program of four warps has: two counters, eight elements, for each thread."""
+"""Counters of a program of four warps: two counters, eight elements, for each thread."""
 INTERPRETED_COUNTERS = 8192
 BITS = {float32: 24, float16: 11, bfloat16: 8}
 

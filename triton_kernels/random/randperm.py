@@ -21,7 +21,7 @@ from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
 from .random import drawn_words
 
 FEW = 2048
-"""So many draws are compared with each other."""
+"""Limit of random words that are all compared with each other."""
 IN_BUCKET = 256
 """The least that buckets have on average; the most is twice that."""
 BLOCK = 64

@@ -215,9 +215,8 @@ CONFIGURATIONS = {
     ("fp16", "bf16"): (Configuration((4, 256), blocks=7),),
     ("fp64",): (Configuration((4, 64)),),
 }
-"""As many elements as make one access of 128 bits for each lane, of each gate.
-
-Eight elements for a lane take 72 registers, which leave 28 warps: with nine operands of 16 bytes a lane in flight.
+"""Configurations with one access of 128 bits for each lane, of each gate. Eight elements for a lane take 72
+registers, which leave 28 warps: with nine operands of 16 bytes a lane in flight.
 """
 
 for _kernel, _operand, _loads, _stores, _operations, _traffic in (

@@ -37,7 +37,7 @@ COMPLEX: dict[str, JointReduction] = {
     "any_stub": JointReduction(k.either, k.any_across, k.is_not_zero, k.all_of, truth(0)),
     "all_stub": JointReduction(k.both, k.all_across, k.is_not_zero, k.all_of, truth(1)),
 }
-"""What each operator combines."""
+"""Reduction of each operator."""
 
 
 def complex_reduction(row: JointReduction) -> Factory:

@@ -249,7 +249,7 @@ JOINT_REDUCTIONS: dict[str, JointReduction] = {
         k.shifted_sums, k.shifted_sums_across, k.with_one, k.log_of_sum, shifted_sum
     ),
 }
-"""What each operator combines; extremes with indices and moments have programs of their own."""
+"""Reduction of each operator; argmax, argmin and moments have kernels of their own."""
 
 for _stub, _row in JOINT_REDUCTIONS.items():
     if _stub != "logsumexp_stub":  # Complex numbers too: registered beside that.

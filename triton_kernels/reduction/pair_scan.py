@@ -19,7 +19,7 @@ from .scan_kernels import pair_scan
 from .sides import Sides, Tile, gapless_strides, plan_sides, tile_for
 
 INTERPRETED_TILE = 128
-"""Of a line: the interpreter combines one element after another."""
+"""Elements of a line: the interpreter combines one element after another."""
 
 Run = Callable[[Sequence[int], Sequence[int]], None]
 """Launches from the addresses of the inputs, of which there are one or two, to those of both results."""

@@ -217,7 +217,7 @@ REDUCTIONS: dict[str, Reduction] = {
     "any_stub": Reduction(logical_or, or_across, lambda _: 0, bool_type),
     "all_stub": Reduction(logical_and, and_across, lambda _: 1, bool_type),
 }
-"""What each operator combines; those with several accumulators are in `joint_reduction.py`."""
+"""Reduction of each operator; those with several accumulators are in `joint_reduction.py`."""
 
 NORMS: dict[str, Reduction] = {
     "0": Reduction(sum_of, sum_across, lambda _: 0, sum_type, load=one_unless_zero),
@@ -226,7 +226,7 @@ NORMS: dict[str, Reduction] = {
     "inf": Reduction(largest, largest_across, lowest, own_type, load=magnitude),
     "-inf": Reduction(smallest, smallest_across, highest, own_type, load=magnitude),
 }
-"""What the vector norms that one pass gives combine, by their order."""
+"""Reductions of the vector norms that one pass computes, by their order."""
 
 
 def vector_norm(call: StructuredCall) -> PlannedKernel:
@@ -235,6 +235,6 @@ def vector_norm(call: StructuredCall) -> PlannedKernel:
 
 
 TRUTHS = {"sum_stub": REDUCTIONS["any_stub"], "prod_stub": REDUCTIONS["all_stub"]}
-"""What sums and products of truth values are."""
+"""Reductions that replace sums and products of bools."""
 
 register_stub("_vector_norm_stub", "cuda", vector_norm)

@@ -11,7 +11,7 @@ between parts a float64, which add 2 more, however long the line: |error| <= 25 
 
 Products have no such order: prefix i has rounded i times in every order. They are multiplied in float64,
 whose range also keeps a product of the later factors finite if an earlier one is zero. That is one
-instruction and one 64-bit shuffle for each, while two floats would take four instructions and as many bits.
+instruction and one 64-bit shuffle for each, while two floats would take four instructions and the same shuffle.
 """
 
 from __future__ import annotations

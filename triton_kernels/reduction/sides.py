@@ -26,21 +26,22 @@ from ..tuning.choice import configuration
 
 MAX_DIMS = 4
 TILE_BYTES = 16384
-"""Of a row: each lane of 8 warps loads 64 bytes at a time, in four accesses that do not wait for one another."""
+"""Bytes of a row: each lane of 8 warps loads 64 bytes at a time, in four independent accesses."""
 MOST_ELEMENTS = 8192
-"""Of a tile: 32 accumulators for each lane."""
+"""Elements of a tile: 32 accumulators for each lane."""
 INTERPRETED_TILE, INTERPRETED_REDUCED = 1 << 16, 4096
 WARPS = 32
-"""Of a multiprocessor, each with 64 bytes in flight for each lane, when parts are to fill the device."""
+"""Warps of a multiprocessor, each with 64 bytes in flight for each lane, when parts are to fill the device."""
 MOST_PARTS = 65535
 """CUDA's grids have no more programs in their second dimension."""
 MOST_TILES = 64
-"""Of a part: one lane adds so many numbers one after another. What is longer is split, so that the error of
-sums grows with the logarithm of their length."""
+"""Tiles of a part, which is the number of values that one lane adds sequentially. Longer lines are split, so that
+the error of sums grows with the logarithm of their length.
+"""
 
 
 LANES = 32
-"""Of a warp."""
+"""Lanes of a warp (the warp size)."""
 
 Ask = Callable[[tuple[int, ...], Configuration], Configuration]
 """The configuration for (outputs, reduced elements, whether those are the inner ones), given the default."""

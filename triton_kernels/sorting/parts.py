@@ -15,7 +15,7 @@ BUCKETS = 1 << DIGIT_BITS
 BLOCK, WARPS = 2048, 8
 INTERPRETED_BLOCK = 1 << 14
 WAVES = 8
-"""How many programs come after one another, so that the last ones end at nearly the same time."""
+"""Programs that run one after another in a slot, so that the last ones end at nearly the same time."""
 
 
 class Parts:

@@ -20,7 +20,7 @@ from ..programmatic import let_later_begin, wait_for_earlier
 from .ordered_keys import bits_of_key, ordered_key
 
 OF_TILE, OF_ALL_BEFORE = tl.constexpr(1), tl.constexpr(2)
-"""What the count of a word is over: one tile, or that and all before it in its line. 0 is a word not published."""
+"""Scope of a word's count: one tile, or the tile and all before it in its line. 0 is an unpublished word."""
 
 
 @triton.jit

@@ -12,7 +12,7 @@ from .ordered_keys import KeyFormat
 from .row_kernels import sort_rows
 
 RANKS = ("first", "last", "median", "nanmedian")
-"""What a program writes of each row, by its number."""
+"""Outputs of each row that a program can write, by number."""
 LONGEST = 4096
 """Rows up to this length are sorted in registers."""
 TILE = 1024

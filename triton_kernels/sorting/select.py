@@ -20,7 +20,7 @@ from .select_kernels import count_candidates, count_selected, narrow_down, write
 RESIDENT = 2
 """Parts for each multiprocessor: few, since each adds a table that one program reads."""
 TABLES = 16
-"""How many such tables are read at a time."""
+"""Number of these tables that are read at a time."""
 
 
 def plan_select(

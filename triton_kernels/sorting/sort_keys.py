@@ -16,7 +16,9 @@ from .radix import passes_of, plan_radix
 from .rows import LONGEST, plan_rows
 
 Count = Callable[[int], None]
-"""Writes the keys, and adds up their digits at an address: see `plan_radix`. Of few keys nothing is counted."""
+"""Function that writes the keys, and adds up their digits at an address: see `plan_radix`. It counts nothing for
+few keys.
+"""
 
 
 def passes_over(n: int, largest: int) -> int:

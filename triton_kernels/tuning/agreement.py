@@ -11,7 +11,7 @@ from ...runtime.scalar_type import finfo
 from ...runtime.tensor_impl import TensorImpl
 
 ROUNDINGS = 16
-"""How many units of the last place sums in another order may differ by: of the element, and of the largest one."""
+"""Difference in ulps that sums in another order may have: of the element, and of the largest one."""
 
 
 def disagreement(expected: object, found: object) -> str | None:

@@ -30,7 +30,7 @@ MAX_ANSWERS = 4096
 _lock = threading.RLock()
 _answers: dict[Question, Configuration | None] = {}
 _entries: dict[tuple[str, str, int], dict[tuple[str, str], Configuration]] = {}
-"""What is known of a kernel on a kind of device, by dtype and class of shapes."""
+"""Known entries of a kernel on a kind of device, by dtype and class of shapes."""
 _tables: dict[int, list[Entry]] = {}
 _forced: dict[Question, Configuration] = {}
 _listeners: list[Listener] = []

@@ -9,7 +9,7 @@ from typing import NamedTuple
 WARM_UP = 2
 TURNS = 5
 RUNS = 5
-"""Of a candidate in each turn: `TURNS * RUNS` of one that stays to the end. Turns are taken in another order each."""
+"""Runs of a candidate in each turn: `TURNS * RUNS` of one that stays to the end. Each turn has another order."""
 HOPELESS = 1.25
 """A candidate whose quickest run is slower than the best median by this factor is timed no further."""
 LEAST_GAIN = 0.02

@@ -10,7 +10,7 @@ from ...runtime.device import device as Device
 from ..budget import Configuration, declaration_of
 
 OCTAVE = 4
-"""How many classes of sizes there are from one power of two to the next."""
+"""Number of size classes from one power of two to the next."""
 DIVISOR = 16
 """A size that it divides is in a class of its own: its lines are whole vectors, and masks fall away."""
 
