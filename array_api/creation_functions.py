@@ -235,7 +235,7 @@ def arange(
 
     Args:
         start: The first number; if `stop` is left out, where they end, and the first is 0.
-        stop: Where they end; it is not among them.
+        stop: End of the interval, which is excluded.
         step: The distance; if it leads away from `stop`, the result is empty.
         dtype: Its dtype; by default int64 for ints, else the default floating dtype.
         device: Its device.
@@ -280,10 +280,10 @@ def linspace(
     Args:
         start: The first number.
         stop: The last one, or the one after the last.
-        num: How many.
+        num: Number of values.
         dtype: Its dtype; by default the default floating dtype, or its complex one.
         device: Its device.
-        endpoint: Whether `stop` is among them.
+        endpoint: If True, include `stop`.
 
     Returns:
         An array of one dimension.

@@ -39,7 +39,7 @@ def astype(
     Args:
         x: An array.
         dtype: The dtype of the result.
-        copy: Whether the result is a copy though `x` has that dtype.
+        copy: If True, copy even if `x` already has the dtype.
         device: The device of the result; by default `x`'s.
 
     Returns:

@@ -39,7 +39,7 @@ def fft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "bac
         x: An array of a complex floating-point dtype.
         n: The length of the transform: the input is cut or filled with zeros, or, of real results, their length.
         axis: The axis.
-        norm: Which direction is divided by the length: ``"backward"``, ``"forward"``, or both by its root, ``"ortho"``.
+        norm: Direction that divides by the length: ``"backward"``, ``"forward"``, or ``"ortho"`` for its root in both.
 
     Returns:
         An array of the same precision.
@@ -61,7 +61,7 @@ def ifft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "ba
         x: An array of a complex floating-point dtype.
         n: The length of the transform: the input is cut or filled with zeros, or, of real results, their length.
         axis: The axis.
-        norm: Which direction is divided by the length: ``"backward"``, ``"forward"``, or both by its root, ``"ortho"``.
+        norm: Direction that divides by the length: ``"backward"``, ``"forward"``, or ``"ortho"`` for its root in both.
 
     Returns:
         An array of the same precision.
@@ -83,7 +83,7 @@ def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "ba
         x: An array of a real floating-point dtype.
         n: The length of the transform: the input is cut or filled with zeros, or, of real results, their length.
         axis: The axis.
-        norm: Which direction is divided by the length: ``"backward"``, ``"forward"``, or both by its root, ``"ortho"``.
+        norm: Direction that divides by the length: ``"backward"``, ``"forward"``, or ``"ortho"`` for its root in both.
 
     Returns:
         An array of the same precision.
@@ -105,7 +105,7 @@ def irfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "b
         x: An array of a complex floating-point dtype.
         n: The length of the transform: the input is cut or filled with zeros, or, of real results, their length.
         axis: The axis.
-        norm: Which direction is divided by the length: ``"backward"``, ``"forward"``, or both by its root, ``"ortho"``.
+        norm: Direction that divides by the length: ``"backward"``, ``"forward"``, or ``"ortho"`` for its root in both.
 
     Returns:
         An array of the same precision.
@@ -127,7 +127,7 @@ def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "ba
         x: An array of a complex floating-point dtype.
         n: The length of the transform: the input is cut or filled with zeros, or, of real results, their length.
         axis: The axis.
-        norm: Which direction is divided by the length: ``"backward"``, ``"forward"``, or both by its root, ``"ortho"``.
+        norm: Direction that divides by the length: ``"backward"``, ``"forward"``, or ``"ortho"`` for its root in both.
 
     Returns:
         An array of the same precision.
@@ -149,7 +149,7 @@ def ihfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "b
         x: An array of a real floating-point dtype.
         n: The length of the transform: the input is cut or filled with zeros, or, of real results, their length.
         axis: The axis.
-        norm: Which direction is divided by the length: ``"backward"``, ``"forward"``, or both by its root, ``"ortho"``.
+        norm: Direction that divides by the length: ``"backward"``, ``"forward"``, or ``"ortho"`` for its root in both.
 
     Returns:
         An array of the same precision.
@@ -178,7 +178,7 @@ def fftn(
         x: An array of a complex floating-point dtype.
         s: The length of the transform along each axis.
         axes: The axes; all by default, or the last ones, as many as `s` has.
-        norm: Which direction is divided by the number of elements.
+        norm: Direction that divides by the number of elements.
 
     Returns:
         An array of the same precision.
@@ -208,7 +208,7 @@ def ifftn(
         x: An array of a complex floating-point dtype.
         s: The length of the transform along each axis.
         axes: The axes; all by default, or the last ones, as many as `s` has.
-        norm: Which direction is divided by the number of elements.
+        norm: Direction that divides by the number of elements.
 
     Returns:
         An array of the same precision.
@@ -238,7 +238,7 @@ def rfftn(
         x: An array of a real floating-point dtype.
         s: The length of the transform along each axis.
         axes: The axes; all by default, or the last ones, as many as `s` has.
-        norm: Which direction is divided by the number of elements.
+        norm: Direction that divides by the number of elements.
 
     Returns:
         An array of the same precision.
@@ -268,7 +268,7 @@ def irfftn(
         x: An array of a complex floating-point dtype.
         s: The length of the transform along each axis.
         axes: The axes; all by default, or the last ones, as many as `s` has.
-        norm: Which direction is divided by the number of elements.
+        norm: Direction that divides by the number of elements.
 
     Returns:
         An array of the same precision.

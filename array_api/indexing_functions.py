@@ -18,7 +18,7 @@ def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
 
     Args:
         x: An array.
-        indices: Which, as an array of integers; negative ones count from the end.
+        indices: Integer array of indices; negative ones count from the end.
         axis: The axis; it may be left out for one dimension.
 
     Returns:
@@ -47,7 +47,7 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
 
     Args:
         x: An array.
-        indices: Which, as an array of integers of as many dimensions; other axes broadcast.
+        indices: Integer array of indices with as many dimensions; other axes broadcast.
         axis: The axis.
 
     Returns:

@@ -49,7 +49,7 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
 
     Args:
         x: Square matrices of a floating-point dtype.
-        upper: Whether it is the upper one.
+        upper: If True, return the upper triangular factor.
 
     Returns:
         An array of `x`'s shape and dtype.
@@ -113,7 +113,7 @@ def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
 
     Args:
         x: An array of at least two dimensions.
-        offset: Which: 0 the main one, positive ones above it.
+        offset: Diagonal to return: 0 is the main diagonal, positive ones are above it.
 
     Returns:
         A view, without the last two axes and with one of the diagonal's length.
@@ -231,7 +231,7 @@ def matrix_norm(
 
     Args:
         x: An array of at least two dimensions, of a floating-point dtype.
-        keepdims: Whether the last two axes stay, with size 1.
+        keepdims: If True, keep the last two axes with size 1.
         ord: ``"fro"``, ``"nuc"``, 1, -1, 2, -2, inf or -inf; None is ``"fro"``.
 
     Returns:
@@ -315,7 +315,7 @@ def pinv(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
 
     Args:
         x: Matrices of a floating-point dtype.
-        rtol: Which singular values are negligible, as in `matrix_rank`.
+        rtol: Relative tolerance below which singular values count as zero, as in `matrix_rank`.
 
     Returns:
         An array with the last two sizes swapped.
@@ -336,7 +336,7 @@ def qr(x: Tensor, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Any
 
     Args:
         x: Matrices of a floating-point dtype.
-        mode: Whether `Q` has as many columns as needed, or is square.
+        mode: ``"reduced"`` for as many columns of `Q` as needed, ``"complete"`` for a square `Q`.
 
     Returns:
         A named tuple: `Q` and `R`.
@@ -402,7 +402,7 @@ def svd(x: Tensor, /, *, full_matrices: bool = True) -> Any:
 
     Args:
         x: Matrices of a floating-point dtype.
-        full_matrices: Whether `U` and `Vh` are square.
+        full_matrices: If True, return square `U` and `Vh`.
 
     Returns:
         A named tuple: `U`, `S`, descending, and `Vh`.
@@ -441,7 +441,7 @@ def trace(x: Tensor, /, *, offset: int = 0, dtype: ScalarType | None = None) -> 
 
     Args:
         x: An array of at least two dimensions.
-        offset: Which diagonal, as in `diagonal`.
+        offset: Diagonal to sum, as in `diagonal`.
         dtype: The dtype of the sums; by default as that of `sum`.
 
     Returns:
@@ -465,7 +465,7 @@ def vector_norm(
     Args:
         x: An array of a floating-point dtype.
         axis: The axes of the vectors; by default the flattened array is one.
-        keepdims: Whether they stay, with size 1.
+        keepdims: If True, keep the reduced axes with size 1.
         ord: The order p: the p-th root of the sum of p-th powers; inf and -inf are the extremes, 0 counts.
 
     Returns:

@@ -65,7 +65,7 @@ def tensordot(x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Seq
     Args:
         x1: An array.
         x2: Another one.
-        axes: How many of the last axes of `x1` and the first of `x2` are contracted, or which of each.
+        axes: Number of last axes of `x1` and first axes of `x2` to contract, or the axes of each.
 
     Returns:
         An array of the axes that are left, of the dtype to which theirs promote.

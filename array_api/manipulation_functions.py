@@ -147,7 +147,7 @@ def stack(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int = 0) -> Ten
 
     Args:
         arrays: Arrays of one shape.
-        axis: Where the new axis stands in the result.
+        axis: Position of the new axis in the result.
 
     Returns:
         An array of the dtype to which theirs promote.
@@ -188,7 +188,7 @@ def expand_dims(x: Tensor, /, axis: int | tuple[int, ...]) -> Tensor:
 
     Args:
         x: An array.
-        axis: Where they stand in the result; a tuple for several.
+        axis: Position of the new axes in the result; a tuple for several.
 
     Returns:
         A view.
@@ -297,7 +297,7 @@ def moveaxis(x: Tensor, source: int | tuple[int, ...], destination: int | tuple[
     Args:
         x: An array.
         source: The axes.
-        destination: Where each stands in the result.
+        destination: Position of each axis in the result.
 
     Returns:
         A view.
@@ -366,7 +366,7 @@ def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> T
 
     Args:
         x: An array.
-        repeats: How often, for all elements or for each.
+        repeats: Number of repetitions, for all elements or for each.
         axis: The axis; None flattens the array.
 
     Returns:
@@ -392,7 +392,7 @@ def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
 
     Args:
         x: An array.
-        repetitions: How often along each axis; missing axes are added in front, on either side.
+        repetitions: Number of repetitions along each axis; missing axes are added in front, on either side.
 
     Returns:
         An array of `x`'s dtype.

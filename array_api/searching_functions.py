@@ -24,7 +24,7 @@ def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> 
     Args:
         x: An array of a real numeric dtype.
         axis: The axis along which it is sought; None for the flattened array.
-        keepdims: Whether the axis, or all, stay with size 1.
+        keepdims: If True, keep reduced axes with size 1.
 
     Returns:
         An array of int64.
@@ -45,7 +45,7 @@ def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> 
     Args:
         x: An array of a real numeric dtype.
         axis: The axis along which it is sought; None for the flattened array.
-        keepdims: Whether the axis, or all, stay with size 1.
+        keepdims: If True, keep reduced axes with size 1.
 
     Returns:
         An array of int64.
@@ -97,7 +97,7 @@ def count_nonzero(x: Tensor, /, *, axis: int | Sequence[int] | None = None, keep
     Args:
         x: An array.
         axis: The axes along which they are counted; all by default.
-        keepdims: Whether reduced axes stay, with size 1.
+        keepdims: If True, keep reduced axes with size 1.
 
     Returns:
         An array of int64.
@@ -127,7 +127,7 @@ def searchsorted(
     Args:
         x1: Sorted elements, of one dimension.
         x2: The elements to place, of any shape, or a number.
-        side: Whether an element stands before its equals, or after them.
+        side: ``"left"`` to insert before equal elements, ``"right"`` to insert after them.
         sorter: Indices that sort `x1`, if it is not.
 
     Returns:

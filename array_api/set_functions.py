@@ -152,7 +152,7 @@ def isin(x1: Tensor | Number, x2: Tensor | Number, /, *, invert: bool = False) -
     Args:
         x1: The elements, or a number.
         x2: The others, or a number.
-        invert: Whether the answers are inverted.
+        invert: If True, invert the result.
 
     Returns:
         An array of bools of `x1`'s shape.

@@ -18,8 +18,8 @@ def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool
     Args:
         x: An array of a real numeric dtype.
         axis: The axis.
-        descending: Whether the greatest come first.
-        stable: Whether equal elements keep their order.
+        descending: If True, sort in descending order.
+        stable: If True, equal elements keep their order.
 
     Returns:
         An array of `x`'s shape.
@@ -40,8 +40,8 @@ def argsort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: b
     Args:
         x: An array of a real numeric dtype.
         axis: The axis.
-        descending: Whether the greatest come first.
-        stable: Whether equal elements keep their order.
+        descending: If True, sort in descending order.
+        stable: If True, equal elements keep their order.
 
     Returns:
         An array of int64 of `x`'s shape.

@@ -40,7 +40,7 @@ def sum(
         x: An array of a numeric dtype.
         axis: The axes that are summed; all by default.
         dtype: The dtype of the sum; by default int64 of signed, uint64 of unsigned integers, `x`'s of others.
-        keepdims: Whether summed axes stay, with size 1.
+        keepdims: If True, keep reduced axes with size 1.
 
     Returns:
         An array without the summed axes.
@@ -68,7 +68,7 @@ def prod(
         x: An array of a numeric dtype.
         axis: The axes that are multiplied; all by default.
         dtype: The dtype of the product; by default as that of `sum`.
-        keepdims: Whether multiplied axes stay, with size 1.
+        keepdims: If True, keep reduced axes with size 1.
 
     Returns:
         An array without the multiplied axes.
@@ -96,7 +96,7 @@ def max(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     Args:
         x: An array of a real numeric dtype.
         axis: The axes that are reduced; all by default.
-        keepdims: Whether reduced axes stay, with size 1.
+        keepdims: If True, keep reduced axes with size 1.
 
     Returns:
         An array of `x`'s dtype without the reduced axes.
@@ -117,7 +117,7 @@ def min(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     Args:
         x: An array of a real numeric dtype.
         axis: The axes that are reduced; all by default.
-        keepdims: Whether reduced axes stay, with size 1.
+        keepdims: If True, keep reduced axes with size 1.
 
     Returns:
         An array of `x`'s dtype without the reduced axes.
@@ -143,7 +143,7 @@ def mean(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     Args:
         x: An array of a floating-point dtype.
         axis: The axes over which it is taken; all by default.
-        keepdims: Whether reduced axes stay, with size 1.
+        keepdims: If True, keep reduced axes with size 1.
 
     Returns:
         An array of `x`'s dtype without the reduced axes.
@@ -165,8 +165,8 @@ def var(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: b
     Args:
         x: An array of a real floating-point dtype.
         axis: The axes over which it is taken; all by default.
-        correction: What is subtracted from the number of elements in the divisor: 1 makes the estimate unbiased.
-        keepdims: Whether reduced axes stay, with size 1.
+        correction: Number subtracted from the element count in the divisor: 1 makes the estimate unbiased.
+        keepdims: If True, keep reduced axes with size 1.
 
     Returns:
         An array of `x`'s dtype without the reduced axes.
@@ -187,8 +187,8 @@ def std(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: b
     Args:
         x: An array of a real floating-point dtype.
         axis: The axes over which it is taken; all by default.
-        correction: What is subtracted from the number of elements in the divisor.
-        keepdims: Whether reduced axes stay, with size 1.
+        correction: Number subtracted from the element count in the divisor.
+        keepdims: If True, keep reduced axes with size 1.
 
     Returns:
         An array of `x`'s dtype without the reduced axes.
@@ -227,7 +227,7 @@ def cumulative_sum(
         x: An array of a numeric dtype.
         axis: The axis along which they are taken; it may be left out for one dimension.
         dtype: The dtype of the sums; by default as that of `sum`.
-        include_initial: Whether a 0 stands before them.
+        include_initial: If True, prepend a 0.
 
     Returns:
         An array of `x`'s shape, or one longer along `axis`.
@@ -259,7 +259,7 @@ def cumulative_prod(
         x: An array of a numeric dtype.
         axis: The axis along which they are taken; it may be left out for one dimension.
         dtype: The dtype of the products; by default as that of `sum`.
-        include_initial: Whether a 1 stands before them.
+        include_initial: If True, prepend a 1.
 
     Returns:
         An array of `x`'s shape, or one longer along `axis`.

@@ -23,7 +23,7 @@ def all(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     Args:
         x: An array.
         axis: The axes that are reduced; all by default.
-        keepdims: Whether reduced axes stay, with size 1.
+        keepdims: If True, keep reduced axes with size 1.
 
     Returns:
         An array of bools.
@@ -44,7 +44,7 @@ def any(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     Args:
         x: An array.
         axis: The axes that are reduced; all by default.
-        keepdims: Whether reduced axes stay, with size 1.
+        keepdims: If True, keep reduced axes with size 1.
 
     Returns:
         An array of bools.
@@ -81,9 +81,9 @@ def diff(
     Args:
         x: An array of a numeric dtype.
         axis: The axis.
-        n: How often they are taken.
-        prepend: What is put before the elements first, of `x`'s dtype.
-        append: What is put after them first.
+        n: Number of times that differences are taken.
+        prepend: Values to prepend to `x` first, of its dtype.
+        append: Values to append to `x` first.
 
     Returns:
         An array that is shorter by `n` along `axis`.

@@ -22,9 +22,9 @@ def reduction_identity(name: str, input: Tensor, ord: float | None = 2.0) -> Any
     """Return the identity element of an operation for a tensor's dtype.
 
     Args:
-        name: of the operation in `tt.masked`.
+        name: Name of the operation in `tt.masked`.
         input: the tensor.
-        ord: of a norm.
+        ord: Order of a norm.
 
     Returns:
         a number; None for operations without one: mean, var and std.

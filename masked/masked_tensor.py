@@ -27,7 +27,7 @@ class MaskedTensor(Tensor):
     Args:
         data: the elements, which are copied.
         mask: a bool tensor of the same shape; True where an element counts.
-        requires_grad: whether operations on it are recorded.
+        requires_grad: If True, record operations on it.
 
     Raises:
         TypeError: `data` or `mask` is no tensor, or of a dtype that is not supported.

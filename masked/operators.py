@@ -256,8 +256,8 @@ def mean(
     Args:
         input: a tensor, or a `MaskedTensor`, whose mask is taken if `mask` is None.
         dim: the dimensions to reduce; all by default.
-        keepdim: whether they stay, with size 1.
-        dtype: of the result; that of `input` by default.
+        keepdim: If True, keep the reduced dimensions with size 1.
+        dtype: Dtype of the result. Default: that of `input`.
         mask: a tensor that broadcasts to `input`'s shape; elements where it is False do not count. None for all.
 
     Raises:
@@ -296,8 +296,8 @@ def median(
     Args:
         input: a tensor, or a `MaskedTensor`, whose mask is taken if `mask` is None.
         dim: the dimension to reduce; the last one by default.
-        keepdim: whether it stays, with size 1.
-        dtype: of the result for an `input` of integers; its own by default.
+        keepdim: If True, keep the reduced dimension with size 1.
+        dtype: Dtype of the result for an integer `input`. Default: its own.
         mask: a tensor that broadcasts to `input`'s shape; elements where it is False do not count. None for all.
 
     Raises:
@@ -338,8 +338,8 @@ def norm(
         input: a tensor, or a `MaskedTensor`, whose mask is taken if `mask` is None.
         ord: the norm's order.
         dim: the dimensions to reduce; all by default.
-        keepdim: whether they stay, with size 1.
-        dtype: of the result; that of `input` by default.
+        keepdim: If True, keep the reduced dimensions with size 1.
+        dtype: Dtype of the result. Default: that of `input`.
         mask: a tensor that broadcasts to `input`'s shape; elements where it is False do not count. None for all.
 
     Source: torch.masked.norm.
@@ -374,7 +374,7 @@ def normalize(
         ord: the norm's order.
         dim: the dimension along which it goes.
         eps: the least divisor.
-        dtype: of the norm; that of `input` by default.
+        dtype: Dtype of the norm. Default: that of `input`.
         mask: a tensor that broadcasts to `input`'s shape; elements where it is False do not count. None for all.
 
     Source: torch.masked.normalize.
@@ -436,9 +436,9 @@ def var(
         input: a tensor, or a `MaskedTensor`, whose mask is taken if `mask` is None.
         dim: the dimensions to reduce; all by default.
         unbiased: False divides by the number of elements, not by one less.
-        correction: what the number of elements is lessened by, instead of `unbiased`; 1 by default.
-        keepdim: whether the dimensions stay, with size 1.
-        dtype: of the result; that of `input` by default, float32 for integers.
+        correction: Number subtracted from the element count, instead of `unbiased`. Default: 1.
+        keepdim: If True, keep the reduced dimensions with size 1.
+        dtype: Dtype of the result. Default: that of `input`, or float32 for integers.
         mask: a tensor that broadcasts to `input`'s shape; elements where it is False do not count. None for all.
 
     Source: torch.masked.var.
@@ -468,9 +468,9 @@ def std(
         input: a tensor, or a `MaskedTensor`, whose mask is taken if `mask` is None.
         dim: the dimensions to reduce; all by default.
         unbiased: False divides by the number of elements, not by one less.
-        correction: what the number of elements is lessened by, instead of `unbiased`; 1 by default.
-        keepdim: whether the dimensions stay, with size 1.
-        dtype: of the result; that of `input` by default, float32 for integers.
+        correction: Number subtracted from the element count, instead of `unbiased`. Default: 1.
+        keepdim: If True, keep the reduced dimensions with size 1.
+        dtype: Dtype of the result. Default: that of `input`, or float32 for integers.
         mask: a tensor that broadcasts to `input`'s shape; elements where it is False do not count. None for all.
 
     Source: torch.masked.std.
@@ -499,7 +499,7 @@ def logaddexp(
     Args:
         input: a tensor.
         other: a tensor.
-        dtype: of the result; that of `input` by default.
+        dtype: Dtype of the result. Default: that of `input`.
         input_mask: a tensor that broadcasts to `input`'s shape; False leaves an element out. None for all.
         other_mask: the same of `other`.
 

@@ -94,7 +94,7 @@ class Configuration:
 
     @property
     def warps_of_a_block(self) -> int:
-        """How many warps are launched."""
+        """Number of warps in a launch."""
         return self.warps if self.resident is None else self.resident
 
     @property
@@ -104,7 +104,7 @@ class Configuration:
 
     @property
     def elements(self) -> int:
-        """How many a tile has."""
+        """Number of elements in a tile."""
         return math.prod(self.tile)
 
 
@@ -121,9 +121,9 @@ class Declaration:
         configurations: for each dtype those that are meant, the main one first.
         operations: arithmetic operations of a launch.
         traffic: bytes of a launch that must cross global memory.
-        smaller: whether small tensors take smaller tiles with as many warps.
+        smaller: If True, small tensors take smaller tiles with as many warps.
         loads, stores: operands accessed 128 bits at a time where all is contiguous, aligned and whole.
-        per_index: how many elements of an operand an index of the tile stands for.
+        per_index: Number of an operand's elements for each index of the tile.
         tensor_cores: dtypes whose tiles matrix instructions multiply.
         exact: dtypes that no matrix instruction may touch, since products round as IEEE 754 has it; unless the kernel's
             constant PRECISION is "tf32", which asks for one.

@@ -9,7 +9,7 @@ from ..runtime.tensor_spec import TensorSpec
 
 
 class Geometry(NamedTuple):
-    """An index space, innermost dimension first, and each operand's strides in elements over it."""
+    """An index space, fastest dimension first, and each operand's strides in elements over it."""
 
     sizes: tuple[int, ...]
     strides: tuple[tuple[int, ...], ...]

@@ -40,7 +40,7 @@ class Launch:
     """A kernel with its signature and constants; compiled at first use, for aligned and other addresses.
 
     Args:
-        device: where it runs.
+        device: Device of the launch.
         kernel: a `@triton.jit` function.
         signature: types of the parameters given at launch, in the kernel's order.
         constexprs: all other parameters, but for those of `programmatic.py`, which the device decides.

@@ -23,7 +23,7 @@ LEAST_WORK = 1 << 14
 SHARED_WORK, WAKING_WORK = 1 << 17, 1 << 20
 """Those from which threads share a call, and from which those that sleep are woken for it."""
 SCORES = 1 << 15
-"""Scores of a block at most: they stay in the second-level cache beside the turned keys."""
+"""Maximum number of scores of a block: they stay in the L2 cache beside the transposed keys."""
 QUERIES, LEAST_QUERIES = 96, 24
 """Queries of a block, at most, and at least or where each sees only the keys up to its own place: whole tiles."""
 PARTS = 16

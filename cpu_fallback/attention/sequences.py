@@ -16,7 +16,7 @@ class WindowedAttention:
 
     Args:
         query: the call's queries, for their dtype.
-        heads, heads_k: of which the second divides the first.
+        heads, heads_k: Number of query heads and key heads; the second divides the first.
         window: how many keys before and after its own place a query sees, each side all of them where it is negative.
             The last query stands at the place of the last key.
     """

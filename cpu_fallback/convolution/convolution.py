@@ -231,7 +231,7 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
 
 
 def _backward_tiled(call: StructuredCall, conv: Convolution) -> PlannedKernel:
-    """By compiled loops; zeros of the border would meet an infinite weight."""
+    """Return the kernel of compiled loops; zeros of the border would multiply an infinite weight."""
     chosen(
         "compiled tiles, by taps if a weight is infinite",
         "llvmlite is installed, and {} images of {} pixels are many",

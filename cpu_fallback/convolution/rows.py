@@ -65,7 +65,7 @@ class RowStack:
     """How the rows of an array of images meet the kernel's rows, for one of the three kernels.
 
     Args:
-        images, channels, rows: of the array.
+        images, channels, rows: Sizes of the array.
         window: its width, and the kernel's rows.
         made: rows of the result.
         above: rows of the border above.

@@ -26,7 +26,7 @@ from .columns import Convolution
 MOST_ELEMENTS = 1 << 10
 """Elements of a channel's matrix up to which one matmul takes less time than its taps one by one."""
 MOST_BYTES = 4 << 20
-"""All channels' matrices, which are made anew by each call."""
+"""Bytes of all channels' matrices, which each call makes again."""
 
 LEAST_PART = 1 << 22
 """Multiplications of a thread's channels."""

@@ -323,7 +323,7 @@ class TiledConvolution:
 
     Args:
         conv: the convolution.
-        geometry: of either.
+        geometry: Geometry of the forward or the backward convolution.
     """
 
     def __init__(self, conv: Convolution, geometry: Geometry) -> None:
@@ -528,7 +528,7 @@ class TiledSums:
         source_room = outputs[1] * row + SLACK
         packs = len(SUMS)
         tables = packs + 2 * len(PACK)
-        # The gradient lies as outputs do in the planes, with zeros between its rows.
+        # The gradient has the layout of outputs in the planes, with zeros between its rows.
         flat = geometry._replace(
             rows=_Plane(oh, 1, -begin, lines),
             columns=_Plane(ow, 1, 0, geometry.columns.count),

@@ -82,7 +82,7 @@ class RangedConstants(Constants):
 
 
 class RoundedConstants(Constants):
-    """`Constants` rounded to a narrow dtype before they are widened; a scale must be in its range."""
+    """`Constants` rounded to a 16-bit dtype before they widen; a scale must be in its range."""
 
     __slots__ = ("narrow", "ranged")
 

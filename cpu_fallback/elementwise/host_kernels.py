@@ -37,7 +37,7 @@ def of_plain(kernel: Pointwise, to_complex: bool = False) -> HostKernelFactory:
 
     Args:
         kernel: from the call, with the result's spec, to the kernel; None for what is the composite's.
-        to_complex: whether the result is of complex numbers.
+        to_complex: If True, the result is complex.
     """
 
     def factory(call: StructuredCall) -> HostKernel | None:

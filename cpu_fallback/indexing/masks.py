@@ -1,4 +1,4 @@
-"""Filling where a mask holds, and the places of what is not zero."""
+"""masked_fill, and the indices of nonzero elements."""
 
 from __future__ import annotations
 

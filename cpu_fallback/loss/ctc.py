@@ -21,7 +21,7 @@ class States:
 
     Args:
         targets: (N, S), or one sequence after another.
-        lengths: how many labels each sequence has.
+        lengths: Number of labels of each sequence.
     """
 
     def __init__(self, targets: Array, lengths: Sequence[int], blank: int, classes: int) -> None:

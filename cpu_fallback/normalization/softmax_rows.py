@@ -105,7 +105,7 @@ def by_rows(compute: Callable[..., None], count: int, n: int, np_dtype: Any, sam
 
     Args:
         compute: ``compute(rows, out, *operands)`` writes a block; its `out` is none of its operands.
-        same: whether operands and output have the dtype of computing.
+        same: If True, operands and output have the compute dtype.
     """
     step = min(count, max(1, (BLOCK if same else WIDENED_BLOCK) // n))
     grain = max(1, GRAIN // n)

@@ -87,10 +87,10 @@ def stack_product(rows: int, inner: int, columns: int, ready_a: bool, ready_b: b
     """``f(a, b)`` of stacks of matrices: a new array, in a dtype that BLAS has.
 
     Args:
-        rows: of each matrix of the first stack.
+        rows: Rows of each matrix of the first batch.
         inner: columns of those, and rows of the second stack's.
-        columns: of those.
-        ready_a: whether BLAS takes the first stack's matrices as they lie.
+        columns: Columns of the second batch's matrices.
+        ready_a: If True, BLAS takes the first batch's matrices in place.
         ready_b: the same of the second.
     """
     if inner == 1 and rows * columns >= LEAST_OUTER:

@@ -53,7 +53,7 @@ class Band:
 
     Args:
         sources, targets, weights: which element counts in which result, by how much.
-        lines: how many lines there are.
+        lines: Number of lines.
     """
 
     def __init__(

@@ -69,10 +69,10 @@ def mapped(
     others.
 
     Args:
-        np_dtype: what is computed in.
+        np_dtype: Compute dtype.
         general: the kernel for arrays with elements that are not finite.
-        divisors: what the results of a plane are divided by.
-        exact: whether products of the matrices' elements are exact, so that one matrix serves for all.
+        divisors: Divisors of the results of a plane.
+        exact: If True, products of the matrices' elements are exact, so that one matrix serves for all.
     """
     if np_dtype not in REAL or not 0 < spec.numel <= SMALL or not 0 < out.numel <= SMALL:
         return None

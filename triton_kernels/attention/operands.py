@@ -39,7 +39,7 @@ class Sizes:
 
     @property
     def group(self) -> int:
-        """How many heads share keys."""
+        """Number of heads that share keys."""
         return self.heads // max(self.heads_k, 1)
 
     @property

@@ -1,4 +1,4 @@
-"""Which calls the forward pass with scores in tensor memory serves, and how it is given its operands."""
+"""Dispatch to the forward pass with scores in tensor memory: the calls that it serves, and their operands."""
 
 from __future__ import annotations
 

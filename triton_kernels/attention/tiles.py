@@ -45,7 +45,7 @@ BULK_FEW = Configuration((64, 64, 128, 128), 4, 2, {90: 2, 100: 2})
 SPECIALIZED_NARROW = Configuration((128, 128, 64, 64), 4, 2, {90: 1}, resident=12)
 SPECIALIZED_HEAD = Configuration((128, 128, 128, 128), 4, 2, {90: 1}, resident=12)
 SPECIALIZED_WIDE = Configuration((128, 64, 256, 256), 4, 2, {90: 1}, resident=12)
-# float32 is multiplied by FFMA, whose operands are in registers beside the sums.
+# float32 is multiplied by FFMA, whose operands share the registers with the sums.
 SINGLE_NARROW = Configuration((32, 32, 64, 64), 8, 2, 1)
 SINGLE = Configuration((16, 32, 128, 128), 8, 1, 1)
 SINGLE_WIDE = Configuration((16, 16, 256, 256), 16, 1, 1)

@@ -1,4 +1,4 @@
-"""Which calls the warp-specialised forward pass serves, and how it is given its operands."""
+"""Dispatch to the warp-specialized forward pass: the calls that it serves, and their operands."""
 
 from __future__ import annotations
 

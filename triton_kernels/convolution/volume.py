@@ -37,7 +37,7 @@ class Window(NamedTuple):
 
     @property
     def taps(self) -> int:
-        """How many there are."""
+        """Number of taps."""
         return math.prod(self.kernel)
 
     @property

@@ -1,4 +1,4 @@
-"""Sizes and strides as the parameters of an elementwise kernel: what is a constant, and what is given at launch."""
+"""Sizes and strides as the parameters of an elementwise kernel: constexprs, and launch arguments."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Passed:
 
         Args:
             geometry: the output's strides and those of the operands.
-            itemsizes: of the output and the operands, 0 for a number.
+            itemsizes: Item sizes of the output and the operands, 0 for a number.
             contiguous: the dimension along which each of them is accessed in vectors, None for no such one.
             wide: operands whose single elements are accessed in vectors.
 

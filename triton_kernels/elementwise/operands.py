@@ -69,7 +69,7 @@ class Operand:
 
     Args:
         given: the plan's argument: a spec, or the class of a number.
-        type_: what the function gets.
+        type_: Type that the function gets.
     """
 
     __slots__ = ("kind", "prepare", "spec", "type", "type_name")

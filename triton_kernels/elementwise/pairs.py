@@ -329,8 +329,8 @@ class Number:
 
     Args:
         given: the plan's argument: a spec, or the class of a number.
-        type_: what the function gets, of complex numbers the type of each part.
-        is_complex: whether the function gets a pair.
+        type_: Type that the function gets; for complex numbers, the type of each part.
+        is_complex: If True, the function gets a pair.
     """
 
     __slots__ = ("is_complex", "kind", "numbers", "spec", "type")
@@ -367,8 +367,8 @@ def over_pairs(
         function: a `@triton.jit` function of as many numbers, complex ones as (real, imaginary).
         inputs: specs or classes of numbers, in the order of the kernel's runtime arguments.
         types: the Triton type in which the function gets each of them, or each part of it.
-        complexes: whether it gets a pair.
-        complex_result: whether it returns one.
+        complexes: For each operand, whether the function gets a pair.
+        complex_result: If True, the function returns a pair.
     """
     out = call.outputs[0]
     operands = [Number(*each) for each in zip(inputs, types, complexes, strict=True)]

@@ -1,4 +1,4 @@
-"""Elementwise over tiles: operands that lie side by side along different dimensions, as transposed copies have.
+"""Elementwise kernels over tiles: operands contiguous along different dimensions, as in transposed copies.
 
 A tile has two dimensions: along the first the output lies side by side, along the second some operand does. Each
 is accessed 128 bits at a time along its own; the compiler exchanges them through shared memory in between.

@@ -30,12 +30,12 @@ class Parts:
     """The rows of one dtype, and the launch that gives their partial results.
 
     Args:
-        device: where they are.
-        order: of the norm, a key of `NORMS`.
-        specs: of the rows.
-        places: of the rows among all.
+        device: Device of the tensors.
+        order: Order of the norm, a key of `NORMS`.
+        specs: Specs of the rows.
+        places: Indices of the rows among all.
         part: the type of a partial result.
-        results: whether the rows' norms have columns in the table.
+        results: If True, the rows' norms have columns in the table.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Indices out of bounds: what kernels report of them, and the errors that say so."""
+"""Bounds checks of indices: the faults that kernels report, and their errors."""
 
 from __future__ import annotations
 

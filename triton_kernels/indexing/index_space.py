@@ -21,7 +21,7 @@ BLOCK = 1024
 INTERPRETED_BLOCK = 16384
 
 MOVED_AS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
-"""The type as which elements of so many bytes are moved: what they mean does not matter."""
+"""Integer types that move elements of each size, regardless of their dtype."""
 
 
 class Space(NamedTuple):
@@ -83,11 +83,11 @@ def launch_over(
     """Return a function of the pointers' addresses that launches a lane for each of `n` indices.
 
     Args:
-        device: where it runs.
+        device: Device of the launch.
         kernel: takes the pointers, then ``n``, sizes and strides of the spaces, `numbers` and `constexprs`;
             as constants also NDIM of each space by its prefix, INDEX and BLOCK.
         extent: the largest offset that the spaces' strides do not tell.
-        lanes, warps: of a program on a GPU.
+        lanes, warps: Lanes and warps of a program on a GPU.
         width: if not 0, how many elements lie side by side at each index: `kernel` takes it after ``n``, and as
             constant RUNS too, how many indices a program has.
     """

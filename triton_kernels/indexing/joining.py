@@ -136,11 +136,11 @@ class Form:
     """The launch in units of so many elements.
 
     Args:
-        device: where it runs.
+        device: Device of the launch.
         members: the tensors.
         spaces: the index space of each, its target's strides first.
-        unit: how many elements go together.
-        few: whether addresses are given at launch.
+        unit: Number of elements that are moved together.
+        few: If True, addresses are given at launch.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ def plan_locate(
     """Return the launches that write ``keys[j] = base . j + sum of index[j] * step``, in the order of j.
 
     Args:
-        sizes: of the space that the indices are broadcast to.
+        sizes: Sizes of the space that the indices are broadcast to.
         indices: for each its bound, its strides over `sizes`, and its step.
         base: strides of what is added by position.
 

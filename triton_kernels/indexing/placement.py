@@ -269,12 +269,12 @@ def combining(
 
     Args:
         function: a `@triton.jit` function of two numbers.
-        scaled: whether a number follows that the values are multiplied by.
-        averaged: whether values are divided by how many go to their place.
+        scaled: If True, a number follows that the values are multiplied by.
+        averaged: If True, divide values by how many go to the same index.
         skip: a key whose values are left out.
-        includes: whether what is there counts; otherwise the first value replaces it.
-        mean: whether the result is divided by how many counted.
-        clears: whether zeros are to be there first: for keys that are indices, and an output without gaps.
+        includes: If True, existing elements take part; otherwise the first value replaces them.
+        mean: If True, divide the result by the number of values that took part.
+        clears: If True, zero the output first: for keys that are indices, and a dense output.
     """
 
     def finish(placed: Placed) -> Callable[..., None]:

@@ -72,7 +72,7 @@ def row_tile(rows: Rows, double: bool, longest: int, blocked: int) -> Configurat
     """Return a block of 16 elements of a row for each lane, with several rows if they are short.
 
     Args:
-        double: whether numbers are computed in float64, of which a lane has eight.
+        double: If True, compute in float64, of which a lane has eight numbers.
         longest: rows up to this are whole; longer ones are read in blocks of `blocked`.
     """
     body = rows.body

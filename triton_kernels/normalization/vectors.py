@@ -49,8 +49,8 @@ def cut_rows(n: int, itemsizes: Sequence[int], strides: Sequence[Sequence[int]])
     """Return the split of contiguous rows of `n` elements.
 
     Args:
-        itemsizes: of each tensor; a vector is one of the narrowest.
-        strides: those between rows, of each tensor. All rows of an index must begin at the same place in a vector.
+        itemsizes: Item size of each tensor; a vector has elements of the smallest one.
+        strides: Strides between rows, of each tensor. All rows of an index must have the same offset in a vector.
 
     Example:
         >>> from triten.triton_kernels.normalization.vectors import cut_rows

@@ -24,15 +24,15 @@ POINTERS = {"scale": "*fp32", "found_inf": "*fp32", "inverse": "*fp32"}
 
 
 class Group:
-    """The rows of one dtype: which they are, and the launches over them.
+    """The rows of one dtype: their indices, and the launches over them.
 
     Args:
-        device: where they are.
+        device: Device of the tensors.
         kernel: a declared kernel.
         specs: all rows' first tensors; those without elements are left out.
-        places: of the rows of this dtype.
-        operands: how many tensors of the dtype a row has.
-        counts: whether each row has a number of steps too.
+        places: Indices of the rows of this dtype.
+        operands: Number of tensors of the dtype in a row.
+        counts: If True, each row has a step count too.
         rate: the spec of a rate that stands in memory.
     """
 

@@ -49,9 +49,9 @@ class TensorTable:
     """The tables of a list of rows in one dtype, for launches in blocks of some size.
 
     Args:
-        device: where they are.
+        device: Device of the tensors.
         specs: each row's first tensor.
-        itemsizes: of the elements of each operand that a row has.
+        itemsizes: Item sizes of each operand of a row.
         block: elements of a program.
         unit: how many elements count as one, here and in what `itemsizes` are sizes of.
         fixed: further columns, which stand before those of the operands.

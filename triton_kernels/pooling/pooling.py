@@ -58,7 +58,7 @@ def plan(
 
     Args:
         tensors: parameter names of the pointers, in the kernel's order, with the letter of their strides.
-        constants: what this kernel has beside the window; among them a divisor of None or a number.
+        constants: Constexprs of this kernel other than the window; among them a divisor of None or a number.
     """
     pool = call.extra["pool"]
     rank = len(pool.out)

@@ -401,7 +401,7 @@ def average_pool_backward(
 GATHERING = "24 warps: each lane waits for one element of a window after the other, and other warps hide that"
 PLANES = Configuration((256, 1))
 WIDE = Configuration((8, 64))
-# Windows that differ in size have their bounds beside the 16 elements of a lane: 16 warps.
+# Windows of different sizes keep their bounds with the 16 elements of a lane: 16 warps.
 WIDER = Configuration((16, 64), blocks=4)
 """Channels last: 16 bytes of each position for a lane."""
 

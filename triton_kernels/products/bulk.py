@@ -1,4 +1,4 @@
-"""Plans of products by tensor descriptors: which operands can be described, which tile is taken, how it is launched."""
+"""Plans of matmuls with tensor descriptors: supported operands, choice of the tile, launch."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
         tuple(one for one in table if one.is_for(properties.design)) for table in tables_for(problem)
     )
     candidates = large if plain else crowded
-    # A tile of the addend has no place beside that kernel's ring.
+    # A tile of the addend does not fit that kernel's shared memory next to its ring buffer.
     form = IN_GLUON.get(properties.design)
     specialized = form.tile_of(problem, left, right) if plain and form is not None else None
     if interpreted():

@@ -25,7 +25,7 @@ def plan_fused(
     result itself is not stored, any address may stand for it.
 
     Args:
-        call: of one of `OPERANDS`, planned.
+        call: Planned call of one of `OPERANDS`.
         numbers: the values of `alpha` and `beta`, as far as the call is given them.
         fused: the epilogue.
 

@@ -39,8 +39,8 @@ class Groups:
 
     Args:
         shared: "rows", "inner", or "" for batches.
-        left, right, out: what `grouped_matmul` calls a, b and out.
-        swapped: whether these are the operands transposed, in the other order.
+        left, right, out: Operands that `grouped_matmul` calls a, b and out.
+        swapped: If True, these are the operands transposed and exchanged.
         scales: the specs of the scales of rows of `left` and columns of `right`; None where there are none.
         count: the number of groups.
     """

@@ -61,10 +61,10 @@ def best_cut(
 
     Args:
         sizes: the batch, rows and columns of the result.
-        inner: how many products each of its elements adds up.
+        inner: Number of multiply-adds of each element.
         places: multiprocessors.
-        candidates: tiles to choose from, for each part anew.
-        resident: how many blocks of one a multiprocessor has.
+        candidates: Tiles to choose from, for each part separately.
+        resident: Number of blocks of a configuration on a multiprocessor.
         cost: that of so many tiles.
     """
     best: Cut | None = None

@@ -103,7 +103,7 @@ def plan_vectors(problem: Problem) -> Callable[..., None] | None:
         return None
     by_row = problem.m == 1 and problem.n != 1
     matrix, vector = (problem.right, problem.left) if by_row else (problem.left, problem.right)
-    # The matrix's dimension of lines and the one that is added up; the vector lies along the first of them.
+    # The matrix's line dimension and its K dimension; the vector is contiguous along the first of them.
     line, inner = (2, 1) if by_row else (1, 2)
     if problem.batch > 1 and matrix.strides[0] == 0:
         return None

@@ -181,7 +181,7 @@ def matmul_persistent(
 # has been timed.
 
 LARGE = (
-    # 128 registers of sums for each lane; the output is stored in halves, so that four stages fit beside it.
+    # 128 registers of sums for each lane; the output is stored in halves, which leaves shared memory for four stages.
     Configuration((128, 256, 64), 8, 4, {90: 1, 100: 1}),
     Configuration((256, 128, 64), 8, 4, {90: 1, 100: 1}),
     Configuration((128, 128, 64), 4, 3, {90: 2, 100: 2}),
@@ -211,7 +211,7 @@ EIGHT_BITS = (
     Configuration((128, 128, 128), 8, 3, {90: 1, 100: 1}),
     Configuration((64, 64, 128), 4, 4, {90: 2, 100: 2}),
 )
-# Scales of rows and columns stand beside the sums while these are stored, which sm_100 has no registers for.
+# The store holds row and column scales with the sums, for which sm_100 lacks registers.
 ROW_WISE_EIGHT_BITS = (Configuration((128, 256, 128), 8, 3, {90: 1}), *EIGHT_BITS[1:])
 EXACT_EIGHT_BITS = EIGHT_BITS[1:]
 """Tiles that keep sums twice: the tensor cores' sums, and the float32 sums that they are added to."""

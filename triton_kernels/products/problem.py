@@ -84,8 +84,8 @@ class Factors:
     """The scales of 8-bit operands and outputs, numbers in memory which a launch is given the addresses of.
 
     Args:
-        row_wise: whether there is one for each row of the left operand and each column of the right one.
-        result: whether an 8-bit output has one.
+        row_wise: If True, there is a scale for each row of the left operand and each column of the right one.
+        result: If True, an 8-bit output has a scale.
     """
 
     row_wise: bool
@@ -107,9 +107,9 @@ class Source:
 
     Args:
         matrices: its elements, where the operand's are.
-        most_repeats: how often each may be loaded, and the operand's computed: once for each tile of the other side.
-        is_narrow: whether something that the operand is computed of has fewer bits than it.
-        is_volume: whether it is what a convolution copies: images or filters, pixels or taps, and channels.
+        most_repeats: Limit on loading and computing the operand again: once for each tile of the other side.
+        is_narrow: If True, some source of the operand has fewer bits than the operand.
+        is_volume: If True, a convolution copies it: images or filters, pixels or taps, and channels.
     """
 
     matrices: Matrices
@@ -124,15 +124,15 @@ class FusedEpilogue:
 
     Args:
         kernel: from the name of a form, as ``tiled`` or ``parts``, to the kernel: that form's with another end.
-        pointers: the types of its addresses beside those of the product, by name, in the order in which they come.
+        pointers: Types of its addresses after those of the matmul, by name, in order.
         elements: those of one element.
-        tiles: how many operands and results have an element for each of the product's.
-        is_channels_last: whether it is of a convolution whose channels lie innermost.
-        sources: what is loaded in the place of the left and the right operand, where the kernel computes these.
+        tiles: Number of operands and results with an element for each of the matmul's.
+        is_channels_last: If True, it belongs to a channels-last convolution.
+        sources: Sources loaded instead of the left and the right operand, if the kernel computes these.
         result: the dtype of the first result, which has the address of the product's.
         sums: the same of what makes the parts of a product whose inner side is cut and whose operands are computed, or
             lays out the operands of a convolution.
-        computes_elements: whether something is computed of the elements; else the product's own kernel may serve.
+        computes_elements: If True, the epilogue computes with the elements; else the matmul's own kernel may serve.
     """
 
     kernel: Callable[[str], Any]
@@ -160,7 +160,7 @@ class Epilogue:
         scales: those of the call; None where there are none.
         activation: "relu", "gelu" or None.
         factors: those of 8-bit operands, applied before the addend.
-        fused: what is computed of the result before it is stored, or instead.
+        fused: Epilogue that computes with the result before or instead of its store.
     """
 
     addend: Matrices | None = None
@@ -171,7 +171,7 @@ class Epilogue:
 
     @property
     def pointers(self) -> int:
-        """How many addresses a launch is given beside those of the operands and the output."""
+        """Number of addresses that a launch takes after those of the operands and the output."""
         count = 0 if self.factors is None else len(self.factors.signature())
         return count + (self.addend is not None) + (0 if self.fused is None else len(self.fused.pointers))
 

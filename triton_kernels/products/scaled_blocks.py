@@ -84,7 +84,7 @@ def scaled_blocks_matmul(
 
 
 TILES = (
-    # Sums are kept twice, and a step's scales stand beside them.
+    # Sums are kept twice, together with a step's scales.
     Configuration((128, 128, 128), 8, 3, {90: 1, 100: 1}),
     Configuration((128, 64, 128), 8, 3, {89: 1}),
     Configuration((64, 64, 128), 4, 3, {89: 2, 90: 2, 100: 2}),

@@ -1,4 +1,4 @@
-"""Which products the kernel with sums in tensor memory serves, and how it is launched."""
+"""Dispatch to the matmul kernel with sums in tensor memory: the calls that it serves, and its launch."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def plan(
     a_block = (block_k, ROWS) if left.transposed else (ROWS, block_k)
     b_block = (block_n, block_k) if right.transposed else (block_k, block_n)
     addend, fused = problem.epilogue.addend, problem.epilogue.fused
-    # Another tile beside the one that is stored takes as many registers.
+    # A second tile takes as many registers as the stored one.
     widest = WIDEST_PART if fused is None or fused.tiles < 2 else WIDEST_PART // 2
     part = min(widest, 128 // problem.out.dtype.itemsize)
     kernel = matmul_tensor_memory if fused is None else fused.kernel("tensor_memory")

@@ -1,4 +1,4 @@
-"""How long the tiles of a product take, by the guesses that tiles are chosen by until tables are measured."""
+"""Cost model of a matmul's tiles, which chooses tiles until tables are measured."""
 
 from __future__ import annotations
 

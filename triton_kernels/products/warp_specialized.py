@@ -1,4 +1,4 @@
-"""Which products the warp-specialised kernel serves, and how it is launched."""
+"""Dispatch to the warp-specialized matmul kernel: the calls that it serves, and its launch."""
 
 from __future__ import annotations
 

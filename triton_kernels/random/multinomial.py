@@ -1,4 +1,4 @@
-"""Indices drawn by weights, row by row; a program of each row looks at its weights before."""
+"""Weighted sampling of indices, row by row; a program for each row checks its weights first."""
 
 from __future__ import annotations
 

@@ -150,8 +150,8 @@ def drawn(
         function: one of `random_functions`.
         types: the types of the numbers that it gets.
         numbers: makes them of the numbers given.
-        wide: whether draws have 64 bits.
-        paired: whether the function gets pairs of draws.
+        wide: If True, random words have 64 bits.
+        paired: If True, the function gets pairs of words.
     """
     spec = call.outputs[0] if out is None else out
     if spec.dtype.is_complex:

@@ -64,7 +64,7 @@ class Reduction:
         across: ``tl.reduce(tile, 1, combine)`` as a function: the compiler wants `combine` by its name there.
         start: the accumulator of nothing, from the accumulator's type.
         accumulate: the accumulator's type, from the input's and the output's dtype.
-        load: what becomes of an element before it is combined.
+        load: Function applied to an element before the reduction.
         finish: ``finish(accumulator, count)`` gives the result.
     """
 
@@ -101,7 +101,7 @@ def own_type(input: ScalarType, output: ScalarType) -> tl.dtype:
 
 
 def bool_type(input: ScalarType, output: ScalarType) -> tl.dtype:
-    """Truth: whether an element is zero."""
+    """Boolean reductions of nonzero elements."""
     return tl.int1
 
 

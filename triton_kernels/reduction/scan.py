@@ -58,10 +58,10 @@ class Scan:
         combine, across, along: a `@triton.jit` function of two accumulators, its reduction and its scan over axis 1.
         start: the accumulator of nothing.
         accumulate: the accumulator's type, from the output's dtype.
-        takes_integers: whether integers are scanned too.
+        takes_integers: If True, the scan also takes integers.
         weights: by how much tiles of four bytes, and of eight, are smaller than those of sums, for the registers
             that combining takes.
-        is_sum: what is carried is added up with what rounding left over.
+        is_sum: If True, the carry is added with its rounding error (compensated).
     """
 
     combine: Any

@@ -1,4 +1,4 @@
-"""Reductions of segments: of lengths the prefix sums first, then one launch over all segments."""
+"""Segment reductions: for lengths, the prefix sums first, then one launch over all segments."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from ..conversion import convert
 
 SUM, MEAN, MAX, MIN, PRODUCT = (tl.constexpr(i) for i in range(5))
 NEGATIVE, UNEQUAL, DESCENDING = (tl.constexpr(i) for i in range(3))
-"""Which flag says what: a length below 0, lengths that do not add up to the row, offsets that leave it or descend."""
+"""Meaning of the flags: a length below 0, lengths that do not add up to the row, offsets that leave it or descend."""
 
 
 @triton.jit

@@ -49,7 +49,7 @@ Ask = Callable[[tuple[int, ...], Configuration], Configuration]
 
 @dataclass(frozen=True)
 class Tile:
-    """How many outputs and reduced elements a program has, and how many parts share the reduced side."""
+    """Outputs and reduced elements of a program, and the number of parts that share the reduced side."""
 
     outputs: int
     reduced: int
@@ -59,7 +59,7 @@ class Tile:
 
     @property
     def parts(self) -> int:
-        """How many parts of each line the last program reads at a time: 16 elements for a lane, or fewer."""
+        """Parts of each line that the last program reads at a time: 16 elements for a lane, or fewer."""
         return min(
             next_power_of_2(self.splits), self.reduced, max(16 * LANES * self.warps // self.outputs, 1)
         )

@@ -140,7 +140,7 @@ def launching(
         for name, value in runtime.items()
         if (name in strides or name == "nb") and value in (0, 1)
     }
-    # How many taps there are depends on the scale only where it is antialiased.
+    # The number of taps depends on the scale only if the map is antialiased.
     fixed |= {
         f"k{name}": line.taps for name, line in zip("dhw", lines, strict=True) if not line.kind.is_antialiased
     }

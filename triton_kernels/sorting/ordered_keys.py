@@ -23,7 +23,7 @@ class KeyFormat(NamedTuple):
     Args:
         word: Triton's name of the unsigned integer that has them.
         infinity: the bits of infinity, above which magnitudes are NaN; 0 for integers.
-        signed: whether the first bit is a sign.
+        signed: If True, the first bit is a sign.
     """
 
     word: str

@@ -22,8 +22,8 @@ class Parts:
     """Split of lines into parts, one for each program; a part is a multiple of a tile.
 
     Args:
-        lines, n: how many lines there are, and how long each is.
-        block: of a tile.
+        lines, n: Number of lines, and their length.
+        block: Elements of a tile.
         resident: programs that a multiprocessor has at a time.
     """
 

@@ -57,11 +57,11 @@ def plan_radix(
     `n`.
 
     Args:
-        format_: what the bits of `x` mean.
-        place_dtype: of the places that are written.
-        decoded: whether elements are written as values, and not their keys.
-        bits: how many of the lowest bits of keys differ at all; None for all.
-        label_dtype: of `labels`, if they are given, which are written for places.
+        format_: Format of the bits of `x`.
+        place_dtype: Dtype of the indices that are written.
+        decoded: If True, write elements as values instead of their keys.
+        bits: Number of low bits in which keys differ; None for all.
+        label_dtype: Dtype of `labels`, which are written instead of indices if given.
 
     Operands are bytes. ``counted_by`` is a function of the address of zeroed counts [passes, lines, digits], of
     integers of `count_dtype`, which adds up how often each digit occurs, where whoever makes `x` does that.

@@ -35,9 +35,9 @@ def plan_rows(
     """Return ``(x, [order,] values, places)`` over addresses, which sorts the first `k` of each row of `n`.
 
     Args:
-        format_: what the bits of `x` mean.
-        place_dtype: of the places that are written.
-        order_dtype: of the numbers that are written instead of places in a row; None for the places.
+        format_: Format of the bits of `x`.
+        place_dtype: Dtype of the indices that are written.
+        order_dtype: Dtype of the numbers that are written instead of indices in a row; None for the indices.
         rank: ``first``, or for one alone of each row: ``last`` of these `k`, ``median``, ``nanmedian``.
     """
     block = max(next_power_of_2(n), 2)

@@ -37,9 +37,9 @@ def plan_select(
     """Return the function ``(x, values, places)`` over the bytes of `lines` contiguous lines of `n`.
 
     Args:
-        k: how many of a line are written, the first ones in order; or, of `one`, which one counted from 1.
-        one: whether one alone is written.
-        median: ``median`` or ``nanmedian`` for that in place of the `k`-th.
+        k: Number of elements to write from a line, the first ones in order; or, with `one`, the 1-based rank.
+        one: If True, write a single element.
+        median: ``median`` or ``nanmedian`` to write that instead of the `k`-th.
     """
     block = tile_of(n)
     cut = Parts(lines, n, block, RESIDENT)

@@ -12,7 +12,7 @@ from ..budget import Configuration, declare
 from ..conversion import convert
 
 ROWS, COLUMN = (tl.constexpr(i) for i in range(2))
-"""Which flag says what: rows do not rise within the values, a column lies outside of the dense matrix."""
+"""Meaning of the flags: rows do not rise within the values, a column is outside of the dense matrix."""
 
 
 @triton.jit

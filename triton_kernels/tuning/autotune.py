@@ -89,9 +89,9 @@ def tune(
 
     Args:
         run: the call.
-        arguments: where the tensors are that it may write to.
+        arguments: Nesting that contains the tensors that the run may write to.
         timer_for: makes the timer of a device.
-        turns, runs: how often candidates are timed.
+        turns, runs: Number of timings of each candidate.
     """
     if not _running.acquire(blocking=False):
         raise RuntimeError(

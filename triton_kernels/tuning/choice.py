@@ -43,10 +43,10 @@ def configuration(
 
     Args:
         kernel: the declared `@triton.jit` function.
-        device: where it is to run.
+        device: Device of the launch.
         dtype: Triton's name of the declared operand's dtype.
         shape: the sizes that matter, in an order of the kernel's own; sizes of a class (`shape_class`) share answers.
-        default: what the kernel's heuristic says.
+        default: Configuration that the kernel's heuristic chooses.
 
     Returns:
         `default`, or one of those that the kernel declares for the dtype and that the device takes.
@@ -121,7 +121,7 @@ def note(question: Question, entry: Entry) -> None:
 
 
 def forget() -> None:
-    """Have everything looked up anew: records, tables, answers."""
+    """Drop cached records, tables and answers, so that they are looked up again."""
     with _lock:
         _answers.clear()
         _entries.clear()

@@ -19,7 +19,7 @@ class Inputs:
 
     Args:
         arguments: any nesting of tensors and other things.
-        generators: those whose numbers the call may draw, besides those among the arguments.
+        generators: Random generators that the call may use, in addition to those among the arguments.
     """
 
     def __init__(self, arguments: object, generators: Iterable[Generator]) -> None:

@@ -31,7 +31,7 @@ class Times(NamedTuple):
 
     @property
     def spread(self) -> float:
-        """Half of the range that the middle half of the runs lies in."""
+        """Half of the interquartile range of the runs."""
         if len(self.runs) < 2:
             return 0.0
         low, _, high = statistics.quantiles(self.runs, n=4, method="inclusive")

@@ -1,4 +1,4 @@
-"""A question that a kernel asks when it is planned: which configuration for this device, dtype and class of shapes."""
+"""Key of a configuration lookup at planning time: device, dtype and class of shapes."""
 
 from __future__ import annotations
 

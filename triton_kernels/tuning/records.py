@@ -80,7 +80,7 @@ class Records:
                 yield entry
 
     def write(self, device: str, entry: Entry) -> None:
-        """Keep an entry, in place of one for the same question. A RuntimeWarning says, once, that it cannot be kept."""
+        """Write an entry, replacing one for the same question. If that fails, warn once with a RuntimeWarning."""
         folder = self.folder(device, entry.kernel)
         question = json.dumps([entry.kernel, entry.source, entry.dtype, entry.shape])
         path = folder / (hashlib.sha256(question.encode()).hexdigest()[:32] + SUFFIX)

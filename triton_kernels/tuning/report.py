@@ -19,8 +19,8 @@ class Finding:
         question: kernel, device, dtype and class of shapes.
         times: the runs of each candidate that was timed, the default first.
         skipped: why others were not.
-        chosen: what launches take from now on.
-        entry: what is remembered; None if there was no choice.
+        chosen: Configuration that launches take from now on.
+        entry: Recorded entry; None if there was no choice.
     """
 
     question: Question
