@@ -21,8 +21,8 @@ def clip(x: Tensor, /, min: Tensor | Number | None = None, max: Tensor | Number 
 
     Args:
         x: An array of a real numeric dtype.
-        min: The lower bound, an array or a number; None for no bound.
-        max: The upper bound, which counts if it is below the lower one.
+        min: Lower bound, an array or a number; None for no bound.
+        max: Upper bound, which wins if it is below the lower one.
 
     Returns:
         An array of `x`'s dtype, and of the broadcast shape.

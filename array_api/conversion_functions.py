@@ -29,8 +29,8 @@ def asarray(
     Args:
         obj: A number, nested sequences of numbers or arrays, an array, a NumPy array, or an object with DLPack or the
             buffer protocol.
-        dtype: The dtype of the result; by default `obj`'s, for Python numbers the default one of their kind.
-        device: The device of the result; by default `obj`'s, or the default device.
+        dtype: Dtype of the result. Default: that of `obj`, or the default dtype of a Python number's kind.
+        device: Device of the result. Default: that of `obj`, or the default device.
         copy: True always copies, False never does, None does if it must.
 
     Returns:
@@ -113,7 +113,7 @@ def from_dlpack(x: Any, /, *, device: Place = None, copy: bool | None = None) ->
 
     Args:
         x: An object with ``__dlpack__``.
-        device: The device of the result; by default `x`'s.
+        device: Device of the result. Default: that of `x`.
         copy: True always copies, False never does, None does if it must.
 
     Returns:

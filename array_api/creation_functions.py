@@ -44,9 +44,9 @@ def empty(shape: Shape, *, dtype: ScalarType | None = None, device: Place = None
     """Allocate an array with uninitialized values.
 
     Args:
-        shape: Its sizes; an int for one dimension.
-        dtype: Its dtype; by default the default floating dtype.
-        device: Its device.
+        shape: Sizes of the array; an int means one dimension.
+        dtype: Dtype of the array. Default: the default floating dtype.
+        device: Device of the array. Default: the default device.
 
     Returns:
         An array.
@@ -65,9 +65,9 @@ def zeros(shape: Shape, *, dtype: ScalarType | None = None, device: Place = None
     """Make an array of zeros.
 
     Args:
-        shape: Its sizes; an int for one dimension.
-        dtype: Its dtype; by default the default floating dtype.
-        device: Its device.
+        shape: Sizes of the array; an int means one dimension.
+        dtype: Dtype of the array. Default: the default floating dtype.
+        device: Device of the array. Default: the default device.
 
     Returns:
         An array.
@@ -86,9 +86,9 @@ def ones(shape: Shape, *, dtype: ScalarType | None = None, device: Place = None)
     """Make an array of ones.
 
     Args:
-        shape: Its sizes; an int for one dimension.
-        dtype: Its dtype; by default the default floating dtype.
-        device: Its device.
+        shape: Sizes of the array; an int means one dimension.
+        dtype: Dtype of the array. Default: the default floating dtype.
+        device: Device of the array. Default: the default device.
 
     Returns:
         An array.
@@ -109,10 +109,10 @@ def full(
     """Make an array filled with one number.
 
     Args:
-        shape: Its sizes; an int for one dimension.
-        fill_value: The number, or an array without dimensions.
-        dtype: Its dtype; by default the default one of the number's kind.
-        device: Its device.
+        shape: Sizes of the array; an int means one dimension.
+        fill_value: Number to fill in, or a 0-d array.
+        dtype: Dtype of the array. Default: the default dtype of the number's kind.
+        device: Device of the array. Default: the default device.
 
     Returns:
         An array.
@@ -135,8 +135,8 @@ def empty_like(x: Tensor, /, *, dtype: ScalarType | None = None, device: Place =
 
     Args:
         x: An array.
-        dtype: The dtype of the result; by default `x`'s.
-        device: The device of the result; by default `x`'s.
+        dtype: Dtype of the result. Default: that of `x`.
+        device: Device of the result. Default: that of `x`.
 
     Returns:
         An array.
@@ -156,8 +156,8 @@ def zeros_like(x: Tensor, /, *, dtype: ScalarType | None = None, device: Place =
 
     Args:
         x: An array.
-        dtype: The dtype of the result; by default `x`'s.
-        device: The device of the result; by default `x`'s.
+        dtype: Dtype of the result. Default: that of `x`.
+        device: Device of the result. Default: that of `x`.
 
     Returns:
         An array.
@@ -177,8 +177,8 @@ def ones_like(x: Tensor, /, *, dtype: ScalarType | None = None, device: Place = 
 
     Args:
         x: An array.
-        dtype: The dtype of the result; by default `x`'s.
-        device: The device of the result; by default `x`'s.
+        dtype: Dtype of the result. Default: that of `x`.
+        device: Device of the result. Default: that of `x`.
 
     Returns:
         An array.
@@ -200,9 +200,9 @@ def full_like(
 
     Args:
         x: An array.
-        fill_value: The number.
-        dtype: The dtype of the result; by default `x`'s.
-        device: The device of the result; by default `x`'s.
+        fill_value: Number to fill in.
+        dtype: Dtype of the result. Default: that of `x`.
+        device: Device of the result. Default: that of `x`.
 
     Returns:
         An array.
@@ -231,14 +231,14 @@ def arange(
     dtype: ScalarType | None = None,
     device: Place = None,
 ) -> Tensor:
-    """Numbers at equal distances.
+    """Return evenly spaced numbers with a given step.
 
     Args:
-        start: The first number; if `stop` is left out, where they end, and the first is 0.
+        start: First number; without `stop`, the excluded end, and the first number is 0.
         stop: End of the interval, which is excluded.
-        step: The distance; if it leads away from `stop`, the result is empty.
-        dtype: Its dtype; by default int64 for ints, else the default floating dtype.
-        device: Its device.
+        step: Distance between numbers; if it leads away from `stop`, the result is empty. Default: 1.
+        dtype: Dtype of the array. Default: int64 for ints, else the default floating dtype.
+        device: Device of the array. Default: the default device.
 
     Returns:
         An array of one dimension.
@@ -278,11 +278,11 @@ def linspace(
     """Make an array of evenly spaced numbers.
 
     Args:
-        start: The first number.
-        stop: The last one, or the one after the last.
+        start: First number.
+        stop: Last number, or the one after the last without `endpoint`.
         num: Number of values.
-        dtype: Its dtype; by default the default floating dtype, or its complex one.
-        device: Its device.
+        dtype: Dtype of the array. Default: the default floating dtype, or its complex counterpart.
+        device: Device of the array. Default: the default device.
         endpoint: If True, include `stop`.
 
     Returns:
@@ -321,11 +321,11 @@ def eye(
     """Make a matrix with ones on a diagonal and zeros elsewhere.
 
     Args:
-        n_rows: The number of rows.
-        n_cols: The number of columns; by default that of rows.
-        k: The diagonal: 0 the main one, positive ones above it.
-        dtype: Its dtype; by default the default floating dtype.
-        device: Its device.
+        n_rows: Number of rows.
+        n_cols: Number of columns. Default: `n_rows`.
+        k: Diagonal of the ones: 0 is the main diagonal, positive ones are above it. Default: 0.
+        dtype: Dtype of the array. Default: the default floating dtype.
+        device: Device of the array. Default: the default device.
 
     Returns:
         An array of two dimensions.
@@ -388,7 +388,7 @@ def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
 
     Args:
         x: An array of at least two dimensions.
-        k: The diagonal above which there are zeros.
+        k: Diagonal above which elements are zero. Default: 0.
 
     Returns:
         An array of `x`'s shape.
@@ -409,7 +409,7 @@ def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
 
     Args:
         x: An array of at least two dimensions.
-        k: The diagonal below which there are zeros.
+        k: Diagonal below which elements are zero. Default: 0.
 
     Returns:
         An array of `x`'s shape.

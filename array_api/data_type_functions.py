@@ -40,7 +40,7 @@ def astype(
         x: An array.
         dtype: The dtype of the result.
         copy: If True, copy even if `x` already has the dtype.
-        device: The device of the result; by default `x`'s.
+        device: Device of the result. Default: that of `x`.
 
     Returns:
         An array of `x`'s shape.

@@ -37,7 +37,7 @@ def fft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "bac
 
     Args:
         x: An array of a complex floating-point dtype.
-        n: The length of the transform: the input is cut or filled with zeros, or, of real results, their length.
+        n: Length of the transform, to which the input is trimmed or zero-padded; for real results, their length.
         axis: The axis.
         norm: Direction that divides by the length: ``"backward"``, ``"forward"``, or ``"ortho"`` for its root in both.
 
@@ -59,7 +59,7 @@ def ifft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "ba
 
     Args:
         x: An array of a complex floating-point dtype.
-        n: The length of the transform: the input is cut or filled with zeros, or, of real results, their length.
+        n: Length of the transform, to which the input is trimmed or zero-padded; for real results, their length.
         axis: The axis.
         norm: Direction that divides by the length: ``"backward"``, ``"forward"``, or ``"ortho"`` for its root in both.
 
@@ -81,7 +81,7 @@ def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "ba
 
     Args:
         x: An array of a real floating-point dtype.
-        n: The length of the transform: the input is cut or filled with zeros, or, of real results, their length.
+        n: Length of the transform, to which the input is trimmed or zero-padded; for real results, their length.
         axis: The axis.
         norm: Direction that divides by the length: ``"backward"``, ``"forward"``, or ``"ortho"`` for its root in both.
 
@@ -103,7 +103,7 @@ def irfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "b
 
     Args:
         x: An array of a complex floating-point dtype.
-        n: The length of the transform: the input is cut or filled with zeros, or, of real results, their length.
+        n: Length of the transform, to which the input is trimmed or zero-padded; for real results, their length.
         axis: The axis.
         norm: Direction that divides by the length: ``"backward"``, ``"forward"``, or ``"ortho"`` for its root in both.
 
@@ -125,7 +125,7 @@ def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "ba
 
     Args:
         x: An array of a complex floating-point dtype.
-        n: The length of the transform: the input is cut or filled with zeros, or, of real results, their length.
+        n: Length of the transform, to which the input is trimmed or zero-padded; for real results, their length.
         axis: The axis.
         norm: Direction that divides by the length: ``"backward"``, ``"forward"``, or ``"ortho"`` for its root in both.
 
@@ -147,7 +147,7 @@ def ihfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "b
 
     Args:
         x: An array of a real floating-point dtype.
-        n: The length of the transform: the input is cut or filled with zeros, or, of real results, their length.
+        n: Length of the transform, to which the input is trimmed or zero-padded; for real results, their length.
         axis: The axis.
         norm: Direction that divides by the length: ``"backward"``, ``"forward"``, or ``"ortho"`` for its root in both.
 
@@ -176,8 +176,8 @@ def fftn(
 
     Args:
         x: An array of a complex floating-point dtype.
-        s: The length of the transform along each axis.
-        axes: The axes; all by default, or the last ones, as many as `s` has.
+        s: Length of the transform along each axis.
+        axes: Axes of the transform. Default: all, or the last ones, as many as `s` has.
         norm: Direction that divides by the number of elements.
 
     Returns:
@@ -206,8 +206,8 @@ def ifftn(
 
     Args:
         x: An array of a complex floating-point dtype.
-        s: The length of the transform along each axis.
-        axes: The axes; all by default, or the last ones, as many as `s` has.
+        s: Length of the transform along each axis.
+        axes: Axes of the transform. Default: all, or the last ones, as many as `s` has.
         norm: Direction that divides by the number of elements.
 
     Returns:
@@ -236,8 +236,8 @@ def rfftn(
 
     Args:
         x: An array of a real floating-point dtype.
-        s: The length of the transform along each axis.
-        axes: The axes; all by default, or the last ones, as many as `s` has.
+        s: Length of the transform along each axis.
+        axes: Axes of the transform. Default: all, or the last ones, as many as `s` has.
         norm: Direction that divides by the number of elements.
 
     Returns:
@@ -266,8 +266,8 @@ def irfftn(
 
     Args:
         x: An array of a complex floating-point dtype.
-        s: The length of the transform along each axis.
-        axes: The axes; all by default, or the last ones, as many as `s` has.
+        s: Length of the transform along each axis.
+        axes: Axes of the transform. Default: all, or the last ones, as many as `s` has.
         norm: Direction that divides by the number of elements.
 
     Returns:
@@ -300,10 +300,10 @@ def fftfreq(
     """Return the frequencies of `fft`, in cycles per unit of the sample spacing.
 
     Args:
-        n: The length of the transform.
-        d: The sample spacing.
-        dtype: The dtype of the result; by default the default floating dtype.
-        device: Its device.
+        n: Length of the transform.
+        d: Sample spacing. Default: 1.
+        dtype: Dtype of the result. Default: the default floating dtype.
+        device: Device of the array. Default: the default device.
 
     Returns:
         An array of one dimension.
@@ -324,10 +324,10 @@ def rfftfreq(
     """Return the frequencies of `rfft`, in cycles per unit of the sample spacing.
 
     Args:
-        n: The length of the transform.
-        d: The sample spacing.
-        dtype: The dtype of the result; by default the default floating dtype.
-        device: Its device.
+        n: Length of the transform.
+        d: Sample spacing. Default: 1.
+        dtype: Dtype of the result. Default: the default floating dtype.
+        device: Device of the array. Default: the default device.
 
     Returns:
         An array of one dimension.
@@ -347,7 +347,7 @@ def fftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor
 
     Args:
         x: An array.
-        axes: The axes; all by default.
+        axes: Axes to shift. Default: all.
 
     Returns:
         An array of `x`'s shape.
@@ -367,7 +367,7 @@ def ifftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tenso
 
     Args:
         x: An array.
-        axes: The axes; all by default.
+        axes: Axes to shift. Default: all.
 
     Returns:
         An array of `x`'s shape.

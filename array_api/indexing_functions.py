@@ -19,7 +19,7 @@ def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
     Args:
         x: An array.
         indices: Integer array of indices; negative ones count from the end.
-        axis: The axis; it may be left out for one dimension.
+        axis: Axis to index; optional for one dimension.
 
     Returns:
         An array with the shape of `indices` in the axis's place.

@@ -252,7 +252,7 @@ def matrix_power(x: Tensor, n: int, /) -> Tensor:
 
     Args:
         x: Square matrices of a floating-point dtype.
-        n: The exponent; a negative one inverts.
+        n: Exponent; a negative one inverts.
 
     Returns:
         An array of `x`'s shape and dtype.
@@ -375,7 +375,7 @@ def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
 
     Args:
         x1: Square matrices of a floating-point dtype.
-        x2: The right sides: a vector, or matrices whose other axes broadcast.
+        x2: Right-hand sides: a vector, or matrices whose other axes broadcast.
 
     Returns:
         An array of the dtype to which theirs promote.
@@ -442,7 +442,7 @@ def trace(x: Tensor, /, *, offset: int = 0, dtype: ScalarType | None = None) -> 
     Args:
         x: An array of at least two dimensions.
         offset: Diagonal to sum, as in `diagonal`.
-        dtype: The dtype of the sums; by default as that of `sum`.
+        dtype: Dtype of the sums. Default: as in `sum`.
 
     Returns:
         An array without the last two axes.
@@ -464,9 +464,9 @@ def vector_norm(
 
     Args:
         x: An array of a floating-point dtype.
-        axis: The axes of the vectors; by default the flattened array is one.
+        axis: Axes of the vectors. Default: the flattened array is one vector.
         keepdims: If True, keep the reduced axes with size 1.
-        ord: The order p: the p-th root of the sum of p-th powers; inf and -inf are the extremes, 0 counts.
+        ord: Order p of the norm: the p-th root of the sum of p-th powers. inf and -inf give maximum and minimum, 0 counts.
 
     Returns:
         A real array.

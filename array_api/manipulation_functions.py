@@ -83,7 +83,7 @@ def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
 
     Args:
         x: An array.
-        shape: A shape to which `x`'s broadcasts.
+        shape: Shape to which `x` broadcasts.
 
     Returns:
         A view.
@@ -114,7 +114,7 @@ def concat(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int | None = 0
 
     Args:
         arrays: Arrays of equal shapes, but for `axis`.
-        axis: The axis; None flattens the arrays.
+        axis: Axis to concatenate along; None flattens the arrays.
 
     Returns:
         An array of the dtype to which theirs promote.
@@ -243,7 +243,7 @@ def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -
 
     Args:
         x: An array.
-        shape: The shape; one size may be -1, which is inferred.
+        shape: Shape of the result; one size may be -1, which is inferred.
         copy: True always copies, False never does, None does if it must.
 
     Returns:
@@ -276,7 +276,7 @@ def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
 
     Args:
         x: An array.
-        axes: The order.
+        axes: Order of the axes.
 
     Returns:
         A view.
@@ -296,7 +296,7 @@ def moveaxis(x: Tensor, source: int | tuple[int, ...], destination: int | tuple[
 
     Args:
         x: An array.
-        source: The axes.
+        source: Axes to move.
         destination: Position of each axis in the result.
 
     Returns:
@@ -319,7 +319,7 @@ def flip(x: Tensor, /, *, axis: int | tuple[int, ...] | None = None) -> Tensor:
 
     Args:
         x: An array.
-        axis: The axes along which it is; all by default.
+        axis: Axes to reverse. Default: all.
 
     Returns:
         An array of `x`'s shape.
@@ -340,7 +340,7 @@ def roll(x: Tensor, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, .
     Args:
         x: An array.
         shift: By how many places, for each axis.
-        axis: The axes; None rolls the flattened array.
+        axis: Axes to roll along; None rolls the flattened array.
 
     Returns:
         An array of `x`'s shape.
@@ -367,7 +367,7 @@ def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> T
     Args:
         x: An array.
         repeats: Number of repetitions, for all elements or for each.
-        axis: The axis; None flattens the array.
+        axis: Axis to repeat along; None flattens the array.
 
     Returns:
         An array of `x`'s dtype.

@@ -23,7 +23,7 @@ def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> 
 
     Args:
         x: An array of a real numeric dtype.
-        axis: The axis along which it is sought; None for the flattened array.
+        axis: Axis to search; None searches the flattened array.
         keepdims: If True, keep reduced axes with size 1.
 
     Returns:
@@ -44,7 +44,7 @@ def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> 
 
     Args:
         x: An array of a real numeric dtype.
-        axis: The axis along which it is sought; None for the flattened array.
+        axis: Axis to search; None searches the flattened array.
         keepdims: If True, keep reduced axes with size 1.
 
     Returns:
@@ -96,7 +96,7 @@ def count_nonzero(x: Tensor, /, *, axis: int | Sequence[int] | None = None, keep
 
     Args:
         x: An array.
-        axis: The axes along which they are counted; all by default.
+        axis: Axes to count along. Default: all.
         keepdims: If True, keep reduced axes with size 1.
 
     Returns:
@@ -126,7 +126,7 @@ def searchsorted(
 
     Args:
         x1: Sorted elements, of one dimension.
-        x2: The elements to place, of any shape, or a number.
+        x2: Elements to search for, of any shape, or a number.
         side: ``"left"`` to insert before equal elements, ``"right"`` to insert after them.
         sorter: Indices that sort `x1`, if it is not.
 

@@ -150,8 +150,8 @@ def isin(x1: Tensor | Number, x2: Tensor | Number, /, *, invert: bool = False) -
     """Return True for each element that is among others.
 
     Args:
-        x1: The elements, or a number.
-        x2: The others, or a number.
+        x1: Elements to look for, or a number.
+        x2: Elements to compare with, or a number.
         invert: If True, invert the result.
 
     Returns:

@@ -38,8 +38,8 @@ def sum(
 
     Args:
         x: An array of a numeric dtype.
-        axis: The axes that are summed; all by default.
-        dtype: The dtype of the sum; by default int64 of signed, uint64 of unsigned integers, `x`'s of others.
+        axis: Axes to sum over. Default: all.
+        dtype: Dtype of the sum. Default: int64 for signed integers, uint64 for unsigned ones, else that of `x`.
         keepdims: If True, keep reduced axes with size 1.
 
     Returns:
@@ -66,8 +66,8 @@ def prod(
 
     Args:
         x: An array of a numeric dtype.
-        axis: The axes that are multiplied; all by default.
-        dtype: The dtype of the product; by default as that of `sum`.
+        axis: Axes to multiply over. Default: all.
+        dtype: Dtype of the product. Default: as in `sum`.
         keepdims: If True, keep reduced axes with size 1.
 
     Returns:
@@ -95,7 +95,7 @@ def max(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
     Args:
         x: An array of a real numeric dtype.
-        axis: The axes that are reduced; all by default.
+        axis: Axes to reduce. Default: all.
         keepdims: If True, keep reduced axes with size 1.
 
     Returns:
@@ -116,7 +116,7 @@ def min(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
     Args:
         x: An array of a real numeric dtype.
-        axis: The axes that are reduced; all by default.
+        axis: Axes to reduce. Default: all.
         keepdims: If True, keep reduced axes with size 1.
 
     Returns:
@@ -142,7 +142,7 @@ def mean(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
     Args:
         x: An array of a floating-point dtype.
-        axis: The axes over which it is taken; all by default.
+        axis: Axes to reduce. Default: all.
         keepdims: If True, keep reduced axes with size 1.
 
     Returns:
@@ -164,7 +164,7 @@ def var(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: b
 
     Args:
         x: An array of a real floating-point dtype.
-        axis: The axes over which it is taken; all by default.
+        axis: Axes to reduce. Default: all.
         correction: Number subtracted from the element count in the divisor: 1 makes the estimate unbiased.
         keepdims: If True, keep reduced axes with size 1.
 
@@ -186,7 +186,7 @@ def std(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: b
 
     Args:
         x: An array of a real floating-point dtype.
-        axis: The axes over which it is taken; all by default.
+        axis: Axes to reduce. Default: all.
         correction: Number subtracted from the element count in the divisor.
         keepdims: If True, keep reduced axes with size 1.
 
@@ -225,8 +225,8 @@ def cumulative_sum(
 
     Args:
         x: An array of a numeric dtype.
-        axis: The axis along which they are taken; it may be left out for one dimension.
-        dtype: The dtype of the sums; by default as that of `sum`.
+        axis: Axis of the scan; optional for one dimension.
+        dtype: Dtype of the sums. Default: as in `sum`.
         include_initial: If True, prepend a 0.
 
     Returns:
@@ -257,8 +257,8 @@ def cumulative_prod(
 
     Args:
         x: An array of a numeric dtype.
-        axis: The axis along which they are taken; it may be left out for one dimension.
-        dtype: The dtype of the products; by default as that of `sum`.
+        axis: Axis of the scan; optional for one dimension.
+        dtype: Dtype of the products. Default: as in `sum`.
         include_initial: If True, prepend a 1.
 
     Returns:

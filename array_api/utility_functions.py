@@ -22,7 +22,7 @@ def all(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
     Args:
         x: An array.
-        axis: The axes that are reduced; all by default.
+        axis: Axes to reduce. Default: all.
         keepdims: If True, keep reduced axes with size 1.
 
     Returns:
@@ -43,7 +43,7 @@ def any(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
     Args:
         x: An array.
-        axis: The axes that are reduced; all by default.
+        axis: Axes to reduce. Default: all.
         keepdims: If True, keep reduced axes with size 1.
 
     Returns:

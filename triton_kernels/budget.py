@@ -94,7 +94,7 @@ class Configuration:
 
     @property
     def warps_of_a_block(self) -> int:
-        """Number of warps in a launch."""
+        """Number of warps that a block is launched with."""
         return self.warps if self.resident is None else self.resident
 
     @property

@@ -17,8 +17,8 @@ class WindowedAttention:
     Args:
         query: the call's queries, for their dtype.
         heads, heads_k: Number of query heads and key heads; the second divides the first.
-        window: how many keys before and after its own place a query sees, each side all of them where it is negative.
-            The last query stands at the place of the last key.
+        window: Number of keys before and after its own position that a query sees; a negative side sees all.
+            The last query is at the position of the last key.
     """
 
     def __init__(self, query: TensorSpec, heads: int, heads_k: int, window: tuple[int, int]) -> None:

@@ -84,14 +84,14 @@ def product_of(call: StructuredCall, first: str, second: str) -> Product:
 
 
 def stack_product(rows: int, inner: int, columns: int, ready_a: bool, ready_b: bool) -> Product:
-    """``f(a, b)`` of stacks of matrices: a new array, in a dtype that BLAS has.
+    """Return ``f(a, b)``, the batched matmul into a new array, in a dtype that BLAS has.
 
     Args:
         rows: Rows of each matrix of the first batch.
-        inner: columns of those, and rows of the second stack's.
+        inner: Columns of those, and rows of the second batch's matrices (the K dimension).
         columns: Columns of the second batch's matrices.
         ready_a: If True, BLAS takes the first batch's matrices in place.
-        ready_b: the same of the second.
+        ready_b: If True, BLAS takes the second batch's matrices in place.
     """
     if inner == 1 and rows * columns >= LEAST_OUTER:
         why = "the inner side is 1, and each matrix of {} x {} has at least {} elements"

@@ -18,12 +18,12 @@ EXACT = 2048
 
 
 class Expansion:
-    """A packed matrix, of which blocks of rows are made dense.
+    """Packed 2:4 sparse matrix, whose blocks of rows expand to dense ones.
 
     Args:
         values: kept elements (n, k / 2).
         words: the words of four bits each, in the order of rows or interleaved.
-        interleaved: which.
+        interleaved: If True, the words are interleaved.
     """
 
     def __init__(self, values: Any, words: Any, interleaved: bool) -> None:

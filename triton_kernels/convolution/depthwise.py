@@ -31,7 +31,7 @@ def is_depthwise(problem: Problem) -> bool:
 
 
 def chosen_tile(dtype: str, positions: int, outputs: int, last: bool) -> Configuration:
-    """Pixels and channels of a program; `last` if the operands are channels-last."""
+    """Return the pixels and channels of a program; `last` if the operands are channels-last."""
     if interpreted():
         rows = min(next_power_of_2(positions), MOST_INTERPRETED)
         return Configuration((rows, min(next_power_of_2(outputs), MOST_INTERPRETED // rows)), 4, 1)

@@ -185,7 +185,7 @@ def tile_elements(itemsize: int) -> int:
 
 
 def tile_for(m: int, k: int, rows_are_inner: bool, itemsize: int) -> tuple[int, int]:
-    """Rows and K elements of a program, longer along the contiguous side."""
+    """Return the rows and K elements of a program, more of them along the contiguous side."""
     tile = tile_elements(itemsize)
     if interpreted():
         inner = min(next_power_of_2(k), 4096)

@@ -101,7 +101,7 @@ def own_type(input: ScalarType, output: ScalarType) -> tl.dtype:
 
 
 def bool_type(input: ScalarType, output: ScalarType) -> tl.dtype:
-    """Boolean reductions of nonzero elements."""
+    """Return the accumulator type of boolean reductions."""
     return tl.int1
 
 
