@@ -14,7 +14,7 @@ __all__ = ["take", "take_along_axis"]
 
 
 def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
-    """Slices of an array along an axis.
+    """Take slices of an array along an axis.
 
     Args:
         x: An array.
@@ -43,7 +43,7 @@ def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
 
 
 def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
-    """Elements of an array along an axis, others for each slice.
+    """Take elements of an array along an axis, with separate indices for each slice.
 
     Args:
         x: An array.

@@ -129,7 +129,7 @@ def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
 
 
 def eig(x: Tensor, /) -> Any:
-    """Eigenvalues and eigenvectors of matrices.
+    """Compute the eigenvalues and eigenvectors of matrices.
 
     Args:
         x: Square matrices of a floating-point dtype.
@@ -148,7 +148,7 @@ def eig(x: Tensor, /) -> Any:
 
 
 def eigh(x: Tensor, /) -> Any:
-    """Eigenvalues and eigenvectors of symmetric or Hermitian matrices.
+    """Compute the eigenvalues and eigenvectors of symmetric or Hermitian matrices.
 
     Args:
         x: Square matrices of a floating-point dtype.
@@ -167,7 +167,7 @@ def eigh(x: Tensor, /) -> Any:
 
 
 def eigvals(x: Tensor, /) -> Tensor:
-    """Eigenvalues of matrices.
+    """Compute the eigenvalues of matrices.
 
     Args:
         x: Square matrices of a floating-point dtype.
@@ -186,7 +186,7 @@ def eigvals(x: Tensor, /) -> Tensor:
 
 
 def eigvalsh(x: Tensor, /) -> Tensor:
-    """Eigenvalues of symmetric or Hermitian matrices.
+    """Compute the eigenvalues of symmetric or Hermitian matrices.
 
     Args:
         x: Square matrices of a floating-point dtype.
@@ -248,7 +248,7 @@ def matrix_norm(
 
 
 def matrix_power(x: Tensor, n: int, /) -> Tensor:
-    """Matrices to the power of an integer.
+    """Raise matrices to an integer power.
 
     Args:
         x: Square matrices of a floating-point dtype.
@@ -466,7 +466,7 @@ def vector_norm(
         x: An array of a floating-point dtype.
         axis: Axes of the vectors. Default: the flattened array is one vector.
         keepdims: If True, keep the reduced axes with size 1.
-        ord: Order p of the norm: the p-th root of the sum of p-th powers. inf and -inf give maximum and minimum, 0 counts.
+        ord: Order p: the p-th root of the sum of p-th powers; inf and -inf give maximum and minimum, 0 counts.
 
     Returns:
         A real array.

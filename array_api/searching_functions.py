@@ -152,7 +152,7 @@ def searchsorted(
 
 
 def where(condition: Tensor, x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """Elements of one array where a condition holds, of another elsewhere.
+    """Select elements of one array where a condition holds, and of another elsewhere.
 
     Args:
         condition: An array of bools.

@@ -42,7 +42,7 @@ class UniqueInverseResult(NamedTuple):
 
 
 def _order(flat: Tensor) -> Tensor:
-    """Indices that sort; equal elements keep their order."""
+    """Return the stable argsort."""
     if not flat.dtype.is_complex:
         return functions.argsort(flat, dim=0, stable=True)
     by_imag = functions.argsort(flat.imag, dim=0, stable=True)

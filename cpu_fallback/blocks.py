@@ -35,7 +35,7 @@ Block = tuple[slice, ...]
 
 
 def part_of(numel: int, least: int = SHARED_BLOCK) -> int:
-    """Elements of a part of one call of NumPy over so many elements."""
+    """Return the part size of one NumPy call over this many elements."""
     return max(-(-numel // PARTS), least)
 
 

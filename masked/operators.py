@@ -82,7 +82,7 @@ class Normalization(Protocol):
 
 
 def _opened(input: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Data and mask of what may be a masked tensor."""
+    """Return data and mask of what may be a masked tensor."""
     if isinstance(input, MaskedTensor):
         return input.get_data(), input.get_mask() if mask is None else mask
     return input, mask
@@ -367,7 +367,7 @@ def normalize(
     dtype: ScalarType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """Elements divided by the norm of those that are not masked out; those that are, 0.
+    """Divide elements by the norm of those that are not masked out; masked-out elements are 0.
 
     Args:
         input: a tensor, or a `MaskedTensor`, whose mask is taken if `mask` is None.

@@ -186,7 +186,7 @@ class Attention:
 
 
 def attention(call: StructuredCall) -> PlannedKernel:
-    """softmax(scale * query @ key^T + mask) @ value, and the logarithm of each row's sum."""
+    """Compute softmax(scale * query @ key^T + mask) @ value, and the logarithm of each row's sum."""
     if compiled.is_served(call):
         chosen("compiled loops over blocks of queries", "llvmlite is installed, and scores are many")
         return PlannedKernel(quietly(compiled.forward(call)))

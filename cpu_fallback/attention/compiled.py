@@ -122,12 +122,12 @@ def is_served(call: StructuredCall) -> bool:
 
 
 def strides_of(array: Array | None) -> tuple[int, ...]:
-    """Strides in elements; zeros of what is not there."""
+    """Return strides in elements, zeros for a missing array."""
     return (0,) * 4 if array is None else tuple([s // array.itemsize for s in array.strides])
 
 
 def forward(call: StructuredCall) -> Callable[..., None]:
-    """``into(out, logsumexp, query, key, value, mask, scale)``."""
+    """Return ``into(out, logsumexp, query, key, value, mask, scale)``."""
     how = Compiled(call)
     splits = max(1, min(how.length_q // (2 * LEAST_QUERIES), -(-PARTS // (how.batch * how.heads))))
     each = -(-how.length_q // splits)
@@ -180,7 +180,7 @@ def forward(call: StructuredCall) -> Callable[..., None]:
 
 
 def backward(call: StructuredCall) -> Callable[..., None]:
-    """``into(grad_query, grad_key, grad_value, grad, query, key, value, out, logsumexp, mask, scale)``."""
+    """Return ``into(grad_query, grad_key, grad_value, grad, query, key, value, out, logsumexp, mask, scale)``."""
     how = Compiled(call)
 
     def parts(steps: dict[str, tuple[int, ...]], width: int, width_v: int) -> list[Array]:

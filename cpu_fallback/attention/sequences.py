@@ -29,7 +29,7 @@ class WindowedAttention:
     def forward(
         self, out: Array, logsumexp: Array, query: Array, key: Array, value: Array, scale: float
     ) -> None:
-        """softmax(scale * query @ key^T) @ value, and the logarithm of each row's sum (heads, rows)."""
+        """Compute softmax(scale * query @ key^T) @ value, and the logarithm of each row's sum (heads, rows)."""
         weights = self._scores(self._of_queries(query), self._of_keys(key), scale)
         top = weights.max(-1, keepdims=True)
         # A row that sees nothing is relative to 0, so that its weights are 0.
@@ -82,7 +82,7 @@ class WindowedAttention:
         return array.astype(self.dtype, copy=False).swapaxes(0, 1)[:, None]
 
     def _scores(self, q: Array, k: Array, scale: float) -> Array:
-        """scale * q . k, minus infinity outside of the window."""
+        """Compute scale * q . k, minus infinity outside of the window."""
         made = np.matmul(q, k.swapaxes(-1, -2))
         made *= self.dtype.type(scale)
         queries, keys = made.shape[-2:]

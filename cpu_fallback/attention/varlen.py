@@ -78,7 +78,7 @@ class Pages:
 
 
 def attention(call: StructuredCall) -> PlannedKernel:
-    """softmax(scale * query @ key^T) @ value of each sequence, and the logarithm of each row's sum."""
+    """Compute softmax(scale * query @ key^T) @ value of each sequence, and the logarithm of each row's sum."""
     how, pages = _windowed(call), None
     rows_q, rows_k = call.args["query"].sizes[0], call.args["key"].sizes[0]
     if call.args["block_table"] is not None:
@@ -158,7 +158,7 @@ def _windowed_of_batches(call: StructuredCall) -> WindowedAttention:
 
 
 def sliding_window(call: StructuredCall) -> PlannedKernel:
-    """softmax(scale * query @ key^T) @ value in a window, of each batch."""
+    """Compute softmax(scale * query @ key^T) @ value in a window, of each batch."""
     if not call.args["key"].sizes[2]:
         return PlannedKernel(_nothing_seen)
     return PlannedKernel(_batches(_windowed_of_batches(call).forward))

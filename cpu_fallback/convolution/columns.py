@@ -71,7 +71,7 @@ class Part(NamedTuple):
 
 
 def _even(n: int, most: int) -> int:
-    """Images of a block, at most `most`: so many blocks are a power of two, which threads share evenly."""
+    """Return the images of a block, at most `most`; the number of blocks is a power of two for even sharing."""
     count = 1 << (-(-n // most) - 1).bit_length()
     return -(-n // count)
 
@@ -170,7 +170,7 @@ class Convolution:
         self.tail = sum((k - 1) * d * p for k, d, p in taps)
 
     def pitches(self, images: int) -> tuple[int, ...]:
-        """Elements from one to the next of each spatial dimension, in the padded planes of so many images."""
+        """Return the stride in elements of each spatial dimension, in the padded planes of `images` images."""
         return (images * self.plane, *self.inner) if self.lead else self.inner
 
     def _batches(self) -> list[list[Part]]:
@@ -329,7 +329,7 @@ class Convolution:
         return clean
 
     def spread(self, grad: Array, part: Part) -> Array:
-        """Gradients of a part as (groups, outputs of a group, positions), zero in between."""
+        """Return a part's gradients as (groups, outputs of a group, positions), with zeros in between."""
         grad = at(grad, part.target)
         groups, _, positions = part.columns
         if self.is_dense and not (self.lead and part.count > 1):

@@ -37,7 +37,7 @@ def applies(conv: Convolution) -> bool:
 
 
 def weight_gradient(conv: Convolution) -> Callable[..., None]:
-    """``into(out, grad, input)``: a product for each image, or for some rows of one."""
+    """Return ``into(out, grad, input)``: a product for each image, or for some rows of one."""
     window, dtype, depth, outputs, n = conv.window, conv.dtype, conv.depth, conv.outputs, conv.n
     pad = Padding(window, dtype)
     wide = np.dtype(np.float64) if dtype == np.float32 else dtype

@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 
 def multiply(n: int, groups: int, positions: int, dtype: np.dtype[Any]) -> Callable[..., None]:
-    """Matrices (groups, outputs, channels) by images (n, groups * channels, positions).
+    """Return the matmul of matrices (groups, outputs, channels) by images (n, groups * channels, positions).
 
     The returned ``into(out, images, matrices, bias)`` serves the convolution, and the gradient of its input by the
     matrices transposed. All arrays but the matrices have C order and the dtype.

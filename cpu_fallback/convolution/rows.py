@@ -126,16 +126,16 @@ class RowStack:
         return parts
 
     def offset(self, part: Part) -> int:
-        """Elements of a part's stack, after which a room has space for what is made."""
+        """Return the number of elements of a part's stack, the offset of the results in a scratch buffer."""
         return (part.height + self.border) * self.entry * part.count * self.width
 
     def made(self, part: Part) -> int:
-        """Elements of what is made of a part."""
+        """Return the number of result elements of a part."""
         line = part.count * self.width
         return part.height * (self.across * line + self.products(line))
 
     def products(self, line: int) -> int:
-        """Elements of the products of a row that are to be summed up."""
+        """Return the number of elements of a row's matmuls that are to be summed."""
         if not self.is_summed:
             return 0
         return sum(number for _, number, _ in self.pieces(line)) * self.depth * self.across
@@ -201,7 +201,7 @@ class RowStack:
         return [(0, number, length)] + ([(number * length, 1, rest)] if rest else [])
 
     def over(self, shares: list[list[Part]], some: Callable[[int, Part, Array], None]) -> None:
-        """``some(share, part, room)`` for all parts, on several threads where there are several shares."""
+        """Call ``some(share, part, room)`` for all parts, on several threads if there are several shares."""
 
         def with_room(first: int, last: int) -> None:
             room = borrow(self.room)

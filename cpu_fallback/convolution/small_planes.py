@@ -88,12 +88,12 @@ def _multiply(left: Array, right: Array, out: Array) -> None:
 
 
 def forward(n: int, channels: int, window: Window, dtype: np.dtype[Any]) -> Callable[..., bool]:
-    """``into(out, input, weight, bias)`` for results in C order; False if a result is not finite."""
+    """Return ``into(out, input, weight, bias)`` for results in C order; False if a result is not finite."""
     return _products(n, channels, dtype, _matrices(window, dtype))
 
 
 def backward_input(n: int, channels: int, window: Window, dtype: np.dtype[Any]) -> Callable[..., bool]:
-    """``into(out, grad, weight, bias)`` for results in C order; False if a result is not finite."""
+    """Return ``into(out, grad, weight, bias)`` for results in C order; False if a result is not finite."""
     matrices = _matrices(window, dtype)
     return _products(n, channels, dtype, lambda weight: matrices(weight).swapaxes(1, 2))
 
@@ -116,7 +116,7 @@ def _products(
 
 
 def backward_weight(n: int, channels: int, window: Window, dtype: np.dtype[Any]) -> Callable[..., bool]:
-    """``into(out, grad, input)`` for results in C order; False if a result is not finite."""
+    """Return ``into(out, grad, input)`` for results in C order; False if a result is not finite."""
     sums = tap_sums(window, dtype)
 
     def into(out: Array, grad: Array, input: Array) -> bool:

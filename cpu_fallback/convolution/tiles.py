@@ -200,7 +200,7 @@ class Geometry(NamedTuple):
     sizes: tuple[int, int]
 
     def kept(self, images: int) -> int:
-        """Elements of a channel of so many images."""
+        """Return the number of elements of a channel over `images` images."""
         return len(self.phases) * self.rows.count * images * self.columns.count + self.overhang
 
     def positions(self, images: int) -> int:
@@ -361,7 +361,7 @@ class TiledConvolution:
         return lambda *arrays: compute(taps, *arrays)
 
     def _images(self) -> int:
-        """Images of a block: enough positions for tiles, and not more than a cache has room for."""
+        """Return the number of images of a block: enough positions for tiles, and no more than a cache holds."""
         geometry, size, most = self.geometry, self.conv.dtype.itemsize, self.conv.n
         images = 1
         while images < most and geometry.positions(images) < POSITIONS:
@@ -495,7 +495,7 @@ class TiledSums:
         return [share_of(first) for first in range(0, len(self.blocks), BLOCKS)]
 
     def _cuts(self, wanted: int) -> list[list[tuple[int, int]]]:
-        """Ranges of groups, outputs and channels, first and count of each."""
+        """Return ranges of groups, outputs and channels, first and count of each."""
         counts = (self.conv.groups, self.geometry.outputs, self.geometry.channels)
         # Split the dimension with the most parts, but outputs last: each part packs its planes itself.
         along = max((0, 2, 1), key=lambda i: min(counts[i], wanted))

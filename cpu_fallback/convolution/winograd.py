@@ -97,7 +97,7 @@ class Pairs:
         self.room = dtype.itemsize * max(sum(self.sizes(part)) for part in self.parts)
 
     def sizes(self, part: Part) -> tuple[int, int, int]:
-        """Elements of a part's rows, of their sums, and of the products."""
+        """Return the element counts of a part's rows, of their sums, and of the matmuls."""
         line = part.count * self.width
         return (
             (2 * part.pairs + 2) * self.channels * line,
@@ -159,7 +159,7 @@ class Pairs:
                 whole[:, :, tap, :, beyond(shift)] = 0
 
     def multiply(self, room: Array, matrices: Array, sums: Array, part: Part) -> Array:
-        """Matrices (4, outputs, depth) by the sums: (pairs, 4, outputs, images * width)."""
+        """Multiply matrices (4, outputs, depth) by the sums: (pairs, 4, outputs, images * width)."""
         line = sums.shape[3]
         offset = self.sizes(part)[0] + self.sizes(part)[1]
         products = self.array(room, offset, (part.pairs, 4, self.outputs, line))
@@ -188,7 +188,7 @@ def kernel_sums(weight: Array) -> Array:
 def forward(
     images: int, channels: int, outputs: int, window: Window, dtype: np.dtype[Any]
 ) -> Callable[..., bool]:
-    """``into(out, array, weight, bias)`` for a weight (rows, outputs, taps of a row, channels), a view."""
+    """Return ``into(out, array, weight, bias)`` for a weight (rows, outputs, taps of a row, channels), a view."""
     pairs = Pairs(images, channels, outputs, window, dtype)
 
     def into(out: Array, array: Array, weight: Array, bias: Array | None) -> bool:
@@ -231,7 +231,7 @@ def forward(
 def backward_weight(
     images: int, channels: int, outputs: int, window: Window, dtype: np.dtype[Any], totals: int
 ) -> Callable[..., bool]:
-    """``into(out, grad, input)``: sums of rows of the input by sums of the gradient's, added up in float64.
+    """Return ``into(out, grad, input)``: sums of rows of the input by sums of the gradient's, added up in float64.
 
     At most so many totals are made side by side. False if a result is not finite.
     """

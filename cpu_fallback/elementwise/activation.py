@@ -26,7 +26,7 @@ Array = np.ndarray[Any, Any]
 
 
 def elu(alpha: Array, scale: Array, input_scale: Array) -> Chain:
-    """scale * a above zero, alpha * scale * (exp(input_scale * a) - 1) below."""
+    """Compute scale * a above zero, alpha * scale * (exp(input_scale * a) - 1) below."""
     below, zero = np.asarray(alpha * scale), np.zeros_like(alpha)
     is_sloped, is_scaled, adds = bool(input_scale != 1), bool(below != 1), bool(below > 0)
 
@@ -52,7 +52,7 @@ def elu(alpha: Array, scale: Array, input_scale: Array) -> Chain:
 
 
 def hardswish_in(np_dtype: np.dtype[Any]) -> Maker:
-    """a * relu6(a + 3) / 6."""
+    """Compute a * relu6(a + 3) / 6."""
     zero, three, six = [np.array(n, np_dtype) for n in (0, 3, 6)]
 
     def chain(out: Array, kept: Array, a: Array) -> None:
@@ -65,7 +65,7 @@ def hardswish_in(np_dtype: np.dtype[Any]) -> Maker:
 
 
 def hardsigmoid_in(np_dtype: np.dtype[Any]) -> Maker:
-    """relu6(a + 3) / 6."""
+    """Compute relu6(a + 3) / 6."""
     zero, three, six = [np.array(n, np_dtype) for n in (0, 3, 6)]
 
     def chain(out: Array, _: Array, a: Array) -> None:
@@ -86,7 +86,7 @@ _BITS = {np.dtype(np.float32): np.dtype(np.uint32), np.dtype(np.float64): np.dty
 
 
 def hardshrink(lambd: Array) -> Chain:
-    """0 within [-lambd, lambd], NaN kept."""
+    """Replace elements within [-lambd, lambd] by 0; NaN propagates."""
 
     zero = np.zeros_like(lambd)
 
@@ -133,7 +133,7 @@ def leaky_relu(slope: Array) -> Chain:
 
 
 def mish_in(np_dtype: np.dtype[Any]) -> Maker:
-    """a * tanh(log(1 + exp(a))), which is a * n / (n + 2) with n = e * (e + 2) and e = exp(a).
+    """Compute a * tanh(log(1 + exp(a))), which is a * n / (n + 2) with n = e * (e + 2) and e = exp(a).
 
     From 20 on that quotient is 1, in float64 too; without the limit n would overflow.
     """
@@ -152,7 +152,7 @@ def mish_in(np_dtype: np.dtype[Any]) -> Maker:
 
 
 def silu_in(np_dtype: np.dtype[Any]) -> Maker:
-    """a * sigmoid(a)."""
+    """Compute a * sigmoid(a)."""
     one = np.ones((), np_dtype)
 
     def chain(out: Array, kept: Array, a: Array) -> None:
@@ -165,7 +165,7 @@ def silu_in(np_dtype: np.dtype[Any]) -> Maker:
 
 
 def softplus(beta: Array, threshold: Array) -> Chain:
-    """log(1 + exp(beta * a)) / beta, and a itself above the threshold."""
+    """Compute log(1 + exp(beta * a)) / beta, and a itself above the threshold."""
 
     def chain(out: Array, kept: Array, a: Array) -> None:
         np.multiply(a, beta, kept)
@@ -183,7 +183,7 @@ def softplus(beta: Array, threshold: Array) -> Chain:
 
 
 def log_sigmoid(a: Array) -> Array:
-    """log(1 / (1 + exp(-a)))."""
+    """Compute log(1 / (1 + exp(-a)))."""
     return np.minimum(a, 0) - log1p(np.exp(-np.abs(a)))
 
 

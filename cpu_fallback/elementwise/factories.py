@@ -20,7 +20,7 @@ BLOCK = 1 << 15
 
 
 def in_blocks(count: int, part: Callable[[int, int], None]) -> None:
-    """``part(begin, end)`` for each block of so many elements, on threads."""
+    """Call ``part(begin, end)`` for each block of this many elements, on threads."""
 
     def some(first: int, last: int) -> None:
         for block in range(first, last):

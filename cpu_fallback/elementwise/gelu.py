@@ -58,13 +58,13 @@ def _normal_share(out: Array, square: Array, a: Array) -> None:
 
 
 def by_erf(out: Array, kept: Array, _: Array, a: Array) -> None:
-    """x * Phi(x)."""
+    """Compute x * Phi(x)."""
     _normal_share(out, kept, a)
     np.multiply(out, a, out)
 
 
 def by_erf_backward(out: Array, kept: Array, _: Array, grad: Array, a: Array) -> None:
-    """grad * (Phi(x) + x * phi(x))."""
+    """Compute grad * (Phi(x) + x * phi(x))."""
     _normal_share(out, kept, a)
     np.multiply(kept, _MINUS_HALF, kept)
     np.exp(kept, kept)
@@ -75,7 +75,7 @@ def by_erf_backward(out: Array, kept: Array, _: Array, grad: Array, a: Array) ->
 
 
 def by_tanh(out: Array, _: Array, __: Array, a: Array) -> None:
-    """x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))."""
+    """Compute x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))."""
     np.multiply(a, a, out)
     np.multiply(out, _CUBED, out)
     np.add(out, _SLOPE, out)
@@ -87,7 +87,7 @@ def by_tanh(out: Array, _: Array, __: Array, a: Array) -> None:
 
 
 def by_tanh_backward(out: Array, kept: Array, other: Array, grad: Array, a: Array) -> None:
-    """grad * ((1 + t) / 2 + x / 2 * (1 - t^2) * slope), with t the hyperbolic tangent."""
+    """Compute grad * ((1 + t) / 2 + x / 2 * (1 - t^2) * slope), with t the hyperbolic tangent."""
     np.multiply(a, a, kept)
     np.multiply(kept, _CUBED, out)
     np.add(out, _SLOPE, out)

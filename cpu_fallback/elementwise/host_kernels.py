@@ -76,12 +76,12 @@ def angle(call: StructuredCall) -> PlannedKernel:
 
 
 def complex_(call: StructuredCall) -> PlannedKernel:
-    """Complex numbers of their parts."""
+    """Make complex numbers from their parts."""
     return _of_parts(call, lambda real, imag: (real, imag))
 
 
 def polar(call: StructuredCall) -> PlannedKernel:
-    """Complex numbers of their magnitudes and angles."""
+    """Make complex numbers from magnitudes and angles."""
     return _of_parts(call, lambda size, angle: (size * np.cos(angle), size * np.sin(angle)))
 
 
@@ -107,7 +107,7 @@ def prelu(call: StructuredCall) -> PlannedKernel | None:
 
 
 def square(call: StructuredCall) -> PlannedKernel:
-    """a * a."""
+    """Compute a * a."""
     return planned(call, np.square)
 
 

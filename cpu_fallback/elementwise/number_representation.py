@@ -51,7 +51,7 @@ def signbit(a: Array) -> Array:
 
 
 def heaviside(a: Array, values: Array) -> Array:
-    """0 below zero, 1 above it, `values` at it; 0 for NaN."""
+    """Return 0 below zero, 1 above it, `values` at it, and 0 for NaN."""
     return np.where(a == 0, values, (a > 0).astype(a.dtype))
 
 
@@ -90,7 +90,7 @@ def nextafter_narrow(a: Array, b: Array) -> Array:
 
 
 def logaddexp(a: Array, b: Array) -> Array:
-    """log(exp(a) + exp(b)), of the one with the greater real part taken out."""
+    """Compute log(exp(a) + exp(b)), of the one with the greater real part taken out."""
     if a.dtype.kind != "c":
         return np.logaddexp(a, b)
     a, b = np.broadcast_arrays(a, b)
@@ -106,12 +106,12 @@ def logaddexp(a: Array, b: Array) -> Array:
 
 
 def logaddexp2(a: Array, b: Array) -> Array:
-    """log2(2^a + 2^b)."""
+    """Compute log2(2^a + 2^b)."""
     return np.logaddexp2(a, b)
 
 
 def sinc(a: Array) -> Array:
-    """sin(pi a) / (pi a), 1 at zero."""
+    """Compute sin(pi a) / (pi a), 1 at zero."""
     scaled = a * _PI[a.dtype]
     found = np.sin(scaled)
     found /= scaled
@@ -145,7 +145,7 @@ def finite_within(least: float, most: float) -> Callable[..., Array]:
 
 
 def logit(a: Array, eps: Any) -> Array:
-    """log(a / (1 - a)), of numbers brought to [eps, 1 - eps] if there is an eps."""
+    """Compute log(a / (1 - a)), of numbers brought to [eps, 1 - eps] if there is an eps."""
     if eps is not None:
         # NaN is kept; the lower bound counts where the two are exchanged.
         a = np.where(a < eps, eps, np.where(a > 1 - eps, 1 - eps, a))
@@ -153,7 +153,7 @@ def logit(a: Array, eps: Any) -> Array:
 
 
 def logit_backward(grad: Array, a: Array, eps: Any) -> Array:
-    """grad / (a (1 - a)) within the bounds; outside 0, or without an eps NaN."""
+    """Compute grad / (a (1 - a)) within the bounds; outside 0, or without an eps NaN."""
     low, high, outside = (0, 1, np.nan) if eps is None else (eps, 1 - eps, 0)
     divisor = a * (1 - a)
     # At 0 and 1 themselves the slope is infinite with the gradient's sign.

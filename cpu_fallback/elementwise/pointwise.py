@@ -228,7 +228,7 @@ def div_mode(call: StructuredCall) -> PlannedKernel:
 
 
 def relu(call: StructuredCall) -> PlannedKernel:
-    """max(self, 0), NaN kept; the zero is made once."""
+    """Compute max(self, 0), NaN kept; the zero is made once."""
     common = call.common_dtype
     spec = call.args["self"]
     np_dtype = compute_np(common)
@@ -304,7 +304,7 @@ def _large_relu(call: StructuredCall, np_dtype: Any) -> Callable[..., None]:
 
 
 def pow_(call: StructuredCall) -> PlannedKernel:
-    """self ** exponent; small constant exponents become products, roots and reciprocals."""
+    """Compute self ** exponent; small constant exponents become products, roots and reciprocals."""
     common = call.common_dtype
     kind = compute_np(common).kind
     exponent = call.args["exponent"]
@@ -447,7 +447,7 @@ def neg(call: StructuredCall) -> PlannedKernel:
 
 
 def gelu(call: StructuredCall) -> PlannedKernel:
-    """x * Phi(x), by erf or by tanh."""
+    """Compute x * Phi(x), by erf or by tanh."""
     check_kind(call, FLOAT)
     if (kernel := chained(call, False)) is not None:
         return kernel
@@ -483,7 +483,7 @@ def nextafter(call: StructuredCall) -> PlannedKernel:
 
 
 def nan_to_num(call: StructuredCall) -> PlannedKernel:
-    """Numbers for NaN and infinities; integers stay as they are."""
+    """Replace NaN and infinities by numbers; integers stay as they are."""
     common = call.common_dtype
     if not (common.is_floating_point or common.is_complex):
         return planned(call, representation.unchanged)

@@ -23,49 +23,49 @@ count_nonzero: Callable[[Any], int] = undispatched(np.count_nonzero)
 
 @making
 def add_scaled(a: Any, b: Any, alpha: Any, out: Any = None) -> Any:
-    """a + alpha * b."""
+    """Compute a + alpha * b."""
     return np.add(a, np.multiply(b, alpha), out)
 
 
 @making
 def sub_scaled(a: Any, b: Any, alpha: Any, out: Any = None) -> Any:
-    """a - alpha * b."""
+    """Compute a - alpha * b."""
     return np.subtract(a, np.multiply(b, alpha), out)
 
 
 @making
 def rsub(a: Any, b: Any, alpha: Any, out: Any = None) -> Any:
-    """b - alpha * a."""
+    """Compute b - alpha * a."""
     return np.subtract(b, np.multiply(a, alpha), out)
 
 
 @making
 def rsub_unscaled(a: Any, b: Any, out: Any = None) -> Any:
-    """b - a."""
+    """Compute b - a."""
     return np.subtract(b, a, out)
 
 
 @making
 def addcmul(a: Any, x: Any, y: Any, value: Any, out: Any = None) -> Any:
-    """a + value * x * y."""
+    """Compute a + value * x * y."""
     return np.add(a, value * x * y, out)
 
 
 @making
 def addcmul_unscaled(a: Any, x: Any, y: Any, out: Any = None) -> Any:
-    """a + x * y."""
+    """Compute a + x * y."""
     return np.add(a, x * y, out)
 
 
 @making
 def addcdiv(a: Any, x: Any, y: Any, value: Any, out: Any = None) -> Any:
-    """a + value * x / y."""
+    """Compute a + value * x / y."""
     return np.add(a, value * x / y, out)
 
 
 @making
 def addcdiv_unscaled(a: Any, x: Any, y: Any, out: Any = None) -> Any:
-    """a + x / y."""
+    """Compute a + x / y."""
     return np.add(a, x / y, out)
 
 
@@ -79,7 +79,7 @@ LOG1P_FROM = 1 << 13
 
 
 def log1p(a: Any) -> Any:
-    """log(1 + a); of float32 by NumPy's vector logarithm, corrected for what the sum has lost.
+    """Compute log(1 + a); of float32 by NumPy's vector logarithm, corrected for what the sum has lost.
 
     Source: Kahan's identity, in Goldberg, "What Every Computer Scientist Should Know About Floating-Point Arithmetic",
     1991, theorem 4.
@@ -102,7 +102,7 @@ def log10(a: Any, out: Any) -> None:
 
 @writing
 def reciprocal(a: Any, out: Any) -> None:
-    """1 / a; of the complex 0 it is infinite, which NumPy's reciprocal does not say."""
+    """Compute 1 / a; of the complex 0 it is infinite, which NumPy's reciprocal does not say."""
     if a.dtype.kind == "c":
         np.divide(1, a, out)
     else:
@@ -111,7 +111,7 @@ def reciprocal(a: Any, out: Any) -> None:
 
 @making
 def rsqrt(a: Any, out: Any = None) -> Any:
-    """1 / sqrt(a)."""
+    """Compute 1 / sqrt(a)."""
     root = np.sqrt(a, out)
     return np.divide(1, root, root) if root.dtype.kind == "c" else np.reciprocal(root, root)
 
@@ -132,7 +132,7 @@ def negative(a: Any, out: Any = None) -> Any:
 
 @cache
 def sigmoid_in(np_dtype: Any, negative: Callable[..., Any] = np.negative) -> Callable[..., Any]:
-    """1 / (1 + exp(-a)) in a dtype; exp overflows to infinity, which gives the right 0.
+    """Compute 1 / (1 + exp(-a)) in a dtype; exp overflows to infinity, which gives the right 0.
 
     `negative` computes -a: `np.negative` for rows without gaps, the function above for other strides.
     """
@@ -151,20 +151,20 @@ def sigmoid_in(np_dtype: Any, negative: Callable[..., Any] = np.negative) -> Cal
 
 
 def sigmoid_backward(grad: Any, y: Any) -> Any:
-    """grad * conj(y * (1 - y))."""
+    """Compute grad * conj(y * (1 - y))."""
     factor = y * (1 - y)
     return grad * (np.conjugate(factor) if factor.dtype.kind == "c" else factor)
 
 
 def tanh_backward(grad: Any, y: Any) -> Any:
-    """grad * conj(1 - y^2)."""
+    """Compute grad * conj(1 - y^2)."""
     factor = 1 - y * y
     return grad * (np.conjugate(factor) if factor.dtype.kind == "c" else factor)
 
 
 @writing
 def silu(a: Any, out: Any) -> None:
-    """a * sigmoid(a)."""
+    """Compute a * sigmoid(a)."""
     divisor = np.empty_like(out)
     np.negative(a, divisor)
     np.exp(divisor, divisor)
@@ -173,14 +173,14 @@ def silu(a: Any, out: Any) -> None:
 
 
 def silu_backward(grad: Any, a: Any) -> Any:
-    """grad * sigmoid(a) * (1 + a * (1 - sigmoid(a)))."""
+    """Compute grad * sigmoid(a) * (1 + a * (1 - sigmoid(a)))."""
     s = np.reciprocal(1 + np.exp(-a))
     factor = s * (1 + a * (1 - s))
     return grad * (np.conjugate(factor) if factor.dtype.kind == "c" else factor)
 
 
 def softplus_backward(grad: Any, a: Any, beta: Any, threshold: Any) -> Any:
-    """grad * sigmoid(beta * a), and grad itself above the threshold."""
+    """Compute grad * sigmoid(beta * a), and grad itself above the threshold."""
     scaled = a * beta
     z = np.exp(scaled)
     return selected(scaled > threshold, grad, grad * z / (z + 1))
@@ -302,7 +302,7 @@ FEW = 512
 
 
 def normal_share(a: Any) -> tuple[Any, Any]:
-    """(1 + erf(a / sqrt(2))) / 2 of float32, and a * a."""
+    """Compute (1 + erf(a / sqrt(2))) / 2 of float32, and a * a."""
     square = np.multiply(a, a)
     share = np.multiply(square, NORMAL[-1])
     for coefficient in NORMAL[-2:0:-1]:
@@ -317,7 +317,7 @@ def normal_share(a: Any) -> tuple[Any, Any]:
 
 @writing
 def gelu(a: Any, out: Any) -> None:
-    """x * Phi(x) with the exact normal distribution function."""
+    """Compute x * Phi(x) with the exact normal distribution function."""
     if out.dtype == np.float32 and out.size > FEW:
         share, _ = normal_share(a)
     else:
@@ -331,7 +331,7 @@ def gelu(a: Any, out: Any) -> None:
 
 @writing
 def gelu_backward(grad: Any, a: Any, out: Any) -> None:
-    """grad * (Phi(x) + x * phi(x))."""
+    """Compute grad * (Phi(x) + x * phi(x))."""
     if out.dtype == np.float32 and out.size > FEW:
         cdf, square = normal_share(a)
         pdf = np.multiply(square, -0.5, square)
@@ -348,7 +348,7 @@ def gelu_backward(grad: Any, a: Any, out: Any) -> None:
 
 
 def gelu_tanh(a: Any) -> Any:
-    """x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))."""
+    """Compute x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))."""
     return 0.5 * a * (1 + np.tanh(SQRT_2_OVER_PI * (a + CUBIC * a * a * a)))
 
 
@@ -450,7 +450,7 @@ def divide_floor_integers(a: Any, b: Any) -> Any:
 
 @writing
 def divide_trunc(a: Any, b: Any, out: Any) -> None:
-    """a / b towards zero."""
+    """Compute a / b towards zero."""
     np.divide(a, b, out)
     np.trunc(out, out)
 
@@ -461,7 +461,7 @@ def divide_trunc_in(narrow: Any) -> Callable[[Any, Any], Any]:
 
 
 def divide_trunc_integers(a: Any, b: Any) -> Any:
-    """a / b towards zero."""
+    """Compute a / b towards zero."""
     quotient = np.floor_divide(a, b)
     inexact = (a - quotient * b != 0) & ((a < 0) != (b < 0))
     return quotient + inexact.astype(quotient.dtype)
@@ -484,7 +484,7 @@ def fmod_integers(a: Any, b: Any) -> Any:
 
 @writing
 def pow_constant(a: Any, exponent: Any, out: Any) -> None:
-    """a ** exponent for one real exponent, the frequent ones without a power function."""
+    """Compute a ** exponent for one real exponent, the frequent ones without a power function."""
     special = _POWERS.get(exponent.item())
     if special is None:
         np.power(a, exponent, out)
@@ -494,7 +494,7 @@ def pow_constant(a: Any, exponent: Any, out: Any) -> None:
 
 @writing
 def pow_complex_constant(a: Any, exponent: Any, out: Any) -> None:
-    """a ** exponent of complex numbers for one exponent; -1 is the reciprocal, infinite at 0."""
+    """Compute a ** exponent of complex numbers for one exponent; -1 is the reciprocal, infinite at 0."""
     if exponent == -1:
         np.divide(1, a, out)
     else:
@@ -513,7 +513,7 @@ _POWERS: dict[float, Callable[[Any, Any], Any]] = {
 
 
 def pow_integers(a: Any, b: Any) -> Any:
-    """a ** b, where a negative exponent leaves of 1 and -1 their powers, and of others 0."""
+    """Compute a ** b, where a negative exponent leaves of 1 and -1 their powers, and of others 0."""
     negative = b < 0
     if not np.any(negative):
         return np.power(a, b)

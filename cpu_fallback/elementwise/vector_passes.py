@@ -131,7 +131,7 @@ _ONE = np.array(1, np.float32)
 
 
 def _log1p_of_share(share: Array) -> Array:
-    """log(1 + x) of float32 within [0, 1], by Kahan's identity as `pointwise_math.log1p`."""
+    """Compute log(1 + x) of float32 within [0, 1], by Kahan's identity as `pointwise_math.log1p`."""
     raised = share + _ONE
     lost = raised - _ONE
     # If x vanishes beside 1, the quotient would be 0 / 0.
@@ -144,7 +144,7 @@ def _log1p_of_share(share: Array) -> Array:
 
 
 def logaddexp(a: Array, b: Array) -> Array:
-    """log(exp(a) + exp(b)) of float32."""
+    """Compute log(exp(a) + exp(b)) of float32."""
     distance = np.subtract(a, b)
     np.abs(distance, distance)
     if not np.maximum.reduce(distance, None, initial=0) < np.inf:
@@ -156,7 +156,7 @@ def logaddexp(a: Array, b: Array) -> Array:
 
 
 def logaddexp2(a: Array, b: Array) -> Array:
-    """log2(2^a + 2^b) of float32."""
+    """Compute log2(2^a + 2^b) of float32."""
     distance = np.subtract(a, b)
     np.abs(distance, distance)
     if not np.maximum.reduce(distance, None, initial=0) < np.inf:
@@ -170,7 +170,7 @@ def logaddexp2(a: Array, b: Array) -> Array:
 
 @writing
 def sign(a: Array, out: Array) -> None:
-    """-1, 0 or 1; 0 for NaN, unlike NumPy's."""
+    """Write -1, 0 or 1; 0 for NaN, unlike NumPy's."""
     found = np.greater(a, 0).view(np.int8)
     found -= np.less(a, 0).view(np.int8)
     copyto(out, found)

@@ -25,7 +25,7 @@ SMALL = 4096
 
 
 def lu_factor(A: TensorSpec, pivot: bool, check_errors: bool | None = None) -> HostKernel | None:
-    """L and U in one matrix, the rows interchanged and, of a flag, LAPACK's `info`."""
+    """Compute L and U in one matrix, the rows interchanged and, of a flag, LAPACK's `info`."""
     if not is_one(A) or not pivot:
         return None
     factor, has_info = find_routine(char_of(A), "getrf"), check_errors is not None
@@ -43,7 +43,7 @@ def lu_factor(A: TensorSpec, pivot: bool, check_errors: bool | None = None) -> H
 
 
 def lu(A: TensorSpec, pivot: bool) -> HostKernel | None:
-    """P, L and U."""
+    """Compute P, L and U."""
     if not is_one(A) or not pivot:
         return None
     (m, n), char = A.sizes, char_of(A)
@@ -71,7 +71,7 @@ def given_pivots(name: str, pivots: Any, rows: int) -> list[int]:
 
 
 def lu_unpack(LU: TensorSpec, pivots: TensorSpec, data: bool, permuted: bool) -> HostKernel | None:
-    """P, L and U from `lu_factor`'s results."""
+    """Compute P, L and U from `lu_factor`'s results."""
     (m, n), k = LU.sizes if LU.ndim == 2 else (0, 0), min(LU.sizes, default=0)
     if not (is_one(LU) and data and permuted and pivots.dtype is int32 and pivots.sizes == (k,)):
         return None
@@ -197,7 +197,7 @@ def _right(A: TensorSpec, B: TensorSpec, left: bool) -> TensorSpec | None:
 def _solution(
     A: TensorSpec, B: TensorSpec, left: bool, pick: Callable[..., Any], *others: TensorSpec
 ) -> HostKernel | None:
-    """X of A X = B first, and what `pick` takes of X, LU and pivots."""
+    """Return the kernel that solves A X = B; its results are what `pick` selects of X, LU and pivots."""
     spec = _right(A, B, left)
     if spec is None:
         return None
@@ -211,7 +211,7 @@ def _solution(
 
 
 def solve_with_factors(A: TensorSpec, B: TensorSpec, left: bool, check_errors: bool) -> HostKernel | None:
-    """X of A X = B, LU, pivots and the first zero of U's diagonal."""
+    """Compute X of A X = B, LU, pivots and the first zero of U's diagonal."""
     if not is_square(A):
         return None
 
@@ -223,12 +223,12 @@ def solve_with_factors(A: TensorSpec, B: TensorSpec, left: bool, check_errors: b
 
 
 def solve_ex(A: TensorSpec, B: TensorSpec, left: bool, check_errors: bool) -> HostKernel | None:
-    """X of A X = B, and the first zero of U's diagonal."""
+    """Compute X of A X = B, and the first zero of U's diagonal."""
     return _solution(A, B, left, lambda x, lu, pivots: (x, flag(0)), INFO)
 
 
 def solve(A: TensorSpec, B: TensorSpec, left: bool) -> HostKernel | None:
-    """X of A X = B."""
+    """Compute X of A X = B."""
     return _solution(A, B, left, lambda x, lu, pivots: x)
 
 
@@ -257,7 +257,7 @@ def tensorinv(A: TensorSpec, ind: int) -> HostKernel | None:
 
 
 def tensorsolve(A: TensorSpec, B: TensorSpec, dims: Any) -> HostKernel | None:
-    """X of the matrix from the last dimensions to those of B."""
+    """Compute X of the matrix from the last dimensions to those of B."""
     inner, n = A.sizes[B.ndim :], B.numel
     if dims is not None or not A.is_contiguous or not B.is_contiguous or math.prod(inner) != n:
         return None
@@ -277,7 +277,7 @@ def tensorsolve(A: TensorSpec, B: TensorSpec, dims: Any) -> HostKernel | None:
 def lu_solve(
     LU: TensorSpec, pivots: TensorSpec, B: TensorSpec, left: bool, adjoint: bool
 ) -> HostKernel | None:
-    """X of A X = B, or of A^H X = B, from the factors of each of a few matrices."""
+    """Compute X of A X = B, or of A^H X = B, from the factors of each of a few matrices."""
     n = LU.sizes[-1] if LU.ndim > 1 else 0
     few = math.prod(LU.sizes[:-2]) <= FEW and LU.sizes[:-2] == B.sizes[:-2] == pivots.sizes[:-1]
     if not (left and few and pivots.dtype is int32 and B.ndim > 1 and n and LU.sizes[-2] == n):

@@ -31,7 +31,7 @@ def eigh_finder(A: TensorSpec, vectors: bool, uplo: str) -> Callable[[Any], tupl
 
 
 def eigh(A: TensorSpec, UPLO: str) -> HostKernel | None:
-    """Eigenvalues and eigenvectors of a Hermitian matrix."""
+    """Compute the eigenvalues and eigenvectors of a Hermitian matrix."""
     find = eigh_finder(A, True, UPLO)
     if find is None:
         return None
@@ -40,7 +40,7 @@ def eigh(A: TensorSpec, UPLO: str) -> HostKernel | None:
 
 
 def eigvalsh(A: TensorSpec, UPLO: str) -> HostKernel | None:
-    """Eigenvalues of a Hermitian matrix."""
+    """Compute the eigenvalues of a Hermitian matrix."""
     find = eigh_finder(A, False, UPLO)
     if find is None:
         return None
@@ -82,13 +82,13 @@ def _bases(A: TensorSpec, full: bool) -> tuple[TensorSpec, TensorSpec, TensorSpe
 
 
 def svd(A: TensorSpec, full_matrices: bool, driver: str | None) -> HostKernel | None:
-    """U, singular values and V^H."""
+    """Compute U, singular values and V^H."""
     find = svd_finder(A, full_matrices, True)
     return None if find is None or driver is not None else HostKernel(_bases(A, full_matrices), find)
 
 
 def svd_some(A: TensorSpec, some: bool, compute_uv: bool) -> HostKernel | None:
-    """U, singular values and V."""
+    """Compute U, singular values and V."""
     find = svd_finder(A, not some, True)
     if find is None or not compute_uv:
         return None
@@ -122,7 +122,7 @@ def values_finder(A: TensorSpec, hermitian: bool) -> Callable[[Any], Any] | None
 
 
 def svdvals(A: TensorSpec, driver: str | None) -> HostKernel | None:
-    """Singular values."""
+    """Compute the singular values."""
     find = values_finder(A, False)
     if find is None or driver is not None:
         return None

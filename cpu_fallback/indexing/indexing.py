@@ -70,7 +70,7 @@ def cat(call: StructuredCall) -> PlannedKernel:
 
 
 def _wrapped(index: Any, size: int, dim: int) -> Any:
-    """Positions from an index whose negative values count from the end. Raises IndexError out of bounds."""
+    """Wrap an index whose negative values count from the end. Raise IndexError out of bounds."""
     if not is_within(index, size):
         check_bounds(index, size, dim, True, IndexError)
         return np.where(index < 0, index + size, index)
@@ -209,7 +209,7 @@ def index_put(call: StructuredCall) -> PlannedKernel:
 
 
 def index_select(call: StructuredCall) -> PlannedKernel:
-    """Entries of one dimension."""
+    """Return entries of one dimension."""
     axis: int = call.extra["dim"]
     spec = call.args["self"]
     size = spec.sizes[axis] if spec.ndim else 1
@@ -276,7 +276,7 @@ def _rows_of(
 
 
 def index_add(call: StructuredCall) -> PlannedKernel:
-    """Slices of the source added at the index, in order."""
+    """Add slices of the source at the index, in order."""
     axis: int = call.extra["dim"]
     spec = call.args["self"]
     narrow = spec.dtype in NARROW
@@ -362,7 +362,7 @@ def index_reduce(call: StructuredCall) -> PlannedKernel:
 
 
 def index_copy(call: StructuredCall) -> PlannedKernel:
-    """Slices of the source put at the index."""
+    """Write slices of the source at the index."""
     axis: int = call.extra["dim"]
     _, checked, _ = _rows_of(call)
     before = (slice(None),) * axis

@@ -53,7 +53,7 @@ def masked_fill(call: StructuredCall) -> PlannedKernel:
 
 
 def nonzero(call: StructuredCall) -> PlannedKernel:
-    """Places of elements that are not zero; gives the places, as (n, rank) over a (rank, n) block, and n."""
+    """Return the indices of nonzero elements, as (n, rank) over a (rank, n) block, and n."""
     spec = call.args["self"]
     sizes, rank = spec.sizes, spec.ndim
 

@@ -46,7 +46,7 @@ def _copying(
 
 
 def put(self: TensorSpec, index: TensorSpec, source: TensorSpec, accumulate: bool) -> HostKernel | None:
-    """Elements of the source in place of those of the flattened array, in order, or added to full floats."""
+    """Write elements of the source into the flattened array, in order, or add them for float32 and float64."""
     same = self.dtype is source.dtype and index.numel == source.numel
     if index.dtype is not int64 or not same or not _is_plain(self) or not self.numel:
         return None
@@ -115,7 +115,7 @@ def take_along_dim(self: TensorSpec, indices: TensorSpec, dim: int | None) -> Ho
 
 
 def masked_scatter(self: TensorSpec, mask: TensorSpec, source: TensorSpec) -> HostKernel | None:
-    """Elements of the source, in order, where the mask holds; nothing is broadcast."""
+    """Write elements of the source, in order, where the mask holds; nothing is broadcast."""
     if self.dtype is not source.dtype or mask.dtype is not bool_ or self.sizes != mask.sizes:
         return None
     if not _is_plain(self, mask, source):
@@ -137,7 +137,7 @@ def masked_scatter(self: TensorSpec, mask: TensorSpec, source: TensorSpec) -> Ho
 def unsafe_masked_put(
     self: TensorSpec, mask: TensorSpec, indices: Sequence[TensorSpec | None], values: TensorSpec
 ) -> HostKernel | None:
-    """Values added where a mask holds, whatever the index is elsewhere; each dimension has an index."""
+    """Add values where a mask holds, ignoring the index elsewhere; each dimension has an index."""
     given = [spec for spec in indices if spec is not None and spec.dtype is int64]
     if len(given) != len(indices) or len(given) != self.ndim or self.dtype not in FULL_FLOATS:
         return None
@@ -184,7 +184,7 @@ def diagflat(self: TensorSpec, offset: int) -> HostKernel:
 
 
 def _diagonal(spec: TensorSpec, batch: tuple[int, ...], length: int, offset: int) -> HostKernel:
-    """Lines of so many elements, each on the diagonal of a matrix."""
+    """Put each line of elements on the diagonal of a matrix."""
     side = length + abs(offset)
     out_spec = TensorSpec.contiguous((*batch, side, side), spec.dtype, spec.device)
     sizes, np_dtype = out_spec.sizes, out_spec.np_dtype

@@ -36,7 +36,7 @@ def places_function(sizes: tuple[int, ...], axis: int, picked: tuple[int, ...]) 
 
 
 def gather(call: StructuredCall) -> PlannedKernel:
-    """Elements along one dimension, each by its own index."""
+    """Return elements along one dimension, each by its own index."""
     axis: int = call.extra["dim"]
     sizes = call.args["self"].sizes or (1,)
     picked = call.args["index"].sizes or (1,)
@@ -90,7 +90,7 @@ def scatter_reduce(call: StructuredCall) -> PlannedKernel:
 
 
 def scatter(call: StructuredCall) -> PlannedKernel:
-    """Elements of the source, or a number, put, added or multiplied along one dimension by index."""
+    """Write, add or multiply elements of the source, or a number, along one dimension by index."""
     axis: int = call.extra["dim"]
     reduce: str | None = call.extra["reduce"]
     spec = call.args["self"]
@@ -128,7 +128,7 @@ def scatter(call: StructuredCall) -> PlannedKernel:
 
 
 def take(call: StructuredCall) -> PlannedKernel:
-    """Elements of the flattened array; negative places count from the end."""
+    """Take elements of the flattened array; negative indices count from the end."""
     numel = call.args["self"].numel
 
     def into(out: Any, data: Any, index: Any) -> None:

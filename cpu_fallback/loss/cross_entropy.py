@@ -83,7 +83,7 @@ def forward(call: StructuredCall) -> PlannedKernel:
 
 
 def backward(call: StructuredCall) -> PlannedKernel:
-    """(probability * masses' sum - mass) * grad, over the divisor for the mean."""
+    """Compute (probability * masses' sum - mass) * grad, over the divisor for the mean."""
     targets, mean = Targets(call), call.args["reduction"] == MEAN
     axis = targets.axis
 

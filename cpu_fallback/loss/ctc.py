@@ -107,7 +107,7 @@ def ctc_loss(call: StructuredCall) -> PlannedKernel:
 
 
 def ctc_loss_backward(call: StructuredCall) -> PlannedKernel:
-    """(exp(x) - what the paths through each class amount to) * grad, zero at times that do not count."""
+    """Compute (exp(x) - the sum of the paths through each class) * grad, zero beyond each sequence's length."""
     lengths, counts, blank = (call.args[name] for name in ("input_lengths", "target_lengths", "blank"))
     zero_infinity = call.args["zero_infinity"]
     inputs = np.asarray(lengths, np.int64)

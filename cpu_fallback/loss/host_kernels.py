@@ -184,7 +184,7 @@ def cross_entropy(
     ignore_index: int,
     label_smoothing: Any,
 ) -> HostKernel | None:
-    """log(sum(exp(x))) - x[target] along dimension 1 of three or more, of few elements and without weights."""
+    """Compute log(sum(exp(x))) - x[target] along dimension 1 of three or more, of few elements and without weights."""
     if not _is_full(spec) or weight is not None or spec.ndim < 3 or spec.numel > SMALL:
         return None
     sizes = (spec.sizes[0], *spec.sizes[2:])

@@ -192,7 +192,7 @@ def _difference(call: StructuredCall) -> tuple[Any, Any]:
 
 
 def mse_loss(call: StructuredCall) -> PlannedKernel:
-    """(self - target) ** 2, its mean or its sum."""
+    """Compute (self - target) ** 2, its mean or its sum."""
     np_dtype, plain = _difference(call)
     reduction = call.args["reduction"]
 
@@ -214,7 +214,7 @@ def mse_loss(call: StructuredCall) -> PlannedKernel:
 
 
 def mse_loss_backward(call: StructuredCall) -> PlannedKernel:
-    """2 * (self - target) * grad."""
+    """Compute 2 * (self - target) * grad."""
     np_dtype, _ = _difference(call)
     mean = call.args["reduction"] == MEAN
     factor = np_dtype.type(2.0 / max(math.prod(call.outputs[0].sizes), 1) if mean else 2.0)

@@ -42,7 +42,7 @@ class Part(NamedTuple):
 
 
 def reciprocal_root(variance: Any, eps: float) -> Any:
-    """1 / sqrt(variance + eps)."""
+    """Compute 1 / sqrt(variance + eps)."""
     return 1 / np.sqrt(variance + variance.dtype.type(eps))
 
 
@@ -103,7 +103,7 @@ class Channels:
         return np.ascontiguousarray(self.block(array, part), self.dtype)
 
     def of(self, values: Array, part: Part) -> Array:
-        """Values of (samples or 1, channels), such that they broadcast with a block."""
+        """Return values of (samples or 1, channels), such that they broadcast with a block."""
         some = values[part.samples if len(values) > 1 else slice(None), part.channels]
         return some[:, None, :] if self.last else some[:, :, None]
 
@@ -187,7 +187,7 @@ class Channels:
         return mean, np.maximum(self.sums(gaps, gaps) - count * np.square(mean - pivot), 0)
 
     def normalise(self, out: Array, x: Array, mean: Array, rstd: Array, weight: Any, bias: Any) -> None:
-        """(x - mean) * rstd * weight + bias, each (samples or 1, channels) or None."""
+        """Compute (x - mean) * rstd * weight + bias, each (samples or 1, channels) or None."""
         target = self.whole(out)
         direct = out.dtype == self.dtype
         scale = rstd if weight is None else rstd * weight
@@ -241,7 +241,7 @@ class Channels:
         shifts: Sequence[Array] | None,
         weight: Array | None = None,
     ) -> None:
-        """scale * (grad * weight - shifts[0] - (x - mean) * shifts[1]); without shifts, scale * grad."""
+        """Compute scale * (grad * weight - shifts[0] - (x - mean) * shifts[1]); without shifts, scale * grad."""
         target = self.whole(to)
         direct = to.dtype == self.dtype
         scale = scale.astype(self.dtype)
@@ -269,7 +269,7 @@ class Channels:
 
 
 def group_norm(call: StructuredCall) -> PlannedKernel:
-    """Statistics of each sample's groups, then one pass that normalises."""
+    """Compute the statistics of each sample's groups, then normalize in one pass."""
     spec, group = call.args["input"], call.args["group"]
     if 0 < spec.numel <= small_norm.SMALL:
         chosen("one pass over a small tensor", "{} elements are at most {}", spec.numel, small_norm.SMALL)
@@ -315,7 +315,7 @@ def _group_rows(view: Channels, groups: int) -> Callable[..., None]:
     lines = (-1, m)
 
     def moments(a: Array, target: Array) -> tuple[Array, Array]:
-        """Mean and variance of rows; `target` becomes a - mean."""
+        """Return the mean and variance of rows; `target` becomes a - mean."""
         mean = row_dots(a, units) / count
         pivot = mean.astype(a.dtype)
         np.subtract(a, pivot[:, None], target)
@@ -367,7 +367,7 @@ def _store(target: Any, sums: Array) -> None:
 
 
 def group_norm_backward(call: StructuredCall) -> PlannedKernel:
-    """Sums of each sample's channels first, from which everything follows."""
+    """Compute the sums of each sample's channels, then the gradients from them."""
     spec, group = call.args["input"], call.extra["group"]
     if compiled_lines.are_lines(spec, call.args["grad_out"], call.outputs[0]):
         return PlannedKernel(quietly(compiled_lines.group_norm_backward(spec, group)))

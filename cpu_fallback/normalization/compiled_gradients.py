@@ -51,7 +51,7 @@ def rows_of_part(rows: int, n: int) -> int:
 
 
 def backward(rows: int, n: int, dtype: Any, centred: bool) -> Callable[..., None]:
-    """``into(to, to_weight, to_bias, grad, x, means, rstds, weight)``, with None for what there is not."""
+    """Return ``into(to, to_weight, to_bias, grad, x, means, rstds, weight)``, with None for what there is not."""
     step = rows_of_part(rows, n)
     parts = [
         np.array([first, min(first + step, rows), n, place], np.int64)

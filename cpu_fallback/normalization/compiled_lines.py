@@ -68,12 +68,12 @@ class Lines:
         return shared_loop(loop, parts, sharing, None)
 
     def parameter(self, values: Any, repeats: int = 1) -> Array:
-        """Values for each channel, or for each of some samples."""
+        """Return values for each channel, or for each of some samples."""
         made = np.ascontiguousarray(values, self.dtype).reshape(-1)
         return np.tile(made, repeats) if repeats > 1 else made
 
     def moments(self, x: Array) -> tuple[Array, Array] | None:
-        """Mean and biased variance of each channel in float64; None where they are not finite in the dtype."""
+        """Return the mean and biased variance of each channel in float64; None if not finite in the dtype."""
         mean, squares = np.empty(self.sizes[1]), np.empty(self.sizes[1])
         self.run("moments", x, mean, squares)
         if not math.isfinite(squares.sum()):

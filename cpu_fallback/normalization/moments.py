@@ -67,7 +67,7 @@ def column_sums(a: Array) -> Array:
 
 
 def combined(counts: Any, means: Array, squares: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
-    """Mean and sum of squared deviations over some axes of blocks, from those of each block, kept as size 1.
+    """Return the mean and sum of squared deviations over some axes of blocks, from those of each block, kept as size 1.
 
     T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating formulae and a pairwise algorithm for computing sample
     variances", 1979.

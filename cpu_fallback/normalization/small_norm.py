@@ -27,7 +27,7 @@ def standardise(lines: Array, ones: Array, eps: float) -> tuple[Array, Array, Ar
 
 
 def reciprocal_root(variance: Array, eps: float) -> Array:
-    """1 / sqrt(variance + eps)."""
+    """Compute 1 / sqrt(variance + eps)."""
     root = np.add(variance, eps)
     np.sqrt(root, root)
     return np.reciprocal(root, root)

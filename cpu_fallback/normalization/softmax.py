@@ -38,7 +38,7 @@ RUN = 512
 
 
 def line_blocks(spec: TensorSpec, axis: int) -> Iterator[tuple[slice, ...]]:
-    """Indices of blocks that have whole lines along an axis, and lines that lie side by side."""
+    """Return indices of blocks that have whole lines along an axis, and lines that lie side by side."""
     sizes = spec.sizes
     order = sorted((d for d in range(spec.ndim) if d != axis), key=lambda d: -abs(spec.strides[d]))
     below = [sizes[axis] * math.prod(sizes[d] for d in order[i + 1 :]) for i in range(len(order))]
@@ -328,22 +328,22 @@ BY_ROWS = {
 
 
 def softmax(call: StructuredCall) -> PlannedKernel:
-    """exp(self - max) over its sum; a row of -inf alone gives NaN."""
+    """Compute exp(self - max) over its sum; a row of -inf alone gives NaN."""
     return _planned(call, "self", _softmax)
 
 
 def log_softmax(call: StructuredCall) -> PlannedKernel:
-    """self - max - log(sum(exp(self - max)))."""
+    """Compute self - max - log(sum(exp(self - max)))."""
     return _planned(call, "self", _log_softmax)
 
 
 def softmax_backward(call: StructuredCall) -> PlannedKernel:
-    """(grad - sum(grad * output)) * output."""
+    """Compute (grad - sum(grad * output)) * output."""
     return _planned(call, "output", _softmax_backward)
 
 
 def log_softmax_backward(call: StructuredCall) -> PlannedKernel:
-    """grad - exp(output) * sum(grad)."""
+    """Compute grad - exp(output) * sum(grad)."""
     return _planned(call, "output", _log_softmax_backward, "grad_output")
 
 

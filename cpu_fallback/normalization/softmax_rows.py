@@ -76,25 +76,25 @@ def exp_of_rows(out: Array, a: Array, peak: Array) -> None:
 
 
 def softmax(rows: Rows, out: Array, a: Array) -> None:
-    """exp(a - max) over its sum."""
+    """Compute exp(a - max) over its sum."""
     exp_of_rows(out, a, rows.maxima(a))
     np.divide(out, rows.sums(out), out)
 
 
 def log_softmax(rows: Rows, out: Array, a: Array) -> None:
-    """a - max - log(sum(exp(a - max)))."""
+    """Compute a - max - log(sum(exp(a - max)))."""
     np.subtract(a, rows.maxima(a), out)
     np.subtract(out, np.log(rows.sums(np.exp(out))), out)
 
 
 def softmax_backward(rows: Rows, out: Array, grad: Array, output: Array) -> None:
-    """(grad - sum(grad * output)) * output."""
+    """Compute (grad - sum(grad * output)) * output."""
     np.subtract(grad, rows.dots(grad, output), out)
     np.multiply(out, output, out)
 
 
 def log_softmax_backward(rows: Rows, out: Array, grad: Array, output: Array) -> None:
-    """grad - exp(output) * sum(grad)."""
+    """Compute grad - exp(output) * sum(grad)."""
     np.exp(output, out)
     np.multiply(out, rows.sums(grad), out)
     np.subtract(grad, out, out)

@@ -67,7 +67,7 @@ def scaled_back(gradient: Array, wide: Any, scale: Any) -> Array:
 
 
 def fused_sgd(call: StructuredCall) -> PlannedKernel:
-    """``into(parameters, gradients, buffers, weight_decay, momentum, lr, dampening, scale, found)``."""
+    """Return ``into(parameters, gradients, buffers, weight_decay, momentum, lr, dampening, scale, found)``."""
     rows = [
         (memory_order(spec), compute_np(spec.dtype), spec.numel <= BLOCK and spec.ndim > 0)
         for spec in call.args["self"]
@@ -267,7 +267,7 @@ def adam_step(
 
 
 def unscale_and_check(call: StructuredCall) -> PlannedKernel:
-    """``into(gradients, found, inverse)``."""
+    """Return ``into(gradients, found, inverse)``."""
     rows = [(memory_order(spec), compute_np(spec.dtype)) for spec in call.args["self"]]
 
     def into(gradients: Sequence[Array], found: Array, inverse: Array) -> None:

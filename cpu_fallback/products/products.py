@@ -64,7 +64,7 @@ def outer_products(x: Any, y: Any, out: Any = None) -> Any:
 
 
 def product_of(call: StructuredCall, first: str, second: str) -> Product:
-    """``f(a, b)``: a new array in the dtype of the computation."""
+    """Return ``f(a, b)``: a new array in the dtype of the computation."""
     a, b = call.args[first], call.args[second]
     dtype: ScalarType = a.dtype
     if dtype.name == "bool":

@@ -87,7 +87,7 @@ def _into(multiply: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], None
 
 
 def linear(input: TensorSpec, weight: TensorSpec, bias: TensorSpec | None) -> HostKernel | None:
-    """Rows by a transposed matrix, and a vector added to each."""
+    """Multiply rows by a transposed matrix, and add a vector to each."""
     dtype = input.dtype
     if input.ndim < 2 or weight.ndim != 2 or not input.numel or not weight.numel or dtype in NARROW:
         return None

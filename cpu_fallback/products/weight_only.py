@@ -24,7 +24,7 @@ PACKED_BLOCK = 1 << 19
 
 
 def over_blocks(blocks: int, elements: int, work: Callable[[int, int], None]) -> None:
-    """``work(first, last)`` over blocks, on several threads where the weight has many elements."""
+    """Call ``work(first, last)`` over blocks, on several threads if the weight is large."""
     parallel_for(0, blocks, 1 if elements >= SHARED_FROM else blocks, work)
 
 
@@ -150,7 +150,7 @@ def weight_int4pack_mm_for_cpu(call: StructuredCall) -> PlannedKernel:
 
 
 def weight_int4pack_mm(call: StructuredCall) -> PlannedKernel:
-    """Tiles of eight rows, whose words each hold eight columns of a row."""
+    """Return tiles of eight rows, whose words each hold eight columns of a row."""
     tiles, outer, _, words = call.args["mat2"].sizes
     k = outer * words * 32
     product = GroupedProduct(call.args["qGroupSize"])

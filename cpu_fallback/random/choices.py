@@ -33,7 +33,7 @@ def _below(draws: Any, p: float) -> Any:
 
 
 def bernoulli(call: StructuredCall) -> PlannedKernel:
-    """1 with probability p."""
+    """Sample 1 with probability p."""
     spec = call.outputs[0]
     if spec.dtype.is_complex:
         raise call.refuse(spec)
@@ -41,7 +41,7 @@ def bernoulli(call: StructuredCall) -> PlannedKernel:
 
 
 def bernoulli_tensor(call: StructuredCall) -> PlannedKernel:
-    """1 with the probability of the element."""
+    """Sample 1 with the probability of the element."""
     spec = call.outputs[0]
     count, sizes = spec.numel, spec.sizes
     same = call.args["p"].sizes == sizes
@@ -156,7 +156,7 @@ def order_of(keys: Any) -> Any:
 
 
 def multinomial(call: StructuredCall) -> PlannedKernel:
-    """Indices by weight, row by row of the weights."""
+    """Sample indices by weight, row by row of the weights."""
     spec, weights = call.outputs[0], call.args["weights"]
     replacement = call.extra["replacement"]
     columns, samples = weights.sizes[-1], spec.sizes[-1]
@@ -185,7 +185,7 @@ def multinomial(call: StructuredCall) -> PlannedKernel:
 
 
 def native_dropout(call: StructuredCall) -> PlannedKernel:
-    """(input * mask / (1 - p), mask)."""
+    """Return (input * mask / (1 - p), mask)."""
     spec = call.outputs[0]
     if not (spec.dtype.is_floating_point or spec.dtype.is_complex):
         raise call.refuse(spec)
@@ -219,7 +219,7 @@ def native_dropout(call: StructuredCall) -> PlannedKernel:
 
 
 def native_dropout_backward(call: StructuredCall) -> PlannedKernel:
-    """grad * mask * scale."""
+    """Compute grad * mask * scale."""
     wide = compute_np(call.outputs[0].dtype)
 
     @quietly

@@ -185,7 +185,7 @@ def log_normal(call: StructuredCall) -> Kernel:
 
 
 def bernoulli_tensor(call: StructuredCall) -> Kernel:
-    """1 with the probability of the element, in float32 unless the probabilities are float64."""
+    """Sample 1 with the probability of the element, in float32 unless the probabilities are float64."""
     spec = call.outputs[0]
     count, write, view = spec.numel, writer(spec), ordered(spec)
     wide = call.args["p"].dtype is float64
@@ -246,7 +246,7 @@ def randperm(call: StructuredCall) -> Kernel:
 
 
 def multinomial(call: StructuredCall) -> Kernel:
-    """Indices by weight, row by row of the weights."""
+    """Sample indices by weight, row by row of the weights."""
     spec, weights = call.outputs[0], call.args["weights"]
     columns, samples = weights.sizes[-1], spec.sizes[-1]
     rows = spec.numel // samples

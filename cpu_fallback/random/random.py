@@ -116,7 +116,7 @@ def _floating(call: StructuredCall) -> TensorSpec:
 
 
 def uniform(call: StructuredCall) -> PlannedKernel:
-    """u * (high - low) + low."""
+    """Compute u * (high - low) + low."""
     spec = call.outputs[0]
     real = spec.dtype.to_real()
     if not real.is_floating_point:
@@ -170,7 +170,7 @@ _UNITS = {
 
 
 def normal(call: StructuredCall) -> PlannedKernel:
-    """mean + std * z; a complex number has its variance in equal parts."""
+    """Compute mean + std * z; a complex number has its variance in equal parts."""
     spec = call.outputs[0]
     real = spec.dtype.to_real()
     if not real.is_floating_point:
@@ -192,7 +192,7 @@ def normal(call: StructuredCall) -> PlannedKernel:
 
 
 def normal_tensor(call: StructuredCall) -> PlannedKernel:
-    """mean + std * z with tensors that broadcast."""
+    """Compute mean + std * z with tensors that broadcast."""
     spec = call.outputs[0]
     real = spec.dtype.to_real()
     if not real.is_floating_point:
@@ -257,7 +257,7 @@ def _standard_cauchy(draws: Any) -> Any:
 
 
 def exponential(call: StructuredCall) -> PlannedKernel:
-    """-log(v) / lambd."""
+    """Compute -log(v) / lambd."""
     spec = _floating(call)
 
     def finish(logs: Any, scratch: Any, lambd: float) -> Any:
@@ -267,7 +267,7 @@ def exponential(call: StructuredCall) -> PlannedKernel:
 
 
 def log_normal(call: StructuredCall) -> PlannedKernel:
-    """exp(mean + std * z)."""
+    """Compute exp(mean + std * z)."""
     spec = _floating(call)
     wide = spec.dtype is float64
 
@@ -280,7 +280,7 @@ def log_normal(call: StructuredCall) -> PlannedKernel:
 
 
 def cauchy(call: StructuredCall) -> PlannedKernel:
-    """median + sigma * tan(pi * (v - 0.5))."""
+    """Compute median + sigma * tan(pi * (v - 0.5))."""
     spec = _floating(call)
 
     def finish(c: Any, scratch: Any, median: float, sigma: float) -> Any:

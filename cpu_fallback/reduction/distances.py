@@ -171,7 +171,7 @@ def pairwise_distance(x1: TensorSpec, x2: TensorSpec, p: Any, eps: Any, keepdim:
 
 
 def renorm(self: TensorSpec, p: Any, dim: int, maxnorm: Any) -> HostKernel | None:
-    """Entries along a dimension scaled down to a norm where theirs is greater."""
+    """Scale entries along a dimension down to a maximum norm."""
     rank = self.ndim
     if not is_plain(self) or rank < 2 or not -rank <= dim < rank or self.numel > SMALL:
         return None

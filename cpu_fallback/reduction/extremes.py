@@ -120,7 +120,7 @@ def _is_outer(spec: TensorSpec, axis: int | None) -> bool:
 
 
 def _lines_shared(spec: TensorSpec, function: Any) -> Callable[..., None]:
-    """``function(array, axis)`` of contiguous lines, of which each thread takes some."""
+    """Apply ``function(array, axis)`` to contiguous lines, shared among threads."""
     length = spec.sizes[-1]
     count = spec.numel // length
 

@@ -313,7 +313,7 @@ def truth(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
 
 
 def logsumexp(call: StructuredCall) -> PlannedKernel:
-    """log(sum(exp(self - max))) + max, the maximum taken as 0 where it is infinite."""
+    """Compute log(sum(exp(self - max))) + max, the maximum taken as 0 where it is infinite."""
     spec, out_spec = call.args["self"], call.outputs[0]
     np_dtype = compute_np(out_spec.dtype)
     dims: tuple[int, ...] = call.extra["dims"]

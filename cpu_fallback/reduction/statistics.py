@@ -43,7 +43,7 @@ def _without_nan(call: StructuredCall) -> StructuredCall | None:
 
 
 def _sum_of_numbers(call: StructuredCall) -> Callable[[Any, Any], Any]:
-    """``sum(out, array)`` with NaN as zero; gives where elements are numbers, or None if all of them are."""
+    """Return ``sum(out, array)`` with NaN as zero; its result masks the numbers, or is None without NaN."""
     total = unwrapped(sum_(call).into)
     differs = np.not_equal
     scalar = not call.outputs[0].ndim

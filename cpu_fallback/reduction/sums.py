@@ -246,7 +246,7 @@ def added_rows(np_dtype: Any) -> Callable[[Any], Any]:
 
 
 def short_row_of(spec: TensorSpec, np_dtype: Any) -> int:
-    """Elements of the shortest rows that are added as they lie."""
+    """Return the length of the shortest rows that are summed in place."""
     return SHORTEST_ROW if spec.np_dtype == np_dtype and np_dtype in PRODUCTS else SHORT_ROW
 
 

@@ -33,7 +33,7 @@ def unnormalized(x: Array, n: int, align_corners: bool) -> tuple[Array, float]:
 
 
 def reflected(x: Array, n: int, align_corners: bool) -> tuple[Array, Array]:
-    """Places mirrored at the edges until they lie between them, and the sign with which they move."""
+    """Return places mirrored at the edges until they lie between them, and the sign with which they move."""
     low, high = (0, 2 * (n - 1)) if align_corners else (-1, 2 * n - 1)
     if low == high:
         return np.zeros_like(x), np.zeros_like(x)
@@ -48,13 +48,13 @@ def reflected(x: Array, n: int, align_corners: bool) -> tuple[Array, Array]:
 
 
 def clipped(x: Array, n: int) -> tuple[Array, Array]:
-    """Places in [0, n - 1], a NaN at 0, and whether they move."""
+    """Return places in [0, n - 1], a NaN at 0, and whether they move."""
     moving = (x > 0) & (x < n - 1)
     return np.fmin(np.fmax(x, x.dtype.type(0)), x.dtype.type(n - 1)), moving.astype(x.dtype)
 
 
 def placed(x: Array, n: int, mode: int, align_corners: bool) -> tuple[Array, Array]:
-    """Places within the input, as the padding mode has them, and how fast they move."""
+    """Return places within the input, as the padding mode has them, and how fast they move."""
     if mode == REFLECTION:
         x, sign = reflected(x, n, align_corners)
         x, moving = clipped(x, n)
@@ -66,7 +66,7 @@ def placed(x: Array, n: int, mode: int, align_corners: bool) -> tuple[Array, Arr
 
 
 def safe(x: Array) -> Array:
-    """Places that an integer holds: what none does lies outside everything."""
+    """Clamp positions to the range of an integer; out-of-range ones are outside of every input."""
     return np.where(np.isfinite(x) & (np.abs(x) < 2.0**31 - 2), x, x.dtype.type(-100))
 
 

@@ -157,12 +157,12 @@ def _i1e(x: Array, a: Array) -> Array:
 
 
 def i0e(a: Array) -> Array:
-    """exp(-abs(a)) I0(a), the modified Bessel function."""
+    """Compute exp(-abs(a)) I0(a), the modified Bessel function."""
     return _i0e(np.absolute(a, dtype=np.float64))
 
 
 def i1e(a: Array) -> Array:
-    """exp(-abs(a)) I1(a)."""
+    """Compute exp(-abs(a)) I1(a)."""
     return _i1e(np.absolute(a, dtype=np.float64), a)
 
 

@@ -262,7 +262,7 @@ def _airy_ai_far(x: Array) -> Array:
 
 
 def spherical_bessel_j0(a: Array) -> Array:
-    """sin(a) / a, 1 at zero and 0 at the infinities."""
+    """Compute sin(a) / a, 1 at zero and 0 at the infinities."""
     if a.dtype == np.float32 and a.size <= FEW:
         wide = a.astype(np.float64)
         found = np.sin(wide)
@@ -388,7 +388,7 @@ def _moved_and_doubled(x: Array) -> Array:
 
 
 def _less_before(x: Array, p: Array, q: Array, k: int) -> Array:
-    """x * p - q."""
+    """Compute x * p - q."""
     made = x * p
     made -= q
     return made

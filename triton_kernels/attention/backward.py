@@ -207,7 +207,7 @@ class Backward:
 
 
 def row_products_of(call: StructuredCall, sizes: Sizes, grad: TensorSpec, out: TensorSpec) -> Run:
-    """``run(grad, out, delta)``: the launch of `row_products`."""
+    """Return ``run(grad, out, delta)``: the launch of `row_products`."""
     wide = padded(sizes.width_v)
     block = min(64 if interpreted() else max(2048 // wide, 1), next_power_of_2(sizes.lines))
     arguments = Arguments(call, sizes, (("gm", grad), ("om", out)), None)

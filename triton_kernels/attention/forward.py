@@ -41,7 +41,7 @@ def spans(sizes: Sizes, programs: int, block_n: int, device: Device) -> tuple[in
 
 
 def efficient_attention(call: StructuredCall) -> PlannedKernel:
-    """softmax(scale * query @ key^T + mask) @ value, with what its backward needs."""
+    """Compute softmax(scale * query @ key^T + mask) @ value, with what its backward needs."""
     statistics = call.outputs[1]
     given = [call.args[name] for name in ("query", "key", "value")]
     mask: TensorSpec | None = call.args["attn_bias"]

@@ -172,7 +172,7 @@ class Problem:
 
 
 def _forward(problem: Problem, pointers: dict[str, str]) -> Callable[[list[int], float], None]:
-    """``run(addresses of everything that `pointers` name, then of what is common, scale)``."""
+    """Return ``run(addresses of everything that `pointers` name, then of what is common, scale)``."""
     specs, out = problem.specs, problem.in_batches(problem.call.outputs[0])
     lines = (("qm", specs["query"]), ("kn", specs["key"]), ("vn", specs["value"]), ("om", out))
     sizes, shared = problem.sizes, problem.shared_heads(problem.tile(VARLEN_FORWARD).tile[0])
@@ -192,7 +192,7 @@ def _forward(problem: Problem, pointers: dict[str, str]) -> Callable[[list[int],
 
 
 def varlen_attention_forward(call: StructuredCall) -> PlannedKernel:
-    """softmax(scale * query @ key^T) @ value of each sequence; wrong bounds and pages are faults."""
+    """Compute softmax(scale * query @ key^T) @ value of each sequence; wrong bounds and pages are faults."""
     problem = Problem(call, ("query", "key", "value"))
     if problem.sizes.lines == 0:
         return PlannedKernel(launch_nothing)
@@ -227,7 +227,7 @@ def varlen_attention_forward(call: StructuredCall) -> PlannedKernel:
 
 
 def sliding_window_forward(call: StructuredCall) -> PlannedKernel:
-    """softmax(scale * query @ key^T) @ value in a window, of each batch."""
+    """Compute softmax(scale * query @ key^T) @ value in a window, of each batch."""
     problem = Problem(call, ("query", "key", "value"))
     if problem.sizes.lines == 0:
         return PlannedKernel(launch_nothing)

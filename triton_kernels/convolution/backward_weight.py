@@ -33,7 +33,7 @@ SUM_BYTES = 4096
 
 
 def reciprocal(divisor: int) -> tuple[int, int]:
-    """(magic, shift) with ``n * magic >> shift == n // divisor`` for every n below 2^31; see `quotient`.
+    """Return (magic, shift) with ``n * magic >> shift == n // divisor`` for every n below 2^31; see `quotient`.
 
     Example:
         >>> from triten.triton_kernels.convolution.backward_weight import reciprocal
@@ -219,7 +219,7 @@ def plan_parts(
 def plan_sum(
     call: StructuredCall, out: TensorSpec, splits: int, accumulator: str
 ) -> Callable[[Any, Any], None]:
-    """``run(out, parts)``: the sum over parts (splits, outputs, taps, channels), in their order."""
+    """Return ``run(out, parts)``: the sum over parts (splits, outputs, taps, channels), in their order."""
     _, channels, t, r, s = out.sizes
     triton_name = BY_NAME[accumulator].triton_name
     block = SUM_BYTES // BY_NAME[accumulator].itemsize
@@ -256,7 +256,7 @@ def plan_weight(
     groups: int,
     window: Window,
 ) -> Callable[[Any, Any, Any], None]:
-    """``run(out, grad, source)`` over data as they lie, by descriptors where addresses allow."""
+    """Return ``run(out, grad, source)`` over data as they lie, by descriptors where addresses allow."""
     if is_depthwise(out, groups):
         choices.chosen("depthwise", "each of the {} groups has a channel of its own", groups)
         splits, write = plan_depthwise_parts(call, grad, source, out, groups, window)
@@ -284,7 +284,7 @@ def plan_weight(
 def added_up(
     call: StructuredCall, out: TensorSpec, splits: int, write: Callable[[Any, Any, Any], None]
 ) -> Callable[[Any, Any, Any], None]:
-    """``run(out, grad, source)`` of what writes so many parts."""
+    """Return ``run(out, grad, source)`` of what writes so many parts."""
     choices.chosen("parts that are added up", "the pixels are cut into {}", splits)
     accumulator = "float64" if out.dtype.name == "float64" else "float32"
     add_up = plan_sum(call, out, splits, accumulator)

@@ -167,7 +167,7 @@ def plan_laid(call: StructuredCall, problem: Problem, sums: Sums) -> Callable[..
 
 
 def plan_pointers(call: StructuredCall, problem: Problem, sums: Sums) -> Callable[..., None]:
-    """``run(out, source, weight, bias or None)`` over data, which lie in any way."""
+    """Return ``run(out, source, weight, bias or None)`` over data, which lie in any way."""
     source, weight, out, window = problem.source, problem.weight, problem.out, problem.window
     channels, columns, groups = problem.channels, problem.columns, problem.groups
     is_flat = channels < FLAT_BELOW or source.strides[1] != 1
@@ -279,7 +279,7 @@ def check_sources(problem: Problem) -> None:
 
 
 def plan_of(call: StructuredCall, problem: Problem) -> Callable[..., None]:
-    """``run(out, source, weight, bias or None)`` over data, by the kernel that fits."""
+    """Return ``run(out, source, weight, bias or None)`` over data, by the kernel that fits."""
     sums_of(call, problem.source)
     if problem.out.numel == 0:
         return launch_nothing

@@ -98,7 +98,7 @@ def pitch_of_pixels(spec: TensorSpec) -> int | None:
 
 
 def plan_copies(operands: Sequence[Operand]) -> Callable[..., tuple[Any, ...]] | None:
-    """``copied(*data)``: the data of all operands as the kernels read them; None where nothing is copied."""
+    """Return ``copied(*data)``: the data of all operands as the kernels read them; None where nothing is copied."""
     slots = [i for i, operand in enumerate(operands) if operand.is_copied]
     if not slots:
         return None
@@ -129,7 +129,7 @@ def plan_copies(operands: Sequence[Operand]) -> Callable[..., tuple[Any, ...]] |
 
 
 def plan_computed_copies(operands: Sequence[Operand], fused: FusedEpilogue) -> Callable[..., tuple[Any, ...]]:
-    """``copied(addresses, *data)``: `plan_copies` where the launch computes operands of what is laid out.
+    """Return ``copied(addresses, *data)``: `plan_copies` where the launch computes operands of what is laid out.
 
     Args:
         operands: the input and the weight.
@@ -175,7 +175,7 @@ def of_source(operand: Operand, source: Matrices) -> Operand:
 
 
 def plan_gather(operand: Operand) -> Callable[[Any, Any], None]:
-    """``copy(data, made)`` of a volume in any strides."""
+    """Return ``copy(data, made)`` of a volume in any strides."""
     given, laid = operand
     gather = copy_kernel(given.replace(strides=laid.strides), given)
     fill = None
@@ -208,7 +208,7 @@ class Copied(NamedTuple):
 
     @staticmethod
     def of(operand: Operand) -> Copied:
-        """Sizes and strides divided by their units."""
+        """Return sizes and strides divided by their units."""
         given, laid = operand
         rows, channels, pixels, pitch = (
             given.sizes[0],
@@ -277,7 +277,7 @@ def prepared_launch(
 
 
 def plan_one_launch(operands: Sequence[Operand]) -> Callable[..., None]:
-    """``copy(data, made, data, made, ...)`` of volumes whose pixels lie evenly."""
+    """Return ``copy(data, made, data, made, ...)`` of volumes whose pixels lie evenly."""
     launch, grid, numbers = prepared_launch(operands, lay_out)
     if len(operands) == 1:
         (own0,) = numbers

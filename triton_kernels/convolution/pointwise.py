@@ -54,7 +54,7 @@ def is_product(problem: Problem) -> bool:
 
 
 def plan_product(call: StructuredCall, problem: Problem) -> Callable[..., None]:
-    """``run(out, source, weight, bias or None)`` over data, by the stubs of products.
+    """Return ``run(out, source, weight, bias or None)`` over data, by the stubs of products.
 
     With channels innermost all pixels are rows of one matrix; else an image's are columns of one, each image's of its
     own.

@@ -88,7 +88,7 @@ class Problem:
         return depth, height, width
 
     def weight_strides(self, weight: TensorSpec) -> tuple[int, int, int]:
-        """Strides along the channels that are summed, along columns, and from group to group."""
+        """Return strides along the channels that are summed, along columns, and from group to group."""
         first, second = weight.strides[:2]
         if self.transposed:
             return first, second, first * (weight.sizes[0] // self.groups)

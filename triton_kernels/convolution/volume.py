@@ -108,7 +108,7 @@ class Arguments:
         self.values: dict[str, int] = {}
 
     def sizes(self, unit: int = 1, **sizes: int) -> None:
-        """Numbers of elements, divided by `unit`; spatial ones are constants where they are 1."""
+        """Add element counts, divided by `unit`; spatial counts of 1 are constexprs."""
         for name, size in sizes.items():
             if size == 1 and name in ("d", "h", "od", "oh"):
                 self.constants[name] = 1
@@ -126,7 +126,7 @@ class Arguments:
                 self.signature[name] = self.kind
 
     def wide(self, kind: str, values: Mapping[str, int]) -> None:
-        """Numbers of a type of their own."""
+        """Add numbers with a separate type."""
         self.values |= values
         self.signature |= dict.fromkeys(values, kind)
 

@@ -81,7 +81,7 @@ def as_real(spec: TensorSpec) -> TensorSpec:
 
 
 def copy_from_device(call: StructuredCall, source: TensorSpec) -> PlannedKernel:
-    """Bytes cross contiguous, in the source's dtype; each side gathers or scatters its own."""
+    """Copy across contiguous bytes, in the source's dtype; each side gathers or scatters its own."""
     out = call.outputs[0]
     chosen("between devices", "the source lies on {}", source.device)
     expanded = source.replace(sizes=out.sizes, strides=broadcast_strides(source, out.sizes))

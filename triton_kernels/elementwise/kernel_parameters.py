@@ -56,17 +56,17 @@ class Passed:
         self._elements: list[str] = []
 
     def constants(self, **values: object) -> None:
-        """Constants by their names."""
+        """Add constexprs by name."""
         self._constexprs |= values
 
     def numbers(self, kind: str = "", **values: int) -> None:
-        """Numbers given at launch, in the order of the kernel's parameters; of the type `kind`, or of an index."""
+        """Add launch arguments in the order of the kernel's parameters, of the type `kind` or of the index type."""
         for name, value in values.items():
             self._signature[name] = kind or self._index
             self._values.append(value)
 
     def sizes(self, sizes: Sequence[int], first: int = 1) -> None:
-        """Sizes ``n1``, ``n2``, ... of all dimensions but the last, by which indices are divided."""
+        """Add sizes ``n1``, ``n2``, ... of all dimensions but the last, by which indices are divided."""
         for i in range(first, MAX_DIMS - 1):
             place = i - first
             if place < len(sizes) - 1:

@@ -385,7 +385,7 @@ def div_mode(call: StructuredCall) -> PlannedKernel:
 
 
 def power(call: StructuredCall) -> PlannedKernel:
-    """self ** exponent; a number as exponent has functions of its own."""
+    """Compute self ** exponent; a number as exponent has functions of its own."""
     function = f.pow if isinstance(call.args["exponent"], TensorSpec) else f.pow_number
     if call.args["exponent"] is bool and getattr(call.args["self"], "dtype", None) is bool_:
         return computed(call, representation.truth_power, "b")
@@ -402,7 +402,7 @@ def where(call: StructuredCall) -> PlannedKernel:
 
 
 def gelu(call: StructuredCall) -> PlannedKernel:
-    """x * Phi(x), by erf or by tanh."""
+    """Compute x * Phi(x), by erf or by tanh."""
     return computed(call, f.gelu_tanh if call.args["approximate"] == "tanh" else f.gelu, FLOAT)
 
 
@@ -426,7 +426,7 @@ def bounded(unbounded: Any, within: Any) -> Callable[[StructuredCall], PlannedKe
 
 
 def nan_to_num(call: StructuredCall) -> PlannedKernel:
-    """Numbers for NaN and the infinities: 0 and the finite limits where none are given; integers stay."""
+    """Replace NaN and infinities, by default with 0 and the finite limits; integers stay."""
     common = call.common_dtype
     if not (common.is_floating_point or common.is_complex):
         into = computed(call._replace(runtime=("self",)), f.same, ANY).into

@@ -232,7 +232,7 @@ def plan_rows(
 
 
 def tile_of_rows(length: int, n_rows: int, itemsize: int) -> tuple[int, int]:
-    """Rows and columns of a tile."""
+    """Return rows and columns of a tile."""
     if interpreted():
         width = min(next_power_of_2(length), INTERPRETED_BLOCK)
         return min(next_power_of_2(n_rows), INTERPRETED_BLOCK // width), width

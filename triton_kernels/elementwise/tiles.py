@@ -198,7 +198,7 @@ def side_by_side(strides: Sequence[int], itemsize: int) -> int | None:
 
 
 def tile_of(n0: int, n1: int, itemsize: int) -> tuple[int, int]:
-    """Elements of a tile along the second dimension and along the first."""
+    """Return elements of a tile along the second dimension and along the first."""
     if interpreted():
         return min(next_power_of_2(n1), INTERPRETED_TILE), min(next_power_of_2(n0), INTERPRETED_TILE)
     tile1, tile0 = TILES[itemsize]

@@ -153,7 +153,7 @@ def check_flags(failure: str | None, flags: TensorSpec, block: Any) -> None:
 
 
 def plan_svd(call: StructuredCall, routine: LibraryRoutine) -> PlannedKernel:
-    """Singular values of tall matrices, and of wide ones by their adjoint, whose bases change places."""
+    """Compute the SVD of tall matrices, and of wide ones by their adjoint, whose bases are exchanged."""
     source, (u_spec, s_spec, vh_spec) = call.args["A"], call.outputs
     *batch_sizes, m, n = source.sizes
     full, vectors, driver = (call.args[name] for name in ("full_matrices", "compute_uv", "driver"))

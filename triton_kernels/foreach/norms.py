@@ -119,7 +119,7 @@ def tail_constants(order: str, accumulator: tl.dtype, block: int) -> dict[str, o
 
 
 def plan_norms(call: StructuredCall) -> PlannedKernel:
-    """``into(tensors, results)``: the norm of each tensor, two launches for each dtype."""
+    """Return ``into(tensors, results)``: the norm of each tensor, two launches for each dtype."""
     order, every, launches = call.extra["ord"], groups(call, None, True), []
     for group in every:
         dtype = call.args["self"][group.places[0]].dtype
@@ -151,7 +151,7 @@ def plan_norms(call: StructuredCall) -> PlannedKernel:
 
 
 def plan_total_norm(call: StructuredCall) -> PlannedKernel:
-    """``into(tensors, total, coefficient, most)``: one launch for each dtype, and one for both results."""
+    """Return ``into(tensors, total, coefficient, most)``: one launch for each dtype, and one for both results."""
     specs: Sequence[TensorSpec] = call.args["self"]
     out = call.outputs[0].dtype
     part = tl.float64 if any(spec.dtype is float64 for spec in specs) else tl.float32

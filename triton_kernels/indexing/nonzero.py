@@ -49,7 +49,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(n: int, itemsize: int) -> Parts:
-    """Parts of whole tiles, as many as `SCAN_BLOCK` where there are elements for them."""
+    """Return parts of whole tiles, `SCAN_BLOCK` of them if there are enough elements."""
     if interpreted():
         block = block_for(-(-n // 2))
         blocks, unit = (block, block), block

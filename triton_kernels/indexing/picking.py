@@ -252,7 +252,7 @@ def index(call: StructuredCall) -> PlannedKernel:
 
 
 def index_select(call: StructuredCall) -> PlannedKernel:
-    """Entries of one dimension."""
+    """Return entries of one dimension."""
     source, out, where = call.args["self"], call.outputs[0], call.args["index"]
     refuse_untyped(call, [out])
     axis: int = call.extra["dim"]
@@ -266,7 +266,7 @@ def index_select(call: StructuredCall) -> PlannedKernel:
 
 
 def gather(call: StructuredCall) -> PlannedKernel:
-    """Elements along one dimension, each by its own index."""
+    """Return elements along one dimension, each by its own index."""
     source, out, where = call.args["self"], call.outputs[0], call.args["index"]
     refuse_untyped(call, [out])
     axis: int = call.extra["dim"]
@@ -279,7 +279,7 @@ def gather(call: StructuredCall) -> PlannedKernel:
 
 
 def take(call: StructuredCall) -> PlannedKernel:
-    """Elements of the flattened tensor, which is made contiguous for it."""
+    """Return elements of the flattened tensor, which is made contiguous for it."""
     source, out, where = call.args["self"], call.outputs[0], call.args["index"]
     refuse_untyped(call, [out])
     message = "out of range: tried to access index {wrong} on a tensor of {size} elements."
@@ -299,7 +299,7 @@ def take(call: StructuredCall) -> PlannedKernel:
 
 
 def embedding(call: StructuredCall) -> PlannedKernel:
-    """Rows of a table."""
+    """Return rows of a table."""
     table, out, where = call.args["weight"], call.outputs[0], call.args["indices"]
     refuse_untyped(call, [out])
     bound = Bound(call.name, where, table.sizes[0], 0, False, IndexError, "index out of range in self")

@@ -220,7 +220,7 @@ def through_output(p: Placement, finish: Finish) -> Callable[..., None]:
 
 
 def put(placed: Placed) -> Callable[..., None]:
-    """Values replace what is there; of several for one place the last."""
+    """Replace elements by values; of several values for one index, the last wins."""
     p, device = placed.placement, placed.device
     key_type = f"*{placed.keys.dtype.triton_name}"
     type_ = f"*{MOVED_AS[p.out.itemsize]}"
@@ -265,7 +265,7 @@ def combining(
     mean: bool = False,
     clears: bool = False,
 ) -> Finish:
-    """Values are combined with what is there, in their order.
+    """Combine values with the existing elements, in order.
 
     Args:
         function: a `@triton.jit` function of two numbers.

@@ -83,7 +83,7 @@ def triangle_of(lower: bool) -> Callable[[StructuredCall], PlannedKernel]:
 
 
 def pairs_in_front(spec: TensorSpec) -> TensorSpec:
-    """Elements of 16 bytes as two batches of 8."""
+    """Return elements of 16 bytes as two batches of 8."""
     real = as_real(spec)
     return real.replace(sizes=(2, *spec.sizes), strides=(real.strides[-1], *real.strides[:-1]))
 

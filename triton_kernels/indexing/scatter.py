@@ -103,7 +103,7 @@ def index_put(call: StructuredCall) -> PlannedKernel:
 
 
 def slices(call: StructuredCall) -> Placement:
-    """Slices of ``source`` along a dimension that a vector of numbers names."""
+    """Return the placement of slices of ``source`` along a dimension, at the indices of a vector."""
     out, source, where = with_dimension(call.outputs[0]), call.args["source"], call.args["index"]
     axis: int = call.extra["dim"]
     bound = Bound(call.name, where, out.sizes[axis], axis, False, IndexError)
@@ -121,7 +121,7 @@ def slices(call: StructuredCall) -> Placement:
 
 
 def index_add(call: StructuredCall) -> PlannedKernel:
-    """Slices of the source, times alpha, added at the index."""
+    """Add slices of the source, times alpha, at the index."""
     scaled = "alpha" in call.runtime
     if scaled and call.outputs[0].dtype.is_complex:
         return index_add_of_products(call)
@@ -147,7 +147,7 @@ def index_add_of_products(call: StructuredCall) -> PlannedKernel:
 
 
 def index_copy(call: StructuredCall) -> PlannedKernel:
-    """Slices of the source put at the index."""
+    """Write slices of the source at the index."""
     run = writing(call, slices(call), None)
     return PlannedKernel(lambda out, data, where, source: run(out, data, source, (where,)))
 
@@ -164,7 +164,7 @@ COMBINE = {
 
 
 def index_reduce(call: StructuredCall) -> PlannedKernel:
-    """Slices of the source combined at the index."""
+    """Reduce slices of the source at the index."""
     reduce: str = call.args["reduce"]
     includes: bool = call.args["include_self"]
     finish = combining(COMBINE[reduce], includes=includes, mean=reduce == "mean")
@@ -173,7 +173,7 @@ def index_reduce(call: StructuredCall) -> PlannedKernel:
 
 
 def scatter(call: StructuredCall) -> PlannedKernel:
-    """Elements of the source, or a number, put, added or multiplied along one dimension by index."""
+    """Write, add or multiply elements of the source, or a number, along one dimension by index."""
     out, where = with_dimension(call.outputs[0]), call.args["index"]
     axis: int = call.extra["dim"]
     reduce: str | None = call.extra["reduce"]
@@ -214,7 +214,7 @@ def scatter(call: StructuredCall) -> PlannedKernel:
 
 
 def embedding_dense_backward(call: StructuredCall) -> PlannedKernel:
-    """Rows of the gradient added by number; the padding's row stays zero."""
+    """Add the gradient's rows at their indices; the padding's row stays zero."""
     out, grad, where = call.outputs[0], call.args["grad_output"], call.args["indices"]
     check_dtypes(call, [out])
     bound = Bound(call.name, where, out.sizes[0], 0, False, IndexError, "index out of range in self")

@@ -232,7 +232,7 @@ def forward(call: StructuredCall) -> PlannedKernel:
 
 
 def backward(call: StructuredCall) -> PlannedKernel:
-    """(probability * masses' sum - mass) * grad, over the divisor for the mean."""
+    """Compute (probability * masses' sum - mass) * grad, over the divisor for the mean."""
     grad, statistics, total = (call.args[name] for name in ("grad_output", "statistics", "total_weight"))
     out = call.outputs[0]
     if out.numel == 0:

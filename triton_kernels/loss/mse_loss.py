@@ -30,7 +30,7 @@ def common_type(call: StructuredCall) -> tl.dtype:
 
 
 def mse_loss(call: StructuredCall) -> PlannedKernel:
-    """(self - target) ** 2, its mean or its sum."""
+    """Compute (self - target) ** 2, its mean or its sum."""
     type_ = common_type(call)
     pair = [call.args["self"], call.args["target"]]
     if call.args["reduction"] == NONE:
@@ -76,7 +76,7 @@ def summed_after(call: StructuredCall, type_: tl.dtype, sizes: tuple[int, ...]) 
 
 
 def mse_loss_backward(call: StructuredCall) -> PlannedKernel:
-    """2 * (self - target) * grad, over the number of elements for the mean."""
+    """Compute 2 * (self - target) * grad, over the number of elements for the mean."""
     type_ = common_type(call)
     mean = call.args["reduction"] == MEAN
     factor = 2.0 / max(call.outputs[0].numel, 1) if mean else 2.0

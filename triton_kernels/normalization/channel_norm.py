@@ -352,7 +352,7 @@ class ChannelNorm:
         )
 
     def sums(self, parts: TensorSpec, dims: tuple[int, ...], out: TensorSpec) -> Callable[[Any, Any], Any]:
-        """``add_up(out, parts)`` over some dimensions."""
+        """Return ``add_up(out, parts)`` over some dimensions."""
         return sum_parts(self.call, parts, out, dims)
 
 

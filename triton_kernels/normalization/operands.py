@@ -108,7 +108,7 @@ def is_alike(found: Configuration, default: Configuration, body: int) -> bool:
 def sum_parts(
     call: StructuredCall, parts: TensorSpec, out: TensorSpec, dims: tuple[int, ...]
 ) -> Callable[[Any, Any], Any]:
-    """``add_up(out, parts)`` over some dimensions, in a fixed order."""
+    """Return ``add_up(out, parts)`` over some dimensions, in a fixed order."""
     add_up = reduction(REDUCTIONS["sum_stub"])
     return add_up(
         call._replace(

@@ -63,7 +63,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(rows: int, n: int, specs: Sequence[TensorSpec], strides: Sequence[int]) -> Rows:
-    """Rows of these tensors, which lie so far apart in each."""
+    """Return the rows of these tensors, with the given row strides."""
     cut = cut_rows(n, [spec.itemsize for spec in specs], [[stride] for stride in strides])
     return Rows(rows, n, cut, cut.vector // math.gcd(cut.vector, strides[0]) if cut.edges else 1)
 

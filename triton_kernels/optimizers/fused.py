@@ -141,7 +141,7 @@ def is_indirect(lr: Any) -> bool:
 
 
 def plan_sgd(call: StructuredCall) -> PlannedKernel:
-    """``into(parameters, gradients, buffers, weight_decay, momentum, lr, dampening, scale, found)``."""
+    """Return ``into(parameters, gradients, buffers, weight_decay, momentum, lr, dampening, scale, found)``."""
     every = groups(call, fused_sgd)
     nesterov, maximize, is_first = (call.extra[n] for n in ("nesterov", "maximize", "is_first_step"))
 
@@ -224,7 +224,7 @@ def plan_adam(call: StructuredCall) -> PlannedKernel:
 
 
 def plan_unscale(call: StructuredCall) -> PlannedKernel:
-    """``into(gradients, found, inverse)``."""
+    """Return ``into(gradients, found, inverse)``."""
     every = groups(call, unscale)
 
     def into(gradients: Any, found: Any, inverse: Any) -> None:

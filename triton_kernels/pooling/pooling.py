@@ -54,7 +54,7 @@ def plan(
     over: TensorSpec,
     constants: Mapping[str, object],
 ) -> Any:
-    """``launch(*addresses)`` of a program over the elements of `over`.
+    """Return ``launch(*addresses)`` of a program over the elements of `over`.
 
     Args:
         tensors: parameter names of the pointers, in the kernel's order, with the letter of their strides.
@@ -125,7 +125,7 @@ def plan(
 
 
 def tile_of(n: int, channels: int, itemsize: int, last: bool) -> tuple[int, int]:
-    """Positions and channels of a program; a lane has 16 bytes of each position where channels are last.
+    """Return the positions and channels of a program; a lane has 16 bytes of each position where channels are last.
 
     `itemsize` is of elements that are read in vectors; of 8 bytes where they cannot be.
     """

@@ -191,7 +191,7 @@ def block_scaled_mm(call: StructuredCall) -> PlannedKernel:
 
 
 def plan_launch(call: StructuredCall, tile: Tiling) -> Callable[..., None]:
-    """``launch(a, b, [addend,] out, scale of a, scale of b, [scale of out])`` over addresses."""
+    """Return ``launch(a, b, [addend,] out, scale of a, scale of b, [scale of out])`` over addresses."""
     left, right, by_row = (call.args[name] for name in ("self", "mat2", "scale_a"))
     bias, out = call.args["bias"], call.outputs[0]
     scaling = block_scaling(left, right, by_row, call.args["scale_b"])

@@ -89,7 +89,7 @@ def tables_for(problem: Problem) -> tuple[tuple[Configuration, ...], tuple[Confi
 
 
 def tiles_in(one: Configuration, problem: Problem) -> int:
-    """Tiles that cover a result."""
+    """Return the number of tiles that cover a result."""
     return cdiv(problem.m, one.tile[0]) * cdiv(problem.n, one.tile[1])
 
 

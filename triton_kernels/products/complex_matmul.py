@@ -209,7 +209,7 @@ class ComplexScales:
 
 
 def as_matrices(spec: TensorSpec, row: bool = False) -> Matrices:
-    """Matrices as they are; a vector as a column, or as a row."""
+    """Return matrices as they are; a vector as a column, or as a row."""
     if spec.ndim >= 2:
         return Matrices.of(spec)
     size, stride = (spec.sizes[0], spec.strides[0]) if spec.ndim else (1, 1)

@@ -124,7 +124,7 @@ def tiling(call: StructuredCall, groups: Groups, precision: str, by_bytes: bool)
 def plan_groups(
     call: StructuredCall, groups: Groups, precision: str, imprecise: int | None, by_bytes: bool
 ) -> Callable[..., None]:
-    """``launch(a, b, out, [offs,] [scale of rows, scale of columns])`` over addresses."""
+    """Return ``launch(a, b, out, [offs,] [scale of rows, scale of columns])`` over addresses."""
     m, n, k = groups.sizes
     tile = tiling(call, groups, precision, by_bytes)
     strides = groups.strides()

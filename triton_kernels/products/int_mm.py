@@ -142,7 +142,7 @@ def int_mm(call: StructuredCall) -> PlannedKernel:
 
 
 def plan_launch(call: StructuredCall, tile: Tiling) -> Callable[..., None]:
-    """``launch(a, b, out)`` over addresses."""
+    """Return ``launch(a, b, out)`` over addresses."""
     left, right, out = call.args["self"], call.args["mat2"], call.outputs[0]
     (m, k), n = left.sizes, right.sizes[1]
     strides = dict(

@@ -38,7 +38,7 @@ class Cut:
 
 
 def tiles_of(one: Configuration, sizes: Sequence[int]) -> int:
-    """Tiles that cover a batch of results."""
+    """Return the number of tiles that cover a batch of results."""
     return sizes[0] * cdiv(sizes[1], one.tile[0]) * cdiv(sizes[2], one.tile[1])
 
 

@@ -184,7 +184,7 @@ declare(
 
 
 def plan_tiled(problem: Problem) -> Callable[..., None]:
-    """``launch(a, b, [addend,] out, *scales)`` over any addresses: every tile a program, through pointers."""
+    """Return ``launch(a, b, [addend,] out, *scales)`` over any addresses: every tile a program, through pointers."""
     m, n, k, batch = problem.shape
     itemsize, how = problem.left.dtype.itemsize, problem.how
     gathered = itemsize == 2 and not all(each.has_whole_vectors for each in problem.loaded)

@@ -180,7 +180,7 @@ class Part:
 
 
 def tile_elements(itemsize: int) -> int:
-    """Elements of a program's tile."""
+    """Return the number of elements of a program's tile."""
     return TILE if itemsize <= 4 else TILE // 2
 
 
@@ -207,7 +207,7 @@ def plan_product(
     addend: Lines | None = None,
     scales: Scales | None = None,
 ) -> Any:
-    """``run(matrix, vector, addend or None, out, numbers)`` over addresses; `sizes` are (batch, m, k)."""
+    """Return ``run(matrix, vector, addend or None, out, numbers)`` over addresses; `sizes` are (batch, m, k)."""
     batch, m, k = sizes
     rows, inner = tile_for(m, k, matrix.rows < matrix.inner, matrix.dtype.itemsize)
     blocks = cdiv(m, rows) * batch
@@ -285,7 +285,7 @@ def mv(call: StructuredCall) -> PlannedKernel:
 
 
 def addmv(call: StructuredCall) -> PlannedKernel:
-    """beta * self + alpha * (matrix by vector)."""
+    """Compute beta * self + alpha * (matrix by vector)."""
     matrix, vector, addend = call.args["mat"], call.args["vec"], call.args["self"]
     if matrix.dtype.is_complex:
         return complex_product(call, ("mat", "vec"))

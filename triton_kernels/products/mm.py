@@ -35,7 +35,7 @@ def plan_matmul(
     activation: str | None = None,
     fused: FusedEpilogue | None = None,
 ) -> Callable[..., None]:
-    """``launch(a address, b address, [addend address,] out address, *scales)``.
+    """Return ``launch(a address, b address, [addend address,] out address, *scales)``.
 
     With a fused epilogue the addresses of its operands and results come before the scales. Raises CannotFuse where the
     kernel that serves the product takes none.
@@ -216,7 +216,7 @@ def product_sum(names: tuple[str, str]) -> Callable[[StructuredCall], PlannedKer
 
 
 def folded(spec: TensorSpec) -> TensorSpec | None:
-    """(b, n, k) as a matrix (n, b * k), or None where the strides do not allow it."""
+    """Return (b, n, k) as a matrix (n, b * k), or None if the strides do not allow it."""
     (b, n, k), (sb, sn, sk) = spec.sizes, spec.strides
     if b != 1 and k != 1 and sb != k * sk:
         return None

@@ -78,7 +78,7 @@ class Repacking:
 
 
 def plan_repacked(problem: Problem) -> Callable[..., None] | None:
-    """``launch(a, b, [addend,] out, *scales)``; None where nothing is to be copied, or not worth it."""
+    """Return ``launch(a, b, [addend,] out, *scales)``; None where nothing is to be copied, or not worth it."""
     m, n, k, batch = problem.shape
     if batch * m * n * k < LEAST_WORK:
         return None

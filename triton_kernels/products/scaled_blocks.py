@@ -137,7 +137,7 @@ def scaled_blocks_mm(call: StructuredCall, shared: tuple[int, int]) -> PlannedKe
 
 
 def plan_launch(call: StructuredCall, shared: tuple[int, int], tile: Tiling) -> Callable[..., None]:
-    """``launch(a, b, [addend,] out, scale of a, scale of b, [scale of out])`` over addresses."""
+    """Return ``launch(a, b, [addend,] out, scale of a, scale of b, [scale of out])`` over addresses."""
     names = ("self", "mat2", "scale_a", "scale_b")
     left, right, by_row, by_column = (call.args[name] for name in names)
     bias, out = call.args["bias"], call.outputs[0]

@@ -197,7 +197,7 @@ def semi_structured_mm(call: StructuredCall) -> PlannedKernel:
 
 
 def plan_launch(call: StructuredCall, tile: Tiling) -> Callable[..., None]:
-    """``launch(x, values, words, [bias,] out)`` over addresses."""
+    """Return ``launch(x, values, words, [bias,] out)`` over addresses."""
     x, values, words, bias = (call.args[name] for name in ("mat2", "values", "meta", "bias"))
     out = call.outputs[0]
     (k, m), (n, half) = x.sizes, values.sizes

@@ -61,7 +61,7 @@ def tile_of(problem: Problem, left: Description, right: Description) -> Configur
 def plan(
     problem: Problem, chosen: Configuration, left: Description, right: Description, out: Description
 ) -> Callable[..., None]:
-    """``launch(a, b, [addend,] out, *scales)`` of a product that `tile_of` has a tile for; an addend is a row.
+    """Return ``launch(a, b, [addend,] out, *scales)`` of a product that `tile_of` has a tile for; an addend is a row.
 
     With a fused epilogue `out` is its first result, and its addresses come before the scales.
     """

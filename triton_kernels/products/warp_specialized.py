@@ -26,7 +26,7 @@ LEAST_WAVES = 2
 
 
 def tiles_in(one: Configuration, problem: Problem) -> int:
-    """Tiles that cover the results of all batches."""
+    """Return the number of tiles that cover the results of all batches."""
     return cdiv(problem.m, one.tile[0]) * cdiv(problem.n, one.tile[1]) * problem.batch
 
 
@@ -53,7 +53,7 @@ def tile_of(problem: Problem, left: Description, right: Description) -> Configur
 def plan(
     problem: Problem, chosen: Configuration, left: Description, right: Description, out: Description
 ) -> Callable[..., None]:
-    """``launch(a, b, [addend,] out, *scales)`` of a product that `tile_of` has a tile for; an addend is a row.
+    """Return ``launch(a, b, [addend,] out, *scales)`` of a product that `tile_of` has a tile for; an addend is a row.
 
     With a fused epilogue `out` is its first result, and its addresses come before the scales.
     """

@@ -124,7 +124,7 @@ def weight_int8pack_mm(call: StructuredCall) -> PlannedKernel:
 
 
 def plan_launch(call: StructuredCall, tile: Tiling) -> Callable[..., None]:
-    """``launch(x, weight, scales, out)`` over addresses."""
+    """Return ``launch(x, weight, scales, out)`` over addresses."""
     x, weight, scales, out = call.args["self"], call.args["mat2"], call.args["scales"], call.outputs[0]
     (m, k), n = x.sizes, weight.sizes[0]
     xm = x.strides[0] if m > 1 else k

@@ -144,7 +144,7 @@ def drawn(
     paired: bool = False,
     out: TensorSpec | None = None,
 ) -> Callable[..., None]:
-    """``fill(bytes, *numbers given, seed, first)`` for the elements of `out`, the call's output unless given.
+    """Return ``fill(bytes, *numbers given, seed, first)`` for the elements of `out`, the call's output unless given.
 
     Args:
         function: one of `random_functions`.
@@ -214,7 +214,7 @@ def check_floating(call: StructuredCall, allow_complex: bool = False) -> TensorS
 
 
 def uniform(call: StructuredCall) -> PlannedKernel:
-    """u * (high - low) + low."""
+    """Compute u * (high - low) + low."""
     spec = check_floating(call, allow_complex=True)
     wide = is_wide(spec)
     rounded: Callable[[float], float] = float if wide else single
@@ -234,7 +234,7 @@ def uniform(call: StructuredCall) -> PlannedKernel:
 
 
 def normal(call: StructuredCall) -> PlannedKernel:
-    """mean + std * z; a complex number has its variance in equal parts."""
+    """Compute mean + std * z; a complex number has its variance in equal parts."""
     spec = check_floating(call, allow_complex=True)
     scale = math.sqrt(0.5) if spec.dtype.is_complex else 1.0
 
@@ -250,7 +250,7 @@ def normal(call: StructuredCall) -> PlannedKernel:
 
 
 def log_normal(call: StructuredCall) -> PlannedKernel:
-    """exp(mean + std * z)."""
+    """Compute exp(mean + std * z)."""
     spec = check_floating(call)
     return PlannedKernel(
         drawn(call, f.log_normal, ["fp64"] * 2, lambda *values: values, is_wide(spec), paired=True)
@@ -258,13 +258,13 @@ def log_normal(call: StructuredCall) -> PlannedKernel:
 
 
 def exponential(call: StructuredCall) -> PlannedKernel:
-    """-log(v) / lambd."""
+    """Compute -log(v) / lambd."""
     spec = check_floating(call)
     return PlannedKernel(drawn(call, f.exponential, ["fp64"], lambda lambd: (-lambd,), is_wide(spec)))
 
 
 def cauchy(call: StructuredCall) -> PlannedKernel:
-    """median + sigma * tan(pi * (v - 0.5))."""
+    """Compute median + sigma * tan(pi * (v - 0.5))."""
     spec = check_floating(call)
     return PlannedKernel(drawn(call, f.cauchy, ["fp64"] * 2, lambda *values: values, is_wide(spec)))
 
@@ -283,7 +283,7 @@ def threshold(p: float) -> tuple[int]:
 
 
 def bernoulli(call: StructuredCall) -> PlannedKernel:
-    """1 with probability p."""
+    """Sample 1 with probability p."""
     spec = call.outputs[0]
     if spec.dtype.is_complex:
         raise call.refuse(spec)
@@ -307,7 +307,7 @@ def drawn_words(call: StructuredCall, sizes: Sequence[int], wide: bool) -> tuple
 
 
 def bernoulli_tensor(call: StructuredCall) -> PlannedKernel:
-    """1 with the probability of the element."""
+    """Sample 1 with the probability of the element."""
     spec, p = call.outputs[0], call.args["p"]
     check_dtypes(call, [spec, p])
     words, fill = drawn_words(call, spec.sizes, False)
@@ -325,7 +325,7 @@ def bernoulli_tensor(call: StructuredCall) -> PlannedKernel:
 
 
 def normal_tensor(call: StructuredCall) -> PlannedKernel:
-    """mean + std * z with tensors that broadcast."""
+    """Compute mean + std * z with tensors that broadcast."""
     spec = check_floating(call)
     mean, std = call.args["mean"], call.args["std"]
     z = TensorSpec.contiguous(spec.sizes, float64, call.device)

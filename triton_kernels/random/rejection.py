@@ -97,7 +97,7 @@ def laid_out(call: StructuredCall, given: TensorSpec) -> tuple[TensorSpec, Calla
 def by_elements(
     call: StructuredCall, function: Any, parameters: Sequence[str], least: float
 ) -> Callable[..., None]:
-    """``fill(out, *parameters, seed, first)`` with a function's numbers, which are at least `least`."""
+    """Return ``fill(out, *parameters, seed, first)`` with a function's numbers, which are at least `least`."""
     out = call.outputs[0]
     check_dtypes(call, [out, *(call.args[name] for name in parameters)])
     n = out.numel

@@ -55,7 +55,7 @@ class PairScan:
 
 
 def line_tile(n_out: int, n: int, inner: bool, may_split: bool, nbytes: int) -> Tile:
-    """Tiles with half as many elements of `nbytes` as sums have, since each element is a pair."""
+    """Return tiles with half as many elements of `nbytes` as sums have, since each element is a pair."""
     tile = tile_for(n_out, n, inner, may_split, itemsize=2 * nbytes)
     if not interpreted() or tile.reduced <= INTERPRETED_TILE:
         return tile

@@ -91,7 +91,7 @@ def highest(type_: tl.dtype) -> int | float:
 
 
 def sum_type(input: ScalarType, output: ScalarType) -> tl.dtype:
-    """Sums and products: in the output's compute type, integers in int64."""
+    """Return the accumulator type of sums and products: the output's compute type, int64 for integers."""
     return compute_type(output) if output.is_floating_point else tl.int64
 
 
@@ -161,7 +161,7 @@ def reduction(row: Reduction, of_truth: Reduction | None = None) -> Callable[[St
 
 
 def itemsize_of(spec: TensorSpec, accumulator: tl.dtype) -> int:
-    """Bytes of an element of the input; where sums are far wider, of a half of its accumulator."""
+    """Return the bytes of an input element, or of half of its accumulator if sums are far wider."""
     return max(spec.dtype.itemsize, accumulator.primitive_bitwidth // 16)
 
 

@@ -255,7 +255,7 @@ def plan_totals(
 
 
 def cumsum(call: StructuredCall) -> PlannedKernel:
-    """Sums of prefixes; those of complex numbers part by part."""
+    """Compute prefix sums; complex numbers are summed part by part."""
     spec, out = call.args["self"], call.outputs[0]
     if spec.dtype.is_complex and out.dtype.is_complex:
         pairs = call._replace(args={**call.args, "self": pairs_of(spec)}, outputs=(pairs_of(out),))

@@ -81,7 +81,7 @@ def tile_for(
     grows: bool = True,
     ask: Ask | None = None,
 ) -> Tile:
-    """Tiles that read along the contiguous side, and enough programs to fill the device.
+    """Return tiles that read along the contiguous side, and enough programs to fill the device.
 
     `words` says how many 64-bit words of accumulators an element has: tiles are the smaller. `itemsize` is the
     input's: each lane is to have 64 bytes in flight. `grows` says that the error does with the number of a part's
@@ -279,7 +279,7 @@ def plan_sides(
 
 
 def gapless_strides(sizes: Sequence[int], step: int) -> tuple[int, ...]:
-    """Strides of a gapless array whose first dimension is the inner one, each element `step` wide."""
+    """Return strides of a gapless array whose first dimension is the inner one, each element `step` wide."""
     strides = []
     for size in sizes:
         strides.append(step)

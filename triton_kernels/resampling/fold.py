@@ -35,7 +35,7 @@ def launching(
     strides: dict[str, int],
     constants: dict[str, object],
 ) -> Callable[[Any, Any], None]:
-    """``run(output, input)`` of a program over lines by columns, once for each part of an element."""
+    """Return ``run(output, input)`` of a program over lines by columns, once for each part of an element."""
     part, offsets = by_parts(spec)
     check_dtypes(call, [part])
     windows: Windows = call.extra["windows"]
@@ -92,7 +92,7 @@ def launching(
 
 
 def batched(spec: TensorSpec, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Sizes and strides with a batch."""
+    """Return sizes and strides with a batch."""
     if spec.ndim == rank:
         return spec.sizes, spec.strides
     return (1, *spec.sizes), (0, *spec.strides)

@@ -37,7 +37,7 @@ def launching(
     grid: TensorSpec,
     image: dict[str, int],
 ) -> Any:
-    """``run(*addresses)`` in the kernel's order; `image` has sizes and strides of what is sampled."""
+    """Return ``run(*addresses)`` in the kernel's order; `image` has sizes and strides of what is sampled."""
     for spec in (grid, *pointers.values()):
         if not spec.dtype.is_floating_point and (spec is grid or spec.dtype.name != "int64"):
             raise NotImplementedError(f"\"grid_sampler\" not implemented for '{spec.dtype.scalar_name}'")
@@ -106,7 +106,7 @@ def launching(
 
 
 def image_of(spec: TensorSpec) -> dict[str, int]:
-    """Sizes and strides of (N, C, *spatial), with a plane of its own where there is none."""
+    """Return sizes and strides of (N, C, *spatial), with a plane of its own where there is none."""
     missing = 5 - spec.ndim
     d, h, w = (*(1,) * missing, *spec.sizes[2:])
     xd, xh, xw = (*(0,) * missing, *spec.strides[2:])

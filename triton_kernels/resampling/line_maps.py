@@ -89,7 +89,7 @@ def launching(
     backward: bool,
     value: str | None,
 ) -> Callable[..., None]:
-    """``run(output address, input address, number)``; of both tensors the real parts' dtype counts.
+    """Return ``run(output address, input address, number)``; of both tensors the real parts' dtype counts.
 
     Args:
         value: the type of the number that stands in borders; None without one.
@@ -193,7 +193,7 @@ def launching(
 
 
 def tile_of(n_lines: int, width: int, itemsize: int, backward: bool) -> tuple[int, int]:
-    """Lines and columns of a program: 16 bytes of the output for a lane; backwards no more than 4 elements."""
+    """Return lines and columns of a program: 16 bytes of the output for a lane; backwards no more than 4 elements."""
     elements = 128 * min(ALIGNMENT // itemsize, 4 if backward else 8)
     if interpreted():
         elements = INTERPRETED_ELEMENTS

@@ -40,7 +40,7 @@ class Parts:
 
 
 def tile_of(n: int) -> int:
-    """Elements of a tile over lines of this length."""
+    """Return the number of elements of a tile over lines of this length."""
     if interpreted():
         return min(max(next_power_of_2(n), 16), INTERPRETED_BLOCK)
     return BLOCK

@@ -32,14 +32,14 @@ def format_of(call: StructuredCall) -> KeyFormat:
 
 
 def through_row(call: StructuredCall, rows: int, n: int, k: int, **options: Any) -> Run:
-    """Lines that fit in registers."""
+    """Return the launch for lines that fit in registers."""
     chosen("rows in registers", "lines of {} are no longer than {}", n, LONGEST)
     run = plan_rows(call.device, rows, n, k, format_of(call), int64, **options)
     return lambda x, *outputs: run(x.address, *[out.address for out in outputs])
 
 
 def sort(call: StructuredCall) -> PlannedKernel:
-    """Lines in order, and where their elements come from."""
+    """Return sorted lines, and the source indices of their elements."""
     format_ = format_of(call)
     descending: bool = call.args["descending"]
 
