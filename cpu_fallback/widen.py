@@ -42,7 +42,7 @@ def compute_dtype(d: dtype) -> dtype:
 
 
 def compute_np(d: dtype) -> Any:
-    """`compute_dtype` as NumPy has it."""
+    """Return `compute_dtype` as a NumPy dtype."""
     return FLOAT32 if d in NARROW else COMPLEX64 if d is complex32 else d.np
 
 

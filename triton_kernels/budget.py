@@ -197,7 +197,7 @@ DECLARATIONS: dict[str, Declaration] = {}
 
 
 def name_of(kernel: Any) -> str:
-    """``module:function`` of a `@triton.jit` function, as declarations are named."""
+    """Return the ``module:function`` name of a `@triton.jit` function, the key of declarations."""
     return f"{kernel.fn.__module__}:{kernel.fn.__qualname__}"
 
 

@@ -220,5 +220,5 @@ def cdiv(a: int, b: int) -> int:
 
 
 def integer_type(*values: int) -> str:
-    """Triton's type for sizes, strides and offsets of at most these values."""
+    """Return Triton's type for sizes, strides and offsets of at most these values."""
     return "i32" if all(abs(value) <= INT32_MAX for value in values) else "i64"

@@ -114,7 +114,7 @@ class Attention:
         parallel_for(0, count, max(1, GRAIN // max(self.scores_of(self.blocks[0]) * blocks_each, 1)), run)
 
     def of_queries(self, array: Array) -> Array:
-        """(B, H, L, ...) as (B, key heads, group, L, ...)."""
+        """View (B, H, L, ...) as (B, key heads, group, L, ...)."""
         return array.reshape(self.batch, self.heads_k, self.group, *array.shape[2:])
 
     def operand(self, array: Array) -> Array:
@@ -125,7 +125,7 @@ class Attention:
         return array if ready else np.ascontiguousarray(array)
 
     def of_keys(self, array: Array) -> Array:
-        """(B, G, S, ...) as (B, G, 1, S, ...)."""
+        """View (B, G, S, ...) as (B, G, 1, S, ...)."""
         return self.operand(array)[:, :, None]
 
     def of_mask(self, mask: Array | None) -> Array | None:

@@ -91,7 +91,7 @@ class Compiled:
 
     @staticmethod
     def padded(width: int) -> int:
-        """So many elements in whole vectors."""
+        """Round a number of elements up to whole vectors."""
         return -(-width // LANES) * LANES
 
     def target(self, array: Array) -> Array:

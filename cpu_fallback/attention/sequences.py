@@ -73,12 +73,12 @@ class WindowedAttention:
         self._write(grad_key, np.matmul(changes.swapaxes(-1, -2), q).sum(1, keepdims=True))
 
     def _of_queries(self, array: Array) -> Array:
-        """(rows, heads, width) in the dtype of computing: (key heads, group, rows, width)."""
+        """Return (rows, heads, width) as (key heads, group, rows, width) in the compute dtype."""
         own = array.astype(self.dtype, copy=False).swapaxes(0, 1)
         return own.reshape(self.heads_k, self.group, *own.shape[1:])
 
     def _of_keys(self, array: Array) -> Array:
-        """(rows, key heads, width) in the dtype of computing: (key heads, 1, rows, width)."""
+        """Return (rows, key heads, width) as (key heads, 1, rows, width) in the compute dtype."""
         return array.astype(self.dtype, copy=False).swapaxes(0, 1)[:, None]
 
     def _scores(self, q: Array, k: Array, scale: float) -> Array:
@@ -94,7 +94,7 @@ class WindowedAttention:
         return made
 
     def _write(self, to: Any, values: Any) -> None:
-        """(key heads, group, rows, width) into (rows, heads, width)."""
+        """Write (key heads, group, rows, width) into (rows, heads, width)."""
         heads, group, rows, width = values.shape
         flat = values.reshape(heads * group, rows, width).swapaxes(0, 1)
         np.copyto(to, flat, casting="unsafe")

@@ -41,7 +41,7 @@ Array = np.ndarray[Any, Any]
 
 
 def convolution(call: StructuredCall) -> PlannedKernel:
-    """Forward: weight (outputs, depth) by columns (depth, images * run), group by group."""
+    """Multiply the weight (outputs, depth) by columns (depth, images * run), group by group."""
     if call.args["transposed"]:
         return backward_input(call._replace(args={**call.args, "grad_output": call.args["input"]}))
     input, weight, spec = call.args["input"], call.args["weight"], call.outputs[0]
@@ -117,7 +117,7 @@ def _convolution_by_columns(call: StructuredCall, conv: Convolution) -> PlannedK
 
 
 def _forward_tiled(conv: Convolution) -> Any:
-    """By compiled loops."""
+    """Return the kernel of compiled loops."""
     chosen("compiled tiles", "llvmlite is installed, and {} images of {} pixels are many", conv.n, conv.dense)
     tiled = tiles.TiledConvolution(conv, tiles.forward_geometry(conv))
 
@@ -157,7 +157,7 @@ def _forward_pointwise(conv: Convolution) -> Any:
 
 
 def _forward_channels_last(conv: Convolution, spec: TensorSpec) -> Any:
-    """Forward into channels-last: windows (images * positions, depth) by weight (depth, outputs)."""
+    """Multiply windows (images * positions, depth) by the weight (depth, outputs), into channels-last."""
     rank, window, c = conv.rank, conv.window, conv.channels
     pad = Padding(window, conv.dtype, last=True)
     size = conv.dtype.itemsize * c
@@ -281,7 +281,7 @@ def _backward_by_rows(call: StructuredCall, conv: Convolution) -> PlannedKernel:
 
 
 def _backward_by_taps(call: StructuredCall, conv: Convolution, can_gather: bool = True) -> PlannedKernel:
-    """Weight transposed by the gradient gives columns; each tap's are added where they came from."""
+    """Multiply the transposed weight by the gradient, and add each tap's columns to the elements that it read."""
     window = conv.window
     is_narrow = conv.outputs <= MORE_OUTPUTS * conv.channels
     if conv.channels < min(conv.outputs, FEW_CHANNELS) and math.prod(window.kernel) <= FEW_TAPS:

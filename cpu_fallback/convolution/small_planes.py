@@ -66,7 +66,7 @@ def is_finite(array: Array) -> bool:
 
 
 def _matrices(window: Window, dtype: np.dtype[Any]) -> Callable[[Array], Array]:
-    """From a weight (channels, 1, *kernel) to matrices (channels, elements, positions)."""
+    """Expand a weight (channels, 1, *kernel) to matrices (channels, elements, positions)."""
     table, taps = tap_table(window), math.prod(window.kernel)
 
     def matrices(weight: Array) -> Array:

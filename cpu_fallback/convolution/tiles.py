@@ -113,7 +113,7 @@ SUMS = (
 
 
 def work_of(conv: Convolution) -> int:
-    """Multiplications."""
+    """Return the number of multiplications."""
     return conv.n * conv.outputs * conv.dense * conv.depth
 
 
@@ -204,7 +204,7 @@ class Geometry(NamedTuple):
         return len(self.phases) * self.rows.count * images * self.columns.count + self.overhang
 
     def positions(self, images: int) -> int:
-        """Flat positions of the part that has most."""
+        """Return the flat positions of the largest part."""
         return max(((p.lines - 1) * images + images - 1) * self.columns.count + p.width for p in self.parts)
 
     def place(self, images: int, phase: int, line: int, element: int) -> int:
@@ -462,7 +462,7 @@ class TiledSums:
         np.copyto(out, total, casting="unsafe")
 
     def _planned(self, threads: int) -> list[Callable[..., None]]:
-        """For each share of the blocks, a function of the arrays."""
+        """Return a function of the arrays for each share of the blocks."""
         conv = self.conv
         loop = loop_now(f"convolution_sums {conv.dtype.name}")
         assert loop is not None

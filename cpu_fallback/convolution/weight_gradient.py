@@ -39,7 +39,7 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
 
 
 def _weight_tiled(call: StructuredCall, conv: Convolution) -> PlannedKernel:
-    """By compiled loops; zeros between the rows of a gradient would meet infinite inputs."""
+    """Return the kernel of compiled loops; zeros between a gradient's rows would multiply infinite inputs."""
     chosen("compiled tiles", "llvmlite is installed, and {} images of {} pixels are many", conv.n, conv.dense)
     tiled = tiles.TiledSums(conv)
     otherwise = functools.cache(lambda: _weight_by_columns(call, conv).into)

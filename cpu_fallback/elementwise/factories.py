@@ -72,7 +72,7 @@ def zero(call: StructuredCall) -> PlannedKernel:
 
 
 def arange(call: StructuredCall) -> PlannedKernel:
-    """Element i is start + i * step, in int64 or float64 and then rounded."""
+    """Write start + i * step to element i, computed in int64 or float64 and then rounded."""
     spec = call.outputs[0]
     if spec.dtype.is_complex or spec.dtype.name == "bool":
         raise call.refuse(spec)
@@ -121,7 +121,7 @@ def _bits_of_int64(number: Any) -> np.int64:
 
 
 def linspace(call: StructuredCall) -> PlannedKernel:
-    """Evenly spaced from `start` to `end`, both included, each half counted from its own end."""
+    """Write evenly spaced numbers from `start` to `end`, both included, each half counted from its own end."""
     spec = call.outputs[0]
     if spec.dtype.name == "bool":
         raise call.refuse(spec)

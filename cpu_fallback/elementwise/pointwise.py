@@ -217,7 +217,7 @@ def dividing(name: str) -> Callable[[StructuredCall], PlannedKernel]:
 
 
 def div_mode(call: StructuredCall) -> PlannedKernel:
-    """Division by rounding mode."""
+    """Divide by rounding mode."""
     mode = call.args["rounding_mode"]
     if mode is None:
         return planned(call, np.divide)
@@ -325,7 +325,7 @@ def pow_(call: StructuredCall) -> PlannedKernel:
 
 
 def clamp(call: StructuredCall) -> PlannedKernel:
-    """Both bounds, or the one that there is."""
+    """Clamp to both bounds, or to the given one."""
     low = call.args.get("min") is not None
     high = call.args.get("max") is not None
     if not isinstance(call.args.get("min", call.args.get("max")), TensorSpec):
@@ -369,7 +369,7 @@ def overwritten(condition: Any, a: Any, b: Any) -> Any:
 
 
 def where(call: StructuredCall) -> PlannedKernel:
-    """`self` where the condition holds, else `other`."""
+    """Select `self` where the condition holds, else `other`."""
     spec = call.outputs[0]
     choose = selected if spec.numel > SMALL else choice
     chosen_from = [call.args[name] for name in call.runtime]

@@ -307,7 +307,7 @@ def lu_solve(
 
 
 def lu_solve_of(B: TensorSpec, LU: TensorSpec, pivots: TensorSpec) -> HostKernel | None:
-    """`lu_solve` with the right-hand side first."""
+    """Solve as `lu_solve` does, with the right-hand side first."""
     made = lu_solve(LU, pivots, B, True, False)
     if made is None:
         return None

@@ -46,11 +46,11 @@ def in_rows(dtype: ScalarType, *sizes: int) -> TensorSpec:
 
 
 def char_of(spec: TensorSpec) -> str:
-    """NumPy's character of a dtype."""
+    """Return NumPy's character of a dtype."""
     char: str = spec.np_dtype.char
     return char
 
 
 def flag(info: int) -> Any:
-    """LAPACK's `info` as a tensor's element."""
+    """Return LAPACK's `info` as a tensor's element."""
     return np.array(info, np.int32)

@@ -75,7 +75,7 @@ def unpack_into(lower: Any, upper: Any, permuted: Any, lu: Any, pivots: list[int
 
 
 def permutation(pivots: list[int], rows: int, char: str) -> Any:
-    """P of A = P L U, from the rows interchanged, counted from 0."""
+    """Return P of A = P L U, from the 0-based row interchanges."""
     made = np.zeros((rows, rows), char)
     made[row_order(pivots, rows), range(rows)] = 1
     return made

@@ -82,12 +82,12 @@ def _key(indices: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _translated(failure: IndexError) -> IndexError:
-    """NumPy's out-of-bounds error in PyTorch's words."""
+    """Return NumPy's out-of-bounds error in PyTorch's words."""
     return IndexError(str(failure).replace("axis", "dimension"))
 
 
 def index(call: StructuredCall) -> PlannedKernel:
-    """``self[indices]`` with integer indices; NumPy and PyTorch agree on the order of the dimensions."""
+    """Compute ``self[indices]`` with integer indices; NumPy and PyTorch agree on the order of the dimensions."""
     indices = call.args["indices"]
     used = [i for i, spec in enumerate(indices) if spec is not None]
     spec = call.args["self"]
@@ -133,7 +133,7 @@ def index(call: StructuredCall) -> PlannedKernel:
 
 
 def index_masked(call: StructuredCall) -> PlannedKernel:
-    """``self[indices]`` where some indices are masks; the result is a new contiguous array."""
+    """Compute ``self[indices]`` if some indices are masks; the result is a new contiguous array."""
     spec = call.args["self"]
     indices = call.args["indices"]
 
@@ -165,7 +165,7 @@ def _positions(indices: Sequence[Any], sizes: Sequence[int]) -> tuple[Any, tuple
 
 
 def index_put(call: StructuredCall) -> PlannedKernel:
-    """`self` with values put or added at integer indices."""
+    """Write or add values at integer indices of a copy of `self`."""
     spec = call.args["self"]
     sizes: tuple[int, ...] = call.extra["sizes"]
     copyto = np.copyto
@@ -385,7 +385,7 @@ def index_copy(call: StructuredCall) -> PlannedKernel:
 
 
 def flip(call: StructuredCall) -> PlannedKernel:
-    """Dimensions the other way round."""
+    """Reverse dimensions."""
     dims: tuple[int, ...] = call.extra["dims"]
     key = tuple([slice(None, None, -1) if d in dims else slice(None) for d in range(call.outputs[0].ndim)])
     return PlannedKernel(lambda out, data: np.copyto(out, data[key]))

@@ -94,7 +94,7 @@ def index_fill(self: TensorSpec, dim: int, index: TensorSpec, value: Any) -> Hos
 
 
 def take_along_dim(self: TensorSpec, indices: TensorSpec, dim: int | None) -> HostKernel | None:
-    """Elements along one dimension, each by its own index, which may count from the end; nothing is broadcast."""
+    """Gather along one dimension; indices may count from the end, and nothing is broadcast."""
     if dim is None or indices.dtype is not int64 or self.ndim != indices.ndim or not self.ndim:
         return None
     axis = dim + self.ndim if dim < 0 else dim
@@ -206,7 +206,7 @@ def _diagonal(spec: TensorSpec, batch: tuple[int, ...], length: int, offset: int
 
 
 def block_diag(tensors: Sequence[TensorSpec]) -> HostKernel | None:
-    """Matrices, vectors and numbers of one dtype along the diagonal, zeros elsewhere."""
+    """Put matrices, vectors and numbers of one dtype along the diagonal, with zeros elsewhere."""
     if not tensors or any(s.ndim > 2 or s.dtype is not tensors[0].dtype or not s.numel for s in tensors):
         return None
     rows, columns = 0, 0

@@ -38,7 +38,7 @@ SHARED = 1 << 13
 
 
 def found_in(sequence: Any, values: Any, side: str) -> Any:
-    """NumPy's search in one sequence, of many values by several threads."""
+    """Search one sequence with NumPy, on several threads for many values."""
     if values.size < 2 * SHARED:
         return sequence.searchsorted(values, side)
     line = values.reshape(-1)
@@ -59,7 +59,7 @@ def _converted(given: ScalarType, common: ScalarType, wide: Any) -> Callable[[An
 
 
 def searchsorted(call: StructuredCall) -> PlannedKernel:
-    """Places in one sequence by NumPy's search; in rows of their own, or beside NaN, by halving for all at once."""
+    """Return insertion indices: NumPy's search for one sequence, vectorized bisection for rows or with NaN."""
     common = call.extra["common"]
     right: bool = call.extra["right"]
     side = "right" if right else "left"

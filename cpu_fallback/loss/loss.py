@@ -31,7 +31,7 @@ def _total(array: Any) -> Any:
 
 
 def nll_loss_forward(call: StructuredCall) -> PlannedKernel:
-    """-weight[target] * self[target] along the class axis, reduced; and the sum of the weights."""
+    """Compute -weight[target] * self[target] along the class axis, reduced; and the sum of the weights."""
     spec = call.args["self"]
     if not spec.dtype.is_floating_point:
         raise call.refuse(spec)
@@ -137,7 +137,7 @@ def check_classes(target: Any, classes: int, ignore_index: int) -> None:
 
 
 def nll_loss_backward(call: StructuredCall) -> PlannedKernel:
-    """-weight[target] * grad at the target's class, zero elsewhere."""
+    """Compute -weight[target] * grad at the target's class, zero elsewhere."""
     spec = call.args["self"]
     np_dtype = compute_np(spec.dtype)
     reduction, ignore_index = call.args["reduction"], call.args["ignore_index"]

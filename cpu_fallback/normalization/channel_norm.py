@@ -307,7 +307,7 @@ def _group_norm_by_passes(call: StructuredCall) -> PlannedKernel:
 
 
 def _group_rows(view: Channels, groups: int) -> Callable[..., None]:
-    """group_norm of contiguous tensors, each of whose groups is a row of at most a block."""
+    """Compute group_norm of contiguous tensors whose groups are rows of at most a block."""
     n, c, m = view.sizes
     rows, each, count = n * groups, c // groups, c // groups * m
     units = ones(count, view.dtype)
@@ -398,7 +398,7 @@ def group_norm_backward(call: StructuredCall) -> PlannedKernel:
 
 
 def batch_norm(call: StructuredCall) -> PlannedKernel:
-    """Statistics over all samples and positions, or the running ones; those are brought up to date in training."""
+    """Normalize by statistics over all samples and positions, or by the running ones, which training updates."""
     spec, training = call.args["input"], call.extra["training"]
     if 0 < spec.numel <= small_norm.SMALL:
         chosen("one pass over a small tensor", "{} elements are at most {}", spec.numel, small_norm.SMALL)

@@ -36,7 +36,7 @@ def ones(n: int, np_dtype: Any) -> Array:
 
 
 def row_dots(a: Array, b: Array) -> Array:
-    """sum(a * b) along the rows of (rows, n), in float64; `b` has the same sizes, or is `ones` of n or more."""
+    """Compute sum(a * b) along the rows of (rows, n), in float64; `b` has the same sizes, or is `ones` of n or more."""
     n = a.shape[1]
     if n <= CHUNK:
         made: Array = np.vecdot(a, b if b.ndim == 2 else b[:n])

@@ -76,7 +76,7 @@ def _parameter(array: Any, dtype: Any, rows: int) -> Parameter | None:
 
 
 def rows_forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
-    """layer_norm, or rms_norm, which subtracts no mean and has no bias."""
+    """Compute layer_norm, or rms_norm, which subtracts no mean and has no bias."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         spec = call.args["input"]
@@ -143,7 +143,7 @@ def rows_forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
 
 
 def _small_rows(rows: int, n: int, dtype: Any) -> PlannedKernel:
-    """layer_norm of a few short rows: products lay means and variances out along the rows."""
+    """Compute layer_norm of a few short rows; matmuls broadcast means and variances along the rows."""
     ones = np.ones((n, n), dtype)
     mean_of = np.full((n, n), 1 / n, dtype)
     count = np.array(n, dtype)

@@ -256,7 +256,7 @@ def _square_of_ones(n: int, np_dtype: Any) -> Any:
 
 
 def _small_log_softmax(spec: TensorSpec) -> Callable[[Any], Any]:
-    """log_softmax of short contiguous rows, whose maxima and sums products lay out beside their elements."""
+    """Return the log_softmax of short contiguous rows, whose maxima and sums matmuls with ones broadcast."""
     n = spec.sizes[-1]
     lines = (spec.numel // n, n)
     starts = np.arange(0, spec.numel, n)

@@ -34,7 +34,7 @@ def window_of(call: StructuredCall) -> Window:
 
 
 def batched(array: Any, window: Window) -> Any:
-    """(C, *spatial) as a batch of one."""
+    """View (C, *spatial) as a batch of one."""
     return array if array.ndim == len(window.out) + 2 else array[None]
 
 

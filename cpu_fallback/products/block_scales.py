@@ -34,7 +34,7 @@ def numbers_of(rows: Any) -> Any:
 
 
 def scaled_rows(rows: Any, scales: Any, scaling: BlockScaling) -> Any:
-    """(lines, k) in float64, each block times its scale."""
+    """Return (lines, k) in float64, each block times its scale."""
     values = numbers_of(rows)
     lines, k = values.shape
     found = unswizzled(scales, lines, -(-k // scaling.vector))

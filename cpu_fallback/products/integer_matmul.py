@@ -25,7 +25,7 @@ INNER = 1 << 9
 
 
 def integer_matmul(a: Any, b: Any) -> Any:
-    """``a @ b`` for integer arrays of one dtype, wrapping around like C; vectors and batches as `np.matmul`."""
+    """Compute ``a @ b`` for integer arrays of one dtype, wrapping around like C; vectors and batches as `np.matmul`."""
     inner = a.shape[-1]
     if a.size * (b.shape[-1] if b.ndim > 1 else 1) <= SMALL:
         return np.matmul(a, b)
@@ -43,7 +43,7 @@ SHARED_FROM = 1 << 20
 
 
 def int_mm(call: StructuredCall) -> PlannedKernel:
-    """8-bit integers multiplied in int32: by float32 BLAS, as many inner elements at a time as keep sums exact."""
+    """Multiply 8-bit integers in int32 by float32 BLAS, over as many K elements at a time as keep sums exact."""
     product = blocked_product(call)
 
     def into(out: Any, x: Any, y: Any) -> None:

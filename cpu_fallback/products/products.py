@@ -171,7 +171,7 @@ def _scalar_into(out: Any, a: Any, b: Any) -> None:
 
 
 def _into_transposed(out: Any, a: Any, b: Any) -> None:
-    """out = a b with `out` in column-major order: its transpose is b^T a^T."""
+    """Compute out = a b with `out` in column-major order: its transpose is b^T a^T."""
     target = out.T
     if target.flags.c_contiguous:
         _dot_into(target, b.T, a.T)

@@ -44,7 +44,7 @@ def kron(self: TensorSpec, other: TensorSpec) -> HostKernel | None:
 
 
 def cross(self: TensorSpec, other: TensorSpec, dim: int | None) -> HostKernel | None:
-    """Products of vectors of three along a dimension."""
+    """Compute cross products of vectors of three along a dimension."""
     sizes = self.sizes
     if not is_plain(self, other) or sizes != other.sizes or self.numel > SMALL:
         return None
@@ -106,7 +106,7 @@ def multi_dot(tensors: Sequence[TensorSpec]) -> HostKernel | None:
 
 
 def addr(self: TensorSpec, vec1: TensorSpec, vec2: TensorSpec, beta: Any, alpha: Any) -> HostKernel | None:
-    """``self + outer(vec1, vec2)``."""
+    """Compute ``self + outer(vec1, vec2)``."""
     if beta.__class__ is not int or alpha.__class__ is not int or beta != 1 or alpha != 1:
         return None
     sizes = (vec1.numel, vec2.numel)

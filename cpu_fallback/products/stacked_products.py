@@ -102,7 +102,7 @@ def linear(input: TensorSpec, weight: TensorSpec, bias: TensorSpec | None) -> Ho
 
 
 def _linear_of_matrix(out: TensorSpec, adds: bool) -> HostKernel:
-    """`linear` of a matrix, with or without something to add."""
+    """Compute `linear` of a matrix, with or without a bias."""
 
     def product(x: Any, w: Any, _: Any) -> Any:
         return x.dot(w.T)
@@ -124,7 +124,7 @@ def _linear_of_matrix(out: TensorSpec, adds: bool) -> HostKernel:
 
 
 def _linear_of_stack(out: TensorSpec, inner: int, adds: bool) -> HostKernel:
-    """`linear` of a stack of matrices, whose rows together make one product."""
+    """Compute `linear` of batched matrices, flattened to one matmul."""
     kernel = _linear_of_matrix(out, adds)
     fresh, into = kernel.fresh, kernel.into
     assert fresh is not None and into is not None

@@ -43,7 +43,7 @@ TABLE = _nodes()
 
 
 def standard_gamma_grad(alpha: Array, sample: Array) -> Array:
-    """dx/da of a gamma number x of shape a."""
+    """Compute dx/da of a gamma sample x of shape a."""
     dtype = sample.dtype
     a, x = alpha.astype(np.float64), sample.astype(np.float64)
     with np.errstate(all="ignore"):
@@ -70,7 +70,7 @@ def standard_gamma_grad(alpha: Array, sample: Array) -> Array:
 
 
 def dirichlet_grad(sample: Array, alpha: Array, total_alpha: Array) -> Array:
-    """dx/da / (1 - x) of a beta number x of shapes a and total - a, where the second one stays."""
+    """Compute dx/da / (1 - x) of a beta sample x of shapes a and total - a, with the second shape fixed."""
     dtype = sample.dtype
     x, a = sample.astype(np.float64), alpha.astype(np.float64)
     both = total_alpha.astype(np.float64)

@@ -76,7 +76,7 @@ def words(seed: int, first: int, counters: int) -> Any:
 
 
 def fill_words(out: Any, seed: int, first: int) -> None:
-    """`words` into an array of shape (counters, 4)."""
+    """Write `words` into an array of shape (counters, 4)."""
     key = (seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF)
     loop = _loop.beside(len(out))
     if loop is not None and len(out):

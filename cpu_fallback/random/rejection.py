@@ -54,7 +54,7 @@ def words(seed: int, counter: Array, number: int) -> tuple[Array, Array, Array, 
 
 
 def two(seed: int, counter: Array, number: int) -> list[Array]:
-    """Two float64 strictly between 0 and 1 for each counter, of 52 bits."""
+    """Return two float64 strictly between 0 and 1 for each counter, of 52 bits."""
     w0, w1, w2, w3 = words(seed, counter, number)
     return [
         (((low | high << _HIGH) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
@@ -63,7 +63,7 @@ def two(seed: int, counter: Array, number: int) -> list[Array]:
 
 
 def four(seed: int, counter: Array, attempt: int, wide: bool) -> list[Array]:
-    """Four float64 strictly between 0 and 1 for each counter, of 52 bits if `wide`, else of 32."""
+    """Return four float64 strictly between 0 and 1 for each counter, of 52 bits if `wide`, else of 32."""
     if wide:
         return two(seed, counter, 2 * attempt + 1) + two(seed, counter, 2 * attempt + 2)
     return [(w.astype(np.float64) + 0.5) * 2.0**-32 for w in words(seed, counter, attempt + 1)]
@@ -98,7 +98,7 @@ def standard_gamma(seed: int, counter: Array, wide: bool, alpha: Array, logarith
 
 
 def log_factorial_excess(k: Array) -> Array:
-    """log k! - k log k + k, which grows as log(2 pi k) / 2."""
+    """Compute log k! - k log k + k, which grows as log(2 pi k) / 2."""
     small = k < SMALL_COUNT
     safe = np.where(small, SMALL_COUNT, k)
     z = 1.0 / (safe * safe)
@@ -109,7 +109,7 @@ def log_factorial_excess(k: Array) -> Array:
 
 
 def deviance(k: Array, mean: Array) -> Array:
-    """k log(k / mean) + mean - k, without cancellation where they are near."""
+    """Compute k log(k / mean) + mean - k, without cancellation if they are near."""
     t = (k - mean) / mean
     return mean * (np.where(t > -1.0, (1.0 + t) * np.log1p(np.maximum(t, -1.0)), 0.0) - t)
 
@@ -133,7 +133,7 @@ def searched(u: Array, least: Array, ratio: Callable[[int], Array], whole: Array
 
 
 def poisson(seed: int, counter: Array, wide: bool, rate: Array) -> Array:
-    """Poisson numbers: a search below a rate of 10, transformed rejection from there."""
+    """Sample Poisson numbers: by search below a rate of 10, by transformed rejection from there."""
     with np.errstate(all="ignore"):
         value = np.where(rate == np.inf, np.inf, 0.0)
         few = np.flatnonzero((rate > 0) & (rate < SEARCHED))
@@ -162,7 +162,7 @@ def poisson(seed: int, counter: Array, wide: bool, rate: Array) -> Array:
 
 
 def binomial(seed: int, counter: Array, wide: bool, count: Array, prob: Array) -> Array:
-    """Binomial numbers of the smaller of p and 1 - p: a search below a mean of 10, transformed rejection from there."""
+    """Sample binomial numbers of min(p, 1 - p): by search below a mean of 10, by transformed rejection from there."""
     with np.errstate(all="ignore"):
         n = np.floor(count)
         flipped = prob > 0.5
@@ -243,7 +243,7 @@ def by_elements(
 
 
 def gamma(call: StructuredCall) -> PlannedKernel:
-    """Gamma numbers, not below the least normal number of the dtype."""
+    """Sample gamma numbers, at least the smallest normal number of the dtype."""
     spec = call.outputs[0]
     if not spec.dtype.is_floating_point:
         raise call.refuse(spec)
@@ -262,12 +262,12 @@ def check_rates(rates: Array) -> None:
 
 
 def poisson_numbers(call: StructuredCall) -> PlannedKernel:
-    """Poisson numbers by rates."""
+    """Sample Poisson numbers by rates."""
     return by_elements(call, poisson, check_rates)
 
 
 def binomial_numbers(call: StructuredCall) -> PlannedKernel:
-    """Binomial numbers by counts and probabilities."""
+    """Sample binomial numbers by counts and probabilities."""
     return by_elements(call, binomial)
 
 

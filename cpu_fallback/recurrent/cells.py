@@ -66,7 +66,7 @@ def _bias(gates: Array, bias: Any) -> None:
 
 
 def lstm_cell(call: StructuredCall) -> PlannedKernel:
-    """c' = f c + i g, h' = o tanh(c'); the activated gates i, f, g, o."""
+    """Compute c' = f c + i g, h' = o tanh(c'), and the activated gates i, f, g, o."""
     n = call.args["cx"].sizes[1]
     rows = _Rows(call.args["cx"], 4 * n)
     # One gate of one unit is a column of four.
@@ -134,7 +134,7 @@ def lstm_cell_backward(call: StructuredCall) -> PlannedKernel:
 
 
 def gru_cell(call: StructuredCall) -> PlannedKernel:
-    """h' = n + i (h - n) with n = tanh(x_n + r h_n); r, i, n, h and h_n for backward."""
+    """Compute h' = n + i (h - n) with n = tanh(x_n + r h_n); r, i, n, h and h_n for backward."""
     n = call.args["hx"].sizes[1]
     rows = _Rows(call.args["hx"], 5 * n)
     sigmoid = sigmoid_in(rows.dtype)

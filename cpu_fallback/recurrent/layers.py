@@ -51,7 +51,7 @@ class Layer:
         return self.in_order(part.reshape(self.kept_steps, self.rows, end - begin, self.width))
 
     def products(self, gates: Array, output: Array, hx: Array) -> Array:
-        """gates^T @ hidden states before, added over all steps."""
+        """Compute gates^T @ previous hidden states, summed over all steps."""
         later, before = (gates[:-1], output[1:]) if self.is_reverse else (gates[1:], output[:-1])
         first = gates[-1] if self.is_reverse else gates[0]
         made: Array = np.dot(first.T, hx)
@@ -64,7 +64,7 @@ class Layer:
 def _lstm(
     layer: Layer, share: Array, output: Array, cy: Array, kept: Array, h: Array, c: Array, w: Array
 ) -> None:
-    """c' = f c + i g, h' = o tanh(c'); keeps the activated gates i, f, g, o, and c' and tanh(c')."""
+    """Compute c' = f c + i g, h' = o tanh(c'); keep the activated gates i, f, g, o, and c' and tanh(c')."""
     rows, n = layer.rows, layer.width
     sigmoid = sigmoid_in(layer.dtype)
     room, product = np.empty((2, rows, n), layer.dtype), np.empty((rows, 4 * n), layer.dtype)
@@ -91,7 +91,7 @@ def _lstm(
 
 
 def _gru(layer: Layer, share: Array, output: Array, bias: Any, kept: Array, h: Array, w: Array) -> None:
-    """h' = n + z (h - n) with n = tanh(x_n + r h_n); keeps r, z, n and h_n."""
+    """Compute h' = n + z (h - n) with n = tanh(x_n + r h_n); keep r, z, n and h_n."""
     rows, n = layer.rows, layer.width
     sigmoid = sigmoid_in(layer.dtype)
     product = np.empty((rows, 3 * n), layer.dtype)
@@ -118,7 +118,7 @@ def _gru(layer: Layer, share: Array, output: Array, bias: Any, kept: Array, h: A
 
 
 def _simple(layer: Layer, share: Array, output: Array, h: Array, w: Array) -> None:
-    """h' = tanh or relu of the gates."""
+    """Compute h' = tanh or relu of the gates."""
     zero = np.zeros((), layer.dtype)
     for t in range(layer.steps):
         hidden = output[t]

@@ -193,7 +193,7 @@ def renorm(self: TensorSpec, p: Any, dim: int, maxnorm: Any) -> HostKernel | Non
 
 
 def cdist(x1: TensorSpec, x2: TensorSpec, p: Any, compute_mode: int | None) -> HostKernel | None:
-    """Distances of each row of one matrix from each of another's, batches alike."""
+    """Compute the distances of each row of one matrix from each of another's, also in batches."""
     if not is_plain(x1, x2) or x1.ndim < 2 or x1.ndim != x2.ndim or x1.sizes[:-2] != x2.sizes[:-2]:
         return None
     (m, columns), (n, others) = x1.sizes[-2:], x2.sizes[-2:]
@@ -272,7 +272,7 @@ def _pairs_by_products(n: int, columns: int) -> Callable[[Any, Any, float], bool
 
 
 def pdist(self: TensorSpec, p: Any) -> HostKernel | None:
-    """Distances between the rows of a matrix, each pair once."""
+    """Compute the distances between the rows of a matrix, each pair once."""
     if self.ndim != 2 or not is_plain(self) or self.sizes[0] < 2:
         return None
     n, columns = self.sizes

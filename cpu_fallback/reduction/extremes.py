@@ -46,7 +46,7 @@ def located(
 
 
 def aminmax(call: StructuredCall) -> PlannedKernel:
-    """Both extrema."""
+    """Compute minimum and maximum."""
     spec = call.args["self"]
     if spec.dtype.is_complex:
         raise call.refuse(spec)

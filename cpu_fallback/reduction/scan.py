@@ -168,7 +168,7 @@ def shared_rows(call: StructuredCall, ufunc: Any, wide: Any) -> Callable[[Any, A
 
 
 def logcumsumexp(call: StructuredCall) -> PlannedKernel:
-    """Logarithms of sums of exponentials. Refuses integers."""
+    """Compute the cumulative logsumexp; raise for integers."""
     spec = call.args["self"]
     if not (spec.dtype.is_floating_point or spec.dtype.is_complex):
         raise call.refuse(spec)

@@ -67,7 +67,7 @@ class Segments:
         self.begins, self.ends = begins[self.full], ends[self.full]
 
     def over(self, ufunc: Any, rows: Array) -> Array:
-        """`ufunc` over each segment that is not empty."""
+        """Reduce each nonempty segment with `ufunc`."""
         return reduced(ufunc, rows, self.begins, self.ends)
 
     def places(self) -> tuple[Array, Array]:

@@ -140,7 +140,7 @@ def adds_rows(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> bool:
 
 
 def kept_sum(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any]:
-    """`pairwise_sum` for arrays of this geometry: one NumPy call where that is as exact."""
+    """Return `pairwise_sum` for arrays of this geometry: one NumPy call if that is as accurate."""
     if adds_directly(spec, dims, np_dtype) and not is_of_lines(spec, dims, np_dtype):
         axes = dims[0] if len(dims) == 1 else dims
         reduce: Any = np.add.reduce

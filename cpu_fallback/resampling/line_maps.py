@@ -65,7 +65,7 @@ def taps(line: LineMap, real: Any) -> tuple[Array, Array | None]:
 
 
 def keys(x: Array, a: Any) -> Array:
-    """Keys' cubic convolution kernel at distances of 0 to 2."""
+    """Evaluate Keys' cubic convolution kernel at distances of 0 to 2."""
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
     return np.where(x <= 1, near, np.where(x < 2, far, x.dtype.type(0)))

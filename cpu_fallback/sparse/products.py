@@ -27,7 +27,7 @@ PAIRS = 1 << 13
 
 @functools.cache
 def loops() -> Any:
-    """SciPy's compiled loops over sparse matrices, imported with their first use."""
+    """Return SciPy's compiled loops over sparse matrices, imported at their first use."""
     from scipy.sparse import _sparsetools
 
     return _sparsetools

@@ -24,7 +24,7 @@ def number(value: float) -> Array:
 
 
 def numbers(*values: float) -> tuple[Array, ...]:
-    """Several of them."""
+    """Return several numbers as arrays."""
     return tuple(map(number, values))
 
 
@@ -167,7 +167,7 @@ def i1e(a: Array) -> Array:
 
 
 def i0(a: Array) -> Array:
-    """I0(a)."""
+    """Compute I0(a)."""
     x = np.absolute(a, dtype=np.float64)
     found = _i0e(x)
     found *= np.exp(np.minimum(x, LARGEST_EXPONENT, out=x), x)
@@ -175,7 +175,7 @@ def i0(a: Array) -> Array:
 
 
 def i1(a: Array) -> Array:
-    """I1(a)."""
+    """Compute I1(a)."""
     x = np.absolute(a, dtype=np.float64)
     found = _i1e(x, a)
     found *= np.exp(np.minimum(x, LARGEST_EXPONENT, out=x), x)
@@ -203,7 +203,7 @@ def _mirrored(a: Array) -> tuple[Array, Array]:
 
 
 def lgamma(a: Array) -> Array:
-    """log |gamma(a)|: below 1/2 by reflection, and from there by Stirling's formula seven steps further on."""
+    """Compute log |gamma(a)|: below 1/2 by reflection, and from there by Stirling's formula seven steps further on."""
     y, turned = _mirrored(a)
     z = np.add(y, THREE)
     square = np.multiply(z, z)

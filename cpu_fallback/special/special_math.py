@@ -26,7 +26,7 @@ def _special() -> Any:
 
 
 def lgamma(a: Array) -> Array:
-    """log |gamma(a)|; infinite at the poles and at both infinities."""
+    """Compute log |gamma(a)|; infinite at the poles and at both infinities."""
     if a.dtype == np.float32 and a.size > LONG and square_sum(a, a) < np.inf:
         quick = float32_functions.lgamma(a).astype(np.float32)
         near = np.abs(quick) < float32_functions.NEAR_ROOT
@@ -49,7 +49,7 @@ LAST_FACTORIAL = 170
 
 
 def factorial(n: int) -> float:
-    """n!, infinite beyond the largest float64."""
+    """Compute n!, infinite beyond the largest float64."""
     return math.exp(math.lgamma(n + 1.0)) if n <= LAST_FACTORIAL else math.inf
 
 
@@ -155,7 +155,7 @@ def _series_of_order(s: int, q: Array) -> Array:
 
 
 def _power(x: Array, n: int) -> Array:
-    """x^n by products."""
+    """Compute x^n by multiplications."""
     made = x
     for bit in bin(n)[3:]:
         made = made * made
@@ -255,7 +255,7 @@ def airy_ai(a: Array) -> Array:
 
 
 def _airy_ai_far(x: Array) -> Array:
-    """Ai(-x) for large x, by two terms of its asymptotic series (DLMF 9.7.9)."""
+    """Compute Ai(-x) for large x, by two terms of its asymptotic series (DLMF 9.7.9)."""
     zeta = x * np.sqrt(x) * (2 / 3)
     phase = zeta - np.pi / 4
     return (np.cos(phase) + np.sin(phase) * (5 / 72) / zeta) / np.sqrt(np.pi * np.sqrt(x))
@@ -401,12 +401,12 @@ def _evaluator(name: str) -> Callable[[int, Array], Array]:
 
 
 def _named(name: str) -> Callable[[int, Array], Array]:
-    """SciPy's polynomial of a name."""
+    """Return SciPy's polynomial of a name."""
     return lambda n, x: _evaluator(name)(n, x)
 
 
 def _third_kind(n: int, x: Array) -> Array:
-    """Chebyshev's polynomial of the third kind, by the second."""
+    """Compute Chebyshev polynomials of the third kind from the second."""
     second = _evaluator("eval_chebyu")
     made = second(n, x)
     made -= second(n - 1, x)
@@ -414,7 +414,7 @@ def _third_kind(n: int, x: Array) -> Array:
 
 
 def _fourth_kind(n: int, x: Array) -> Array:
-    """Chebyshev's polynomial of the fourth kind, by the second."""
+    """Compute Chebyshev polynomials of the fourth kind from the second."""
     second = _evaluator("eval_chebyu")
     made = second(n, x)
     made += second(n - 1, x)

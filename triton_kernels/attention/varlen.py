@@ -27,13 +27,13 @@ CHUNK = 128
 
 
 def as_one_batch(spec: TensorSpec) -> TensorSpec:
-    """(rows, heads, width) as (1, heads, rows, width), as attention of one length has it."""
+    """View (rows, heads, width) as (1, heads, rows, width), the layout of fixed-length attention."""
     (rows, heads, width), (row, head, step) = spec.sizes, spec.strides
     return TensorSpec.of((1, heads, rows, width), (0, head, row, step), spec.dtype, spec.device)
 
 
 def as_pages(spec: TensorSpec) -> TensorSpec:
-    """(pages, page size, heads, width) as (pages, heads, page size, width)."""
+    """View (pages, page size, heads, width) as (pages, heads, page size, width)."""
     (pages, rows, heads, width), (page, row, head, step) = spec.sizes, spec.strides
     return TensorSpec.of((pages, heads, rows, width), (page, head, row, step), spec.dtype, spec.device)
 

@@ -141,7 +141,7 @@ def plan_computed(
 
 
 def plan_laid(call: StructuredCall, problem: Problem, sums: Sums) -> Callable[..., None]:
-    """``run(out, source, weight, bias or None)`` over data as they lie, by descriptors where addresses allow."""
+    """Return ``run(out, source, weight, bias or None)`` over data in place, by descriptors where addresses allow."""
     bulk = plan_bulk(call, problem, sums)
     if bulk is None:
         choices.chosen("implicit GEMM, through pointers", "no tensor descriptors serve it")

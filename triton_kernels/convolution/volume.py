@@ -71,7 +71,7 @@ def window_of(call: StructuredCall, kernel: Sequence[int]) -> Window:
 
 
 def as_volume(spec: TensorSpec) -> TensorSpec:
-    """(A, B, *spatial) as (A, B, D, H, W); dimensions of one element have a stride of 0."""
+    """View (A, B, *spatial) as (A, B, D, H, W); dimensions of one element have a stride of 0."""
     missing = 5 - spec.ndim
     sizes = (*spec.sizes[:2], *(1,) * missing, *spec.sizes[2:])
     strides = (*spec.strides[:2], *(0,) * missing, *spec.strides[2:])

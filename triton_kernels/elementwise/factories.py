@@ -113,7 +113,7 @@ def by_index(
 
 
 def arange(call: StructuredCall) -> PlannedKernel:
-    """Element i is start + i * step, in int64 or float64 and then rounded."""
+    """Write start + i * step to element i, computed in int64 or float64 and then rounded."""
     spec = call.outputs[0]
     if spec.dtype.is_complex or spec.dtype.name == "bool":
         raise call.refuse(spec)
@@ -123,7 +123,7 @@ def arange(call: StructuredCall) -> PlannedKernel:
 
 
 def linspace(call: StructuredCall) -> PlannedKernel:
-    """Evenly spaced from `start` to `end`, both included, each half counted from its own end."""
+    """Write evenly spaced numbers from `start` to `end`, both included, each half counted from its own end."""
     spec = call.outputs[0]
     if spec.dtype.name == "bool":
         raise call.refuse(spec)

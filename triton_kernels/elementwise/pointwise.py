@@ -165,7 +165,7 @@ REAL_OF_COMPLEX: dict[Any, Any] = {
 
 
 def kind_of(dtype: ScalarType) -> str:
-    """``b``, ``i``, ``u``, ``f`` or ``c``."""
+    """Return the kind of a dtype: ``b``, ``i``, ``u``, ``f`` or ``c``."""
     if dtype.is_integral:
         return "i" if dtype.is_signed else "u"
     return "f" if dtype.is_floating_point else "c" if dtype.is_complex else "b"
@@ -264,7 +264,7 @@ def host_places(inputs: Sequence[Any]) -> list[int]:
 def computed_in_pairs(
     call: StructuredCall, function: Any, kinds: str, masks: Sequence[str] = ()
 ) -> PlannedKernel:
-    """`computed` where the operands or the result are complex."""
+    """Return the `computed` kernel of complex operands or results."""
     common = call.common_dtype
     inputs = [call.args[name] for name in call.runtime]
     real = function in REAL_OF_COMPLEX
@@ -279,7 +279,7 @@ def computed_in_pairs(
 
 
 def not_implemented(call: StructuredCall, dtype: ScalarType) -> NotImplementedError:
-    """PyTorch's error for a common dtype that a kernel does not have."""
+    """Return PyTorch's error for a common dtype that a kernel does not support."""
     return NotImplementedError(f"\"{call.kernel_name()}\" not implemented for '{dtype.scalar_name}'")
 
 
@@ -353,7 +353,7 @@ def with_fitting(
 
 
 def clamp(call: StructuredCall) -> PlannedKernel:
-    """Both bounds, or the one that there is."""
+    """Clamp to both bounds, or to the given one."""
     low, high = call.args.get("min") is not None, call.args.get("max") is not None
     by_tensors = isinstance(call.args.get("min", call.args.get("max")), TensorSpec)
     if call.dtype is bool_ and ((low and high) or not by_tensors):
@@ -396,7 +396,7 @@ def power(call: StructuredCall) -> PlannedKernel:
 
 
 def where(call: StructuredCall) -> PlannedKernel:
-    """`self` where the condition holds, else `other`."""
+    """Select `self` where the condition holds, else `other`."""
     kernel = computed(call, f.where, ANY, masks=("condition",))
     return kernel if call.common_dtype.name in ROUNDED_IN_WHERE else with_fitting(kernel, call)
 

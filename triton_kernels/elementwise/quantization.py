@@ -130,14 +130,14 @@ def planned(call: StructuredCall, *numbers: Any) -> PlannedKernel:
 
 
 def by_numbers(call: StructuredCall) -> PlannedKernel:
-    """By numbers."""
+    """Quantize by scalar parameters."""
     kernel = planned(call, float, int, int)
     into, zero_point = kernel.into, call.args["zero_point"]
     return PlannedKernel(lambda to, inside, x, scale: into(to, inside, x, scale, zero_point, 1))
 
 
 def by_tensors(call: StructuredCall) -> PlannedKernel:
-    """By tensors of one element."""
+    """Quantize by one-element tensors."""
     return planned(call, *(call.args[name] for name in call.runtime[1:]))
 
 

@@ -43,12 +43,12 @@ class Bound(NamedTuple):
 
 
 def allocate(nbytes: int, device: Device) -> DataPtr:
-    """Scratch memory of a CUDA device, in the order of its current stream."""
+    """Allocate scratch memory of a CUDA device, in the order of its current stream."""
     return get_allocator("cuda").allocate(nbytes, device)
 
 
 def filled_bytes(nbytes: int, value: int, device: Device) -> DataPtr:
-    """Scratch memory with every byte set."""
+    """Allocate scratch memory with every byte set."""
     data = allocate(nbytes, device)
     index = device.resolved_index
     with device_guard(index) as cuda:

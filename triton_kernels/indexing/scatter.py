@@ -67,7 +67,7 @@ def writing(
 
 
 def index_put(call: StructuredCall) -> PlannedKernel:
-    """`self` with values put or added at integer indices."""
+    """Write or add values at integer indices of a copy of `self`."""
     source, out, values = call.args["self"], call.outputs[0], call.args["values"]
     indices = call.args["indices"]
     sizes, _ = indexed_sizes(source, indices)

@@ -72,7 +72,7 @@ def target_strides(target: TensorSpec, sizes: tuple[int, ...]) -> tuple[int, ...
 
 
 def nll_loss_forward(call: StructuredCall) -> PlannedKernel:
-    """-weight[target] * self[target] for each sample, reduced; and the sum of the weights.
+    """Compute -weight[target] * self[target] for each sample, reduced; and the sum of the weights.
 
     A target that is no class is a fault, and counts as one to be ignored.
     """
@@ -192,7 +192,7 @@ def plan_examination(target: TensorSpec, classes: int, ignore_index: int) -> Any
 
 
 def nll_backward(call: StructuredCall) -> PlannedKernel:
-    """-weight[target] * grad at the target's class, zero elsewhere, and for targets that are no class."""
+    """Compute -weight[target] * grad at the target's class, zero elsewhere and for invalid targets."""
     spec, target, weight = check_losses(call)
     grad, out = call.args["grad_output"], call.outputs[0]
     if out.numel == 0:

@@ -23,7 +23,7 @@ def layout_of(spec: TensorSpec) -> TensorSpec:
 
 
 def batch_norm(call: StructuredCall) -> PlannedKernel:
-    """(N, C, ...) normalised over all but channels, by its own statistics or by the running ones."""
+    """Normalize (N, C, ...) over all but channels, by its own statistics or by the running ones."""
     args, training = call.args, call.extra["training"]
     x, weight, bias, running = (args[k] for k in ("input", "weight", "bias", "running_mean"))
     out, kept = call.outputs[:2]

@@ -188,7 +188,7 @@ def gradients_in_one_pass(
 
 
 def group_norm(call: StructuredCall) -> PlannedKernel:
-    """(N, C, ...) normalised over each group of channels."""
+    """Normalize (N, C, ...) over each group of channels."""
     args, group = call.args, call.args["group"]
     x, weight, bias = (args[k] for k in ("input", "weight", "bias"))
     out, kept = call.outputs[:2]

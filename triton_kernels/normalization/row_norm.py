@@ -106,7 +106,7 @@ def chosen_tile(
 
 
 def forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
-    """layer_norm, or rms_norm, which subtracts no mean and has no bias."""
+    """Compute layer_norm, or rms_norm, which subtracts no mean and has no bias."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         args = call.args

@@ -257,7 +257,7 @@ def plan_pair(
     addend: TensorSpec | None = None,
     scales: Scales | None = None,
 ) -> Any:
-    """`plan_product` of one matrix (m, k) and one vector (k,)."""
+    """Return `plan_product` of one matrix (m, k) and one vector (k,)."""
     out = call.outputs[0]
     m, k = matrix.sizes
     return plan_product(
@@ -273,7 +273,7 @@ def plan_pair(
 
 
 def mv(call: StructuredCall) -> PlannedKernel:
-    """(m, k) by (k,)."""
+    """Multiply a matrix (m, k) by a vector (k,)."""
     matrix, vector = call.args["self"], call.args["vec"]
     if matrix.dtype.is_complex:
         return complex_product(call, ("self", "vec"))
@@ -306,7 +306,7 @@ def addmv(call: StructuredCall) -> PlannedKernel:
 
 
 def dot(call: StructuredCall) -> PlannedKernel:
-    """(k,) by (k,): a matrix of one row."""
+    """Compute the dot product of (k,) and (k,), as a matrix of one row."""
     first, second = call.runtime
     left, right = call.args[first], call.args[second]
     if left.dtype.is_complex:

@@ -133,13 +133,13 @@ def by_elements(
 
 
 def gamma(call: StructuredCall) -> PlannedKernel:
-    """Gamma numbers, not below the least normal number of the dtype."""
+    """Sample gamma numbers, at least the smallest normal number of the dtype."""
     spec = check_floating(call)
     return PlannedKernel(by_elements(call, f.standard_gamma, ["alpha"], finfo(spec.dtype).tiny))
 
 
 def poisson(call: StructuredCall) -> PlannedKernel:
-    """Poisson numbers by rates."""
+    """Sample Poisson numbers by rates."""
     check_floating(call)
     rate = call.args["rate"]
     check_dtypes(call, [rate])
@@ -154,7 +154,7 @@ def poisson(call: StructuredCall) -> PlannedKernel:
 
 
 def binomial(call: StructuredCall) -> PlannedKernel:
-    """Binomial numbers by counts and probabilities."""
+    """Sample binomial numbers by counts and probabilities."""
     check_floating(call)
     return PlannedKernel(by_elements(call, f.binomial, ["count", "prob"], 0.0))
 
