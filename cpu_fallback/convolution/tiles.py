@@ -146,9 +146,11 @@ def applies(conv: Convolution, spec: TensorSpec) -> bool:
 class _Plane(NamedTuple):
     """Layout of planes in one dimension of an image.
 
-    Attributes: size: Number of elements of the image. step: Stride of windows. Each phase of the stride that
-    a tap reads has a plane. before: Number of border elements before the image. count: Number of elements of
-    a plane.
+    Attributes:
+        size: Number of elements of the image.
+        step: Stride of windows. Each phase of the stride that a tap reads has a plane.
+        before: Number of border elements before the image.
+        count: Number of elements of a plane.
     """
 
     size: int
@@ -166,9 +168,10 @@ class _Plane(NamedTuple):
 class _Part(NamedTuple):
     """Outputs that the same taps compute.
 
-    Attributes: lines, width: Number of lines, and of outputs in a line. start: Position of the first output
-    in an image. taps: For each tap, its index in the weight, its plane, and the line and element of its first
-    input.
+    Attributes:
+        lines, width: Number of lines, and of outputs in a line.
+        start: Position of the first output in an image.
+        taps: For each tap, its index in the weight, its plane, and the line and element of its first input.
     """
 
     lines: int
@@ -180,11 +183,15 @@ class _Part(NamedTuple):
 class Geometry(NamedTuple):
     """Geometry of one convolution or one gradient of an input that `taps` computes, for any number of images.
 
-    Attributes: rows, columns: The planes of each dimension. phases: Phases of rows and columns, one for each
-    plane of a channel. overhang: Number of elements past the last line that a tap may read. channels,
-    outputs: Channels and outputs of a group. parts: Parts of an image's outputs. of_channel, of_output:
-    Strides of channels and outputs in the weight. step: Step between outputs of one part. sizes: Sizes of a
-    result image.
+    Attributes:
+        rows, columns: The planes of each dimension.
+        phases: Phases of rows and columns, one for each plane of a channel.
+        overhang: Number of elements past the last line that a tap may read.
+        channels, outputs: Channels and outputs of a group.
+        parts: Parts of an image's outputs.
+        of_channel, of_output: Strides of channels and outputs in the weight.
+        step: Step between outputs of one part.
+        sizes: Sizes of a result image.
     """
 
     rows: _Plane
