@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 
 def normalized(axis: int, rank: int) -> int:
-    """An axis counted from the front. Raises IndexError for one that an array of this rank does not have."""
+    """Return an axis counted from the front. Raise IndexError for an axis that this rank does not have."""
     if not -rank <= axis < rank:
         raise IndexError(f"axis {axis} is out of bounds for an array with {rank} dimensions")
     return axis % rank
 
 
 def reduced(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
-    """The axes of a reduction, counted from the front; None means all.
+    """Return the axes of a reduction, counted from the front; None means all.
 
     Raises:
         IndexError: An axis is out of bounds.

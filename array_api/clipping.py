@@ -17,12 +17,12 @@ __all__ = ["clip"]
 
 
 def clip(x: Tensor, /, min: Tensor | Number | None = None, max: Tensor | Number | None = None) -> Tensor:
-    """The elements, limited to bounds.
+    """Clamp the elements to bounds.
 
     Args:
         x: An array of a real numeric dtype.
-        min: The lower bound, an array or a number; None for no bound.
-        max: The upper bound, which counts if it is below the lower one.
+        min: Lower bound, an array or a number; None for no bound.
+        max: Upper bound, which wins if it is below the lower one.
 
     Returns:
         An array of `x`'s dtype, and of the broadcast shape.
@@ -43,7 +43,7 @@ def clip(x: Tensor, /, min: Tensor | Number | None = None, max: Tensor | Number 
 
 
 def _in_range(bound: Tensor | Number, x: Tensor) -> Tensor | Number:
-    """A bound; an integer beyond what the dtype holds as the nearest that it holds."""
+    """Return a bound; an integer out of the dtype's range becomes the nearest value in range."""
     if not isinstance(bound, int) or not x.dtype.is_integral:
         return bound
     limits = st.iinfo(x.dtype)

@@ -24,13 +24,13 @@ Place: TypeAlias = Device | str | None
 def asarray(
     obj: Any, /, *, dtype: ScalarType | None = None, device: Place = None, copy: bool | None = None
 ) -> Tensor:
-    """An array of a number, a nested sequence, another array, or whatever shows its memory.
+    """Make an array from a number, a nested sequence, another array, or an object that exports its memory.
 
     Args:
         obj: A number, nested sequences of numbers or arrays, an array, a NumPy array, or an object with DLPack or the
             buffer protocol.
-        dtype: The dtype of the result; by default `obj`'s, for Python numbers the default one of their kind.
-        device: The device of the result; by default `obj`'s, or the default device.
+        dtype: Dtype of the result. Default: that of `obj`, or the default dtype of a Python number's kind.
+        device: Device of the result. Default: that of `obj`, or the default device.
         copy: True always copies, False never does, None does if it must.
 
     Returns:
@@ -96,7 +96,7 @@ def _stacked(obj: Any, dtype: ScalarType | None, device: Place) -> Tensor:
 
 
 def _of_numpy(array: np.ndarray[Any, Any], copy: bool | None) -> Tensor:
-    """A tensor over an array's memory, or over a copy's, where PyTorch's tensors cannot have its strides."""
+    """Return a tensor over an array's memory, or over a copy if PyTorch's tensors cannot have its strides."""
     contiguous = all(stride >= 0 for stride in array.strides) and array.flags.writeable
     if not contiguous or not array.dtype.isnative:
         if copy is False:
@@ -109,11 +109,11 @@ def _of_numpy(array: np.ndarray[Any, Any], copy: bool | None) -> Tensor:
 
 
 def from_dlpack(x: Any, /, *, device: Place = None, copy: bool | None = None) -> Tensor:
-    """An array over the memory of another library's.
+    """Make an array over the memory of another library's array.
 
     Args:
         x: An object with ``__dlpack__``.
-        device: The device of the result; by default `x`'s.
+        device: Device of the result. Default: that of `x`.
         copy: True always copies, False never does, None does if it must.
 
     Returns:

@@ -41,12 +41,12 @@ def _sizes(shape: Shape) -> tuple[int, ...]:
 
 
 def empty(shape: Shape, *, dtype: ScalarType | None = None, device: Place = None) -> Tensor:
-    """An array without values of its own.
+    """Allocate an array with uninitialized values.
 
     Args:
-        shape: Its sizes; an int for one dimension.
-        dtype: Its dtype; by default the default floating dtype.
-        device: Its device.
+        shape: Sizes of the array; an int means one dimension.
+        dtype: Dtype of the array. Default: the default floating dtype.
+        device: Device of the array. Default: the default device.
 
     Returns:
         An array.
@@ -62,12 +62,12 @@ def empty(shape: Shape, *, dtype: ScalarType | None = None, device: Place = None
 
 
 def zeros(shape: Shape, *, dtype: ScalarType | None = None, device: Place = None) -> Tensor:
-    """An array of zeros.
+    """Make an array of zeros.
 
     Args:
-        shape: Its sizes; an int for one dimension.
-        dtype: Its dtype; by default the default floating dtype.
-        device: Its device.
+        shape: Sizes of the array; an int means one dimension.
+        dtype: Dtype of the array. Default: the default floating dtype.
+        device: Device of the array. Default: the default device.
 
     Returns:
         An array.
@@ -83,12 +83,12 @@ def zeros(shape: Shape, *, dtype: ScalarType | None = None, device: Place = None
 
 
 def ones(shape: Shape, *, dtype: ScalarType | None = None, device: Place = None) -> Tensor:
-    """An array of ones.
+    """Make an array of ones.
 
     Args:
-        shape: Its sizes; an int for one dimension.
-        dtype: Its dtype; by default the default floating dtype.
-        device: Its device.
+        shape: Sizes of the array; an int means one dimension.
+        dtype: Dtype of the array. Default: the default floating dtype.
+        device: Device of the array. Default: the default device.
 
     Returns:
         An array.
@@ -106,13 +106,13 @@ def ones(shape: Shape, *, dtype: ScalarType | None = None, device: Place = None)
 def full(
     shape: Shape, fill_value: Number, *, dtype: ScalarType | None = None, device: Place = None
 ) -> Tensor:
-    """An array of one number.
+    """Make an array filled with one number.
 
     Args:
-        shape: Its sizes; an int for one dimension.
-        fill_value: The number, or an array without dimensions.
-        dtype: Its dtype; by default the default one of the number's kind.
-        device: Its device.
+        shape: Sizes of the array; an int means one dimension.
+        fill_value: Number to fill in, or a 0-d array.
+        dtype: Dtype of the array. Default: the default dtype of the number's kind.
+        device: Device of the array. Default: the default device.
 
     Returns:
         An array.
@@ -131,12 +131,12 @@ def full(
 
 
 def empty_like(x: Tensor, /, *, dtype: ScalarType | None = None, device: Place = None) -> Tensor:
-    """An array without values, of another one's shape.
+    """Allocate an array of another array's shape with uninitialized values.
 
     Args:
         x: An array.
-        dtype: The dtype of the result; by default `x`'s.
-        device: The device of the result; by default `x`'s.
+        dtype: Dtype of the result. Default: that of `x`.
+        device: Device of the result. Default: that of `x`.
 
     Returns:
         An array.
@@ -152,12 +152,12 @@ def empty_like(x: Tensor, /, *, dtype: ScalarType | None = None, device: Place =
 
 
 def zeros_like(x: Tensor, /, *, dtype: ScalarType | None = None, device: Place = None) -> Tensor:
-    """An array of zeros, of another one's shape.
+    """Make an array of zeros with another array's shape.
 
     Args:
         x: An array.
-        dtype: The dtype of the result; by default `x`'s.
-        device: The device of the result; by default `x`'s.
+        dtype: Dtype of the result. Default: that of `x`.
+        device: Device of the result. Default: that of `x`.
 
     Returns:
         An array.
@@ -173,12 +173,12 @@ def zeros_like(x: Tensor, /, *, dtype: ScalarType | None = None, device: Place =
 
 
 def ones_like(x: Tensor, /, *, dtype: ScalarType | None = None, device: Place = None) -> Tensor:
-    """An array of ones, of another one's shape.
+    """Make an array of ones with another array's shape.
 
     Args:
         x: An array.
-        dtype: The dtype of the result; by default `x`'s.
-        device: The device of the result; by default `x`'s.
+        dtype: Dtype of the result. Default: that of `x`.
+        device: Device of the result. Default: that of `x`.
 
     Returns:
         An array.
@@ -196,13 +196,13 @@ def ones_like(x: Tensor, /, *, dtype: ScalarType | None = None, device: Place = 
 def full_like(
     x: Tensor, /, fill_value: Number, *, dtype: ScalarType | None = None, device: Place = None
 ) -> Tensor:
-    """An array of one number, of another one's shape.
+    """Make an array filled with one number, with another array's shape.
 
     Args:
         x: An array.
-        fill_value: The number.
-        dtype: The dtype of the result; by default `x`'s.
-        device: The device of the result; by default `x`'s.
+        fill_value: Number to fill in.
+        dtype: Dtype of the result. Default: that of `x`.
+        device: Device of the result. Default: that of `x`.
 
     Returns:
         An array.
@@ -231,14 +231,14 @@ def arange(
     dtype: ScalarType | None = None,
     device: Place = None,
 ) -> Tensor:
-    """Numbers at equal distances.
+    """Return evenly spaced numbers with a given step.
 
     Args:
-        start: The first number; if `stop` is left out, where they end, and the first is 0.
-        stop: Where they end; it is not among them.
-        step: The distance; if it leads away from `stop`, the result is empty.
-        dtype: Its dtype; by default int64 for ints, else the default floating dtype.
-        device: Its device.
+        start: First number; without `stop`, the excluded end, and the first number is 0.
+        stop: End of the interval, which is excluded.
+        step: Distance between numbers; if it leads away from `stop`, the result is empty. Default: 1.
+        dtype: Dtype of the array. Default: int64 for ints, else the default floating dtype.
+        device: Device of the array. Default: the default device.
 
     Returns:
         An array of one dimension.
@@ -275,15 +275,15 @@ def linspace(
     device: Place = None,
     endpoint: bool = True,
 ) -> Tensor:
-    """A number of numbers at equal distances.
+    """Make an array of evenly spaced numbers.
 
     Args:
-        start: The first number.
-        stop: The last one, or the one after the last.
-        num: How many.
-        dtype: Its dtype; by default the default floating dtype, or its complex one.
-        device: Its device.
-        endpoint: Whether `stop` is among them.
+        start: First number.
+        stop: Last number, or the one after the last without `endpoint`.
+        num: Number of values.
+        dtype: Dtype of the array. Default: the default floating dtype, or its complex counterpart.
+        device: Device of the array. Default: the default device.
+        endpoint: If True, include `stop`.
 
     Returns:
         An array of one dimension.
@@ -318,14 +318,14 @@ def eye(
     dtype: ScalarType | None = None,
     device: Place = None,
 ) -> Tensor:
-    """A matrix with ones on a diagonal and zeros elsewhere.
+    """Make a matrix with ones on a diagonal and zeros elsewhere.
 
     Args:
-        n_rows: The number of rows.
-        n_cols: The number of columns; by default that of rows.
-        k: The diagonal: 0 the main one, positive ones above it.
-        dtype: Its dtype; by default the default floating dtype.
-        device: Its device.
+        n_rows: Number of rows.
+        n_cols: Number of columns. Default: `n_rows`.
+        k: Diagonal of the ones: 0 is the main diagonal, positive ones are above it. Default: 0.
+        dtype: Dtype of the array. Default: the default floating dtype.
+        device: Device of the array. Default: the default device.
 
     Returns:
         An array of two dimensions.
@@ -384,11 +384,11 @@ def meshgrid(*arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> tuple[Ten
 
 
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """The lower triangles of matrices; zeros elsewhere.
+    """Return the lower triangles of matrices, with zeros elsewhere.
 
     Args:
         x: An array of at least two dimensions.
-        k: The diagonal above which there are zeros.
+        k: Diagonal above which elements are zero. Default: 0.
 
     Returns:
         An array of `x`'s shape.
@@ -405,11 +405,11 @@ def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
 
 
 def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """The upper triangles of matrices; zeros elsewhere.
+    """Return the upper triangles of matrices, with zeros elsewhere.
 
     Args:
         x: An array of at least two dimensions.
-        k: The diagonal below which there are zeros.
+        k: Diagonal below which elements are zero. Default: 0.
 
     Returns:
         An array of `x`'s shape.

@@ -34,13 +34,13 @@ Kind: TypeAlias = ScalarType | str | tuple["ScalarType | str", ...]
 def astype(
     x: Tensor, dtype: ScalarType, /, *, copy: bool = True, device: Device | str | None = None
 ) -> Tensor:
-    """The elements as another dtype.
+    """Cast the elements to another dtype.
 
     Args:
         x: An array.
         dtype: The dtype of the result.
-        copy: Whether the result is a copy though `x` has that dtype.
-        device: The device of the result; by default `x`'s.
+        copy: If True, copy even if `x` already has the dtype.
+        device: Device of the result. Default: that of `x`.
 
     Returns:
         An array of `x`'s shape.
@@ -56,7 +56,7 @@ def astype(
 
 
 def can_cast(from_: ScalarType | Tensor, to: ScalarType, /) -> bool:
-    """Whether one dtype becomes another by promotion.
+    """Return True if one dtype promotes to another.
 
     Args:
         from_: A dtype, or an array with it.
@@ -99,7 +99,7 @@ class iinfo_object:
 
 
 def finfo(type: ScalarType | Tensor, /) -> finfo_object:
-    """The limits of a floating dtype; `dtype` is one, where PyTorch has its name.
+    """Return the limits of a floating dtype; its `dtype` is a dtype, while PyTorch's is a name.
 
     Args:
         type: A dtype, or an array with it.
@@ -125,7 +125,7 @@ def finfo(type: ScalarType | Tensor, /) -> finfo_object:
 
 
 def iinfo(type: ScalarType | Tensor, /) -> iinfo_object:
-    """The limits of an integral dtype.
+    """Return the limits of an integral dtype.
 
     Args:
         type: A dtype, or an array with it.
@@ -149,7 +149,7 @@ def iinfo(type: ScalarType | Tensor, /) -> iinfo_object:
 
 
 def isdtype(dtype: ScalarType, kind: Kind) -> bool:
-    """Whether a dtype is of a kind.
+    """Return True if a dtype is of a kind.
 
     Args:
         dtype: A dtype.
@@ -184,13 +184,13 @@ def isdtype(dtype: ScalarType, kind: Kind) -> bool:
 
 
 def _is_wider_kind(dtype: ScalarType, kind: str) -> bool:
-    """Whether a dtype that the standard does not have, such as float16, is of a kind that it has."""
+    """Return True if a dtype outside the standard, such as float16, belongs to one of its kinds."""
     floating = dtype.is_floating_point and kind in ("real floating", "numeric")
     return floating or (dtype.is_complex and kind in ("complex floating", "numeric"))
 
 
 def result_type(*arrays_and_dtypes: Tensor | ScalarType | Number) -> ScalarType:
-    """The dtype to which arrays, dtypes and Python numbers promote.
+    """Return the dtype to which arrays, dtypes and Python numbers promote.
 
     Args:
         *arrays_and_dtypes: Arrays, dtypes and numbers, at least one that is no number.

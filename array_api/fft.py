@@ -33,13 +33,13 @@ Norm: TypeAlias = Literal["backward", "ortho", "forward"]
 
 
 def fft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The discrete Fourier transform along an axis.
+    """Compute the discrete Fourier transform along an axis.
 
     Args:
         x: An array of a complex floating-point dtype.
-        n: The length of the transform: the input is cut or filled with zeros, or, of real results, their length.
+        n: Length of the transform, to which the input is trimmed or zero-padded; for real results, their length.
         axis: The axis.
-        norm: Which direction is divided by the length: ``"backward"``, ``"forward"``, or both by its root, ``"ortho"``.
+        norm: Direction that divides by the length: ``"backward"``, ``"forward"``, or ``"ortho"`` for its root in both.
 
     Returns:
         An array of the same precision.
@@ -55,13 +55,13 @@ def fft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "bac
 
 
 def ifft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The inverse discrete Fourier transform along an axis.
+    """Compute the inverse discrete Fourier transform along an axis.
 
     Args:
         x: An array of a complex floating-point dtype.
-        n: The length of the transform: the input is cut or filled with zeros, or, of real results, their length.
+        n: Length of the transform, to which the input is trimmed or zero-padded; for real results, their length.
         axis: The axis.
-        norm: Which direction is divided by the length: ``"backward"``, ``"forward"``, or both by its root, ``"ortho"``.
+        norm: Direction that divides by the length: ``"backward"``, ``"forward"``, or ``"ortho"`` for its root in both.
 
     Returns:
         An array of the same precision.
@@ -77,13 +77,13 @@ def ifft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "ba
 
 
 def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The discrete Fourier transform of real input along an axis, the non-negative frequencies.
+    """Compute the non-negative frequencies of real input's discrete Fourier transform along an axis.
 
     Args:
         x: An array of a real floating-point dtype.
-        n: The length of the transform: the input is cut or filled with zeros, or, of real results, their length.
+        n: Length of the transform, to which the input is trimmed or zero-padded; for real results, their length.
         axis: The axis.
-        norm: Which direction is divided by the length: ``"backward"``, ``"forward"``, or both by its root, ``"ortho"``.
+        norm: Direction that divides by the length: ``"backward"``, ``"forward"``, or ``"ortho"`` for its root in both.
 
     Returns:
         An array of the same precision.
@@ -99,13 +99,13 @@ def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "ba
 
 
 def irfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The real inverse of `rfft`.
+    """Compute the real inverse of `rfft`.
 
     Args:
         x: An array of a complex floating-point dtype.
-        n: The length of the transform: the input is cut or filled with zeros, or, of real results, their length.
+        n: Length of the transform, to which the input is trimmed or zero-padded; for real results, their length.
         axis: The axis.
-        norm: Which direction is divided by the length: ``"backward"``, ``"forward"``, or both by its root, ``"ortho"``.
+        norm: Direction that divides by the length: ``"backward"``, ``"forward"``, or ``"ortho"`` for its root in both.
 
     Returns:
         An array of the same precision.
@@ -121,13 +121,13 @@ def irfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "b
 
 
 def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The discrete Fourier transform of a signal that is symmetric about 0; the result is real.
+    """Compute the real discrete Fourier transform of a signal that is symmetric about 0.
 
     Args:
         x: An array of a complex floating-point dtype.
-        n: The length of the transform: the input is cut or filled with zeros, or, of real results, their length.
+        n: Length of the transform, to which the input is trimmed or zero-padded; for real results, their length.
         axis: The axis.
-        norm: Which direction is divided by the length: ``"backward"``, ``"forward"``, or both by its root, ``"ortho"``.
+        norm: Direction that divides by the length: ``"backward"``, ``"forward"``, or ``"ortho"`` for its root in both.
 
     Returns:
         An array of the same precision.
@@ -143,13 +143,13 @@ def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "ba
 
 
 def ihfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Tensor:
-    """The inverse of `hfft`.
+    """Compute the inverse of `hfft`.
 
     Args:
         x: An array of a real floating-point dtype.
-        n: The length of the transform: the input is cut or filled with zeros, or, of real results, their length.
+        n: Length of the transform, to which the input is trimmed or zero-padded; for real results, their length.
         axis: The axis.
-        norm: Which direction is divided by the length: ``"backward"``, ``"forward"``, or both by its root, ``"ortho"``.
+        norm: Direction that divides by the length: ``"backward"``, ``"forward"``, or ``"ortho"`` for its root in both.
 
     Returns:
         An array of the same precision.
@@ -172,13 +172,13 @@ def fftn(
     axes: Sequence[int] | None = None,
     norm: Norm = "backward",
 ) -> Tensor:
-    """The discrete Fourier transform over several axes.
+    """Compute the discrete Fourier transform over several axes.
 
     Args:
         x: An array of a complex floating-point dtype.
-        s: The length of the transform along each axis.
-        axes: The axes; all by default, or the last ones, as many as `s` has.
-        norm: Which direction is divided by the number of elements.
+        s: Length of the transform along each axis.
+        axes: Axes of the transform. Default: all, or the last ones, as many as `s` has.
+        norm: Direction that divides by the number of elements.
 
     Returns:
         An array of the same precision.
@@ -202,13 +202,13 @@ def ifftn(
     axes: Sequence[int] | None = None,
     norm: Norm = "backward",
 ) -> Tensor:
-    """The inverse discrete Fourier transform over several axes.
+    """Compute the inverse discrete Fourier transform over several axes.
 
     Args:
         x: An array of a complex floating-point dtype.
-        s: The length of the transform along each axis.
-        axes: The axes; all by default, or the last ones, as many as `s` has.
-        norm: Which direction is divided by the number of elements.
+        s: Length of the transform along each axis.
+        axes: Axes of the transform. Default: all, or the last ones, as many as `s` has.
+        norm: Direction that divides by the number of elements.
 
     Returns:
         An array of the same precision.
@@ -232,13 +232,13 @@ def rfftn(
     axes: Sequence[int] | None = None,
     norm: Norm = "backward",
 ) -> Tensor:
-    """The discrete Fourier transform of real input over several axes.
+    """Compute the discrete Fourier transform of real input over several axes.
 
     Args:
         x: An array of a real floating-point dtype.
-        s: The length of the transform along each axis.
-        axes: The axes; all by default, or the last ones, as many as `s` has.
-        norm: Which direction is divided by the number of elements.
+        s: Length of the transform along each axis.
+        axes: Axes of the transform. Default: all, or the last ones, as many as `s` has.
+        norm: Direction that divides by the number of elements.
 
     Returns:
         An array of the same precision.
@@ -262,13 +262,13 @@ def irfftn(
     axes: Sequence[int] | None = None,
     norm: Norm = "backward",
 ) -> Tensor:
-    """The real inverse of `rfftn`.
+    """Compute the real inverse of `rfftn`.
 
     Args:
         x: An array of a complex floating-point dtype.
-        s: The length of the transform along each axis.
-        axes: The axes; all by default, or the last ones, as many as `s` has.
-        norm: Which direction is divided by the number of elements.
+        s: Length of the transform along each axis.
+        axes: Axes of the transform. Default: all, or the last ones, as many as `s` has.
+        norm: Direction that divides by the number of elements.
 
     Returns:
         An array of the same precision.
@@ -297,13 +297,13 @@ def _over_axes(
 def fftfreq(
     n: int, /, *, d: float = 1.0, dtype: ScalarType | None = None, device: Device | str | None = None
 ) -> Tensor:
-    """The frequencies of `fft`, in cycles for each unit of the sample spacing.
+    """Return the frequencies of `fft`, in cycles per unit of the sample spacing.
 
     Args:
-        n: The length of the transform.
-        d: The sample spacing.
-        dtype: The dtype of the result; by default the default floating dtype.
-        device: Its device.
+        n: Length of the transform.
+        d: Sample spacing. Default: 1.
+        dtype: Dtype of the result. Default: the default floating dtype.
+        device: Device of the array. Default: the default device.
 
     Returns:
         An array of one dimension.
@@ -321,13 +321,13 @@ def fftfreq(
 def rfftfreq(
     n: int, /, *, d: float = 1.0, dtype: ScalarType | None = None, device: Device | str | None = None
 ) -> Tensor:
-    """The frequencies of `rfft`, in cycles for each unit of the sample spacing.
+    """Return the frequencies of `rfft`, in cycles per unit of the sample spacing.
 
     Args:
-        n: The length of the transform.
-        d: The sample spacing.
-        dtype: The dtype of the result; by default the default floating dtype.
-        device: Its device.
+        n: Length of the transform.
+        d: Sample spacing. Default: 1.
+        dtype: Dtype of the result. Default: the default floating dtype.
+        device: Device of the array. Default: the default device.
 
     Returns:
         An array of one dimension.
@@ -343,11 +343,11 @@ def rfftfreq(
 
 
 def fftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
-    """The frequencies in ascending order: that of 0 goes to the middle.
+    """Shift the zero frequency to the middle, so that frequencies ascend.
 
     Args:
         x: An array.
-        axes: The axes; all by default.
+        axes: Axes to shift. Default: all.
 
     Returns:
         An array of `x`'s shape.
@@ -363,11 +363,11 @@ def fftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor
 
 
 def ifftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
-    """The inverse of `fftshift`.
+    """Compute the inverse of `fftshift`.
 
     Args:
         x: An array.
-        axes: The axes; all by default.
+        axes: Axes to shift. Default: all.
 
     Returns:
         An array of `x`'s shape.

@@ -14,12 +14,12 @@ __all__ = ["take", "take_along_axis"]
 
 
 def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
-    """Slices of an array along an axis.
+    """Take slices of an array along an axis.
 
     Args:
         x: An array.
-        indices: Which, as an array of integers; negative ones count from the end.
-        axis: The axis; it may be left out for one dimension.
+        indices: Integer array of indices; negative ones count from the end.
+        axis: Axis to index; optional for one dimension.
 
     Returns:
         An array with the shape of `indices` in the axis's place.
@@ -43,11 +43,11 @@ def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
 
 
 def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
-    """Elements of an array along an axis, others for each slice.
+    """Take elements of an array along an axis, with separate indices for each slice.
 
     Args:
         x: An array.
-        indices: Which, as an array of integers of as many dimensions; other axes broadcast.
+        indices: Integer array of indices with as many dimensions; other axes broadcast.
         axis: The axis.
 
     Returns:

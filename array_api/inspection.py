@@ -1,4 +1,4 @@
-"""What the namespace can do: the inspection functions of the standard."""
+"""Inspection functions of the standard, which describe the namespace's capabilities."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class __array_namespace_info__:
         }
 
     def default_device(self) -> Device:
-        """The device of new arrays."""
+        """Return the device of new arrays."""
         return functions.empty((0,)).device
 
     def default_dtypes(self, *, device: Device | str | None = None) -> dict[str, ScalarType]:
-        """The dtypes of new arrays by kind, the same on every device."""
+        """Return the dtypes of new arrays by kind, the same on every device."""
         floating = st.get_default_dtype()
         return {
             "real floating": floating,
@@ -51,7 +51,7 @@ class __array_namespace_info__:
     def dtypes(
         self, *, device: Device | str | None = None, kind: str | tuple[str, ...] | None = None
     ) -> dict[str, ScalarType]:
-        """The dtypes of the standard by name, of a kind or of several; the same on every device.
+        """Return the standard's dtypes by name, of one kind or several; the same on every device.
 
         Raises ValueError for an unknown kind.
         """
@@ -64,7 +64,7 @@ class __array_namespace_info__:
         return {dtype.name: dtype for dtype in KINDS[kind]}
 
     def devices(self) -> tuple[Device, ...]:
-        """The devices that arrays can be on: the CPU, and each CUDA device."""
+        """Return the available devices: the CPU, and each CUDA device."""
         from ..cuda import device_count
 
         return (Device("cpu"), *(Device("cuda", index) for index in range(device_count())))

@@ -45,11 +45,11 @@ __all__ = [
 
 
 def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
-    """The Cholesky factor of positive definite matrices.
+    """Compute the Cholesky factor of positive definite matrices.
 
     Args:
         x: Square matrices of a floating-point dtype.
-        upper: Whether it is the upper one.
+        upper: If True, return the upper triangular factor.
 
     Returns:
         An array of `x`'s shape and dtype.
@@ -66,7 +66,7 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
 
 
 def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
-    """The cross product of vectors of three elements.
+    """Compute the cross product of vectors of three elements.
 
     Args:
         x1: An array of size 3 along `axis`.
@@ -90,7 +90,7 @@ def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
 
 
 def det(x: Tensor, /) -> Tensor:
-    """The determinants of matrices.
+    """Compute the determinants of matrices.
 
     Args:
         x: Square matrices of a floating-point dtype.
@@ -109,11 +109,11 @@ def det(x: Tensor, /) -> Tensor:
 
 
 def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
-    """The diagonals of matrices, as a view.
+    """Return the diagonals of matrices, as a view.
 
     Args:
         x: An array of at least two dimensions.
-        offset: Which: 0 the main one, positive ones above it.
+        offset: Diagonal to return: 0 is the main diagonal, positive ones are above it.
 
     Returns:
         A view, without the last two axes and with one of the diagonal's length.
@@ -129,7 +129,7 @@ def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
 
 
 def eig(x: Tensor, /) -> Any:
-    """Eigenvalues and eigenvectors of matrices.
+    """Compute the eigenvalues and eigenvectors of matrices.
 
     Args:
         x: Square matrices of a floating-point dtype.
@@ -148,7 +148,7 @@ def eig(x: Tensor, /) -> Any:
 
 
 def eigh(x: Tensor, /) -> Any:
-    """Eigenvalues and eigenvectors of symmetric or Hermitian matrices.
+    """Compute the eigenvalues and eigenvectors of symmetric or Hermitian matrices.
 
     Args:
         x: Square matrices of a floating-point dtype.
@@ -167,7 +167,7 @@ def eigh(x: Tensor, /) -> Any:
 
 
 def eigvals(x: Tensor, /) -> Tensor:
-    """Eigenvalues of matrices.
+    """Compute the eigenvalues of matrices.
 
     Args:
         x: Square matrices of a floating-point dtype.
@@ -186,7 +186,7 @@ def eigvals(x: Tensor, /) -> Tensor:
 
 
 def eigvalsh(x: Tensor, /) -> Tensor:
-    """Eigenvalues of symmetric or Hermitian matrices.
+    """Compute the eigenvalues of symmetric or Hermitian matrices.
 
     Args:
         x: Square matrices of a floating-point dtype.
@@ -205,7 +205,7 @@ def eigvalsh(x: Tensor, /) -> Tensor:
 
 
 def inv(x: Tensor, /) -> Tensor:
-    """The inverses of matrices.
+    """Compute the inverses of matrices.
 
     Args:
         x: Square matrices of a floating-point dtype.
@@ -227,11 +227,11 @@ def inv(x: Tensor, /) -> Tensor:
 def matrix_norm(
     x: Tensor, /, *, keepdims: bool = False, ord: float | Literal["fro", "nuc"] | None = "fro"
 ) -> Tensor:
-    """The norms of matrices.
+    """Compute the norms of matrices.
 
     Args:
         x: An array of at least two dimensions, of a floating-point dtype.
-        keepdims: Whether the last two axes stay, with size 1.
+        keepdims: If True, keep the last two axes with size 1.
         ord: ``"fro"``, ``"nuc"``, 1, -1, 2, -2, inf or -inf; None is ``"fro"``.
 
     Returns:
@@ -248,11 +248,11 @@ def matrix_norm(
 
 
 def matrix_power(x: Tensor, n: int, /) -> Tensor:
-    """Matrices to the power of an integer.
+    """Raise matrices to an integer power.
 
     Args:
         x: Square matrices of a floating-point dtype.
-        n: The exponent; a negative one inverts.
+        n: Exponent; a negative one inverts.
 
     Returns:
         An array of `x`'s shape and dtype.
@@ -269,7 +269,7 @@ def matrix_power(x: Tensor, n: int, /) -> Tensor:
 
 
 def matrix_rank(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
-    """The ranks of matrices: how many singular values are not negligible.
+    """Compute the ranks of matrices: the number of singular values above the tolerance.
 
     Args:
         x: Matrices of a floating-point dtype.
@@ -290,7 +290,7 @@ def matrix_rank(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
 
 
 def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """The products of all pairs of elements.
+    """Compute the outer product of two vectors.
 
     Args:
         x1: A vector.
@@ -311,11 +311,11 @@ def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
 
 
 def pinv(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
-    """The pseudo-inverses of matrices (Moore and Penrose).
+    """Compute the Moore-Penrose pseudo-inverses of matrices.
 
     Args:
         x: Matrices of a floating-point dtype.
-        rtol: Which singular values are negligible, as in `matrix_rank`.
+        rtol: Relative tolerance below which singular values count as zero, as in `matrix_rank`.
 
     Returns:
         An array with the last two sizes swapped.
@@ -332,11 +332,11 @@ def pinv(x: Tensor, /, *, rtol: float | Tensor | None = None) -> Tensor:
 
 
 def qr(x: Tensor, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Any:
-    """The QR decomposition of matrices.
+    """Compute the QR decomposition of matrices.
 
     Args:
         x: Matrices of a floating-point dtype.
-        mode: Whether `Q` has as many columns as needed, or is square.
+        mode: ``"reduced"`` for as many columns of `Q` as needed, ``"complete"`` for a square `Q`.
 
     Returns:
         A named tuple: `Q` and `R`.
@@ -352,7 +352,7 @@ def qr(x: Tensor, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Any
 
 
 def slogdet(x: Tensor, /) -> Any:
-    """The signs of determinants, and the logarithms of their magnitudes.
+    """Compute the signs of determinants, and the logarithms of their magnitudes.
 
     Args:
         x: Square matrices of a floating-point dtype.
@@ -371,11 +371,11 @@ def slogdet(x: Tensor, /) -> Any:
 
 
 def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """The solutions of systems of linear equations.
+    """Solve systems of linear equations.
 
     Args:
         x1: Square matrices of a floating-point dtype.
-        x2: The right sides: a vector, or matrices whose other axes broadcast.
+        x2: Right-hand sides: a vector, or matrices whose other axes broadcast.
 
     Returns:
         An array of the dtype to which theirs promote.
@@ -398,11 +398,11 @@ def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
 
 
 def svd(x: Tensor, /, *, full_matrices: bool = True) -> Any:
-    """The singular value decomposition of matrices.
+    """Compute the singular value decomposition of matrices.
 
     Args:
         x: Matrices of a floating-point dtype.
-        full_matrices: Whether `U` and `Vh` are square.
+        full_matrices: If True, return square `U` and `Vh`.
 
     Returns:
         A named tuple: `U`, `S`, descending, and `Vh`.
@@ -418,7 +418,7 @@ def svd(x: Tensor, /, *, full_matrices: bool = True) -> Any:
 
 
 def svdvals(x: Tensor, /) -> Tensor:
-    """The singular values of matrices.
+    """Compute the singular values of matrices.
 
     Args:
         x: Matrices of a floating-point dtype.
@@ -437,12 +437,12 @@ def svdvals(x: Tensor, /) -> Tensor:
 
 
 def trace(x: Tensor, /, *, offset: int = 0, dtype: ScalarType | None = None) -> Tensor:
-    """The sums of diagonals of matrices.
+    """Sum the diagonals of matrices.
 
     Args:
         x: An array of at least two dimensions.
-        offset: Which diagonal, as in `diagonal`.
-        dtype: The dtype of the sums; by default as that of `sum`.
+        offset: Diagonal to sum, as in `diagonal`.
+        dtype: Dtype of the sums. Default: as in `sum`.
 
     Returns:
         An array without the last two axes.
@@ -460,13 +460,13 @@ def trace(x: Tensor, /, *, offset: int = 0, dtype: ScalarType | None = None) -> 
 def vector_norm(
     x: Tensor, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: float = 2
 ) -> Tensor:
-    """The norms of vectors.
+    """Compute the norms of vectors.
 
     Args:
         x: An array of a floating-point dtype.
-        axis: The axes of the vectors; by default the flattened array is one.
-        keepdims: Whether they stay, with size 1.
-        ord: The order p: the p-th root of the sum of p-th powers; inf and -inf are the extremes, 0 counts.
+        axis: Axes of the vectors. Default: the flattened array is one vector.
+        keepdims: If True, keep the reduced axes with size 1.
+        ord: Order p: the p-th root of the sum of p-th powers; inf and -inf give maximum and minimum, 0 counts.
 
     Returns:
         A real array.

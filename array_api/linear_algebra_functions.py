@@ -16,7 +16,7 @@ __all__ = ["matmul", "matrix_transpose", "tensordot", "vecdot"]
 
 
 def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """The product of matrices, or of stacks of them.
+    """Multiply matrices, or batches of matrices.
 
     Args:
         x1: An array of at least one dimension; a vector is a row.
@@ -36,7 +36,7 @@ def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
 
 
 def matrix_transpose(x: Tensor, /) -> Tensor:
-    """The last two axes, swapped, as a view.
+    """Swap the last two axes, as a view.
 
     Args:
         x: An array of at least two dimensions.
@@ -60,12 +60,12 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
 
 
 def tensordot(x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
-    """The sum of products over some axes.
+    """Contract two arrays over some axes.
 
     Args:
         x1: An array.
         x2: Another one.
-        axes: How many of the last axes of `x1` and the first of `x2` are contracted, or which of each.
+        axes: Number of last axes of `x1` and first axes of `x2` to contract, or the axes of each.
 
     Returns:
         An array of the axes that are left, of the dtype to which theirs promote.
@@ -84,7 +84,7 @@ def tensordot(x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Seq
 
 
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
-    """The sum of products along an axis, the first factor conjugated.
+    """Compute the dot product along an axis, with the first operand conjugated.
 
     Args:
         x1: An array.

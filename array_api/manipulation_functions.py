@@ -54,7 +54,7 @@ def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape to which shapes broadcast.
+    """Return the shape to which shapes broadcast.
 
     Args:
         *shapes: Shapes.
@@ -79,11 +79,11 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
-    """An array as a view of another shape.
+    """Broadcast an array to another shape, as a view.
 
     Args:
         x: An array.
-        shape: A shape to which `x`'s broadcasts.
+        shape: Shape to which `x` broadcasts.
 
     Returns:
         A view.
@@ -114,7 +114,7 @@ def concat(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int | None = 0
 
     Args:
         arrays: Arrays of equal shapes, but for `axis`.
-        axis: The axis; None flattens the arrays.
+        axis: Axis to concatenate along; None flattens the arrays.
 
     Returns:
         An array of the dtype to which theirs promote.
@@ -147,7 +147,7 @@ def stack(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int = 0) -> Ten
 
     Args:
         arrays: Arrays of one shape.
-        axis: Where the new axis stands in the result.
+        axis: Position of the new axis in the result.
 
     Returns:
         An array of the dtype to which theirs promote.
@@ -164,7 +164,7 @@ def stack(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int = 0) -> Ten
 
 
 def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """The slices of an array along an axis, as views.
+    """Return the slices of an array along an axis, as views.
 
     Args:
         x: An array of at least one dimension.
@@ -184,11 +184,11 @@ def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
 
 
 def expand_dims(x: Tensor, /, axis: int | tuple[int, ...]) -> Tensor:
-    """An array with new axes of size 1, as a view.
+    """Insert new axes of size 1, as a view.
 
     Args:
         x: An array.
-        axis: Where they stand in the result; a tuple for several.
+        axis: Position of the new axes in the result; a tuple for several.
 
     Returns:
         A view.
@@ -211,7 +211,7 @@ def expand_dims(x: Tensor, /, axis: int | tuple[int, ...]) -> Tensor:
 
 
 def squeeze(x: Tensor, /, axis: int | tuple[int, ...]) -> Tensor:
-    """An array without axes of size 1, as a view.
+    """Remove axes of size 1, as a view.
 
     Args:
         x: An array.
@@ -239,11 +239,11 @@ def squeeze(x: Tensor, /, axis: int | tuple[int, ...]) -> Tensor:
 
 
 def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
-    """The elements in another shape.
+    """Return the elements in another shape.
 
     Args:
         x: An array.
-        shape: The shape; one size may be -1, which is inferred.
+        shape: Shape of the result; one size may be -1, which is inferred.
         copy: True always copies, False never does, None does if it must.
 
     Returns:
@@ -272,11 +272,11 @@ def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -
 
 
 def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
-    """An array with its axes in another order, as a view.
+    """Permute the axes of an array, as a view.
 
     Args:
         x: An array.
-        axes: The order.
+        axes: Order of the axes.
 
     Returns:
         A view.
@@ -292,12 +292,12 @@ def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
 
 
 def moveaxis(x: Tensor, source: int | tuple[int, ...], destination: int | tuple[int, ...], /) -> Tensor:
-    """An array with some axes elsewhere, as a view; the others keep their order.
+    """Move some axes of an array, as a view; the others keep their order.
 
     Args:
         x: An array.
-        source: The axes.
-        destination: Where each stands in the result.
+        source: Axes to move.
+        destination: Position of each axis in the result.
 
     Returns:
         A view.
@@ -315,11 +315,11 @@ def moveaxis(x: Tensor, source: int | tuple[int, ...], destination: int | tuple[
 
 
 def flip(x: Tensor, /, *, axis: int | tuple[int, ...] | None = None) -> Tensor:
-    """An array with the order of elements reversed, as a copy.
+    """Reverse the order of elements along axes, as a copy.
 
     Args:
         x: An array.
-        axis: The axes along which it is; all by default.
+        axis: Axes to reverse. Default: all.
 
     Returns:
         An array of `x`'s shape.
@@ -335,12 +335,12 @@ def flip(x: Tensor, /, *, axis: int | tuple[int, ...] | None = None) -> Tensor:
 
 
 def roll(x: Tensor, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None) -> Tensor:
-    """An array whose elements move along axes; those that leave at one end enter at the other.
+    """Roll elements along axes; those that leave at one end enter at the other.
 
     Args:
         x: An array.
         shift: By how many places, for each axis.
-        axis: The axes; None rolls the flattened array.
+        axis: Axes to roll along; None rolls the flattened array.
 
     Returns:
         An array of `x`'s shape.
@@ -362,12 +362,12 @@ def roll(x: Tensor, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, .
 
 
 def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> Tensor:
-    """Each element several times. On a GPU, an array of `repeats` is waited for.
+    """Repeat each element. On a GPU, an array of `repeats` synchronizes with the host.
 
     Args:
         x: An array.
-        repeats: How often, for all elements or for each.
-        axis: The axis; None flattens the array.
+        repeats: Number of repetitions, for all elements or for each.
+        axis: Axis to repeat along; None flattens the array.
 
     Returns:
         An array of `x`'s dtype.
@@ -388,11 +388,11 @@ def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> T
 
 
 def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
-    """An array several times side by side.
+    """Repeat a whole array along its axes.
 
     Args:
         x: An array.
-        repetitions: How often along each axis; missing axes are added in front, on either side.
+        repetitions: Number of repetitions along each axis; missing axes are added in front, on either side.
 
     Returns:
         An array of `x`'s dtype.

@@ -1,6 +1,7 @@
-"""The standard's promotion: a table of pairs of dtypes, in which arrays without dimensions count like all others.
+"""Type promotion of the standard: a table of pairs of dtypes, in which 0-d arrays count like all others.
 
-What the standard leaves open (integers with floats, bools with numbers, int64 with uint64) is as PyTorch has it.
+PyTorch's rules apply to the pairs that the standard leaves open (integers with floats, bools with numbers,
+int64 with uint64).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ PROMOTED: dict[tuple[ScalarType, ScalarType], ScalarType] = _pairs()
 
 
 def promoted(function: Callable[..., Tensor], x1: Tensor | Number, x2: Tensor | Number) -> Tensor:
-    """What a function gives for operands of one dtype; it takes a number that fits an array as its second operand.
+    """Call a function with operands promoted to one dtype; a number that fits the array is passed as it is.
 
     Raises TypeError if neither operand is an array.
     """
@@ -58,7 +59,9 @@ def promoted(function: Callable[..., Tensor], x1: Tensor | Number, x2: Tensor | 
 
 
 def promoted_tensors(function: Callable[..., Tensor], x1: Tensor | Number, x2: Tensor | Number) -> Tensor:
-    """What a function of two tensors gives for operands of one dtype. Raises TypeError if neither is an array."""
+    """Call a function of two tensors with operands promoted to one dtype. Raise TypeError if neither is an
+    array.
+    """
     return function(*common_operands(x1, x2))
 
 
@@ -84,7 +87,7 @@ def common_operands(x1: Tensor | Number, x2: Tensor | Number) -> tuple[Tensor, T
 
 
 def array_of_number(number: Number, beside: Tensor) -> Tensor:
-    """A number of Python's or NumPy's as an array without dimensions, of the dtype of a Python number beside an array.
+    """Return a Python or NumPy number as a 0-d array, of the dtype that the number promotes to beside an array.
 
     Raises TypeError for anything but a number.
     """
@@ -108,7 +111,7 @@ def array_of_number(number: Number, beside: Tensor) -> Tensor:
 
 
 def common_dtype(arrays: tuple[Tensor, ...] | list[Tensor]) -> ScalarType | None:
-    """The dtype of a sequence of arrays; None if the standard does not define it."""
+    """Return the promoted dtype of a sequence of arrays, or None if the standard does not define it."""
     found: ScalarType | None = None
     for array in arrays:
         dtype = array._spec.dtype
@@ -119,7 +122,7 @@ def common_dtype(arrays: tuple[Tensor, ...] | list[Tensor]) -> ScalarType | None
 
 
 def accumulated(dtype: ScalarType) -> ScalarType:
-    """The dtype of sums and products: integers get the widest of their kind, others keep theirs."""
+    """Return the dtype of sums and products: the widest integer for integers, else the dtype itself."""
     if dtype in UNSIGNED:
         return st.uint64
     return st.int64 if dtype.is_integral or dtype is st.bool_ else dtype

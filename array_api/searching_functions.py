@@ -19,12 +19,12 @@ __all__ = ["argmax", "argmin", "count_nonzero", "nonzero", "searchsorted", "wher
 
 
 def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The index of the greatest element, the first one of several.
+    """Return the index of the greatest element, the first of equals.
 
     Args:
         x: An array of a real numeric dtype.
-        axis: The axis along which it is sought; None for the flattened array.
-        keepdims: Whether the axis, or all, stay with size 1.
+        axis: Axis to search; None searches the flattened array.
+        keepdims: If True, keep reduced axes with size 1.
 
     Returns:
         An array of int64.
@@ -40,12 +40,12 @@ def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> 
 
 
 def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The index of the least element, the first one of several.
+    """Return the index of the least element, the first of equals.
 
     Args:
         x: An array of a real numeric dtype.
-        axis: The axis along which it is sought; None for the flattened array.
-        keepdims: Whether the axis, or all, stay with size 1.
+        axis: Axis to search; None searches the flattened array.
+        keepdims: If True, keep reduced axes with size 1.
 
     Returns:
         An array of int64.
@@ -68,7 +68,7 @@ def _index_of(function: Callable[..., Tensor], x: Tensor, axis: int | None, keep
 
 
 def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
-    """The indices of the elements that are not zero. On a GPU, it waits for the kernels that compute `x`.
+    """Return the indices of nonzero elements. On a GPU, it waits for the kernels that compute `x`.
 
     Args:
         x: An array of at least one dimension.
@@ -92,12 +92,12 @@ def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
 
 
 def count_nonzero(x: Tensor, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """How many elements are not zero.
+    """Count the nonzero elements.
 
     Args:
         x: An array.
-        axis: The axes along which they are counted; all by default.
-        keepdims: Whether reduced axes stay, with size 1.
+        axis: Axes to count along. Default: all.
+        keepdims: If True, keep reduced axes with size 1.
 
     Returns:
         An array of int64.
@@ -122,12 +122,12 @@ def searchsorted(
     side: Literal["left", "right"] = "left",
     sorter: Tensor | None = None,
 ) -> Tensor:
-    """Where elements would stand among sorted ones.
+    """Return the insertion indices of elements among sorted ones.
 
     Args:
         x1: Sorted elements, of one dimension.
-        x2: The elements to place, of any shape, or a number.
-        side: Whether an element stands before its equals, or after them.
+        x2: Elements to search for, of any shape, or a number.
+        side: ``"left"`` to insert before equal elements, ``"right"`` to insert after them.
         sorter: Indices that sort `x1`, if it is not.
 
     Returns:
@@ -152,7 +152,7 @@ def searchsorted(
 
 
 def where(condition: Tensor, x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """Elements of one array where a condition holds, of another elsewhere.
+    """Select elements of one array where a condition holds, and of another elsewhere.
 
     Args:
         condition: An array of bools.

@@ -19,7 +19,7 @@ __all__ = ["isin", "unique_all", "unique_counts", "unique_inverse", "unique_valu
 
 
 class UniqueAllResult(NamedTuple):
-    """What `unique_all` gives."""
+    """Result of `unique_all`."""
 
     values: Tensor
     indices: Tensor
@@ -28,21 +28,21 @@ class UniqueAllResult(NamedTuple):
 
 
 class UniqueCountsResult(NamedTuple):
-    """What `unique_counts` gives."""
+    """Result of `unique_counts`."""
 
     values: Tensor
     counts: Tensor
 
 
 class UniqueInverseResult(NamedTuple):
-    """What `unique_inverse` gives."""
+    """Result of `unique_inverse`."""
 
     values: Tensor
     inverse_indices: Tensor
 
 
 def _order(flat: Tensor) -> Tensor:
-    """Indices that sort; equal elements keep their order."""
+    """Return the stable argsort."""
     if not flat.dtype.is_complex:
         return functions.argsort(flat, dim=0, stable=True)
     by_imag = functions.argsort(flat.imag, dim=0, stable=True)
@@ -50,7 +50,7 @@ def _order(flat: Tensor) -> Tensor:
 
 
 def unique_all(x: Tensor, /) -> UniqueAllResult:
-    """The distinct elements, where each is first, which one each element is, and how often each occurs.
+    """Return the distinct elements, their first indices, inverse indices, and counts.
 
     Args:
         x: An array of any shape.
@@ -82,7 +82,7 @@ def unique_all(x: Tensor, /) -> UniqueAllResult:
 
 
 def unique_counts(x: Tensor, /) -> UniqueCountsResult:
-    """The distinct elements, and how often each occurs.
+    """Return the distinct elements and their counts.
 
     Args:
         x: An array of any shape.
@@ -102,7 +102,7 @@ def unique_counts(x: Tensor, /) -> UniqueCountsResult:
 
 
 def unique_inverse(x: Tensor, /) -> UniqueInverseResult:
-    """The distinct elements, and which one each element is.
+    """Return the distinct elements and the inverse indices.
 
     Args:
         x: An array of any shape.
@@ -122,7 +122,7 @@ def unique_inverse(x: Tensor, /) -> UniqueInverseResult:
 
 
 def unique_values(x: Tensor, /) -> Tensor:
-    """The distinct elements.
+    """Return the distinct elements.
 
     Args:
         x: An array of any shape.
@@ -147,12 +147,12 @@ def unique_values(x: Tensor, /) -> Tensor:
 
 
 def isin(x1: Tensor | Number, x2: Tensor | Number, /, *, invert: bool = False) -> Tensor:
-    """Whether each element is among others.
+    """Return True for each element that is among others.
 
     Args:
-        x1: The elements, or a number.
-        x2: The others, or a number.
-        invert: Whether the answers are inverted.
+        x1: Elements to look for, or a number.
+        x2: Elements to compare with, or a number.
+        invert: If True, invert the result.
 
     Returns:
         An array of bools of `x1`'s shape.

@@ -13,13 +13,13 @@ __all__ = ["argsort", "sort"]
 
 
 def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """The elements, sorted along an axis.
+    """Sort the elements along an axis.
 
     Args:
         x: An array of a real numeric dtype.
         axis: The axis.
-        descending: Whether the greatest come first.
-        stable: Whether equal elements keep their order.
+        descending: If True, sort in descending order.
+        stable: If True, equal elements keep their order.
 
     Returns:
         An array of `x`'s shape.
@@ -35,13 +35,13 @@ def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool
 
 
 def argsort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """The indices that sort an array along an axis.
+    """Return the indices that sort an array along an axis.
 
     Args:
         x: An array of a real numeric dtype.
         axis: The axis.
-        descending: Whether the greatest come first.
-        stable: Whether equal elements keep their order.
+        descending: If True, sort in descending order.
+        stable: If True, equal elements keep their order.
 
     Returns:
         An array of int64 of `x`'s shape.

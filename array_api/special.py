@@ -86,7 +86,7 @@ __all__ = [
 def _with_numbers(
     function: Callable[[Tensor, Tensor], Tensor],
 ) -> Callable[[Tensor | float, Tensor | float], Tensor]:
-    """A function of two tensors, of which one may be a Python number."""
+    """Wrap a function of two tensors so that one of them may be a Python number."""
 
     def of_both(x: Tensor | float, y: Tensor | float, /) -> Tensor:
         if isinstance(x, _Tensor):

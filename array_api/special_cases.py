@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def floor_divide(x1: Tensor, x2: Tensor) -> Tensor:
-    """The quotient rounded down; with an infinite operand it is that of true division, not Python's NaN or -1."""
+    """Divide and round down; with an infinite operand, floor the true quotient instead of Python's NaN or -1."""
     quotient = functions.floor_divide(x1, x2)
     if not quotient.dtype.is_floating_point:
         return quotient
@@ -20,14 +20,14 @@ def floor_divide(x1: Tensor, x2: Tensor) -> Tensor:
 
 
 def round(x: Tensor) -> Tensor:
-    """The nearest integers; of complex numbers, of both parts."""
+    """Round to the nearest integers; for complex numbers, round both parts."""
     if x.dtype.is_complex:
         return functions.complex(functions.round(x.real), functions.round(x.imag))
     return functions.round(x)
 
 
 def sign(x: Tensor) -> Tensor:
-    """The signs; NaN has itself, where PyTorch has 0."""
+    """Compute the signs; NaN stays NaN, while PyTorch returns 0."""
     signs = functions.sgn(x)
     if x.dtype.is_floating_point:
         return functions.where(functions.isnan(x), x, signs)
@@ -35,7 +35,9 @@ def sign(x: Tensor) -> Tensor:
 
 
 def expm1(x: Tensor) -> Tensor:
-    """The exponential less 1; of a complex number at infinity it is what `exp` gives, without imaginary part a real."""
+    """Compute the exponential minus 1; for complex infinities use `exp`, and for zero imaginary parts a real
+    result.
+    """
     out = functions.expm1(x)
     if not x.dtype.is_complex:
         return out
@@ -46,5 +48,5 @@ def expm1(x: Tensor) -> Tensor:
 
 
 def square(x: Tensor) -> Tensor:
-    """The element times itself; PyTorch takes the power, which is not exact for complex numbers on every device."""
+    """Multiply the element by itself; PyTorch's power is not exact for complex numbers on every device."""
     return functions.mul(x, x)

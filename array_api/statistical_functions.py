@@ -34,13 +34,13 @@ Axes = int | Sequence[int] | None
 def sum(
     x: Tensor, /, *, axis: Axes = None, dtype: ScalarType | None = None, keepdims: bool = False
 ) -> Tensor:
-    """The sum of the elements.
+    """Compute the sum of the elements.
 
     Args:
         x: An array of a numeric dtype.
-        axis: The axes that are summed; all by default.
-        dtype: The dtype of the sum; by default int64 of signed, uint64 of unsigned integers, `x`'s of others.
-        keepdims: Whether summed axes stay, with size 1.
+        axis: Axes to sum over. Default: all.
+        dtype: Dtype of the sum. Default: int64 for signed integers, uint64 for unsigned ones, else that of `x`.
+        keepdims: If True, keep reduced axes with size 1.
 
     Returns:
         An array without the summed axes.
@@ -62,13 +62,13 @@ def sum(
 def prod(
     x: Tensor, /, *, axis: Axes = None, dtype: ScalarType | None = None, keepdims: bool = False
 ) -> Tensor:
-    """The product of the elements.
+    """Compute the product of the elements.
 
     Args:
         x: An array of a numeric dtype.
-        axis: The axes that are multiplied; all by default.
-        dtype: The dtype of the product; by default as that of `sum`.
-        keepdims: Whether multiplied axes stay, with size 1.
+        axis: Axes to multiply over. Default: all.
+        dtype: Dtype of the product. Default: as in `sum`.
+        keepdims: If True, keep reduced axes with size 1.
 
     Returns:
         An array without the multiplied axes.
@@ -91,12 +91,12 @@ def prod(
 
 
 def max(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The greatest element; NaN if there is one.
+    """Return the greatest element; NaN propagates.
 
     Args:
         x: An array of a real numeric dtype.
-        axis: The axes that are reduced; all by default.
-        keepdims: Whether reduced axes stay, with size 1.
+        axis: Axes to reduce. Default: all.
+        keepdims: If True, keep reduced axes with size 1.
 
     Returns:
         An array of `x`'s dtype without the reduced axes.
@@ -112,12 +112,12 @@ def max(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 def min(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The least element; NaN if there is one.
+    """Return the least element; NaN propagates.
 
     Args:
         x: An array of a real numeric dtype.
-        axis: The axes that are reduced; all by default.
-        keepdims: Whether reduced axes stay, with size 1.
+        axis: Axes to reduce. Default: all.
+        keepdims: If True, keep reduced axes with size 1.
 
     Returns:
         An array of `x`'s dtype without the reduced axes.
@@ -138,12 +138,12 @@ def _extreme(function: Callable[..., Tensor], x: Tensor, axis: Axes, keepdims: b
 
 
 def mean(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The arithmetic mean.
+    """Compute the arithmetic mean.
 
     Args:
         x: An array of a floating-point dtype.
-        axis: The axes over which it is taken; all by default.
-        keepdims: Whether reduced axes stay, with size 1.
+        axis: Axes to reduce. Default: all.
+        keepdims: If True, keep reduced axes with size 1.
 
     Returns:
         An array of `x`'s dtype without the reduced axes.
@@ -160,13 +160,13 @@ def mean(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 def var(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """The variance.
+    """Compute the variance.
 
     Args:
         x: An array of a real floating-point dtype.
-        axis: The axes over which it is taken; all by default.
-        correction: What is subtracted from the number of elements in the divisor: 1 makes the estimate unbiased.
-        keepdims: Whether reduced axes stay, with size 1.
+        axis: Axes to reduce. Default: all.
+        correction: Number subtracted from the element count in the divisor: 1 makes the estimate unbiased.
+        keepdims: If True, keep reduced axes with size 1.
 
     Returns:
         An array of `x`'s dtype without the reduced axes.
@@ -182,13 +182,13 @@ def var(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: b
 
 
 def std(x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """The standard deviation.
+    """Compute the standard deviation.
 
     Args:
         x: An array of a real floating-point dtype.
-        axis: The axes over which it is taken; all by default.
-        correction: What is subtracted from the number of elements in the divisor.
-        keepdims: Whether reduced axes stay, with size 1.
+        axis: Axes to reduce. Default: all.
+        correction: Number subtracted from the element count in the divisor.
+        keepdims: If True, keep reduced axes with size 1.
 
     Returns:
         An array of `x`'s dtype without the reduced axes.
@@ -221,13 +221,13 @@ def cumulative_sum(
     dtype: ScalarType | None = None,
     include_initial: bool = False,
 ) -> Tensor:
-    """The sums of the elements up to each one.
+    """Compute the cumulative sum of the elements.
 
     Args:
         x: An array of a numeric dtype.
-        axis: The axis along which they are taken; it may be left out for one dimension.
-        dtype: The dtype of the sums; by default as that of `sum`.
-        include_initial: Whether a 0 stands before them.
+        axis: Axis of the scan; optional for one dimension.
+        dtype: Dtype of the sums. Default: as in `sum`.
+        include_initial: If True, prepend a 0.
 
     Returns:
         An array of `x`'s shape, or one longer along `axis`.
@@ -253,13 +253,13 @@ def cumulative_prod(
     dtype: ScalarType | None = None,
     include_initial: bool = False,
 ) -> Tensor:
-    """The products of the elements up to each one.
+    """Compute the cumulative product of the elements.
 
     Args:
         x: An array of a numeric dtype.
-        axis: The axis along which they are taken; it may be left out for one dimension.
-        dtype: The dtype of the products; by default as that of `sum`.
-        include_initial: Whether a 1 stands before them.
+        axis: Axis of the scan; optional for one dimension.
+        dtype: Dtype of the products. Default: as in `sum`.
+        include_initial: If True, prepend a 1.
 
     Returns:
         An array of `x`'s shape, or one longer along `axis`.

@@ -18,12 +18,12 @@ Axes = int | Sequence[int] | None
 
 
 def all(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Whether all elements are true, or not zero.
+    """Return True if all elements are nonzero.
 
     Args:
         x: An array.
-        axis: The axes that are reduced; all by default.
-        keepdims: Whether reduced axes stay, with size 1.
+        axis: Axes to reduce. Default: all.
+        keepdims: If True, keep reduced axes with size 1.
 
     Returns:
         An array of bools.
@@ -39,12 +39,12 @@ def all(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 def any(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Whether any element is true, or not zero.
+    """Return True if any element is nonzero.
 
     Args:
         x: An array.
-        axis: The axes that are reduced; all by default.
-        keepdims: Whether reduced axes stay, with size 1.
+        axis: Axes to reduce. Default: all.
+        keepdims: If True, keep reduced axes with size 1.
 
     Returns:
         An array of bools.
@@ -76,14 +76,14 @@ def diff(
     prepend: Tensor | None = None,
     append: Tensor | None = None,
 ) -> Tensor:
-    """The differences of neighbours along an axis.
+    """Compute the differences of adjacent elements along an axis.
 
     Args:
         x: An array of a numeric dtype.
         axis: The axis.
-        n: How often they are taken.
-        prepend: What is put before the elements first, of `x`'s dtype.
-        append: What is put after them first.
+        n: Number of times that differences are taken.
+        prepend: Values to prepend to `x` first, of its dtype.
+        append: Values to append to `x` first.
 
     Returns:
         An array that is shorter by `n` along `axis`.

@@ -1,10 +1,10 @@
 """NumPy kernels of the CPU, a folder for each family of operators, as in `triton_kernels`.
 
-They register under stubs at import and reach users through the dispatcher only. A kernel is a factory: it
-sees the `StructuredCall` (dtypes, sizes, strides) once, and returns the function over ndarrays that a plan
-calls. No loop over elements in Python. NumPy comes from `plain_numpy.py`, whose functions ask nobody whether an
-argument handles the call.
+Kernels register under stubs at import and reach users through the dispatcher only. A kernel is a factory: it
+reads the `StructuredCall` (dtypes, sizes, strides) once, and returns the function over ndarrays that a plan
+calls. No kernel loops over elements in Python. NumPy comes from `plain_numpy.py`, whose functions skip the
+`__array_function__` dispatch.
 
-Modules are imported when one of their kernels is first wanted (`dispatch/structured/kernel_packages.py`). What several
-families share lies beside the folders.
+The dispatcher imports a module when it first needs one of its kernels
+(`dispatch/structured/kernel_packages.py`). Code that several families share is next to the folders.
 """

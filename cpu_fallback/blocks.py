@@ -35,7 +35,7 @@ Block = tuple[slice, ...]
 
 
 def part_of(numel: int, least: int = SHARED_BLOCK) -> int:
-    """Elements of a part of one call of NumPy over so many elements."""
+    """Return the part size of one NumPy call over this many elements."""
     return max(-(-numel // PARTS), least)
 
 
@@ -67,7 +67,7 @@ def block_indices(sizes: Sequence[int], turned: int | None, limit: int = BLOCK) 
 
 
 def fastest(strides: Sequence[int], sizes: Sequence[int]) -> int | None:
-    """The axis along which elements lie side by side; None where nothing moves."""
+    """Return the axis with the smallest nonzero stride, or None if no axis has one."""
     moving = [d for d, size in enumerate(sizes) if size > 1 and strides[d]]
     return min(moving, key=lambda d: (abs(strides[d]), -d)) if moving else None
 

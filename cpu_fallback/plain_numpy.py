@@ -1,7 +1,7 @@
-"""NumPy without NEP 18: what is called directly does not first ask its arguments who handles the call.
+"""NumPy without NEP 18: functions that skip the `__array_function__` dispatch.
 
-Arrays here are plain, so that nobody does. Asking takes 0.1 to 0.3 us: half of a `copyto` of small arrays. The modules
-of this folder take `np` from here.
+Arrays here are plain ndarrays, so no argument overrides a function. The dispatch takes 0.1 to 0.3 us: half of
+a `copyto` of small arrays. The modules of this folder import `np` from here.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy
 
 
 def undispatched(function: Any) -> Any:
-    """The function behind a public one of NumPy's; that one itself where NumPy keeps none beside it."""
+    """Return the implementation behind a public NumPy function, or the function itself if NumPy exposes none."""
     return getattr(function, "_implementation", function)
 
 
 def _directly(module: ModuleType) -> Any:
-    """A module's public names, its functions undispatched."""
+    """Return a copy of a module whose functions are undispatched."""
     made = ModuleType(module.__name__, module.__doc__)
     for name, value in vars(module).items():
         setattr(made, name, undispatched(value) if callable(value) else value)

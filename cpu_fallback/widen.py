@@ -1,6 +1,6 @@
-"""16-bit and 8-bit floats: computed in float32 and rounded to nearest even; complex32: in complex64.
+"""Compute dtypes: 16-bit and 8-bit floats compute in float32 and round to nearest even; complex32 in complex64.
 
-ml_dtypes' own ufuncs are slow and hold the GIL; casts to and from float32 are quick.
+ml_dtypes' own ufuncs are slow and hold the GIL; casts to and from float32 are fast.
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ FULL_FLOATS = (float32, float64)
 
 
 def compute_dtype(d: dtype) -> dtype:
-    """The dtype in which a kernel computes: a wider one for the narrow floats and complex32, else the dtype itself."""
+    """Return the compute dtype: float32 for 16-bit and 8-bit floats, complex64 for complex32, else the dtype
+    itself.
+    """
     return float32 if d in NARROW else complex64 if d is complex32 else d
 
 
 def compute_np(d: dtype) -> Any:
-    """`compute_dtype` as NumPy has it."""
+    """Return `compute_dtype` as a NumPy dtype."""
     return FLOAT32 if d in NARROW else COMPLEX64 if d is complex32 else d.np
 
 
@@ -55,12 +57,12 @@ for _registered in tuple(registered):
 
 
 def comparable_np(d: dtype) -> Any:
-    """The NumPy dtype in which two elements are told apart: that of `cast_by` for what is only stored."""
+    """Return the NumPy dtype of comparisons: that of `cast_by` for storage-only dtypes."""
     return cast_by(d) if d in registered or is_only_stored(d) else compute_np(d)
 
 
 def cast_by(d: dtype) -> Any:
-    """The NumPy dtype by way of which a registered dtype is converted, which holds all that it can."""
+    """Return the NumPy dtype through which a registered dtype is converted; it holds all of its values."""
     if d.is_floating_point:
         return FLOAT32 if d.itemsize <= 2 else np.dtype(np.float64)
     return np.dtype(np.int64 if d.is_signed else np.uint64)
@@ -76,10 +78,10 @@ _EXPONENT = np.int32(0x7F800000)
 
 
 def widened_halves(array: Any) -> Any:
-    """float16 as float32, exactly: NumPy's own cast takes one element at a time, these passes whole vectors.
+    """Widen float16 to float32 exactly, in vector passes; NumPy's own cast takes one element at a time.
 
-    The bits move to float32's places, and a product with 2**112 makes up for the other bias, of subnormal numbers too.
-    What stays is the exponent of infinities and NaN.
+    The bits move to float32's positions, and a multiplication by 2**112 corrects the bias, also of
+    subnormals. The exponent of infinities and NaN is handled separately.
     """
     if not array.flags.c_contiguous:
         array = np.ascontiguousarray(array)

@@ -37,7 +37,7 @@ class LineTaps(NamedTuple):
 
 
 def window_taps(window: Window) -> list[LineTaps]:
-    """The taps of sliding windows; those in the border are not there."""
+    """Return the taps of sliding windows; taps in the padding are masked out."""
     lines = []
     for n, k, s, p, d, out in zip(
         window.spatial, window.kernel, window.stride, window.padding, window.dilation, window.out, strict=True
@@ -48,7 +48,7 @@ def window_taps(window: Window) -> list[LineTaps]:
 
 
 def even_taps(spatial: Sequence[int], out: Sequence[int]) -> list[LineTaps]:
-    """The taps of windows that are even shares of each dimension, none of them empty."""
+    """Return the taps of adaptive windows, none of them empty."""
     lines = []
     for n, size in zip(spatial, out, strict=True):
         o = np.arange(size)
@@ -75,10 +75,10 @@ def maxima_by_table(
     np_dtype: np.dtype[Any],
     general: Callable[[Any, Any, Any], None],
 ) -> PlannedKernel | None:
-    """The largest element of each window of a small array, and its place: every tap of all windows in one array.
+    """Return the max-pool kernel of a small array, which gathers all taps of all windows into one array.
 
-    A tap that is not there stands for its window's first one once more. Where a NaN is met `general` does it all. None
-    where there are too many taps, or a window without any.
+    A missing tap repeats its window's first tap. `general` serves inputs with a NaN. Return None if there are
+    too many taps, or a window without any.
     """
     rank = len(lines)
     planes = math.prod(spec.sizes[:-rank])

@@ -11,7 +11,7 @@ from ..runtime.memory_format import contiguous_strides
 from .plain_numpy import np
 
 MAX_WASTE = 1.5
-"""How many more positions than windows a run may have before gathering the windows alone is cheaper."""
+"""Ratio of a run's positions to windows above which gathering the windows alone is cheaper."""
 
 
 FAR = 1 << 31
@@ -19,7 +19,7 @@ FAR = 1 << 31
 
 
 class Window(NamedTuple):
-    """Where a window of `kernel` taps stands: at `out` positions over inputs of `spatial` elements."""
+    """Sliding window of `kernel` taps, at `out` positions over inputs of `spatial` elements."""
 
     spatial: tuple[int, ...]
     kernel: tuple[int, ...]
@@ -64,7 +64,7 @@ class Window(NamedTuple):
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether the windows are the elements themselves."""
+        """True if each window is one element (a 1x1 convolution)."""
         return self.padded == self.spatial == self.out and math.prod(self.kernel) == 1
 
     @property
@@ -86,7 +86,7 @@ class Window(NamedTuple):
         return run if run <= MAX_WASTE * math.prod(self.out) else None
 
     def slices(self, tap: Sequence[int]) -> tuple[slice, ...]:
-        """The elements of a padded array that a tap meets, one for each position."""
+        """Return the slices of a padded array that a tap reads, with an element for each position."""
         return tuple(
             slice(t * d, t * d + (n - 1) * s + 1, s)
             for t, d, n, s in zip(tap, self.dilation, self.out, self.stride, strict=True)
@@ -94,10 +94,10 @@ class Window(NamedTuple):
 
 
 class Padding:
-    """Brings (N, C, *spatial) arrays to a dtype, a border of `value`, and C order or channels-last order.
+    """Copy of (N, C, *spatial) arrays to a dtype, with a border of `value`, in C order or channels-last order.
 
-    What it returns is gapless in that order, (N, C, *padded) or (N, *padded, C), so that strides of views over
-    it are known beforehand.
+    The result is contiguous in that order, (N, C, *padded) or (N, *padded, C), so strides of its views are
+    known beforehand.
     """
 
     __slots__ = ("dtype", "inside", "last", "needed", "order", "padded", "value")
@@ -124,7 +124,7 @@ class Padding:
 
 
 def windows(padded: Any, window: Window) -> Any:
-    """A view (N, C, *kernel, *out) of a padded array in C order: every window without a copy."""
+    """Return a view (N, C, *kernel, *out) of a padded array in C order: every window without a copy."""
     n, c, *spatial = padded.strides
     down = [s * d for s, d in zip(spatial, window.dilation, strict=True)]
     along = [s * t for s, t in zip(spatial, window.stride, strict=True)]

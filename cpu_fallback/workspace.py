@@ -19,8 +19,8 @@ _kept = _Kept()
 
 
 def borrow(size: int) -> np.ndarray[Any, Any]:
-    """At least `size` bytes, not cleared, for the caller alone until it calls `give_back`."""
-    room, _kept.room = _kept.room, None  # whoever asks meanwhile, a finalizer, gets another one
+    """Return at least `size` bytes, not cleared, for the caller alone until it calls `give_back`."""
+    room, _kept.room = _kept.room, None  # a nested request, as from a finalizer, gets another buffer
     return np.empty(size, np.uint8) if room is None or room.size < size else room
 
 

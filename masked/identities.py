@@ -19,12 +19,12 @@ GREATEST = ("amin", "argmin", "softmin")
 
 
 def reduction_identity(name: str, input: Tensor, ord: float | None = 2.0) -> Any:
-    """The value that leaves an operation as it is without it, for a tensor's dtype.
+    """Return the identity element of an operation for a tensor's dtype.
 
     Args:
-        name: of the operation in `tt.masked`.
+        name: Name of the operation in `tt.masked`.
         input: the tensor.
-        ord: of a norm.
+        ord: Order of a norm.
 
     Returns:
         a number; None for operations without one: mean, var and std.
@@ -77,7 +77,7 @@ def canonical_dim(dim: DimOrDims, ndim: int) -> tuple[int, ...]:
 
 
 def input_mask(input: Tensor, mask: Tensor) -> Tensor:
-    """A mask as a bool tensor of the input's shape.
+    """Return a mask as a bool tensor of the input's shape.
 
     Raises:
         IndexError: it has more dimensions.
@@ -93,7 +93,7 @@ def input_mask(input: Tensor, mask: Tensor) -> Tensor:
 
 
 def without_masked(name: str, input: Tensor, mask: Tensor | None, ord: float | None = 2.0) -> Tensor:
-    """A tensor with the identity of an operation in the place of what is masked out."""
+    """Replace masked-out elements by the identity element of an operation."""
     if mask is None:
         return input
     return ops.where(input_mask(input, mask), input, reduction_identity(name, input, ord))

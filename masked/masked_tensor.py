@@ -14,7 +14,7 @@ from ..runtime.scalar_type import bfloat16, bool_
 from ..runtime.traceback_filter import api_boundary
 
 MASKED = RuleTable()
-"""What each public call does with masked tensors; `rules` fills it."""
+"""Rules of public calls with masked tensors; `rules` fills it."""
 
 
 class MaskedTensor(Tensor):
@@ -27,7 +27,7 @@ class MaskedTensor(Tensor):
     Args:
         data: the elements, which are copied.
         mask: a bool tensor of the same shape; True where an element counts.
-        requires_grad: whether operations on it are recorded.
+        requires_grad: If True, record operations on it.
 
     Raises:
         TypeError: `data` or `mask` is no tensor, or of a dtype that is not supported.
@@ -58,7 +58,7 @@ class MaskedTensor(Tensor):
         return made
 
     def get_data(self) -> Tensor:
-        """The elements, with those that are masked out, in the graph.
+        """Return the elements, including masked-out ones, in the autograd graph.
 
         Example:
             >>> import triten as tt
@@ -68,7 +68,7 @@ class MaskedTensor(Tensor):
         return self._masked_data.view_as(self._masked_data)
 
     def get_mask(self) -> Tensor:
-        """The mask.
+        """Return the mask.
 
         Example:
             >>> import triten as tt
@@ -78,7 +78,7 @@ class MaskedTensor(Tensor):
         return self._masked_mask
 
     def to_tensor(self, value: float) -> Tensor:
-        """A plain tensor with a value in the place of elements that are masked out.
+        """Return a plain tensor with masked-out elements replaced by a value.
 
         Example:
             >>> import triten as tt
@@ -89,7 +89,7 @@ class MaskedTensor(Tensor):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether the data requires grad."""
+        """True if the data requires grad."""
         return self._masked_data.requires_grad
 
     @requires_grad.setter
@@ -113,7 +113,7 @@ class MaskedTensor(Tensor):
 
     @property
     def is_leaf(self) -> bool:
-        """Whether no recorded operation made the data."""
+        """True if no recorded operation made the data."""
         return self._masked_data.is_leaf
 
     def __repr__(self) -> str:
@@ -163,7 +163,7 @@ class MaskedTensor(Tensor):
 
 
 def masked(data: Tensor, mask: Tensor) -> MaskedTensor:
-    """A masked tensor over data and mask as they are."""
+    """Return a masked tensor over data and mask without copies."""
     made: MaskedTensor = Tensor._make_wrapper_subclass(
         MaskedTensor, data.shape, data.stride(), dtype=data.dtype, device=data.device
     )
@@ -172,7 +172,7 @@ def masked(data: Tensor, mask: Tensor) -> MaskedTensor:
 
 
 def data_of(value: Any) -> Any:
-    """A masked tensor's data; anything else as it is, lists and tuples with their elements' data."""
+    """Return a masked tensor's data, lists and tuples of their elements' data, and anything else unchanged."""
     if isinstance(value, MaskedTensor):
         return value._masked_data
     if type(value) in (list, tuple):
@@ -181,7 +181,7 @@ def data_of(value: Any) -> Any:
 
 
 def mask_of(value: Any) -> Any:
-    """A masked tensor's mask; anything else as it is, lists and tuples with their elements' masks."""
+    """Return a masked tensor's mask, lists and tuples of their elements' masks, and anything else unchanged."""
     if isinstance(value, MaskedTensor):
         return value._masked_mask
     if type(value) in (list, tuple):
@@ -226,7 +226,7 @@ def _rows(data: Tensor, mask: Tensor) -> str:
 
 @api_boundary
 def masked_tensor(data: Tensor, mask: Tensor, requires_grad: bool = False) -> MaskedTensor:
-    """A masked tensor of copies, a leaf (`torch.masked.masked_tensor`); see `MaskedTensor`.
+    """Return a masked tensor of copies, a leaf (`torch.masked.masked_tensor`); see `MaskedTensor`.
 
     Example:
         >>> import triten as tt
@@ -240,7 +240,7 @@ def masked_tensor(data: Tensor, mask: Tensor, requires_grad: bool = False) -> Ma
 
 @api_boundary
 def as_masked_tensor(data: Tensor, mask: Tensor) -> MaskedTensor:
-    """A masked tensor in the graph of its data (`torch.masked.as_masked_tensor`); see `MaskedTensor`.
+    """Return a masked tensor in the graph of its data (`torch.masked.as_masked_tensor`); see `MaskedTensor`.
 
     The gradient of `data` is a plain tensor, 0 where the mask is False; PyTorch's is a masked tensor.
 
@@ -258,7 +258,7 @@ def as_masked_tensor(data: Tensor, mask: Tensor) -> MaskedTensor:
 
 
 def is_masked_tensor(obj: Any, /) -> TypeGuard[MaskedTensor]:
-    """Whether a value is a `MaskedTensor`.
+    """Return True if a value is a `MaskedTensor`.
 
     Example:
         >>> import triten as tt

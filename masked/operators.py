@@ -1,7 +1,7 @@
-"""Reductions and normalizations of tensors with masks (`torch.masked`): an element counts where its mask is True.
+"""Reductions and normalizations of tensors with masks (`torch.masked`): an element counts if its mask is True.
 
-What all functions of a kind have in common is a function of the table's row here: the identity stands in
-`identities`, the computing is the operator's.
+Functions of one kind share the function of their table row here. `identities` has the identity elements, and
+the regular operators compute the results.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Normalization(Protocol):
 
 
 def _opened(input: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Data and mask of what may be a masked tensor."""
+    """Return data and mask of what may be a masked tensor."""
     if isinstance(input, MaskedTensor):
         return input.get_data(), input.get_mask() if mask is None else mask
     return input, mask
@@ -251,13 +251,13 @@ def mean(
     dtype: ScalarType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The mean of elements; nan where all are masked out.
+    """Compute the mean of elements; nan if all are masked out.
 
     Args:
         input: a tensor, or a `MaskedTensor`, whose mask is taken if `mask` is None.
         dim: the dimensions to reduce; all by default.
-        keepdim: whether they stay, with size 1.
-        dtype: of the result; that of `input` by default.
+        keepdim: If True, keep the reduced dimensions with size 1.
+        dtype: Dtype of the result. Default: that of `input`.
         mask: a tensor that broadcasts to `input`'s shape; elements where it is False do not count. None for all.
 
     Raises:
@@ -291,13 +291,13 @@ def median(
     dtype: ScalarType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The median of elements, of two in the middle the lesser; nan where all are masked out.
+    """Return the median of elements, the lesser of two in the middle; nan if all are masked out.
 
     Args:
         input: a tensor, or a `MaskedTensor`, whose mask is taken if `mask` is None.
         dim: the dimension to reduce; the last one by default.
-        keepdim: whether it stays, with size 1.
-        dtype: of the result for an `input` of integers; its own by default.
+        keepdim: If True, keep the reduced dimension with size 1.
+        dtype: Dtype of the result for an integer `input`. Default: its own.
         mask: a tensor that broadcasts to `input`'s shape; elements where it is False do not count. None for all.
 
     Raises:
@@ -332,14 +332,14 @@ def norm(
     dtype: ScalarType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The norm of elements as a vector; 0 where all are masked out, inf for ``ord=-inf``.
+    """Compute the vector norm of elements; 0 if all are masked out, inf for ``ord=-inf``.
 
     Args:
         input: a tensor, or a `MaskedTensor`, whose mask is taken if `mask` is None.
         ord: the norm's order.
         dim: the dimensions to reduce; all by default.
-        keepdim: whether they stay, with size 1.
-        dtype: of the result; that of `input` by default.
+        keepdim: If True, keep the reduced dimensions with size 1.
+        dtype: Dtype of the result. Default: that of `input`.
         mask: a tensor that broadcasts to `input`'s shape; elements where it is False do not count. None for all.
 
     Source: torch.masked.norm.
@@ -367,14 +367,14 @@ def normalize(
     dtype: ScalarType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """Elements divided by the norm of those that are not masked out; those that are, 0.
+    """Divide elements by the norm of those that are not masked out; masked-out elements are 0.
 
     Args:
         input: a tensor, or a `MaskedTensor`, whose mask is taken if `mask` is None.
         ord: the norm's order.
         dim: the dimension along which it goes.
         eps: the least divisor.
-        dtype: of the norm; that of `input` by default.
+        dtype: Dtype of the norm. Default: that of `input`.
         mask: a tensor that broadcasts to `input`'s shape; elements where it is False do not count. None for all.
 
     Source: torch.masked.normalize.
@@ -430,15 +430,15 @@ def var(
     dtype: ScalarType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The variance of elements; nan where all are masked out.
+    """Compute the variance of elements; nan if all are masked out.
 
     Args:
         input: a tensor, or a `MaskedTensor`, whose mask is taken if `mask` is None.
         dim: the dimensions to reduce; all by default.
         unbiased: False divides by the number of elements, not by one less.
-        correction: what the number of elements is lessened by, instead of `unbiased`; 1 by default.
-        keepdim: whether the dimensions stay, with size 1.
-        dtype: of the result; that of `input` by default, float32 for integers.
+        correction: Number subtracted from the element count, instead of `unbiased`. Default: 1.
+        keepdim: If True, keep the reduced dimensions with size 1.
+        dtype: Dtype of the result. Default: that of `input`, or float32 for integers.
         mask: a tensor that broadcasts to `input`'s shape; elements where it is False do not count. None for all.
 
     Source: torch.masked.var.
@@ -462,15 +462,15 @@ def std(
     dtype: ScalarType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The standard deviation of elements, the root of `var`; nan where all are masked out.
+    """Compute the standard deviation of elements, the root of `var`; nan if all are masked out.
 
     Args:
         input: a tensor, or a `MaskedTensor`, whose mask is taken if `mask` is None.
         dim: the dimensions to reduce; all by default.
         unbiased: False divides by the number of elements, not by one less.
-        correction: what the number of elements is lessened by, instead of `unbiased`; 1 by default.
-        keepdim: whether the dimensions stay, with size 1.
-        dtype: of the result; that of `input` by default, float32 for integers.
+        correction: Number subtracted from the element count, instead of `unbiased`. Default: 1.
+        keepdim: If True, keep the reduced dimensions with size 1.
+        dtype: Dtype of the result. Default: that of `input`, or float32 for integers.
         mask: a tensor that broadcasts to `input`'s shape; elements where it is False do not count. None for all.
 
     Source: torch.masked.std.
@@ -494,12 +494,12 @@ def logaddexp(
     input_mask: Tensor | None = None,
     other_mask: Tensor | None = None,
 ) -> Tensor:
-    """The logarithm of the sum of two tensors' exponentials, of one where the other is masked out.
+    """Compute the logarithm of the sum of two tensors' exponentials; masked-out elements contribute nothing.
 
     Args:
         input: a tensor.
         other: a tensor.
-        dtype: of the result; that of `input` by default.
+        dtype: Dtype of the result. Default: that of `input`.
         input_mask: a tensor that broadcasts to `input`'s shape; False leaves an element out. None for all.
         other_mask: the same of `other`.
 

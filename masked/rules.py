@@ -1,4 +1,4 @@
-"""What each public call does with masked tensors."""
+"""Rules by which public calls handle masked tensors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _wrapped(data: Any, mask: Any) -> Any:
 
 @MASKED.rule("pointwise", "relu", "dropout")
 def pointwise(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """An operator between elements; masked tensors have the same mask, which the result has, too."""
+    """Apply a pointwise operator; masked tensors must have the same mask, which the result keeps."""
     found = _masked_in(args, kwargs)
     first = found[0]._masked_mask
     for each in found[1:]:
@@ -49,7 +49,7 @@ _PASSED = (
 
 @MASKED.rule(*_PASSED.split(), "T.__get__", "mT.__get__")
 def passed(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """A call that moves elements: it is made with the data, and with the mask."""
+    """Call a function that moves elements with the data, and again with the mask."""
     filled = [_filled(each) for each in args]
     data = func(*data_of(tuple(filled)), **{name: data_of(_filled(value)) for name, value in kwargs.items()})
     mask = func(*mask_of(tuple(filled)), **{name: mask_of(_filled(value)) for name, value in kwargs.items()})
@@ -57,7 +57,7 @@ def passed(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _filled(value: Any) -> Any:
-    """A list with masked tensors among plain ones, as masked tensors."""
+    """Return a list with masked and plain tensors as masked tensors."""
     if not isinstance(value, list | tuple) or not any(isinstance(each, MaskedTensor) for each in value):
         return value
     return [
@@ -74,7 +74,7 @@ _CONVERTED = (
 
 @MASKED.rule(*_CONVERTED.split())
 def converted(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """A call that gives other data under the same mask."""
+    """Call a function that returns other data under the same mask."""
     first = _masked_in(args, kwargs)[0]
     result = func(*data_of(tuple(args)), **{name: data_of(value) for name, value in kwargs.items()})
     if result is first._masked_data:
@@ -91,7 +91,7 @@ _PROPERTIES += " is_quantized retains_grad"
 
 @MASKED.rule(*_ASKED.split(), "__len__", "get_device", *[f"{each}.__get__" for each in _PROPERTIES.split()])
 def asked(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """A question that the data answers."""
+    """Answer a query from the data."""
     return func(*data_of(tuple(args)), **kwargs)
 
 

@@ -1,7 +1,8 @@
-"""What the author of a kernel means it to be, declared beside it; the compiled code is held to this.
+"""Resource budgets that kernels declare; the compiled code is checked against them.
 
-An occupancy is declared, never a number of registers: registers and shared memory follow from it by what the
-targets have (`runtime/cuda/occupancy.py`). `python -m triten.perf aot` compiles every kernel and compares.
+A declaration gives an occupancy, never a number of registers: registers and shared memory follow from it and
+the target's limits (`runtime/cuda/occupancy.py`). `python -m triten.perf aot` compiles every kernel and
+compares.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Blocks = int | Mapping[int, int]
 
 
 def _named(capabilities: Iterable[int], capability: int) -> int | None:
-    """The last capability of the device's design that is not above its own."""
+    """Return the highest listed capability of the device's design that is not above the device's own."""
     alike = [each for each in capabilities if each <= capability and design_of(each) == design_of(capability)]
     return max(alike, default=None)
 
@@ -76,7 +77,7 @@ class Configuration:
         return f"{tile} w{self.warps} s{self.stages}".strip()
 
     def is_for(self, capability: int) -> bool:
-        """Whether a device takes it.
+        """Return True if a device supports the configuration.
 
         Example:
             >>> from triten.triton_kernels.budget import Configuration
@@ -87,13 +88,13 @@ class Configuration:
         return not isinstance(self.blocks, Mapping) or _named(self.blocks, capability) is not None
 
     def takes_all_registers(self, capability: int) -> bool:
-        """Whether the compiler for a device is told to take what `blocks` leave."""
+        """Return True if the compiler for a device may use all registers that `blocks` leave."""
         asked = self.all_registers
         return asked if isinstance(asked, bool) else capability in asked
 
     @property
     def warps_of_a_block(self) -> int:
-        """How many warps are launched."""
+        """Number of warps that a block is launched with."""
         return self.warps if self.resident is None else self.resident
 
     @property
@@ -103,13 +104,13 @@ class Configuration:
 
     @property
     def elements(self) -> int:
-        """How many a tile has."""
+        """Number of elements in a tile."""
         return math.prod(self.tile)
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """What a kernel is meant to be.
+    """Declared resource budget of a kernel.
 
     Args:
         kernel: the `@triton.jit` function.
@@ -120,9 +121,9 @@ class Declaration:
         configurations: for each dtype those that are meant, the main one first.
         operations: arithmetic operations of a launch.
         traffic: bytes of a launch that must cross global memory.
-        smaller: whether small tensors take smaller tiles with as many warps.
+        smaller: If True, small tensors take smaller tiles with as many warps.
         loads, stores: operands accessed 128 bits at a time where all is contiguous, aligned and whole.
-        per_index: how many elements of an operand an index of the tile stands for.
+        per_index: Number of an operand's elements for each index of the tile.
         tensor_cores: dtypes whose tiles matrix instructions multiply.
         exact: dtypes that no matrix instruction may touch, since products round as IEEE 754 has it; unless the kernel's
             constant PRECISION is "tf32", which asks for one.
@@ -165,13 +166,13 @@ class Declaration:
         return blocks if isinstance(blocks, int) else blocks[_named(blocks, capability) or capability]
 
     def dtype_of(self, signature: Mapping[str, str]) -> str:
-        """The kernel's dtype in a launch of this signature."""
+        """Return the kernel's dtype in a launch of this signature."""
         operand = signature[self.operand]
         described = descriptor_type(operand)
         return operand.removeprefix("*") if described is None else described.element
 
     def is_aligned(self, signature: Mapping[str, str], divisible: Collection[str]) -> bool:
-        """Whether every operand that is to be accessed in vectors is aligned, where it is a pointer."""
+        """Return True if every pointer that needs vector accesses is aligned."""
         return all(
             name in divisible
             for name in {*self.loads, *self.stores}
@@ -179,7 +180,7 @@ class Declaration:
         )
 
     def covering(self, dtype: str, found: Configuration, capability: int) -> Configuration | None:
-        """The declared configuration that a launch's own is, or is a smaller one of; None for neither."""
+        """Return the declared configuration that equals the launch's own or bounds it, or None."""
         declared = [one for one in self.configurations.get(dtype, ()) if one.is_for(capability)]
         shape = (found.tile, found.warps, found.stages)
         for one in declared:
@@ -196,12 +197,12 @@ DECLARATIONS: dict[str, Declaration] = {}
 
 
 def name_of(kernel: Any) -> str:
-    """``module:function`` of a `@triton.jit` function, as declarations are named."""
+    """Return the ``module:function`` name of a `@triton.jit` function, the key of declarations."""
     return f"{kernel.fn.__module__}:{kernel.fn.__qualname__}"
 
 
 def declaration_of(name: str) -> Declaration | None:
-    """The declaration of a kernel by ``module:function``, its module imported first; None for one that has none."""
+    """Return the declaration of a kernel by ``module:function``, importing its module first, or None."""
     module = name.partition(":")[0]
     if name not in DECLARATIONS and module.startswith(f"{__package__}.") and find_spec(module) is not None:
         import_module(module)
@@ -217,10 +218,10 @@ def register_limit(
     stages: int,
     capability: int,
 ) -> int | None:
-    """The registers of a thread that a launch tells the compiler to keep to; None where it decides by itself.
+    """Return the maximum registers per thread for a launch (`maxnreg`), or None if the compiler decides.
 
-    They are those that the declared blocks leave on the target that the device is like, for configurations with
-    `all_registers`.
+    For configurations with `all_registers`, the limit is what the declared blocks leave on the matching
+    target.
     """
     declaration = DECLARATIONS.get(name_of(kernel))
     if declaration is None:

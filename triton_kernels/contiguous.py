@@ -12,7 +12,7 @@ from .elementwise.copy import copy_kernel
 
 
 def contiguous_copy(spec: TensorSpec) -> tuple[TensorSpec, Callable[[Any], Any]]:
-    """The contiguous spec of a tensor's sizes, and a function from its data to data laid out so."""
+    """Return the contiguous spec of a tensor's sizes, and a function that copies data to it."""
     flat = TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device)
     if spec.is_contiguous:
         return flat, lambda data: data

@@ -8,17 +8,17 @@ COMPUTE = {"i1": tl.int1, "fp16": tl.float32, "bf16": tl.float32, "fp8e5": tl.fl
 
 
 def triton_type(dtype: ScalarType) -> tl.dtype:
-    """The type of a dtype's elements."""
+    """Return the Triton type of a dtype's elements."""
     return tl.str_to_ty(dtype.triton_name, None)
 
 
 def compute_type(dtype: ScalarType) -> tl.dtype:
-    """The type in which a kernel computes a dtype: float32 for the narrow floats, else the dtype itself."""
+    """Return the compute type of a dtype: float32 for 16-bit and 8-bit floats, else the dtype's own."""
     return COMPUTE.get(dtype.triton_name or "") or triton_type(dtype)
 
 
 def type_name(type_: tl.dtype) -> str:
-    """A type as a kernel's signature spells it: ``i32`` for `tl.int32`."""
+    """Return a type's name in a kernel signature: ``i32`` for `tl.int32`."""
     return type_.name.replace("int", "i").replace("ui", "u")
 
 

@@ -9,27 +9,28 @@ from ..runtime.tensor_spec import TensorSpec
 
 
 class Geometry(NamedTuple):
-    """An index space, innermost dimension first, and each operand's strides in elements over it."""
+    """An index space, fastest dimension first, and each operand's strides in elements over it."""
 
     sizes: tuple[int, ...]
     strides: tuple[tuple[int, ...], ...]
 
     @property
     def is_dense(self) -> bool:
-        """Whether every operand is one gapless run of elements, or a single element."""
+        """True if every operand is one dense run of elements, or a single element."""
         return len(self.sizes) <= 1 and all(s in ((1,), (0,), ()) for s in self.strides)
 
     def extent(self) -> int:
-        """The largest offset, in elements, of any operand."""
+        """Return the largest offset, in elements, of any operand."""
         return max(
             (sum((n - 1) * abs(s) for n, s in zip(self.sizes, one, strict=True)) for one in self.strides),
             default=0,
         )
 
     def exchanged(self, least: int) -> Geometry | None:
-        """The same space with a second dimension along which some operand lies side by side, but not along the first.
+        """Return the space with a second dimension along which some operand is contiguous, but not along the
+        first.
 
-        None where there is no such operand, or where those two dimensions have fewer than `least` elements.
+        Return None if there is no such operand, or if those two dimensions have fewer than `least` elements.
 
         Example:
             >>> from triten.triton_kernels.geometry import Geometry
@@ -50,7 +51,7 @@ class Geometry(NamedTuple):
 
 
 def broadcast_strides(spec: TensorSpec, sizes: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a tensor expanded to `sizes`."""
+    """Return the strides of a tensor expanded to `sizes`."""
     lead = len(sizes) - spec.ndim
     return (0,) * lead + tuple(0 if n == 1 else s for n, s in zip(spec.sizes, spec.strides, strict=True))
 
@@ -81,5 +82,5 @@ def coalesced(sizes: Sequence[int], operands: Sequence[Sequence[int]], keep_orde
 
 
 def elementwise_geometry(out: TensorSpec, inputs: Sequence[TensorSpec]) -> Geometry:
-    """The space of an elementwise operator: the output first, then its inputs broadcast to its sizes."""
+    """Return the space of an elementwise operator: the output first, then its inputs broadcast to its sizes."""
     return coalesced(out.sizes, [out.strides, *(broadcast_strides(spec, out.sizes) for spec in inputs)])

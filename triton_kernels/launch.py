@@ -31,7 +31,7 @@ class _Planned(threading.local):
 
 
 planned = _Planned()
-"""The launches that this thread plans, where somebody collects them."""
+"""The launches that this thread plans, if a caller collects them."""
 
 INT32_MAX = 2**31 - 1
 
@@ -40,7 +40,7 @@ class Launch:
     """A kernel with its signature and constants; compiled at first use, for aligned and other addresses.
 
     Args:
-        device: where it runs.
+        device: Device of the launch.
         kernel: a `@triton.jit` function.
         signature: types of the parameters given at launch, in the kernel's order.
         constexprs: all other parameters, but for those of `programmatic.py`, which the device decides.
@@ -129,7 +129,7 @@ class Launch:
             self.enqueue(grid, *values)
 
     def _overlapping(self, signature: Mapping[str, str], constexprs: Mapping[str, object]) -> dict[str, bool]:
-        """The constants by which a kernel overlaps with the launch before or after it, where it has them."""
+        """Return the constexprs that make a kernel overlap the launch before or after it, if it has them."""
         names = [
             name
             for name in (FOLLOWER, LEADER)
@@ -141,14 +141,14 @@ class Launch:
         return dict.fromkeys(names, capability >= LEAST_CAPABILITY and not interpreted())
 
     def request(self) -> KernelRequest:
-        """What is compiled for addresses that are multiples of 16."""
+        """Return the compile request for addresses that are multiples of 16."""
         divisible = self._options[1] | frozenset(self._blocks)
         options = chosen_options(compiler_options(**self._asked(divisible)))
         capability = self._driver.properties(self._index).capability
         return KernelRequest(self._kernel, self._signature, self._options[0], divisible, capability, options)
 
     def _asked(self, divisible: frozenset[str]) -> dict[str, Any]:
-        """How the driver is to compile the kernel."""
+        """Return the driver's compile options for the kernel."""
         constexprs, _, num_warps, num_stages, (fusion, flushes) = self._options
         capability = self._driver.properties(self._index).capability
         registers = register_limit(
@@ -180,10 +180,10 @@ class Launch:
 
 @functools.lru_cache(maxsize=512)
 def enqueue_code(count: int, pointers: tuple[int, ...]) -> CodeType:
-    """The code of `enqueue(grid, value0, ...)` for this many values; its globals come with the launch.
+    """Return the code of `enqueue(grid, value0, ...)` for this many values; its globals come with the launch.
 
-    Spelt out for each number of arguments it makes no tuple and no loop. Both the current device and the current
-    stream are in the thread's own dictionary, so that thread-local storage is looked up once.
+    Specialized code for each arity makes no tuple and no loop. Both the current device and the current stream
+    are in the thread's own dictionary, so one lookup of thread-local storage serves both.
     """
     names = [f"value{i}" for i in range(count)]
     values = "".join(f", {name}" for name in names)
@@ -201,24 +201,24 @@ def enqueue(grid{values}):
 
 
 def launch_nothing(*_: object) -> None:
-    """The kernel of an output without elements."""
+    """Do nothing: the kernel of an output without elements."""
 
 
 def interpreted() -> bool:
-    """Whether kernels run in the interpreter, where a program costs far more than its elements."""
+    """Return True if kernels run in the interpreter, where a program costs far more than its elements."""
     return wants_interpreter()
 
 
 def next_power_of_2(n: int) -> int:
-    """The smallest power of two that is at least `n`, and at least 1."""
+    """Return the smallest power of two that is at least `n`, and at least 1."""
     return 1 << max(n - 1, 0).bit_length()
 
 
 def cdiv(a: int, b: int) -> int:
-    """a / b, rounded up."""
+    """Compute a / b, rounded up."""
     return -(-a // b)
 
 
 def integer_type(*values: int) -> str:
-    """Triton's type for sizes, strides and offsets of at most these values."""
+    """Return Triton's type for sizes, strides and offsets of at most these values."""
     return "i32" if all(abs(value) <= INT32_MAX for value in values) else "i64"

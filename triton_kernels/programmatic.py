@@ -1,11 +1,11 @@
-"""Launches that begin while the one before them in the stream still runs: programmatic dependent launch.
+"""Programmatic dependent launch: launches that begin while the previous one in the stream still runs.
 
-A kernel with a constant OVERLAPS begins by waiting for what came before it. On sm_90 and later, where `Launch` sets
-that constant, its blocks may be brought to the multiprocessors as soon as all blocks of the launch before have begun
-and said so, or have ended. A kernel with LEADS says so, and is launched as any other.
+A kernel with a constant OVERLAPS begins by waiting for the previous launch. On sm_90 and later, `Launch` sets
+that constant, and the kernel's blocks may become resident once all blocks of the previous launch have
+signaled or ended. A kernel with LEADS sends that signal, and is launched as any other.
 
-Whatever a kernel with OVERLAPS reads or writes comes behind its wait, which lasts until the launch before has ended,
-and so whatever that one waited for: the order of a stream is kept.
+Every read and write of a kernel with OVERLAPS comes after its wait, which lasts until the previous launch has
+ended, and with it every launch that it waited for. This keeps the stream's order.
 
 Source: CUDA C++ Programming Guide, "Programmatic Dependent Launch and Synchronization"; PTX ISA, ``griddepcontrol``.
 """

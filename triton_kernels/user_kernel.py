@@ -1,7 +1,8 @@
-"""A user's own Triton kernel over tensors: `library.launch` and `library.wrap_triton` (torch/_library/triton.py).
+"""User-defined Triton kernels over tensors: `library.launch` and `library.wrap_triton`
+(torch/_library/triton.py).
 
-Arguments are typed and specialised as Triton's own launcher does it; compilation and launch are those of every other
-kernel here, so that the current device and stream hold, and the interpreter's checks too.
+Arguments are typed and specialized as in Triton's own launcher. Compilation and launch are those of every
+other kernel here, so the current device and stream apply, and the interpreter's checks too.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def launch(
 
 
 def device_of(name: str, given: Mapping[str, Any]) -> Device:
-    """The device of a kernel's tensors; the current one if it has none. Raises RuntimeError for others than CUDA's."""
+    """Return the device of a kernel's tensors, or the current one. Raise RuntimeError for tensors not on CUDA."""
     found: Device | None = None
     for each, value in given.items():
         if not isinstance(value, TensorImpl):
@@ -114,7 +115,7 @@ def device_of(name: str, given: Mapping[str, Any]) -> Device:
 
 
 def constant(name: str, each: str, value: Any) -> object:
-    """A constant as a kernel sees it: dtypes as Triton's. Raises TypeError for a tensor."""
+    """Return a constexpr as a kernel sees it: dtypes as Triton's. Raise TypeError for a tensor."""
     if isinstance(value, TensorImpl):
         raise TypeError(f"launch: kernel '{name}': argument '{each}' is a constexpr, got a Tensor")
     if isinstance(value, ScalarType):

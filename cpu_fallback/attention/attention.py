@@ -1,8 +1,10 @@
-"""Attention in blocks of queries whose scores stay in the cache, forward and backward; narrow floats in float32.
+"""Blocked attention, forward and backward; each block's scores fit the cache, and 16-bit floats compute in
+float32.
 
-A block has all keys that it sees, so that its softmax is exact in one pass: Rabe and Staats, "Self-attention does not
-need O(n^2) memory", 2021, with blocks of queries alone. Memory grows with the keys, not with keys times queries.
-Threads share the blocks, in backward the heads. Blocks follow from the sizes alone, and so do the results.
+A block of queries reads all keys that it attends to, so its softmax is exact in one pass: Rabe and Staats,
+"Self-attention does not need O(n^2) memory", 2021, with blocks of queries alone. Memory grows with the number
+of keys, not with keys times queries. Threads share the blocks in forward and the heads in backward. Blocks
+follow from the sizes alone, so results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from . import compiled
 Array = np.ndarray[Any, Any]
 
 SCORES = 1 << 17
-"""How many scores a block has: with the block's other arrays they stay in the second-level cache."""
+"""Scores of a block: with the block's other arrays they stay in the L2 cache."""
 LEAST_QUERIES = 16
 """A block has at least so many queries, of long keys too: products of fewer rows are bound by reading the keys."""
 CAUSAL_QUERIES = 64
@@ -73,7 +75,9 @@ class Attention:
             self.added = np.where(self.beyond, -np.inf, 0).astype(self.dtype)
 
     def _sets(self) -> list[list[Block]]:
-        """The blocks of each set of batches and heads, the last queries first: they see the most keys."""
+        """Return the blocks of each set of batches and heads, the last queries first, since those read the most
+        keys.
+        """
         row = self.group * self.length_k
         step = min(self.length_q, max(SCORES // row, LEAST_QUERIES))
         if self.is_causal:
@@ -100,7 +104,7 @@ class Attention:
     queries_of_block = 0
 
     def scores_of(self, block: Block) -> int:
-        """How many scores a block has."""
+        """Return the number of scores in a block."""
         heads = (block.batches.stop - block.batches.start) * (block.heads.stop - block.heads.start)
         queries = block.queries.stop - block.queries.start
         return int(heads * self.group * queries * block.keys)
@@ -110,22 +114,25 @@ class Attention:
         parallel_for(0, count, max(1, GRAIN // max(self.scores_of(self.blocks[0]) * blocks_each, 1)), run)
 
     def of_queries(self, array: Array) -> Array:
-        """(B, H, L, ...) as (B, key heads, group, L, ...)."""
+        """View (B, H, L, ...) as (B, key heads, group, L, ...)."""
         return array.reshape(self.batch, self.heads_k, self.group, *array.shape[2:])
 
     def operand(self, array: Array) -> Array:
-        """The array as products take it: in the dtype of computing, rows without gaps in themselves."""
+        """Return the array as matmuls take it: in the compute dtype, with contiguous rows."""
         array = array.astype(self.dtype, copy=False)
         down, across = array.strides[-2:]
         ready = across == array.itemsize and down >= array.shape[-1] * across
         return array if ready else np.ascontiguousarray(array)
 
     def of_keys(self, array: Array) -> Array:
-        """(B, G, S, ...) as (B, G, 1, S, ...)."""
+        """View (B, G, S, ...) as (B, G, 1, S, ...)."""
         return self.operand(array)[:, :, None]
 
     def of_mask(self, mask: Array | None) -> Array | None:
-        """The mask as a view (B, key heads, group, L, S), of bools what is left out; None without one."""
+        """Return the mask as a view (B, key heads, group, L, S), or None without a mask.
+
+        A boolean mask is inverted: True marks a key to leave out.
+        """
         if mask is None:
             return None
         mask = np.logical_not(mask) if self.mask_is_bool else mask.astype(self.dtype, copy=False)
@@ -159,7 +166,9 @@ class Attention:
         return made, are_small and not self.is_added
 
     def room(self, count: int) -> tuple[Array, list[Array]]:
-        """What was borrowed, and `count` arrays in it that have an element for each score of a block."""
+        """Return a borrowed buffer, and `count` arrays in it with an element for each score of the largest
+        block.
+        """
         size = max(map(self.scores_of, self.blocks))
         borrowed = borrow(count * size * self.dtype.itemsize)
         flat = borrowed[: count * size * self.dtype.itemsize].view(self.dtype)
@@ -177,7 +186,7 @@ class Attention:
 
 
 def attention(call: StructuredCall) -> PlannedKernel:
-    """softmax(scale * query @ key^T + mask) @ value, and the logarithm of each row's sum."""
+    """Compute softmax(scale * query @ key^T + mask) @ value, and the logarithm of each row's sum."""
     if compiled.is_served(call):
         chosen("compiled loops over blocks of queries", "llvmlite is installed, and scores are many")
         return PlannedKernel(quietly(compiled.forward(call)))
@@ -244,9 +253,9 @@ def attention(call: StructuredCall) -> PlannedKernel:
 
 
 def attention_backward(call: StructuredCall) -> PlannedKernel:
-    """The gradients of query, key and value; weights are made again from scores and logarithms of the sum.
+    """Compute the gradients of query, key and value; recompute the weights from scores and logsumexp.
 
-    The heads that read one set of keys are added in order.
+    Heads that share keys (grouped-query attention) accumulate in a fixed order.
     """
     if compiled.is_served(call):
         return PlannedKernel(quietly(compiled.backward(call)))

@@ -1,8 +1,8 @@
-"""Attention as compiled loops over blocks of queries (the extra ``triten[jit]``), in float32.
+"""Attention as compiled loops over blocks of queries, in float32 (the extra ``triten[jit]``).
 
-A part has some queries of a head, or for gradients all queries that read one head's keys; the loops
-(`compiler/host/attention_source.py`) know nothing of Python, so that threads share parts without waiting for each
-other. Parts and blocks follow from the sizes alone, and so do the results.
+A part has some queries of a head; in backward, a part has all queries that read one head's keys. The loops
+(`compiler/host/attention_source.py`) run without Python's lock, so threads share the parts. Parts and blocks
+follow from the sizes alone, so results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LEAST_WORK = 1 << 14
 SHARED_WORK, WAKING_WORK = 1 << 17, 1 << 20
 """Those from which threads share a call, and from which those that sleep are woken for it."""
 SCORES = 1 << 15
-"""Scores of a block at most: they stay in the second-level cache beside the turned keys."""
+"""Maximum number of scores of a block: they stay in the L2 cache beside the transposed keys."""
 QUERIES, LEAST_QUERIES = 96, 24
 """Queries of a block, at most, and at least or where each sees only the keys up to its own place: whole tiles."""
 PARTS = 16
@@ -35,10 +35,11 @@ FORWARD = (
     *("q", "k", "v", "mask", "out", "lse", "first", "count", "keys", "q_row", "k_row", "v_row", "mask_row"),
     *("mask_key", "out_row", "width", "width_v", "pitch", "block", "causal"),
 )
-"""Of a part: where its elements begin, its first query and how many there are; keys; strides; the elements of a head's
-query and value; those of a row of scores; queries of a block; whether each sees only keys up to its own place."""
+"""Fields of a part: the offsets of its elements, its first query and number of queries, keys, and strides. Then the
+elements of a head's query and value, and of a row of scores, the queries of a block, and a causal flag.
+"""
 STEPPING = ("q", "grad", "out", "lse", "mask", "to_q")
-"""What has another place for each head that reads the same keys."""
+"""Operands with a separate offset for each head that reads the same keys."""
 BACKWARD = (
     *("q", "k", "v", "mask", "grad", "out", "lse", "to_q", "to_k", "to_v", "group", "count", "keys"),
     *("q_row", "k_row", "v_row", "mask_row", "mask_key", "grad_row", "out_row", "lse_row", "to_q_row"),
@@ -66,7 +67,9 @@ class Compiled:
         self.loops: dict[Any, Callable[..., None]] = {}
 
     def loop(self, kind: str, room: int, places: int, key: Any, parts: Callable[[], list[Array]]) -> Any:
-        """The loop of a kind for arrays of such strides, with so many elements to work in at a place."""
+        """Return the loop of a kind for arrays of these strides, with `room` scratch elements for each of
+        `places`.
+        """
         found = self.loops.get(key)
         if found is None:
             mask = "none" if self.mask is None else "bool" if self.mask.dtype.name == "bool" else "float"
@@ -76,7 +79,7 @@ class Compiled:
         return found
 
     def operand(self, array: Array) -> Array:
-        """The array as loops take it: float32, each row in whole vectors without gaps."""
+        """Return the array as loops take it: float32, with contiguous rows padded to whole vectors."""
         width = array.shape[-1]
         if width % LANES:
             padded = np.zeros((*array.shape[:-1], self.padded(width)), np.float32)
@@ -88,18 +91,18 @@ class Compiled:
 
     @staticmethod
     def padded(width: int) -> int:
-        """So many elements in whole vectors."""
+        """Round a number of elements up to whole vectors."""
         return -(-width // LANES) * LANES
 
     def target(self, array: Array) -> Array:
-        """What a loop writes: the output itself, or what is copied there."""
+        """Return the array that a loop writes: the output itself, or a float32 buffer that is copied to it."""
         width = array.shape[-1]
         if width % LANES or array.dtype != np.float32:
             return np.empty((*array.shape[:-1], self.padded(width)), np.float32)
         return array
 
     def full_mask(self, mask: Array | None) -> Array | None:
-        """The mask as a view (B, H, L, S)."""
+        """Return the mask as a view (B, H, L, S)."""
         if mask is None:
             return None
         if mask.dtype != bool:
@@ -108,7 +111,9 @@ class Compiled:
 
 
 def is_served(call: StructuredCall) -> bool:
-    """Whether a call is computed here: not for one query, which reads keys once, as they lie."""
+    """Return True if the compiled loops take this call; a single query reads its keys only once and gains
+    nothing.
+    """
     query, key, value = (call.args[name] for name in ("query", "key", "value"))
     if compute_np(query.dtype) != np.float32 or 0 in (*query.sizes, *key.sizes, *value.sizes):
         return False
@@ -117,12 +122,12 @@ def is_served(call: StructuredCall) -> bool:
 
 
 def strides_of(array: Array | None) -> tuple[int, ...]:
-    """Strides in elements; zeros of what is not there."""
+    """Return strides in elements, zeros for a missing array."""
     return (0,) * 4 if array is None else tuple([s // array.itemsize for s in array.strides])
 
 
 def forward(call: StructuredCall) -> Callable[..., None]:
-    """``into(out, logsumexp, query, key, value, mask, scale)``."""
+    """Return ``into(out, logsumexp, query, key, value, mask, scale)``."""
     how = Compiled(call)
     splits = max(1, min(how.length_q // (2 * LEAST_QUERIES), -(-PARTS // (how.batch * how.heads))))
     each = -(-how.length_q // splits)
@@ -175,7 +180,7 @@ def forward(call: StructuredCall) -> Callable[..., None]:
 
 
 def backward(call: StructuredCall) -> Callable[..., None]:
-    """``into(grad_query, grad_key, grad_value, grad, query, key, value, out, logsumexp, mask, scale)``."""
+    """Return ``into(grad_query, grad_key, grad_value, grad, query, key, value, out, logsumexp, mask, scale)``."""
     how = Compiled(call)
 
     def parts(steps: dict[str, tuple[int, ...]], width: int, width_v: int) -> list[Array]:

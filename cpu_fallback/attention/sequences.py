@@ -1,4 +1,4 @@
-"""Attention of one sequence's queries to its keys, in a window; narrow floats in float32."""
+"""Attention of one sequence's queries to its keys within a window; 16-bit floats compute in float32."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Array = np.ndarray[Any, Any]
 
 
 class WindowedAttention:
-    """What the sequences of a call share; a sequence's operands are views (rows, heads, width).
+    """Parameters that all sequences of a call share; a sequence's operands are views (rows, heads, width).
 
     Args:
         query: the call's queries, for their dtype.
-        heads, heads_k: of which the second divides the first.
-        window: how many keys before and after its own place a query sees, each side all of them where it is negative.
-            The last query stands at the place of the last key.
+        heads, heads_k: Number of query heads and key heads; the second divides the first.
+        window: Number of keys before and after its own position that a query sees; a negative side sees all.
+            The last query is at the position of the last key.
     """
 
     def __init__(self, query: TensorSpec, heads: int, heads_k: int, window: tuple[int, int]) -> None:
@@ -29,7 +29,7 @@ class WindowedAttention:
     def forward(
         self, out: Array, logsumexp: Array, query: Array, key: Array, value: Array, scale: float
     ) -> None:
-        """softmax(scale * query @ key^T) @ value, and the logarithm of each row's sum (heads, rows)."""
+        """Compute softmax(scale * query @ key^T) @ value, and the logarithm of each row's sum (heads, rows)."""
         weights = self._scores(self._of_queries(query), self._of_keys(key), scale)
         top = weights.max(-1, keepdims=True)
         # A row that sees nothing is relative to 0, so that its weights are 0.
@@ -57,7 +57,7 @@ class WindowedAttention:
         logsumexp: Array,
         scale: float,
     ) -> None:
-        """The gradients of query, key and value; the heads that read one set of keys are added in order."""
+        """Compute the gradients of query, key and value; heads that share keys accumulate in order."""
         q, g, o = (self._of_queries(x) for x in (query, grad, out))
         k, v = self._of_keys(key), self._of_keys(value)
         weights = self._scores(q, k, scale)
@@ -73,16 +73,16 @@ class WindowedAttention:
         self._write(grad_key, np.matmul(changes.swapaxes(-1, -2), q).sum(1, keepdims=True))
 
     def _of_queries(self, array: Array) -> Array:
-        """(rows, heads, width) in the dtype of computing: (key heads, group, rows, width)."""
+        """Return (rows, heads, width) as (key heads, group, rows, width) in the compute dtype."""
         own = array.astype(self.dtype, copy=False).swapaxes(0, 1)
         return own.reshape(self.heads_k, self.group, *own.shape[1:])
 
     def _of_keys(self, array: Array) -> Array:
-        """(rows, key heads, width) in the dtype of computing: (key heads, 1, rows, width)."""
+        """Return (rows, key heads, width) as (key heads, 1, rows, width) in the compute dtype."""
         return array.astype(self.dtype, copy=False).swapaxes(0, 1)[:, None]
 
     def _scores(self, q: Array, k: Array, scale: float) -> Array:
-        """scale * q . k, minus infinity outside of the window."""
+        """Compute scale * q . k, minus infinity outside of the window."""
         made = np.matmul(q, k.swapaxes(-1, -2))
         made *= self.dtype.type(scale)
         queries, keys = made.shape[-2:]
@@ -94,7 +94,7 @@ class WindowedAttention:
         return made
 
     def _write(self, to: Any, values: Any) -> None:
-        """(key heads, group, rows, width) into (rows, heads, width)."""
+        """Write (key heads, group, rows, width) into (rows, heads, width)."""
         heads, group, rows, width = values.shape
         flat = values.reshape(heads * group, rows, width).swapaxes(0, 1)
         np.copyto(to, flat, casting="unsafe")

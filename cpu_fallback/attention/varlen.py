@@ -32,9 +32,9 @@ def _check_starts(argument: str, starts: Any, rows: int) -> None:
 
 
 def _sequences(starts_q: Any, rows_q: int, starts_k: Any, rows_k: int, used: Any) -> Iterator[Sequence]:
-    """Every sequence that has queries and keys; without `starts_k` each has room for `rows_k` keys.
+    """Yield every sequence that has queries and keys; without `starts_k` each has room for `rows_k` keys.
 
-    Raises RuntimeError for wrong bounds and counts.
+    Raises RuntimeError for invalid offsets and counts.
     """
     _check_starts("cu_seq_q", starts_q, rows_q)
     if starts_k is None:
@@ -60,9 +60,9 @@ class Pages:
         self.left = call.extra["window"][0]
 
     def seen(self, table: Any, one: Sequence) -> tuple[int, Any]:
-        """The first page at which a sequence's queries look, and the numbers of all from it on.
+        """Return the first page that a sequence's queries read, and the page numbers from it on.
 
-        Raises RuntimeError for pages that are none of the pool's.
+        Raises RuntimeError for page numbers outside the pool.
         """
         queries = one.queries.stop - one.queries.start
         first = max(one.count - queries - self.left, 0) // self.size if self.left >= 0 else 0
@@ -72,13 +72,13 @@ class Pages:
         return first, numbers
 
     def rows(self, array: Any, first: int, numbers: Any, count: int) -> Any:
-        """A sequence's keys or values (count, heads, width); those before the first page, at which nobody looks, 0."""
+        """Return a sequence's keys or values (count, heads, width); rows before the first page are unread zeros."""
         before = np.zeros((first * self.size, *array.shape[2:]), array.dtype)
         return np.concatenate([before, array[numbers].reshape(-1, *array.shape[2:])])[:count]
 
 
 def attention(call: StructuredCall) -> PlannedKernel:
-    """softmax(scale * query @ key^T) @ value of each sequence, and the logarithm of each row's sum."""
+    """Compute softmax(scale * query @ key^T) @ value of each sequence, and the logarithm of each row's sum."""
     how, pages = _windowed(call), None
     rows_q, rows_k = call.args["query"].sizes[0], call.args["key"].sizes[0]
     if call.args["block_table"] is not None:
@@ -112,7 +112,7 @@ def attention(call: StructuredCall) -> PlannedKernel:
 
 
 def attention_backward(call: StructuredCall) -> PlannedKernel:
-    """The gradients of query, key and value of each sequence."""
+    """Compute the gradients of query, key and value for each sequence."""
     how = _windowed(call)
     rows_q, rows_k = call.args["query"].sizes[0], call.args["key"].sizes[0]
 
@@ -158,7 +158,7 @@ def _windowed_of_batches(call: StructuredCall) -> WindowedAttention:
 
 
 def sliding_window(call: StructuredCall) -> PlannedKernel:
-    """softmax(scale * query @ key^T) @ value in a window, of each batch."""
+    """Compute softmax(scale * query @ key^T) @ value in a window, of each batch."""
     if not call.args["key"].sizes[2]:
         return PlannedKernel(_nothing_seen)
     return PlannedKernel(_batches(_windowed_of_batches(call).forward))
@@ -170,7 +170,7 @@ def _nothing_seen(out: Any, logsumexp: Any, *_: Any) -> None:
 
 
 def sliding_window_backward(call: StructuredCall) -> PlannedKernel:
-    """The gradients of query, key and value, of each batch."""
+    """Compute the gradients of query, key and value for each batch."""
     return PlannedKernel(_batches(_windowed_of_batches(call).backward))
 
 

@@ -1,6 +1,7 @@
-"""im2col for convolutions: what the taps of a kernel meet at each position, for a few images or rows at a time.
+"""im2col for convolutions: columns of the input elements under each kernel tap, for a few images or rows at a
+time.
 
-What is taken at a time depends on shapes alone, so that results do not depend on the number of threads.
+The size of a part depends on shapes alone, so results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ GROUPED_BYTES = 2 << 20
 LEAST_POSITIONS = 512
 """Positions of a product, where there are so many: with fewer it is bound by reading the weight."""
 LEAST_PRODUCTS = 1 << 24
-"""Multiplications of a product, where its columns stay below `MOST_BYTES`: 300 us, in which nobody needs the GIL."""
+"""Multiplications of a matmul whose columns stay below `MOST_BYTES`: 300 us without the GIL."""
 MOST_BYTES = 4 << 20
 SUMMED_POSITIONS, SUMMED_BYTES = 2048, 16 << 20
-"""Positions of a product that is one of several terms of the weight's gradient, and the columns that it may take: to
-add a large weight's to a sum costs as much as some hundred positions of it."""
+"""Positions of a matmul that is one term of the weight's gradient, and the limit of its columns' bytes. Adding a
+large weight's matmul to a sum costs as much as some hundred positions.
+"""
 LARGE_WEIGHT = 1 << 17
 ROOM_BYTES = 1 << 17
 """Columns from which memory that is kept is borrowed for one part too: it is in a cache, as fresh memory is not."""
@@ -55,7 +57,7 @@ class Part(NamedTuple):
     target: tuple[slice, ...] | None
     first_row: int
     count: int
-    """How many images."""
+    """Number of images."""
     view: tuple[int, ...]
     """Windows as a view over the padded images: (channels, *kernel, and the positions), from the byte `start`."""
     start: int
@@ -69,13 +71,13 @@ class Part(NamedTuple):
 
 
 def _even(n: int, most: int) -> int:
-    """Images of a block, at most `most`: so many blocks are a power of two, which threads share evenly."""
+    """Return the images of a block, at most `most`; the number of blocks is a power of two for even sharing."""
     count = 1 << (-(-n // most) - 1).bit_length()
     return -(-n // count)
 
 
 def _shares_border(window: Window) -> bool:
-    """Whether no window with strides of 1 meets more than one border's elements beyond a row, and there is a border."""
+    """Return True if rows can share their padding: no window of stride 1 reads past one border beyond a row."""
     return any(window.padding) and all(
         p <= (k - 1) * d and padded == n + 2 * p
         for n, k, p, d, padded in zip(
@@ -85,21 +87,21 @@ def _shares_border(window: Window) -> bool:
 
 
 def at(array: Array, index: Any) -> Array:
-    """A part of an array; itself where that is all of it, since even such a slice takes its time."""
+    """Return `array[index]`, or the array itself for None, since even a full slice takes time."""
     return array if index is None else array[index]
 
 
 class Convolution:
-    """The geometry of one convolution, for whichever of its three kernels.
+    """Geometry of one convolution, for each of its three kernels.
 
-    Columns are (groups, depth, images * run): what the taps meet at each position. With strides of 1 the
-    positions of an image are a run of its padded plane, with elements between the rows of windows that mean
-    nothing: `positions` and `spread` are the way between it and (images, outputs, *out). They are made for a few
-    images, or for a block of one image at a time.
+    Columns are (groups, depth, images * run): the input elements under the taps at each position. With
+    strides of 1 the positions of an image are a run of its padded plane, with meaningless elements between
+    the rows of windows. `positions` and `spread` convert between this layout and (images, outputs, *out).
+    Columns are made for a few images, or for a block of one image at a time.
 
-    Where it can be, the border is `shared`: what ends one row begins the next, and the rows of all images lie side by
-    side: (channels, first dimension, images, other dimensions). Then a tap meets all images of a channel in one run,
-    with 9 positions for 8 that mean something in rows of 8 with a border of 1.
+    If possible, the border is `shared`: the padding that ends one row begins the next, and the rows of all
+    images are adjacent: (channels, first dimension, images, other dimensions). Then a tap reads all images of
+    a channel in one run, with 9 positions for 8 useful ones in rows of 8 with a border of 1.
     """
 
     def __init__(
@@ -168,11 +170,11 @@ class Convolution:
         self.tail = sum((k - 1) * d * p for k, d, p in taps)
 
     def pitches(self, images: int) -> tuple[int, ...]:
-        """Elements from one to the next of each spatial dimension, in the padded planes of so many images."""
+        """Return the stride in elements of each spatial dimension, in the padded planes of `images` images."""
         return (images * self.plane, *self.inner) if self.lead else self.inner
 
     def _batches(self) -> list[list[Part]]:
-        """All parts, those of the same images together."""
+        """Return all parts, grouped by the images that they read."""
         most = self.most_positions()
         out = self.window.out
         groups, rows, step = 1, out[0], 1
@@ -250,7 +252,7 @@ class Convolution:
         return self.rows * images * self.plane + self.tail
 
     def inside(self, planes: Array, images: int) -> Array:
-        """The images (images, channels, *spatial) in an array (channels, line) with a shared border, a view."""
+        """Return the view (images, channels, *spatial) of an array (channels, line) with a shared border."""
         line, size, pitch = self.line(images), self.dtype.itemsize, self.pitches(images)
         first = sum(p * n for p, n in zip(self.window.padding, pitch, strict=True))
         strides = tuple(size * n for n in (self.plane, line, *pitch))
@@ -264,7 +266,7 @@ class Convolution:
         return made
 
     def most_positions(self) -> int:
-        """How many positions a block has."""
+        """Return the number of positions in a block."""
         each = self.depth * self.dtype.itemsize
         many = LEAST_PRODUCTS // (self.depth * self.outputs) if self.groups == 1 else 0
         size = COLUMN_BYTES if self.groups == 1 else GROUPED_BYTES
@@ -293,14 +295,15 @@ class Convolution:
             with_room(0, batches)
 
     def is_pooled(self, positions: int) -> bool:
-        """Whether our pool shares the work: products of so many positions are too small for BLAS's own threads.
+        """Return True if triten's pool shares the work, because the matmuls are too small for BLAS's own
+        threads.
 
-        Those start sooner than ours where one product follows another; but both at once wait for each other's cores.
+        BLAS's threads start sooner when one matmul follows another, but both pools at once compete for cores.
         """
         return positions * self.depth * (self.outputs // self.groups) <= MATRIX_WORK
 
     def columns(self, padded: Array, part: Part, room: Array | None) -> Array:
-        """The windows of a part, whose images' padded planes are given."""
+        """Return the columns of a part, given the padded planes of its images."""
         view: Array = np.ndarray(part.view, self.dtype, padded, part.start, part.strides)
         if room is None:
             return np.ascontiguousarray(view).reshape(part.columns)
@@ -309,7 +312,9 @@ class Convolution:
         return made.reshape(part.columns)
 
     def positions(self, made: Array, part: Part) -> Array:
-        """A product (groups, outputs of a group, positions) as (images, outputs, rows, ...), a view."""
+        """Return a matmul's result (groups, outputs of a group, positions) as a view (images, outputs, rows,
+        ...).
+        """
         return np.ndarray(part.made, made.dtype, made, 0, part.between).swapaxes(0, 1)
 
     def without_gaps(self, made: Array, part: Part) -> Array:
@@ -324,7 +329,7 @@ class Convolution:
         return clean
 
     def spread(self, grad: Array, part: Part) -> Array:
-        """Gradients of a part as (groups, outputs of a group, positions), zero in between."""
+        """Return a part's gradients as (groups, outputs of a group, positions), with zeros in between."""
         grad = at(grad, part.target)
         groups, _, positions = part.columns
         if self.is_dense and not (self.lead and part.count > 1):
@@ -335,5 +340,5 @@ class Convolution:
         return made
 
     def matrix(self, weight: Array) -> Array:
-        """The weight as (groups, outputs of a group, depth)."""
+        """Return the weight as (groups, outputs of a group, depth)."""
         return weight.astype(self.dtype, copy=False).reshape(self.groups, -1, self.depth)

@@ -1,9 +1,12 @@
 """Convolution and the gradient of its input, each by the algorithm that the geometry allows.
 
-Images whose width stays go by rows (`rows.py`), with fewer multiplications if the kernel has three (`winograd.py`);
-kernels of one element are products of images (`pointwise.py`), channels of small planes products with matrices of taps
-(`small_planes.py`). The gradient of a weight of few taps is a product for each image (`few_taps.py`). All others are
-im2col and one matrix product for each group, a few images at a time, on several threads (`columns.py`).
+- Images whose width stays the same are convolved by rows (`rows.py`), or by Winograd for three kernel rows
+  (`winograd.py`).
+- 1x1 convolutions are matmuls of images (`pointwise.py`).
+- Depthwise convolutions of small planes are matmuls with matrices of taps (`small_planes.py`).
+- The gradient of a weight of few taps is a matmul for each image (`few_taps.py`).
+- All others are im2col and one matmul for each group, a few images at a time, on several threads
+  (`columns.py`).
 """
 
 from __future__ import annotations
@@ -26,9 +29,11 @@ from .columns import LARGE_WEIGHT, Convolution, Part, at
 from .weight_gradient import backward_weight
 
 FEW_POSITIONS = 1 << 10
-"""Up to so many the gradient of the input is added tap by tap if the weight is large: then it is not copied."""
+"""Limit below which the input's gradient of a large weight is added tap by tap, without copying the weight."""
 MORE_OUTPUTS = 2
-"""How many more outputs than channels may be gathered: columns are made of the outputs, and taps added to channels."""
+"""Ratio of outputs to channels up to which the gradient gathers: columns are made of the outputs, and taps added to
+channels.
+"""
 FEW_CHANNELS, FEW_TAPS = 32, 9
 """Fewer channels than outputs are rows of a product that are too few for the BLAS; that costs more than few taps do."""
 
@@ -36,7 +41,7 @@ Array = np.ndarray[Any, Any]
 
 
 def convolution(call: StructuredCall) -> PlannedKernel:
-    """Forward: weight (outputs, depth) by columns (depth, images * run), group by group."""
+    """Multiply the weight (outputs, depth) by columns (depth, images * run), group by group."""
     if call.args["transposed"]:
         return backward_input(call._replace(args={**call.args, "grad_output": call.args["input"]}))
     input, weight, spec = call.args["input"], call.args["weight"], call.outputs[0]
@@ -112,7 +117,7 @@ def _convolution_by_columns(call: StructuredCall, conv: Convolution) -> PlannedK
 
 
 def _forward_tiled(conv: Convolution) -> Any:
-    """By compiled loops."""
+    """Return the kernel of compiled loops."""
     chosen("compiled tiles", "llvmlite is installed, and {} images of {} pixels are many", conv.n, conv.dense)
     tiled = tiles.TiledConvolution(conv, tiles.forward_geometry(conv))
 
@@ -137,12 +142,12 @@ def _forward_winograd(geometry: Sequence[Any]) -> PlannedKernel:
 
 
 def _is_rows(spec: TensorSpec) -> bool:
-    """Whether an output is channels-last, so that its positions are the rows of one matrix."""
+    """Return True if an output is channels-last, so that its positions are the rows of one matrix."""
     return spec.ndim in (4, 5) and is_channels_last(spec.sizes, spec.strides, spec.ndim)
 
 
 def _forward_pointwise(conv: Convolution) -> Any:
-    """A kernel of one element: the images are the columns."""
+    """Return the kernel of a 1x1 convolution: the images are the columns."""
     multiply = pointwise.multiply(conv.n, conv.groups, conv.dense, conv.dtype)
 
     def into(out: Any, input: Any, weight: Any, bias: Any) -> None:
@@ -152,7 +157,7 @@ def _forward_pointwise(conv: Convolution) -> Any:
 
 
 def _forward_channels_last(conv: Convolution, spec: TensorSpec) -> Any:
-    """Forward into channels-last: windows (images * positions, depth) by weight (depth, outputs)."""
+    """Multiply windows (images * positions, depth) by the weight (depth, outputs), into channels-last."""
     rank, window, c = conv.rank, conv.window, conv.channels
     pad = Padding(window, conv.dtype, last=True)
     size = conv.dtype.itemsize * c
@@ -209,7 +214,7 @@ def _bias_alone(out: Any, input: Any, weight: Any, bias: Any = None) -> None:
 
 
 def backward_input(call: StructuredCall) -> PlannedKernel:
-    """The gradient of the input, and a transposed convolution, which may have a bias."""
+    """Compute the gradient of the input, or a transposed convolution, which may have a bias."""
     grad, weight = call.args["grad_output"], call.args["weight"]
     conv = Convolution(call, call.outputs[0].sizes, weight.sizes, grad.sizes)
     if conv.is_empty:
@@ -226,7 +231,7 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
 
 
 def _backward_tiled(call: StructuredCall, conv: Convolution) -> PlannedKernel:
-    """By compiled loops; zeros of the border would meet an infinite weight."""
+    """Return the kernel of compiled loops; zeros of the border would multiply an infinite weight."""
     chosen(
         "compiled tiles, by taps if a weight is infinite",
         "llvmlite is installed, and {} images of {} pixels are many",
@@ -276,7 +281,7 @@ def _backward_by_rows(call: StructuredCall, conv: Convolution) -> PlannedKernel:
 
 
 def _backward_by_taps(call: StructuredCall, conv: Convolution, can_gather: bool = True) -> PlannedKernel:
-    """Weight transposed by the gradient gives columns; each tap's are added where they came from."""
+    """Multiply the transposed weight by the gradient, and add each tap's columns to the elements that it read."""
     window = conv.window
     is_narrow = conv.outputs <= MORE_OUTPUTS * conv.channels
     if conv.channels < min(conv.outputs, FEW_CHANNELS) and math.prod(window.kernel) <= FEW_TAPS:
@@ -307,7 +312,9 @@ def _backward_by_taps(call: StructuredCall, conv: Convolution, can_gather: bool 
     size = conv.dtype.itemsize
 
     def places(part: Part) -> list[tuple[Any, Any]]:
-        """Each tap among the columns of a part, and the elements that it meets."""
+        """Return pairs for each tap: its index among a part's columns, and the index of the elements that it
+        reads.
+        """
         first = part.first_row
         if conv.has_runs:
             met, along, begin = part.view[conv.rank + 1 :], part.strides[conv.rank + 1 :], part.start
@@ -386,16 +393,16 @@ def _backward_by_taps(call: StructuredCall, conv: Convolution, can_gather: bool 
 
 
 def _gathers(window: Window) -> bool:
-    """Whether the gradient of the input is a convolution too, which reads each element of it once."""
+    """Return True if the gradient of the input is itself a convolution, which reads each element once."""
     return all(
         p <= (k - 1) * d for p, k, d in zip(window.padding, window.kernel, window.dilation, strict=True)
     )
 
 
 def _backward_by_gathering(call: StructuredCall, conv: Convolution) -> Any:
-    """The gradient convolved with the weight, whose taps are reversed and channels exchanged.
+    """Convolve the gradient with the flipped weight, whose input and output channels are exchanged.
 
-    With strides there are zeros between the gradient's elements.
+    With strides above 1, zeros separate the gradient's elements.
     """
     grad, weight, window = call.args["grad_output"], call.args["weight"], conv.window
     each = (conv.outputs // conv.groups, conv.channels // conv.groups)
@@ -438,7 +445,7 @@ def _backward_by_gathering(call: StructuredCall, conv: Convolution) -> Any:
 
 
 def backward_both(call: StructuredCall) -> PlannedKernel:
-    """The gradients of input and weight, one after the other."""
+    """Compute the gradients of input and weight, one after the other."""
     args, (of_input, of_weight) = call.args, call.outputs
     sizes = {"input_size": args["input"].sizes, "weight_size": args["weight"].sizes}
     first, second = (

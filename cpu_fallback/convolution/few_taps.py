@@ -1,7 +1,6 @@
-"""The gradient of a weight that few elements of the input meet, as of an image's three colours.
+"""Gradient of a weight with few taps for each output, as for an image's three color channels.
 
-The windows are then a small part of what there is: they are laid out without gaps, so that the gradient, which is
-large, is a factor of products where it lies.
+The columns are then small: they are copied without gaps, so that matmuls read the large gradient in place.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from .columns import Convolution
 MOST_DEPTH = 64
 """Channels times taps; those of more are laid out in runs, and the gradient with them."""
 MOST_POSITIONS = 1 << 12
-"""What a product adds up in its own dtype; the products are added in float64."""
+"""Positions that a matmul accumulates in its own dtype; the matmuls are added in float64."""
 COLUMN_BYTES = 1 << 20
 """Windows that a thread lays out at a time."""
 LEAST_PART = 1 << 22
@@ -28,7 +27,7 @@ Array = np.ndarray[Any, Any]
 
 
 def applies(conv: Convolution) -> bool:
-    """Whether windows are small beside the gradient, and their rows not too long."""
+    """Return True if the columns are small compared with the gradient, and their rows are not too long."""
     return (
         conv.groups == 1
         and conv.multiply is np.matmul
@@ -38,7 +37,7 @@ def applies(conv: Convolution) -> bool:
 
 
 def weight_gradient(conv: Convolution) -> Callable[..., None]:
-    """``into(out, grad, input)``: a product for each image, or for some rows of one."""
+    """Return ``into(out, grad, input)``: a product for each image, or for some rows of one."""
     window, dtype, depth, outputs, n = conv.window, conv.dtype, conv.depth, conv.outputs, conv.n
     pad = Padding(window, dtype)
     wide = np.dtype(np.float64) if dtype == np.float32 else dtype

@@ -13,9 +13,9 @@ from ...runtime.blas_threads import MATRIX_WORK
 from ..plain_numpy import np
 
 FEW_IMAGES = 16
-"""Up to so many products are added in their own dtype: the BLAS adds more terms so within each."""
+"""Number of matmuls that are added in their own dtype: the BLAS adds more terms so within each."""
 PRODUCT_BYTES = 16 << 20
-"""What the products of all images take at most, before they are added."""
+"""Limit of the bytes of all images' matmuls before they are added."""
 LEAST_PART = 1 << 22
 """Multiplications of a thread's part."""
 
@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 
 def multiply(n: int, groups: int, positions: int, dtype: np.dtype[Any]) -> Callable[..., None]:
-    """Matrices (groups, outputs, channels) by images (n, groups * channels, positions).
+    """Return the matmul of matrices (groups, outputs, channels) by images (n, groups * channels, positions).
 
     The returned ``into(out, images, matrices, bias)`` serves the convolution, and the gradient of its input by the
     matrices transposed. All arrays but the matrices have C order and the dtype.
@@ -44,7 +44,7 @@ def multiply(n: int, groups: int, positions: int, dtype: np.dtype[Any]) -> Calla
 
 
 def is_summed_by_image(n: int, groups: int, outputs: int, channels: int, positions: int, size: int) -> bool:
-    """Whether a product for each image is cheaper than bringing the positions of all images side by side."""
+    """Return True if a matmul for each image is cheaper than making the positions of all images contiguous."""
     if n == 1 or groups == positions == 1:
         return True
     weight = outputs * channels // groups

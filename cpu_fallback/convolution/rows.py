@@ -1,11 +1,11 @@
-"""Convolution of images whose width stays: the rows of several images side by side, in a stack of rows.
+"""Convolution of images whose width stays the same, by stacks of rows of several images.
 
-The stack is (rows, taps of a row, channels, images * width), one entry after the other. The windows of a row of the
-result are the stack's entries from that row's on, as many as the kernel has rows: a matrix that is read where it lies.
-So only the taps along a row are copied, a third of what im2col makes for a kernel of 3x3, and the result has no gaps.
+The stack is (rows, taps of a row, channels, images * width), and is contiguous. The windows of an output row
+are the stack's entries from that row on, as many as the kernel has rows: a matrix that is read in place. Only
+the taps along a row are copied, a third of im2col's copies for a 3x3 kernel, and the result has no gaps.
 
-All rows of all images are one stack of products, each small enough for the BLAS to read its factors as they are.
-What is taken at a time depends on shapes alone, so that results do not depend on the number of threads.
+All rows of all images are one batch of matmuls, each small enough for the BLAS to read its factors unpacked.
+The size of a part depends on shapes alone, so results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ LEAST_WIDTH = 128
 SHORT = 64
 """Positions side by side in all below which products of rows cost more than those of whole planes."""
 WIDE, MOST_OF_WEIGHT = 128, 1 << 17
-"""Columns from which the weight's gradient is better summed over planes, since turning them costs more than packing;
-and elements of a weight from which a product of its size for each row is too much."""
+"""Columns from which the weight's gradient is better summed over planes, since transposing costs more than packing;
+and elements of a weight from which a matmul of its size for each row is too large.
+"""
 
 Array = np.ndarray[Any, Any]
 
@@ -50,9 +51,9 @@ class Part(NamedTuple):
     above: int
     """Rows of the border before those in the stack."""
     count: int
-    """How many images."""
+    """Number of images."""
     height: int
-    """How many rows of the result."""
+    """Number of rows of the result."""
 
     def of(self, array: Array) -> Array:
         """This part of a result (images, channels, rows, width)."""
@@ -64,7 +65,7 @@ class RowStack:
     """How the rows of an array of images meet the kernel's rows, for one of the three kernels.
 
     Args:
-        images, channels, rows: of the array.
+        images, channels, rows: Sizes of the array.
         window: its width, and the kernel's rows.
         made: rows of the result.
         above: rows of the border above.
@@ -125,16 +126,16 @@ class RowStack:
         return parts
 
     def offset(self, part: Part) -> int:
-        """Elements of a part's stack, after which a room has space for what is made."""
+        """Return the number of elements of a part's stack, the offset of the results in a scratch buffer."""
         return (part.height + self.border) * self.entry * part.count * self.width
 
     def made(self, part: Part) -> int:
-        """Elements of what is made of a part."""
+        """Return the number of result elements of a part."""
         line = part.count * self.width
         return part.height * (self.across * line + self.products(line))
 
     def products(self, line: int) -> int:
-        """Elements of the products of a row that are to be summed up."""
+        """Return the number of elements of a row's matmuls that are to be summed."""
         if not self.is_summed:
             return 0
         return sum(number for _, number, _ in self.pieces(line)) * self.depth * self.across
@@ -160,7 +161,7 @@ class RowStack:
                 inner[:, tap, :, :, beyond(shift)] = 0
 
     def windows(self, room: Array, part: Part, piece: tuple[int, int, int]) -> Array:
-        """What the rows of the result meet, (rows, number, depth, length) for a piece of the line."""
+        """Return the windows of the output rows, (rows, number, depth, length), for a piece of the line."""
         line, size = part.count * self.width, self.dtype.itemsize
         begin, number, length = piece
         return np.ndarray(
@@ -188,7 +189,9 @@ class RowStack:
         return np.ndarray(shape, self.dtype, room, start * size)
 
     def pieces(self, line: int) -> list[tuple[int, int, int]]:
-        """How a line is cut into products: (first position, how many follow each other, positions of each)."""
+        """Return the split of a line into matmuls: (first position, number of consecutive matmuls, positions of
+        each).
+        """
         most = SMALL_PRODUCT // (self.across * self.depth)
         most = most if most >= LEAST_LINE else LINE
         if line <= most:
@@ -198,7 +201,7 @@ class RowStack:
         return [(0, number, length)] + ([(number * length, 1, rest)] if rest else [])
 
     def over(self, shares: list[list[Part]], some: Callable[[int, Part, Array], None]) -> None:
-        """``some(share, part, room)`` for all parts, on several threads where there are several shares."""
+        """Call ``some(share, part, room)`` for all parts, on several threads if there are several shares."""
 
         def with_room(first: int, last: int) -> None:
             room = borrow(self.room)
@@ -213,7 +216,7 @@ class RowStack:
 
 
 def beyond(shift: int) -> slice:
-    """The positions of a row from which a shift leads out of it."""
+    """Return the slice of a row's positions that a shift moves out of it."""
     return slice(-shift, None) if shift > 0 else slice(0, -shift)
 
 
@@ -230,7 +233,9 @@ def copy_rows(target: Array, source: Array) -> None:
 
 
 def has_rows(images: int, window: Window) -> bool:
-    """Whether windows have strides of 1, a width that stays, rows beside each other, and these are long enough."""
+    """Return True if windows have strides of 1, keep the width, have adjacent rows, and the rows are long
+    enough.
+    """
     if len(window.out) != 2 or window.stride != (1, 1) or window.dilation[0] != 1:
         return False
     if images * window.spatial[1] < SHORT:
@@ -240,7 +245,7 @@ def has_rows(images: int, window: Window) -> bool:
 
 
 def turned(window: Window) -> Window:
-    """The window of the convolution that gives the gradient of the input from that of the result, with strides of 1."""
+    """Return the window of the convolution that computes the gradient of the input, for strides of 1."""
     padding = tuple(
         (k - 1) * d - p for k, d, p in zip(window.kernel, window.dilation, window.padding, strict=True)
     )
@@ -248,19 +253,21 @@ def turned(window: Window) -> Window:
 
 
 def sums_by_rows(channels: int, outputs: int, window: Window) -> bool:
-    """Whether the weight's gradient is to be summed up from products of rows, too."""
+    """Return True if the weight's gradient is also computed as a sum of matmuls of rows."""
     return window.spatial[1] < WIDE and outputs * channels * math.prod(window.kernel) <= MOST_OF_WEIGHT
 
 
 def shifts_of(window: Window) -> tuple[int, ...]:
-    """How far from its own position a window's taps along a row are."""
+    """Return the offset of each tap along a row from the window's own position."""
     return tuple(tap * window.dilation[1] - window.padding[1] for tap in range(window.kernel[1]))
 
 
 def forward(
     images: int, channels: int, outputs: int, window: Window, dtype: np.dtype[Any]
 ) -> Callable[..., None]:
-    """The weight (outputs, depth) by the windows of each row: ``into(out, input, weight, bias)``."""
+    """Return ``into(out, input, weight, bias)``, which multiplies the weight (outputs, depth) by each row's
+    windows.
+    """
     stack = RowStack(
         images, channels, window.spatial[0], window, window.out[0], window.padding[0], shifts_of(window), outputs, dtype
     )  # fmt: skip
@@ -285,9 +292,11 @@ def forward(
 def backward_input(
     images: int, channels: int, outputs: int, window: Window, dtype: np.dtype[Any]
 ) -> Callable[..., None]:
-    """The weight by the gradient's windows along the first dimension; each tap of a row is added where it belongs.
+    """Return ``into(out, grad, weight, bias)``, which multiplies the weight by the gradient's windows along
+    rows.
 
-    ``into(out, grad, weight, bias)``; every value of the weight must be finite, since it meets the border's zeros.
+    Each tap of a row is added at its own position. Every value of the weight must be finite, since it
+    multiplies the border's zeros.
     """
     taps, above = shifts_of(window), window.kernel[0] - 1 - window.padding[0]
     stack = RowStack(
@@ -327,9 +336,10 @@ def backward_input(
 def backward_weight(
     images: int, channels: int, outputs: int, window: Window, dtype: np.dtype[Any], totals: int
 ) -> Callable[..., None]:
-    """The windows of each row by the gradient; the products of a part are summed up, and the parts in float64.
+    """Return ``into(out, grad, input)``, which multiplies each row's windows by the gradient.
 
-    ``into(out, grad, input)``, with at most so many totals side by side.
+    Matmuls accumulate within a part, and parts accumulate in float64. At most `totals` accumulators exist at
+    once.
     """
     taps = shifts_of(window)
     stack = RowStack(

@@ -1,9 +1,10 @@
-"""Depthwise convolutions of small planes: each channel is a product with the matrix of its taps.
+"""Depthwise convolutions of small planes: each channel is a matmul with the matrix of its taps.
 
-The matrix (elements of a plane, positions) has a channel's taps where a window meets an element, and zeros elsewhere:
-few multiplications, many of them by zero, in the place of many short rows. The gradient of the input is a product with
-its transpose; that of the weight is the product of both planes, whose elements of one tap are added up by a product
-with ones. A zero times an infinite element is NaN: results that are not finite are for `is_finite` to find.
+The matrix (elements of a plane, positions) has a channel's taps where a window covers an element, and zeros
+elsewhere. A few multiplications by zero replace many short rows. The gradient of the input is a matmul with
+the transposed matrix. The gradient of the weight is the matmul of both planes, and a matmul with ones sums
+the elements of each tap. A zero times an infinite element is NaN: `is_finite` detects results that are not
+finite.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from ..windows import Window
 from .columns import Convolution
 
 MOST_ELEMENTS = 1 << 10
-"""Of a channel's matrix, up to which a product with it takes less time than its taps one by one."""
+"""Elements of a channel's matrix up to which one matmul takes less time than its taps one by one."""
 MOST_BYTES = 4 << 20
-"""All channels' matrices, which are made anew by each call."""
+"""Bytes of all channels' matrices, which each call makes again."""
 
 LEAST_PART = 1 << 22
 """Multiplications of a thread's channels."""
@@ -34,13 +35,13 @@ Array = np.ndarray[Any, Any]
 
 
 def is_small(channels: int, window: Window, dtype: np.dtype[Any]) -> bool:
-    """Whether the matrices of so many channels are small."""
+    """Return True if the matrices of this many channels are small."""
     elements = math.prod(window.spatial) * math.prod(window.out)
     return 0 < elements <= MOST_ELEMENTS and channels * elements * dtype.itemsize <= MOST_BYTES
 
 
 def tap_table(window: Window) -> Array:
-    """Which tap each element (row) is met by at each position (column); the number of taps where by none."""
+    """Return the tap that covers each element (row) at each position (column), or the number of taps for none."""
     flat = np.zeros((1, 1), np.int64)
     there = np.ones((1, 1), np.bool_)
     for n, kernel, stride, padding, dilation, out in zip(*window, strict=True):
@@ -60,12 +61,12 @@ def tap_sums(window: Window, dtype: np.dtype[Any]) -> Array:
 
 
 def is_finite(array: Array) -> bool:
-    """Whether no element is infinite or NaN; also False where their squares add up to more than there is."""
+    """Return True if every element is finite; also return False if the sum of squares overflows."""
     return math.isfinite(np.vdot(array, array))
 
 
 def _matrices(window: Window, dtype: np.dtype[Any]) -> Callable[[Array], Array]:
-    """From a weight (channels, 1, *kernel) to matrices (channels, elements, positions)."""
+    """Expand a weight (channels, 1, *kernel) to matrices (channels, elements, positions)."""
     table, taps = tap_table(window), math.prod(window.kernel)
 
     def matrices(weight: Array) -> Array:
@@ -77,7 +78,7 @@ def _matrices(window: Window, dtype: np.dtype[Any]) -> Callable[[Array], Array]:
 
 
 def _multiply(left: Array, right: Array, out: Array) -> None:
-    """The products of all channels' matrices, on several threads."""
+    """Multiply the matrices of all channels, on several threads."""
     work = out[0].size * left.shape[2]
 
     def some(first: int, last: int) -> None:
@@ -87,12 +88,12 @@ def _multiply(left: Array, right: Array, out: Array) -> None:
 
 
 def forward(n: int, channels: int, window: Window, dtype: np.dtype[Any]) -> Callable[..., bool]:
-    """``into(out, input, weight, bias)`` for results in C order; False if a result is not finite."""
+    """Return ``into(out, input, weight, bias)`` for results in C order; False if a result is not finite."""
     return _products(n, channels, dtype, _matrices(window, dtype))
 
 
 def backward_input(n: int, channels: int, window: Window, dtype: np.dtype[Any]) -> Callable[..., bool]:
-    """``into(out, grad, weight, bias)`` for results in C order; False if a result is not finite."""
+    """Return ``into(out, grad, weight, bias)`` for results in C order; False if a result is not finite."""
     matrices = _matrices(window, dtype)
     return _products(n, channels, dtype, lambda weight: matrices(weight).swapaxes(1, 2))
 
@@ -100,7 +101,9 @@ def backward_input(n: int, channels: int, window: Window, dtype: np.dtype[Any]) 
 def _products(
     n: int, channels: int, dtype: np.dtype[Any], matrices: Callable[[Array], Array]
 ) -> Callable[..., bool]:
-    """Every plane by its channel's matrix, which `matrices` makes of the weight."""
+    """Return a kernel that multiplies every plane by its channel's matrix, which `matrices` makes from the
+    weight.
+    """
 
     def into(out: Array, given: Array, weight: Array, bias: Array | None = None) -> bool:
         planes = np.ascontiguousarray(given, dtype).reshape(n, channels, -1).swapaxes(0, 1)
@@ -113,7 +116,7 @@ def _products(
 
 
 def backward_weight(n: int, channels: int, window: Window, dtype: np.dtype[Any]) -> Callable[..., bool]:
-    """``into(out, grad, input)`` for results in C order; False if a result is not finite."""
+    """Return ``into(out, grad, input)`` for results in C order; False if a result is not finite."""
     sums = tap_sums(window, dtype)
 
     def into(out: Array, grad: Array, input: Array) -> bool:
@@ -128,7 +131,7 @@ def backward_weight(n: int, channels: int, window: Window, dtype: np.dtype[Any])
 
 
 def applies(conv: Convolution, spec: TensorSpec) -> bool:
-    """Whether each channel is a group of its own, of planes that are small."""
+    """Return True for a depthwise convolution of small planes."""
     return (
         1 < conv.groups == conv.channels == conv.outputs
         and conv.multiply is np.matmul
@@ -145,7 +148,7 @@ def planned(
     kernel: Callable[..., Callable[..., bool]],
     general: Callable[[StructuredCall, Convolution], PlannedKernel],
 ) -> PlannedKernel:
-    """A depthwise convolution of small planes, and in general where its result is not finite."""
+    """Plan a depthwise convolution of small planes, with the general kernel for results that are not finite."""
     why = "there is a group for each of {} channels, whose planes have {} elements"
     chosen("matrices of taps", why, conv.channels, math.prod(conv.window.spatial))
     by_planes = quietly(kernel(conv.n, conv.channels, conv.window, conv.dtype))

@@ -60,9 +60,10 @@ PACK = (
     "phases",
     "table",
 )
-"""Of planes: how many channels, rows, images and elements of a row there are; the strides of the source between images,
-channels and lines; the step of its windows; elements of a plane, of zeros after a channel, phases, and where these are
-told in the same array, each with `PHASE`."""
+"""Fields of planes: the numbers of channels, rows, images and elements of a row; the source's strides between
+images, channels and lines; the step of its windows. Then elements of a plane, zeros after a channel, phases, and
+the offset of the phase table in the same array, whose entries are `PHASE`.
+"""
 PHASE = ("first_row", "last_row", "first", "last", "start")
 """Rows and elements of a row that are in the image, and where the first one of them is in the source."""
 TAPS = (
@@ -81,8 +82,9 @@ TAPS = (
     *("pitch", "planes"),
 )
 PART = ("positions", "taps", "first_tap", "lines", "width", "start")
-"""Of the outputs that are computed alike: flat positions, taps and the first of them in the table, lines and their
-width, and where the first one is."""
+"""Fields of outputs that the same taps compute: flat positions, taps and the first of them in the table, lines and
+their width, and the position of the first output.
+"""
 SUMS = (
     *(
         "groups",
@@ -111,17 +113,19 @@ SUMS = (
 
 
 def work_of(conv: Convolution) -> int:
-    """Multiplications."""
+    """Return the number of multiplications."""
     return conv.n * conv.outputs * conv.dense * conv.depth
 
 
 def sharing_of(conv: Convolution, threads: int) -> Sharing:
-    """How so many threads share a convolution."""
+    """Return how `threads` threads share a convolution."""
     return Sharing.of(work_of(conv), SHARED_WORK, WAKING_WORK) if threads > 1 else Sharing.ALONE
 
 
 def applies(conv: Convolution, spec: TensorSpec) -> bool:
-    """Whether a convolution is one of loops: of one or two dimensions, in float32 or float64, and no plain product."""
+    """Return True if loops compute the convolution: one or two dimensions, float32 or float64, and no plain
+    matmul.
+    """
     window = conv.window
     return (
         spec.np_dtype == conv.dtype
@@ -140,13 +144,13 @@ def applies(conv: Convolution, spec: TensorSpec) -> bool:
 
 
 class _Plane(NamedTuple):
-    """How planes are laid out, in one dimension of an image.
+    """Layout of planes in one dimension of an image.
 
     Attributes:
-        size: elements of the image.
-        step: of windows; there is a plane for each phase of it that a tap meets.
-        before: elements of the border before the image.
-        count: elements of a plane.
+        size: Number of elements of the image.
+        step: Stride of windows. Each phase of the stride that a tap reads has a plane.
+        before: Number of border elements before the image.
+        count: Number of elements of a plane.
     """
 
     size: int
@@ -155,19 +159,19 @@ class _Plane(NamedTuple):
     count: int
 
     def kept(self, phase: int) -> tuple[int, int, int]:
-        """The first element of a plane that is in the image, the one after the last, and where the first is there."""
+        """Return the bounds of a plane's elements inside the image, and the image position of the first."""
         first = max(0, -(-(self.before - phase) // self.step))
         last = min(self.count, -(-(self.size + self.before - phase) // self.step))
         return first, max(first, last), first * self.step + phase - self.before
 
 
 class _Part(NamedTuple):
-    """Outputs that are computed alike.
+    """Outputs that the same taps compute.
 
     Attributes:
-        lines, width: how many there are.
-        start: where the first one is in an image.
-        taps: of each tap its place in the weight, the number of its plane, and the line and element where it begins.
+        lines, width: Number of lines, and of outputs in a line.
+        start: Position of the first output in an image.
+        taps: For each tap, its index in the weight, its plane, and the line and element of its first input.
     """
 
     lines: int
@@ -177,17 +181,17 @@ class _Part(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """One of the two kinds of convolution that `taps` computes, for whichever number of images.
+    """Geometry of one convolution or one gradient of an input that `taps` computes, for any number of images.
 
     Attributes:
-        rows, columns: the planes.
-        phases: of rows and columns, those of a channel's planes.
-        overhang: elements of the next line that the last one may meet.
-        channels, outputs: of a group.
-        parts: of an image's outputs.
-        of_channel, of_output: places from one channel or output to the next in the weight.
-        step: of outputs that are computed alike.
-        sizes: of an image of the result.
+        rows, columns: The planes of each dimension.
+        phases: Phases of rows and columns, one for each plane of a channel.
+        overhang: Number of elements past the last line that a tap may read.
+        channels, outputs: Channels and outputs of a group.
+        parts: Parts of an image's outputs.
+        of_channel, of_output: Strides of channels and outputs in the weight.
+        step: Step between outputs of one part.
+        sizes: Sizes of a result image.
     """
 
     rows: _Plane
@@ -203,19 +207,19 @@ class Geometry(NamedTuple):
     sizes: tuple[int, int]
 
     def kept(self, images: int) -> int:
-        """Elements of a channel of so many images."""
+        """Return the number of elements of a channel over `images` images."""
         return len(self.phases) * self.rows.count * images * self.columns.count + self.overhang
 
     def positions(self, images: int) -> int:
-        """Flat positions of the part that has most."""
+        """Return the flat positions of the largest part."""
         return max(((p.lines - 1) * images + images - 1) * self.columns.count + p.width for p in self.parts)
 
     def place(self, images: int, phase: int, line: int, element: int) -> int:
-        """Where a tap begins in the planes of a channel."""
+        """Return the offset of a tap's first element in the planes of a channel."""
         return ((phase * self.rows.count + line) * images) * self.columns.count + element
 
     def bands(self, itemsize: int, positions: int) -> list[Geometry]:
-        """The lines in bands of so many positions, whose planes a cache has room for; one of all if they are few."""
+        """Split the lines into bands whose planes fit the cache; return one band if there are few lines."""
         whole = max(part.lines for part in self.parts)
         beyond = max(line for part in self.parts for _, _, line, _ in part.taps)
         line = self.channels * len(self.phases) * self.columns.count * itemsize
@@ -238,7 +242,7 @@ class Geometry(NamedTuple):
         return self._replace(rows=rows, parts=parts)
 
     def pack(self, images: int, stride: tuple[int, int, int], at: int) -> tuple[list[int], list[int]]:
-        """The numbers of a pack whose table of phases is at a place, and this table."""
+        """Return the integers of a pack, and the table of phases that begins at `at`."""
         numbers = [self.channels, self.rows.count, images, self.columns.count, *stride]
         numbers += [self.rows.step, self.kept(images), self.overhang, len(self.phases), at]
         table: list[int] = []
@@ -250,12 +254,12 @@ class Geometry(NamedTuple):
 
 
 def _two(sizes: Sequence[int], one: int) -> tuple[int, int]:
-    """Of one dimension or two, two."""
+    """Return sizes of two dimensions, with `one` before a single dimension."""
     return (one, sizes[0]) if len(sizes) == 1 else (sizes[0], sizes[1])
 
 
 def forward_geometry(conv: Convolution) -> Geometry:
-    """Of a convolution itself."""
+    """Return the geometry of the convolution itself."""
     window, step = conv.window, conv.window.stride[0]
     (h, w), (kh, kw), (oh, ow) = (_two(sizes, 1) for sizes in (window.spatial, window.kernel, window.out))
     (dy, dx), (py, px) = _two(window.dilation, 1), _two(window.padding, 0)
@@ -278,14 +282,16 @@ def forward_geometry(conv: Convolution) -> Geometry:
 
 
 def backward_geometry(conv: Convolution) -> Geometry:
-    """Of the gradient of the input: for each phase of the stride, a convolution of the gradient by some of the taps."""
+    """Return the geometry of the gradient of the input: for each phase of the stride, a convolution with some
+    taps.
+    """
     window, step = conv.window, conv.window.stride[0]
     (h, w), (kh, kw), (oh, ow) = (_two(sizes, 1) for sizes in (window.spatial, window.kernel, window.out))
     (dy, dx), (py, px) = _two(window.dilation, 1), _two(window.padding, 0)
     channels, outputs = conv.channels // conv.groups, conv.outputs // conv.groups
 
     def met(phase: int, kernel: int, dilation: int, padding: int) -> list[tuple[int, int]]:
-        """The taps that an input of a phase meets, and how far ahead of its own position each is."""
+        """Return the taps that an input of a phase reads, and the offset of each from the input's own position."""
         return [
             (k, (phase + padding - k * dilation) // step)
             for k in range(kernel)
@@ -324,7 +330,7 @@ class TiledConvolution:
 
     Args:
         conv: the convolution.
-        geometry: of either.
+        geometry: Geometry of the forward or the backward convolution.
     """
 
     def __init__(self, conv: Convolution, geometry: Geometry) -> None:
@@ -362,7 +368,7 @@ class TiledConvolution:
         return lambda *arrays: compute(taps, *arrays)
 
     def _images(self) -> int:
-        """Images of a block: enough positions for tiles, and not more than a cache has room for."""
+        """Return the number of images of a block: enough positions for tiles, and no more than a cache holds."""
         geometry, size, most = self.geometry, self.conv.dtype.itemsize, self.conv.n
         images = 1
         while images < most and geometry.positions(images) < POSITIONS:
@@ -403,7 +409,7 @@ class TiledConvolution:
         outputs: int,
         has_bias: bool,
     ) -> tuple[Array, int]:
-        """The numbers of a task, and the elements of its room."""
+        """Return the integers that describe a task, and the number of scratch elements that it needs."""
         conv, (first, images) = self.conv, block
         h, w = geometry.rows.size, geometry.columns.size
         oh, ow = geometry.sizes
@@ -463,7 +469,7 @@ class TiledSums:
         np.copyto(out, total, casting="unsafe")
 
     def _planned(self, threads: int) -> list[Callable[..., None]]:
-        """For each share of the blocks, a function of the arrays."""
+        """Return a function of the arrays for each share of the blocks."""
         conv = self.conv
         loop = loop_now(f"convolution_sums {conv.dtype.name}")
         assert loop is not None
@@ -496,9 +502,9 @@ class TiledSums:
         return [share_of(first) for first in range(0, len(self.blocks), BLOCKS)]
 
     def _cuts(self, wanted: int) -> list[list[tuple[int, int]]]:
-        """Ranges of groups, outputs and channels, first and count of each."""
+        """Return ranges of groups, outputs and channels, first and count of each."""
         counts = (self.conv.groups, self.geometry.outputs, self.geometry.channels)
-        # What is cut into most parts, but outputs last: each part lays out its planes itself.
+        # Split the dimension with the most parts, but outputs last: each part packs its planes itself.
         along = max((0, 2, 1), key=lambda i: min(counts[i], wanted))
         step = -(-counts[along] // wanted)
         return [
@@ -516,7 +522,7 @@ class TiledSums:
         channels: tuple[int, int],
         last: list[int],
     ) -> tuple[list[int], int]:
-        """The numbers of a block in a task, and the elements of its room."""
+        """Return the integers that describe a block of a task, and the number of scratch elements that it needs."""
         conv = self.conv
         h, w = geometry.rows.size, geometry.columns.size
         oh, ow = geometry.sizes
@@ -529,7 +535,7 @@ class TiledSums:
         source_room = outputs[1] * row + SLACK
         packs = len(SUMS)
         tables = packs + 2 * len(PACK)
-        # The gradient lies as outputs do in the planes, with zeros between its rows.
+        # The gradient has the layout of outputs in the planes, with zeros between its rows.
         flat = geometry._replace(
             rows=_Plane(oh, 1, -begin, lines),
             columns=_Plane(ow, 1, 0, geometry.columns.count),

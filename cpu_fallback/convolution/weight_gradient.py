@@ -16,7 +16,7 @@ from . import rows as convolution_rows
 from .columns import Convolution, Part, at
 
 TOTALS, TOTAL_BYTES = 8, 24 << 20
-"""How many sums of the weight's gradient are made side by side, and the memory that these may take."""
+"""Number of accumulators of the weight's gradient that exist at once, and the limit of their bytes."""
 
 Array = np.ndarray[Any, Any]
 
@@ -26,7 +26,7 @@ def _zero(out: Any, *_: Any) -> None:
 
 
 def backward_weight(call: StructuredCall) -> PlannedKernel:
-    """The columns by the gradient, summed over the blocks in float64."""
+    """Multiply the columns by the gradient, and accumulate blocks in float64."""
     grad, input = call.args["grad_output"], call.args["input"]
     conv = Convolution(call, input.sizes, call.outputs[0].sizes, grad.sizes, is_summed=True)
     if conv.is_empty:
@@ -39,7 +39,7 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
 
 
 def _weight_tiled(call: StructuredCall, conv: Convolution) -> PlannedKernel:
-    """By compiled loops; zeros between the rows of a gradient would meet infinite inputs."""
+    """Return the kernel of compiled loops; zeros between a gradient's rows would multiply infinite inputs."""
     chosen("compiled tiles", "llvmlite is installed, and {} images of {} pixels are many", conv.n, conv.dense)
     tiled = tiles.TiledSums(conv)
     otherwise = functools.cache(lambda: _weight_by_columns(call, conv).into)

@@ -21,14 +21,15 @@ from ..workspace import borrow, give_back
 from .rows import LEAST_LINE, LINE, SMALL_PRODUCT, beyond, copy_rows, shifts_of
 
 LEAST_POSITIONS, LEAST_CHANNELS, LEAST_WORK = 1 << 10, 32, 1 << 23
-"""Fewer positions do not make up for the sums of the kernel's rows, fewer channels or outputs for those of the image's,
-and fewer products of all three for the calls of NumPy."""
+"""Minimum positions, which pay for the sums of the kernel's rows; channels or outputs, which pay for those of the
+image's; and products of all three, which pay for NumPy's calls.
+"""
 MOST_OF_WEIGHT = 1 << 18
 """Elements of a weight whose gradient is summed up in parts of some hundred positions."""
 LEAST_PART, MOST_SHARES = 1 << 24, 8
 """Multiplications of a thread's part, and how many parts there are for threads alone."""
 PART_BYTES = 5 << 19
-"""What is laid out at a time: little enough for `workspace` to keep."""
+"""Bytes that are packed at a time: few enough for `workspace` to keep."""
 LEAST_WIDTH = 128
 """Positions that the images of a part have side by side, at least, if there are as many."""
 
@@ -36,7 +37,7 @@ Array = np.ndarray[Any, Any]
 
 
 def is_worthwhile(images: int, channels: int, outputs: int, window: Window, dtype: np.dtype[Any]) -> bool:
-    """Whether windows that `rows` takes have three rows, and there are enough positions and channels."""
+    """Return True if windows that `rows` takes have three rows, and enough positions and channels."""
     positions = images * window.out[0] * window.out[1]
     return (
         window.kernel[0] == 3
@@ -49,7 +50,7 @@ def is_worthwhile(images: int, channels: int, outputs: int, window: Window, dtyp
 def sums_are_worthwhile(
     images: int, channels: int, outputs: int, window: Window, dtype: np.dtype[Any]
 ) -> bool:
-    """The same for the gradient of the weight, which has to be small beside the positions."""
+    """Return True if Winograd also pays for the weight's gradient, which must be small beside the positions."""
     weight = 3 * window.kernel[1] * channels * outputs
     return weight <= MOST_OF_WEIGHT and is_worthwhile(images, channels, outputs, window, dtype)
 
@@ -96,7 +97,7 @@ class Pairs:
         self.room = dtype.itemsize * max(sum(self.sizes(part)) for part in self.parts)
 
     def sizes(self, part: Part) -> tuple[int, int, int]:
-        """Elements of a part's rows, of their sums, and of the products."""
+        """Return the element counts of a part's rows, of their sums, and of the matmuls."""
         line = part.count * self.width
         return (
             (2 * part.pairs + 2) * self.channels * line,
@@ -105,11 +106,11 @@ class Pairs:
         )
 
     def array(self, room: Array, offset: int, shape: tuple[int, ...]) -> Array:
-        """An array in the room from an element on."""
+        """Return an array of the scratch buffer, from an element offset on."""
         return np.ndarray(shape, self.dtype, room, offset * self.dtype.itemsize)
 
     def sums(self, room: Array, array: Array, part: Part) -> Array:
-        """The four sums of rows for each pair: (pairs, 4, depth, images * width)."""
+        """Return the four sums of rows for each pair: (pairs, 4, depth, images * width)."""
         line, taps = part.count * self.width, len(self.shifts)
         rows = self._rows(room, array, part, (1, 0, 2, 3)).reshape(2 * part.pairs + 2, -1)
         sums = self.array(room, rows.size, (part.pairs, 4, taps, self.channels * line))
@@ -117,7 +118,7 @@ class Pairs:
         return sums.reshape(part.pairs, 4, self.depth, line)
 
     def lines(self, room: Array, array: Array, part: Part) -> Array:
-        """The same with all pairs side by side: (4, depth, pairs * images * width)."""
+        """Return the four sums of rows with all pairs adjacent: (4, depth, pairs * images * width)."""
         line, taps = part.count * self.width, len(self.shifts)
         rows = self._rows(room, array, part, (0, 1, 2, 3)).reshape(self.channels, -1, line)
         sums = self.array(room, rows.size, (1, 4, taps, self.channels * part.pairs * line))
@@ -125,7 +126,9 @@ class Pairs:
         return sums.reshape(4, self.depth, part.pairs * line)
 
     def _rows(self, room: Array, array: Array, part: Part, order: tuple[int, ...]) -> Array:
-        """The rows that a part meets, of (channels, rows, images, width) in this order; the border's are zero."""
+        """Return the rows that a part reads, (channels, rows, images, width) in `order`, with zeros at the
+        border.
+        """
         sizes = (self.channels, 2 * part.pairs + 2, part.count, self.width)
         made = self.array(room, 0, tuple(sizes[d] for d in order))
         spread = made.transpose(order)  # an exchange of two is its own inverse
@@ -156,7 +159,7 @@ class Pairs:
                 whole[:, :, tap, :, beyond(shift)] = 0
 
     def multiply(self, room: Array, matrices: Array, sums: Array, part: Part) -> Array:
-        """Matrices (4, outputs, depth) by the sums: (pairs, 4, outputs, images * width)."""
+        """Multiply matrices (4, outputs, depth) by the sums: (pairs, 4, outputs, images * width)."""
         line = sums.shape[3]
         offset = self.sizes(part)[0] + self.sizes(part)[1]
         products = self.array(room, offset, (part.pairs, 4, self.outputs, line))
@@ -170,7 +173,7 @@ class Pairs:
 
 
 def kernel_sums(weight: Array) -> Array:
-    """The four sums (4, outputs, depth) of a kernel's three rows, from (3, outputs, taps of a row, channels)."""
+    """Return the four sums (4, outputs, depth) of a kernel's rows, from (3, outputs, taps of a row, channels)."""
     made = np.empty((4, *weight.shape[1:]), weight.dtype)
     np.copyto(made[0], weight[0])
     np.copyto(made[3], weight[2])
@@ -185,7 +188,7 @@ def kernel_sums(weight: Array) -> Array:
 def forward(
     images: int, channels: int, outputs: int, window: Window, dtype: np.dtype[Any]
 ) -> Callable[..., bool]:
-    """``into(out, array, weight, bias)`` for a weight (rows, outputs, taps of a row, channels), a view."""
+    """Return ``into(out, array, weight, bias)`` for a weight (rows, outputs, taps of a row, channels), a view."""
     pairs = Pairs(images, channels, outputs, window, dtype)
 
     def into(out: Array, array: Array, weight: Array, bias: Array | None) -> bool:
@@ -228,7 +231,7 @@ def forward(
 def backward_weight(
     images: int, channels: int, outputs: int, window: Window, dtype: np.dtype[Any], totals: int
 ) -> Callable[..., bool]:
-    """``into(out, grad, input)``: sums of rows of the input by sums of the gradient's, added up in float64.
+    """Return ``into(out, grad, input)``: sums of rows of the input by sums of the gradient's, added up in float64.
 
     At most so many totals are made side by side. False if a result is not finite.
     """

@@ -26,7 +26,7 @@ Array = np.ndarray[Any, Any]
 
 
 def elu(alpha: Array, scale: Array, input_scale: Array) -> Chain:
-    """scale * a above zero, alpha * scale * (exp(input_scale * a) - 1) below."""
+    """Compute scale * a above zero, alpha * scale * (exp(input_scale * a) - 1) below."""
     below, zero = np.asarray(alpha * scale), np.zeros_like(alpha)
     is_sloped, is_scaled, adds = bool(input_scale != 1), bool(below != 1), bool(below > 0)
 
@@ -45,14 +45,14 @@ def elu(alpha: Array, scale: Array, input_scale: Array) -> Chain:
         np.multiply(out, scale, out)
         np.add(out, kept, out)
         if not a.all():
-            # Of a sum of zeros the sign is lost.
+            # A sum of zeros loses the sign.
             np.copyto(out, a * scale, where=np.equal(a, zero))
 
     return chain
 
 
 def hardswish_in(np_dtype: np.dtype[Any]) -> Maker:
-    """a * relu6(a + 3) / 6."""
+    """Compute a * relu6(a + 3) / 6."""
     zero, three, six = [np.array(n, np_dtype) for n in (0, 3, 6)]
 
     def chain(out: Array, kept: Array, a: Array) -> None:
@@ -65,7 +65,7 @@ def hardswish_in(np_dtype: np.dtype[Any]) -> Maker:
 
 
 def hardsigmoid_in(np_dtype: np.dtype[Any]) -> Maker:
-    """relu6(a + 3) / 6."""
+    """Compute relu6(a + 3) / 6."""
     zero, three, six = [np.array(n, np_dtype) for n in (0, 3, 6)]
 
     def chain(out: Array, _: Array, a: Array) -> None:
@@ -86,7 +86,7 @@ _BITS = {np.dtype(np.float32): np.dtype(np.uint32), np.dtype(np.float64): np.dty
 
 
 def hardshrink(lambd: Array) -> Chain:
-    """0 within [-lambd, lambd], NaN kept."""
+    """Replace elements within [-lambd, lambd] by 0; NaN propagates."""
 
     zero = np.zeros_like(lambd)
 
@@ -133,7 +133,7 @@ def leaky_relu(slope: Array) -> Chain:
 
 
 def mish_in(np_dtype: np.dtype[Any]) -> Maker:
-    """a * tanh(log(1 + exp(a))), which is a * n / (n + 2) with n = e * (e + 2) and e = exp(a).
+    """Compute a * tanh(log(1 + exp(a))), which is a * n / (n + 2) with n = e * (e + 2) and e = exp(a).
 
     From 20 on that quotient is 1, in float64 too; without the limit n would overflow.
     """
@@ -152,7 +152,7 @@ def mish_in(np_dtype: np.dtype[Any]) -> Maker:
 
 
 def silu_in(np_dtype: np.dtype[Any]) -> Maker:
-    """a * sigmoid(a)."""
+    """Compute a * sigmoid(a)."""
     one = np.ones((), np_dtype)
 
     def chain(out: Array, kept: Array, a: Array) -> None:
@@ -165,7 +165,7 @@ def silu_in(np_dtype: np.dtype[Any]) -> Maker:
 
 
 def softplus(beta: Array, threshold: Array) -> Chain:
-    """log(1 + exp(beta * a)) / beta, and a itself above the threshold."""
+    """Compute log(1 + exp(beta * a)) / beta, and a itself above the threshold."""
 
     def chain(out: Array, kept: Array, a: Array) -> None:
         np.multiply(a, beta, kept)
@@ -183,7 +183,7 @@ def softplus(beta: Array, threshold: Array) -> Chain:
 
 
 def log_sigmoid(a: Array) -> Array:
-    """log(1 / (1 + exp(-a)))."""
+    """Compute log(1 / (1 + exp(-a)))."""
     return np.minimum(a, 0) - log1p(np.exp(-np.abs(a)))
 
 
@@ -193,7 +193,7 @@ def threshold(a: Array, limit: float, value: float) -> Array:
 
 
 def threshold_chain(limit: Array, value: Array) -> Chain:
-    """The same of floats: their bits change places by what they differ in."""
+    """Return the threshold chain of floats, which selects by xor of their bits."""
     bits = _BITS[value.dtype]
     word = value.view(bits)
 
@@ -212,7 +212,7 @@ def threshold_chain(limit: Array, value: Array) -> Chain:
 
 
 def row(function: Callable[..., Any], kinds: str) -> KernelFactory:
-    """The factory of a row."""
+    """Return the kernel factory of a table row."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         check_kind(call, kinds)
@@ -235,18 +235,18 @@ CHAINS: dict[str, Maker] = {
     "softshrink": softshrink,
     "threshold": threshold_chain,
 }
-"""Of operators with numbers: from those to the chain."""
+"""Chain makers of operators with numbers, from the numbers to the chain."""
 CHAINS_IN: dict[str, Callable[[np.dtype[Any]], Maker]] = {
     "hardsigmoid": hardsigmoid_in,
     "hardswish": hardswish_in,
     "mish": mish_in,
     "silu": silu_in,
 }
-"""Of operators without: from the dtype that is computed in."""
+"""Chain makers of operators without numbers, from the compute dtype to the chain."""
 
 
 def chain_row(name: str) -> KernelFactory:
-    """The factory of an operator that is a chain; operands that are not plain are brought to its dtype."""
+    """Return the kernel factory of a chain; it casts operands that are not plain to the chain's dtype."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         function, kinds = FUNCTIONS.get(name, (None, FLOAT))

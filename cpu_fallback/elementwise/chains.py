@@ -18,7 +18,7 @@ from .constants import constants_for
 Array = np.ndarray[Any, Any]
 Chain = Callable[..., None]
 Maker = Callable[..., Chain]
-"""From the call's numbers, as 0-d arrays of the dtype that is computed in, to the chain."""
+"""Function from the call's numbers, as 0-d arrays of the compute dtype, to the chain."""
 
 SMALL = 1 << 11
 """Elements up to which a choice by a mask is quicker than arithmetic that comes to the same."""
@@ -34,7 +34,7 @@ REAL = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def is_plain(call: StructuredCall, np_dtype: np.dtype[Any]) -> bool:
-    """Whether all operands and the result are contiguous, of one size and of the dtype that is computed in."""
+    """Return True if all tensors are contiguous, of one size, and already in the compute dtype."""
     specs = [*call.outputs, *(call.args[name] for name in call.runtime)]
     tensors = [s for s in specs if isinstance(s, TensorSpec)]
     sizes = tensors[0].sizes
@@ -44,7 +44,7 @@ def is_plain(call: StructuredCall, np_dtype: np.dtype[Any]) -> bool:
 
 
 def chained(call: StructuredCall, make: Maker, np_dtype: np.dtype[Any]) -> PlannedKernel:
-    """The kernel of a call that `is_plain`; its tensors come before its numbers."""
+    """Return the kernel of a call that `is_plain`; tensors come before numbers in its arguments."""
     names = call.runtime
     count = sum(isinstance(call.args[name], TensorSpec) for name in names)
     constants = [constants_for(call, name, np_dtype, call.args[name]) for name in names[count:]]
@@ -122,7 +122,7 @@ def _of_several(
 
 
 def general(make: Maker) -> Callable[..., Array]:
-    """The chain as a function of arrays and 0-d arrays that returns a new array."""
+    """Return the chain as a function of arrays and 0-d arrays that returns a new array."""
 
     def function(a: Any, *numbers: Any) -> Array:
         out = np.empty_like(a)

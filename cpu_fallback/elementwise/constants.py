@@ -46,7 +46,7 @@ class Constants(dict[Any, Any]):
         return made
 
     def converted(self, value: Number) -> Array:
-        """A number as an array."""
+        """Return a number as an array."""
         np_dtype = self.np_dtype
         if value.__class__ is int and not -(1 << 63) <= value < 1 << 64:
             raise OverflowError(f"int too big to convert: expected 64 bits, got {value}")
@@ -82,7 +82,7 @@ class RangedConstants(Constants):
 
 
 class RoundedConstants(Constants):
-    """`Constants` rounded to a narrow dtype before they are widened; a scale must be in its range."""
+    """`Constants` rounded to a 16-bit dtype before they widen; a scale must be in its range."""
 
     __slots__ = ("narrow", "ranged")
 
@@ -111,7 +111,7 @@ CONVERTING = frozenset({"elu", "leaky_relu", "lerp", "softplus", "threshold"})
 
 
 def constants_for(call: StructuredCall, name: str, np_dtype: np.dtype[Any], kind: type) -> Constants:
-    """The numbers of an argument; a scale must be in the range of the dtype that is computed in."""
+    """Return the constants of an argument; a scale must be in the range of the compute dtype."""
     operator = call.name.rstrip("_")
     is_sum = name == "alpha" and (operator in SUMS or np_dtype.kind in "iu")
     if operator in BOUNDED or is_sum or (operator == "threshold" and name == "value"):

@@ -1,8 +1,12 @@
 """Copies between any strides and dtypes.
 
-Casts are PyTorch's: float to integer truncates (what does not fit comes out as x86 has it: the least int32 or
-int64, or its low bits); complex to real drops the imaginary part; to bool asks for nonzero; narrow floats
-round to nearest even, float8_e4m3fn saturates; float8_e8m0fnu is a magnitude's nearest power of two.
+Casts follow PyTorch:
+- Float to integer truncates. Values out of range become the x86 result: the least int32 or int64, or its low
+  bits.
+- Complex to real drops the imaginary part.
+- A cast to bool tests for nonzero.
+- 16-bit floats round to nearest even, and float8_e4m3fn saturates.
+- float8_e8m0fnu is the nearest power of two of the magnitude.
 """
 
 from __future__ import annotations
@@ -90,7 +94,7 @@ def copy(call: StructuredCall) -> PlannedKernel:
 def _whole(
     out: TensorSpec, spec: TensorSpec, shares_from: int, least: int = SHARED_BLOCK
 ) -> Callable[[Any, Any], None] | None:
-    """One call of NumPy in parts: shared among threads, or tile by tile; None where one call is as quick."""
+    """Return one NumPy call in parts, shared among threads or tiled, or None if one call is as fast."""
     if out.numel < TURNED_FROM:
         return None
     blocks = Blocks(out, [spec], part_of(out.numel, least))
@@ -101,7 +105,7 @@ def _whole(
 
 
 def cast_steps(source: dtype, target: dtype) -> list[Callable[[Any], Any]]:
-    """What is done to an array before NumPy's own cast to `target` gives PyTorch's result."""
+    """Return the steps before NumPy's own cast to `target` that make the result PyTorch's."""
     steps: list[Callable[[Any], Any]] = []
     real = source.to_real()
     if source is float16 and target in (float32, float64):

@@ -1,7 +1,7 @@
-"""The path of every pointwise kernel: operands to the common dtype, one function over them, a store.
+"""Path of every pointwise kernel: cast operands to the common dtype, apply one function, store the result.
 
-What can be decided is decided once for a plan: whether a ufunc may write the result itself, which operands
-need a cast, whether the error state matters, whether to work in cache-sized blocks.
+The plan decides once whether a ufunc may write the result itself, which operands need a cast, whether the
+error state matters, and whether to work in cache-sized blocks.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ SILENT = frozenset(
 def planned(
     call: StructuredCall, function: Callable[..., Any], np_common: Any = None, masks: Sequence[str] = ()
 ) -> PlannedKernel:
-    """The kernel that brings operands to the common dtype, calls `function` on them, and stores with a cast.
+    """Return the kernel that casts operands to the common dtype, calls `function`, and stores the result with a
+    cast.
 
     Args:
         function: a ufunc, a function of arrays that returns a new array, or one marked by `writing`.
@@ -207,7 +208,7 @@ def planned(
 
 
 def raises_flags(np_dtype: Any) -> bool:
-    """Whether arithmetic on this dtype can raise floating-point flags."""
+    """Return True if arithmetic on this dtype can raise floating-point flags."""
     return bool(np_dtype.kind in "fcV")
 
 
@@ -236,7 +237,7 @@ def making(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _storing(function: Callable[..., Any], count: int = 0) -> Callable[..., None]:
-    """A kernel that stores what a function of `count` arrays returns; of any number for 0."""
+    """Return a kernel that stores the result of a function of `count` arrays; 0 means any number."""
     copyto = np.copyto
     if count == 1:
         return lambda out, a: copyto(out, function(a), "unsafe")
@@ -250,7 +251,7 @@ def _storing(function: Callable[..., Any], count: int = 0) -> Callable[..., None
 
 
 def _writing(function: Callable[..., Any], count: int = 0) -> Callable[..., None]:
-    """A kernel that has a function of `count` arrays, of any number for 0, write to its argument `out`."""
+    """Return a kernel that passes `out` to a function of `count` arrays; 0 means any number."""
     if count == 1:
         return lambda out, a: function(a, out=out)
     if count == 2:
@@ -277,14 +278,14 @@ def _writing_cast(function: Callable[..., Any], np_common: Any) -> Callable[...,
 
 
 def _only_last(prepare: Sequence[Callable[[Any], Any]]) -> bool:
-    """Whether all operands but the last are taken as they are."""
+    """Return True if every operand but the last needs no preparation."""
     return all(p is _itself for p in prepare[:-1])
 
 
 def _prepared_last(
     function: Callable[..., Any], prepare: Sequence[Callable[[Any], Any]]
 ) -> Callable[..., Any]:
-    """A function whose last operand is brought to its dtype first."""
+    """Return a function that prepares its last operand first."""
     last, count = prepare[-1], len(prepare)
     if count == 2:
         return lambda a, b: function(a, last(b))
@@ -330,7 +331,7 @@ def _in_blocks(
     block: int = BLOCK,
     handed_over: int = HANDED_OVER,
 ) -> Callable[..., None]:
-    """A kernel that goes through its operands a block at a time; what has one element is prepared once."""
+    """Return a kernel that processes its operands a block at a time; it prepares single elements once."""
     specs = [o if isinstance(o, TensorSpec) else None for o in operands]
     moving = [o is not None and o.ndim > 0 for o in specs]
     blocks = Blocks(out_spec, specs, block, handed_over)
@@ -354,7 +355,9 @@ def _in_blocks(
 
 
 def _beside_line(function: np.ufunc, number: int, out_spec: TensorSpec) -> Callable[..., None]:
-    """A kernel of contiguous operands, of which one is a number: the other's lines beside a line of it."""
+    """Return a kernel of contiguous operands that broadcasts the operand `number`, a scalar, to a line of
+    `LINE`.
+    """
     whole = Blocks(out_spec, [out_spec], out_spec.numel)
 
     def into(out: Any, *inputs: Any) -> None:
@@ -375,7 +378,7 @@ def _beside_line(function: np.ufunc, number: int, out_spec: TensorSpec) -> Calla
 
 
 def ufunc_keeps(function: np.ufunc, np_dtype: Any, arity: int, out: Any) -> bool:
-    """Whether a ufunc over this dtype gives exactly the output's dtype."""
+    """Return True if a ufunc over this dtype returns exactly the output's dtype."""
     try:
         resolved = function.resolve_dtypes((np_dtype,) * arity + (None,))
     except TypeError:
@@ -386,7 +389,7 @@ def ufunc_keeps(function: np.ufunc, np_dtype: Any, arity: int, out: Any) -> bool
 def _preparers(
     call: StructuredCall, operands: Sequence[Any], targets: Sequence[Any]
 ) -> list[Callable[[Any], Any]]:
-    """What brings each operand to its dtype: tensors by a cast, numbers as arrays that are made once."""
+    """Return the preparation of each operand: a cast for tensors, cached arrays for numbers."""
     return [
         _preparer(o, t)
         if o is None or isinstance(o, TensorSpec)
@@ -425,7 +428,7 @@ def _rounded_first(
 
 
 def _is_repeated(spec: TensorSpec, out: TensorSpec) -> bool:
-    """Whether a tensor is one element expanded to the output's sizes, as gradients of sums are."""
+    """Return True if a tensor is one element expanded to the output's sizes, like gradients of sums."""
     return bool(spec.ndim and spec.numel and spec.sizes == out.sizes and not any(spec.strides))
 
 
@@ -434,7 +437,7 @@ def _itself(array: Any) -> Any:
 
 
 def _output_first(function: Any, arity: int) -> Callable[..., Any]:
-    """A ufunc that takes its output first."""
+    """Return a ufunc that takes its output as the first argument."""
     if arity == 1:
         return lambda out, a: function(a, out=out)
     if arity == 2:
@@ -458,7 +461,7 @@ def _with_constant(function: Any, constants: Constants) -> Callable[..., Any]:
 
 
 def _with_constant_into(function: Any, constants: Constants) -> Callable[..., Any]:
-    """The same that writes to an array; marked alike, for callers that ignore floating-point errors already."""
+    """Return the out-first variant, marked the same for callers that already ignore floating-point errors."""
 
     def binary(out: Any, a: Any, number: Any) -> None:
         value = constants[number]

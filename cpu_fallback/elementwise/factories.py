@@ -20,7 +20,7 @@ BLOCK = 1 << 15
 
 
 def in_blocks(count: int, part: Callable[[int, int], None]) -> None:
-    """``part(begin, end)`` for each block of so many elements, on threads."""
+    """Call ``part(begin, end)`` for each block of this many elements, on threads."""
 
     def some(first: int, last: int) -> None:
         for block in range(first, last):
@@ -30,12 +30,12 @@ def in_blocks(count: int, part: Callable[[int, int], None]) -> None:
 
 
 def fill(call: StructuredCall) -> PlannedKernel:
-    """Every element becomes the number."""
+    """Fill every element with the number."""
     dtype = call.outputs[0].dtype
     if dtype is PACKED:
         raise call.refuse(call.outputs[0])
     known: dict[Any, Any] = {}
-    # Of floats 0.0 and -0.0 are one key.
+    # As floats, 0.0 and -0.0 are the same key.
     counts = call.args.get("value") is int
 
     def into(out: Any, *values: Any) -> None:
@@ -52,14 +52,14 @@ def fill(call: StructuredCall) -> PlannedKernel:
 
 
 def filled(call: StructuredCall) -> HostKernel:
-    """The host kernel of a new tensor that lies as another, filled."""
+    """Return the host kernel that makes a filled tensor with the strides of another."""
     spec = call.args["self"]
     out = TensorSpec.of(spec.sizes, preserved(spec), spec.dtype, spec.device)
     return HostKernel.of(fill(call._replace(outputs=(out,))), out)
 
 
 def zero(call: StructuredCall) -> PlannedKernel:
-    """Every element becomes zero."""
+    """Set every element to zero."""
 
     if call.outputs[0].dtype in (EXPONENTS, PACKED):
         # The byte 0, which is no zero among powers of two.
@@ -72,7 +72,7 @@ def zero(call: StructuredCall) -> PlannedKernel:
 
 
 def arange(call: StructuredCall) -> PlannedKernel:
-    """Element i is start + i * step, in int64 or float64 and then rounded."""
+    """Write start + i * step to element i, computed in int64 or float64 and then rounded."""
     spec = call.outputs[0]
     if spec.dtype.is_complex or spec.dtype.name == "bool":
         raise call.refuse(spec)
@@ -116,12 +116,12 @@ def arange(call: StructuredCall) -> PlannedKernel:
 
 
 def _bits_of_int64(number: Any) -> np.int64:
-    """A number of uint64 as the int64 of the same bits, in which sums wrap around to the same ones."""
+    """Return the int64 with the bits of a uint64 number; sums of both wrap to the same bits."""
     return np.int64((int(number) + 2**63) % 2**64 - 2**63)
 
 
 def linspace(call: StructuredCall) -> PlannedKernel:
-    """Evenly spaced from `start` to `end`, both included, each half counted from its own end."""
+    """Write evenly spaced numbers from `start` to `end`, both included, each half counted from its own end."""
     spec = call.outputs[0]
     if spec.dtype.name == "bool":
         raise call.refuse(spec)

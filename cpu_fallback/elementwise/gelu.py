@@ -1,7 +1,7 @@
-"""gelu of large contiguous float32: its chain of NumPy's calls on blocks, with arrays kept from block to block.
+"""gelu of large contiguous float32: a chain of NumPy calls on blocks, with reused scratch arrays.
 
-A chain's calls are short, and threads that both call NumPy wait for each other at every one of them: a second thread is
-worth its while with long blocks alone.
+The calls of a chain are short, and threads that call NumPy contend for the GIL at each one. A second thread
+pays only with long blocks.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def _normal_share(out: Array, square: Array, a: Array) -> None:
 
 
 def by_erf(out: Array, kept: Array, _: Array, a: Array) -> None:
-    """x * Phi(x)."""
+    """Compute x * Phi(x)."""
     _normal_share(out, kept, a)
     np.multiply(out, a, out)
 
 
 def by_erf_backward(out: Array, kept: Array, _: Array, grad: Array, a: Array) -> None:
-    """grad * (Phi(x) + x * phi(x))."""
+    """Compute grad * (Phi(x) + x * phi(x))."""
     _normal_share(out, kept, a)
     np.multiply(kept, _MINUS_HALF, kept)
     np.exp(kept, kept)
@@ -75,7 +75,7 @@ def by_erf_backward(out: Array, kept: Array, _: Array, grad: Array, a: Array) ->
 
 
 def by_tanh(out: Array, _: Array, __: Array, a: Array) -> None:
-    """x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))."""
+    """Compute x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))."""
     np.multiply(a, a, out)
     np.multiply(out, _CUBED, out)
     np.add(out, _SLOPE, out)
@@ -87,7 +87,7 @@ def by_tanh(out: Array, _: Array, __: Array, a: Array) -> None:
 
 
 def by_tanh_backward(out: Array, kept: Array, other: Array, grad: Array, a: Array) -> None:
-    """grad * ((1 + t) / 2 + x / 2 * (1 - t^2) * slope), with t the hyperbolic tangent."""
+    """Compute grad * ((1 + t) / 2 + x / 2 * (1 - t^2) * slope), with t the hyperbolic tangent."""
     np.multiply(a, a, kept)
     np.multiply(kept, _CUBED, out)
     np.add(out, _SLOPE, out)
@@ -116,7 +116,7 @@ CHAINS: dict[tuple[bool, bool], Callable[..., None]] = {
 
 
 def chained(call: StructuredCall, backward: bool) -> PlannedKernel | None:
-    """The kernel in blocks; None where it does not apply."""
+    """Return the blocked kernel, or None if it does not apply."""
     specs = [*call.outputs, *(a for a in call.args.values() if isinstance(a, TensorSpec))]
     numel, sizes = specs[0].numel, specs[0].sizes
     if numel <= CHAINED_FROM or not all(

@@ -33,11 +33,11 @@ Pointwise = Callable[[StructuredCall], PlannedKernel | None]
 
 
 def of_plain(kernel: Pointwise, to_complex: bool = False) -> HostKernelFactory:
-    """The factory of a kernel of contiguous tensors of one full float, with a contiguous result.
+    """Return the factory of a kernel of contiguous tensors of float32 or float64, with a contiguous result.
 
     Args:
         kernel: from the call, with the result's spec, to the kernel; None for what is the composite's.
-        to_complex: whether the result is of complex numbers.
+        to_complex: If True, the result is complex.
     """
 
     def factory(call: StructuredCall) -> HostKernel | None:
@@ -71,17 +71,17 @@ def angles(a: Array, out: Array) -> None:
 
 
 def angle(call: StructuredCall) -> PlannedKernel:
-    """The angles of real numbers."""
+    """Compute the angles of real numbers."""
     return planned(call, angles)
 
 
 def complex_(call: StructuredCall) -> PlannedKernel:
-    """Complex numbers of their parts."""
+    """Make complex numbers from their parts."""
     return _of_parts(call, lambda real, imag: (real, imag))
 
 
 def polar(call: StructuredCall) -> PlannedKernel:
-    """Complex numbers of their magnitudes and angles."""
+    """Make complex numbers from magnitudes and angles."""
     return _of_parts(call, lambda size, angle: (size * np.cos(angle), size * np.sin(angle)))
 
 
@@ -107,17 +107,17 @@ def prelu(call: StructuredCall) -> PlannedKernel | None:
 
 
 def square(call: StructuredCall) -> PlannedKernel:
-    """a * a."""
+    """Compute a * a."""
     return planned(call, np.square)
 
 
 def ndtr(call: StructuredCall) -> PlannedKernel:
-    """The distribution function of the normal distribution."""
+    """Compute the cumulative distribution function of the normal distribution."""
     return by_passes(call, "special_ndtr", loaded("scipy.special:ndtr"))
 
 
 def mvlgamma(call: StructuredCall) -> PlannedKernel | None:
-    """The logarithm of the multivariate gamma function."""
+    """Compute the logarithm of the multivariate gamma function."""
     if not 1 <= call.args["p"] < 1 << 32:
         return None
     return planned(call, multivariate(call.args["p"], call.outputs[0].np_dtype))

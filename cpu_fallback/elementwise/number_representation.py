@@ -17,18 +17,18 @@ Array = np.ndarray[Any, Any]
 
 
 def unchanged(a: Array, *replacements: Any) -> Array:
-    """The numbers as they are."""
+    """Return a copy."""
     return a.copy()
 
 
 @writing
 def frac(a: Array, out: Array) -> None:
-    """What is left of a number when its whole part is taken off; NaN for infinity."""
+    """Compute the fractional part; NaN for infinity."""
     np.subtract(a, np.trunc(a), out)
 
 
 def sgn(a: Array) -> Array:
-    """The sign, or of a complex number the direction; 0 for 0, and for a real NaN."""
+    """Return the sign, or the direction of a complex number; 0 for 0 and for a real NaN."""
     if a.dtype.kind == "c":
         size, found = np.abs(a), np.empty_like(a)
         # By parts: NumPy's complex division takes the reciprocal, which overflows for subnormal numbers.
@@ -46,38 +46,38 @@ def sgn(a: Array) -> Array:
 
 
 def signbit(a: Array) -> Array:
-    """Whether a number has a minus sign, which zero and NaN may have too."""
+    """Return True if a number has a minus sign, which zero and NaN may have too."""
     return np.signbit(a) if a.dtype.kind == "f" else a < np.zeros((), a.dtype)
 
 
 def heaviside(a: Array, values: Array) -> Array:
-    """0 below zero, 1 above it, `values` at it; 0 for NaN."""
+    """Return 0 below zero, 1 above it, `values` at it, and 0 for NaN."""
     return np.where(a == 0, values, (a > 0).astype(a.dtype))
 
 
 def truth_power(a: Array, exponent: Array) -> Array:
-    """A truth value to the power of another: true for an exponent of false."""
+    """Return a boolean to the power of another: True if the exponent is False."""
     return np.logical_or(a, np.logical_not(exponent))
 
 
 def least_multiple(a: Array, b: Array) -> Array:
-    """The least common multiple; what is beyond the dtype wraps, and from 32 bits on loses its sign, as in C."""
+    """Return the least common multiple; overflow wraps, and from 32 bits on loses its sign, as in C."""
     found = np.lcm(a, b)
     return np.absolute(found) if found.dtype.itemsize >= 4 else found
 
 
 def mantissa(a: Array) -> Array:
-    """The first result of frexp."""
+    """Return the mantissa of frexp."""
     return np.frexp(a)[0]
 
 
 def exponent(a: Array) -> Array:
-    """The second result of frexp."""
+    """Return the exponent of frexp."""
     return np.frexp(a)[1]
 
 
 def nextafter_narrow(a: Array, b: Array) -> Array:
-    """The neighbour of `a` towards `b` in a 16-bit floating dtype, by its bits."""
+    """Return the neighbor of `a` towards `b` in a 16-bit floating dtype, computed on its bits."""
     a, b = np.broadcast_arrays(a, b)
     bits = np.ascontiguousarray(a).view(np.int16)
     wide_a, wide_b = a.astype(np.float32), b.astype(np.float32)
@@ -90,7 +90,7 @@ def nextafter_narrow(a: Array, b: Array) -> Array:
 
 
 def logaddexp(a: Array, b: Array) -> Array:
-    """log(exp(a) + exp(b)), of the one with the greater real part taken out."""
+    """Compute log(exp(a) + exp(b)), of the one with the greater real part taken out."""
     if a.dtype.kind != "c":
         return np.logaddexp(a, b)
     a, b = np.broadcast_arrays(a, b)
@@ -99,19 +99,19 @@ def logaddexp(a: Array, b: Array) -> Array:
     high, low = np.where(larger, a, b), np.where(larger, b, a)
     unbounded = ~np.isfinite(high.real) & (high.real == low.real)
     apart = np.where(high.real < 0, high, np.log(np.exp(high) + np.exp(low)))
-    # Of the logarithm of 1 + z the real part by log1p, which small numbers need.
+    # The real part of log(1 + z) uses log1p, which small numbers need.
     z = np.exp(low - high)
     result = np.where(unbounded, apart, high + np.log1p(z))
     return np.where(nan, np.array(complex(np.nan, np.nan), a.dtype), result)
 
 
 def logaddexp2(a: Array, b: Array) -> Array:
-    """log2(2^a + 2^b)."""
+    """Compute log2(2^a + 2^b)."""
     return np.logaddexp2(a, b)
 
 
 def sinc(a: Array) -> Array:
-    """sin(pi a) / (pi a), 1 at zero."""
+    """Compute sin(pi a) / (pi a), 1 at zero."""
     scaled = a * _PI[a.dtype]
     found = np.sin(scaled)
     found /= scaled
@@ -145,7 +145,7 @@ def finite_within(least: float, most: float) -> Callable[..., Array]:
 
 
 def logit(a: Array, eps: Any) -> Array:
-    """log(a / (1 - a)), of numbers brought to [eps, 1 - eps] if there is an eps."""
+    """Compute log(a / (1 - a)), of numbers brought to [eps, 1 - eps] if there is an eps."""
     if eps is not None:
         # NaN is kept; the lower bound counts where the two are exchanged.
         a = np.where(a < eps, eps, np.where(a > 1 - eps, 1 - eps, a))
@@ -153,7 +153,7 @@ def logit(a: Array, eps: Any) -> Array:
 
 
 def logit_backward(grad: Array, a: Array, eps: Any) -> Array:
-    """grad / (a (1 - a)) within the bounds; outside 0, or without an eps NaN."""
+    """Compute grad / (a (1 - a)) within the bounds; outside 0, or without an eps NaN."""
     low, high, outside = (0, 1, np.nan) if eps is None else (eps, 1 - eps, 0)
     divisor = a * (1 - a)
     # At 0 and 1 themselves the slope is infinite with the gradient's sign.

@@ -145,7 +145,7 @@ DIVIDING: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., 
 
 
 def row(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory of a table's row."""
+    """Return the kernel factory of a table row."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         function, kinds = OPERATORS[stub]
@@ -158,7 +158,7 @@ def row(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
 
 
 def by_passes(call: StructuredCall, stub: str, function: Callable[..., Any]) -> PlannedKernel:
-    """The kernel of a function, or where there are many elements of the passes that there are for it."""
+    """Return the kernel of a function, or of its vector passes if there are many elements."""
     passes = PASSES.get(stub) if stub not in FUNCTIONS else Passes(for_many(stub), "f")
     common = call.common_dtype
     if passes is None or compute_np(common).char not in passes.kinds:
@@ -170,7 +170,7 @@ def by_passes(call: StructuredCall, stub: str, function: Callable[..., Any]) -> 
 
 
 def pointwise(function: Callable[..., Any]) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory of a function of arrays that serves every dtype."""
+    """Return the factory of a function of arrays that serves every dtype."""
     return lambda call: planned(call, function)
 
 
@@ -183,7 +183,7 @@ def check_kind(call: StructuredCall, kinds: str, operator: str | None = None) ->
 
 
 def loaded(function: Callable[..., Any] | str) -> Callable[..., Any]:
-    """A function, imported at its first use where it is given as ``module:name``, of SciPy then."""
+    """Return a function; import one given as ``module:name`` (SciPy's) at its first use."""
     if isinstance(function, str):
         module, _, name = function.partition(":")
         found: Callable[..., Any] = getattr(import_module(module), name)
@@ -193,7 +193,7 @@ def loaded(function: Callable[..., Any] | str) -> Callable[..., Any]:
 
 
 def rounding(name: str) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory of a row of `ROUNDING`."""
+    """Return the factory of a row of `ROUNDING`."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         exact = call.common_dtype.is_integral
@@ -203,7 +203,7 @@ def rounding(name: str) -> Callable[[StructuredCall], PlannedKernel]:
 
 
 def dividing(name: str) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory of a row of `DIVIDING`; integers look for zeros first."""
+    """Return the factory of a row of `DIVIDING`; integers check for zero divisors first."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         check_kind(call, "iuf", name if name.endswith("_divide") else None)
@@ -217,7 +217,7 @@ def dividing(name: str) -> Callable[[StructuredCall], PlannedKernel]:
 
 
 def div_mode(call: StructuredCall) -> PlannedKernel:
-    """Division by rounding mode."""
+    """Divide by rounding mode."""
     mode = call.args["rounding_mode"]
     if mode is None:
         return planned(call, np.divide)
@@ -228,7 +228,7 @@ def div_mode(call: StructuredCall) -> PlannedKernel:
 
 
 def relu(call: StructuredCall) -> PlannedKernel:
-    """max(self, 0), NaN kept; the zero is made once."""
+    """Compute max(self, 0), NaN kept; the zero is made once."""
     common = call.common_dtype
     spec = call.args["self"]
     np_dtype = compute_np(common)
@@ -275,9 +275,10 @@ def _narrow_relu(call: StructuredCall) -> Callable[..., None]:
 
 
 def _large_relu(call: StructuredCall, np_dtype: Any) -> Callable[..., None]:
-    """Relu of what is contiguous: integers line by line, each beside a line of zeros, which stays in the cache.
+    """Return the relu of contiguous arrays: integers compare line by line with a line of zeros that stays in the
+    cache.
 
-    np.clip's ufunc is quicker than np.maximum's for floats: its loop has no branches for NaN.
+    np.clip's ufunc is faster than np.maximum's for floats: its loop has no branches for NaN.
     """
     out_spec, spec = call.outputs[0], call.args["self"]
     zeros = np.zeros(ZEROS, np_dtype)
@@ -303,7 +304,7 @@ def _large_relu(call: StructuredCall, np_dtype: Any) -> Callable[..., None]:
 
 
 def pow_(call: StructuredCall) -> PlannedKernel:
-    """self ** exponent; small constant exponents become products, roots and reciprocals."""
+    """Compute self ** exponent; small constant exponents become products, roots and reciprocals."""
     common = call.common_dtype
     kind = compute_np(common).kind
     exponent = call.args["exponent"]
@@ -324,7 +325,7 @@ def pow_(call: StructuredCall) -> PlannedKernel:
 
 
 def clamp(call: StructuredCall) -> PlannedKernel:
-    """Both bounds, or the one that there is."""
+    """Clamp to both bounds, or to the given one."""
     low = call.args.get("min") is not None
     high = call.args.get("max") is not None
     if not isinstance(call.args.get("min", call.args.get("max")), TensorSpec):
@@ -337,7 +338,7 @@ def clamp(call: StructuredCall) -> PlannedKernel:
             isinstance(call.args[name], TensorSpec) and call.args[name].ndim for name in ("min", "max")
         ):
             return kernel
-        # Of numbers the loop goes over several elements at once, of arrays one by one.
+        # With scalars the loop is vectorized; with arrays it goes element by element.
         if call.outputs[0].numel > LONG:
             return planned(call, m.clamp_between)
         return kernel._replace(any_shape=min(kernel.any_shape, LONG))
@@ -350,7 +351,7 @@ def clamp(call: StructuredCall) -> PlannedKernel:
 
 
 def without_argument(kernel: PlannedKernel, position: int) -> PlannedKernel:
-    """A kernel of (self, bound) called with (self, min, max), of which one is None."""
+    """Return a kernel of (self, bound) that is called with (self, min, max), one of which is None."""
     into, fresh = kernel.into, kernel.fresh
     present = 3 - position
     return PlannedKernel(
@@ -368,7 +369,7 @@ def overwritten(condition: Any, a: Any, b: Any) -> Any:
 
 
 def where(call: StructuredCall) -> PlannedKernel:
-    """`self` where the condition holds, else `other`."""
+    """Select `self` where the condition holds, else `other`."""
     spec = call.outputs[0]
     choose = selected if spec.numel > SMALL else choice
     chosen_from = [call.args[name] for name in call.runtime]
@@ -387,7 +388,7 @@ def where(call: StructuredCall) -> PlannedKernel:
 
 
 def threshold_backward(call: StructuredCall) -> PlannedKernel:
-    """The gradient where the input exceeds the threshold, else 0."""
+    """Compute the gradient: `grad_output` if the input exceeds the threshold, else 0."""
     check_kind(call, REAL)
     spec = call.outputs[0]
     if spec.numel > AT_ONCE or any(
@@ -410,7 +411,7 @@ def threshold_backward(call: StructuredCall) -> PlannedKernel:
 
 
 def equality(function: np.ufunc) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory of ``eq`` and ``ne``, which dtypes have that are only stored."""
+    """Return the factory of ``eq`` and ``ne``, which also serve dtypes without arithmetic."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         common = call.common_dtype
@@ -426,7 +427,7 @@ def equality(function: np.ufunc) -> Callable[[StructuredCall], PlannedKernel]:
 
 
 def sigmoid(call: StructuredCall) -> PlannedKernel:
-    """The logistic function, its 1 made once for a dtype."""
+    """Compute the logistic function; its constant 1 is made once for a dtype."""
     check_kind(call, INEXACT)
     return planned(call, m.sigmoid_in(compute_np(call.common_dtype), negative_of(call)))
 
@@ -446,7 +447,7 @@ def neg(call: StructuredCall) -> PlannedKernel:
 
 
 def gelu(call: StructuredCall) -> PlannedKernel:
-    """x * Phi(x), by erf or by tanh."""
+    """Compute x * Phi(x), by erf or by tanh."""
     check_kind(call, FLOAT)
     if (kernel := chained(call, False)) is not None:
         return kernel
@@ -454,7 +455,7 @@ def gelu(call: StructuredCall) -> PlannedKernel:
 
 
 def gelu_backward(call: StructuredCall) -> PlannedKernel:
-    """The gradient of gelu, by erf or by tanh."""
+    """Compute the gradient of gelu, by erf or by tanh."""
     check_kind(call, FLOAT)
     if (kernel := chained(call, True)) is not None:
         return kernel
@@ -463,7 +464,7 @@ def gelu_backward(call: StructuredCall) -> PlannedKernel:
 
 
 def _of_few(kernel: PlannedKernel) -> PlannedKernel:
-    """A plan of few elements must not serve as many as a chain does, which rounds otherwise."""
+    """Limit a plan of few elements to sizes below `CHAINED_FROM`, since a chain rounds differently."""
     return kernel._replace(any_shape=min(kernel.any_shape, CHAINED_FROM))
 
 
@@ -474,7 +475,7 @@ def round_decimals(call: StructuredCall) -> PlannedKernel:
 
 
 def nextafter(call: StructuredCall) -> PlannedKernel:
-    """The neighbour of a number, in the dtype itself: a narrow one has neighbours of its own."""
+    """Return the neighbor of a number in its own dtype, also for 16-bit floats."""
     common = call.common_dtype
     if common in NARROW:
         return planned(call, representation.nextafter_narrow, common.np)
@@ -482,7 +483,7 @@ def nextafter(call: StructuredCall) -> PlannedKernel:
 
 
 def nan_to_num(call: StructuredCall) -> PlannedKernel:
-    """Numbers for NaN and infinities; integers stay as they are."""
+    """Replace NaN and infinities by numbers; integers stay as they are."""
     common = call.common_dtype
     if not (common.is_floating_point or common.is_complex):
         return planned(call, representation.unchanged)

@@ -23,54 +23,54 @@ count_nonzero: Callable[[Any], int] = undispatched(np.count_nonzero)
 
 @making
 def add_scaled(a: Any, b: Any, alpha: Any, out: Any = None) -> Any:
-    """a + alpha * b."""
+    """Compute a + alpha * b."""
     return np.add(a, np.multiply(b, alpha), out)
 
 
 @making
 def sub_scaled(a: Any, b: Any, alpha: Any, out: Any = None) -> Any:
-    """a - alpha * b."""
+    """Compute a - alpha * b."""
     return np.subtract(a, np.multiply(b, alpha), out)
 
 
 @making
 def rsub(a: Any, b: Any, alpha: Any, out: Any = None) -> Any:
-    """b - alpha * a."""
+    """Compute b - alpha * a."""
     return np.subtract(b, np.multiply(a, alpha), out)
 
 
 @making
 def rsub_unscaled(a: Any, b: Any, out: Any = None) -> Any:
-    """b - a."""
+    """Compute b - a."""
     return np.subtract(b, a, out)
 
 
 @making
 def addcmul(a: Any, x: Any, y: Any, value: Any, out: Any = None) -> Any:
-    """a + value * x * y."""
+    """Compute a + value * x * y."""
     return np.add(a, value * x * y, out)
 
 
 @making
 def addcmul_unscaled(a: Any, x: Any, y: Any, out: Any = None) -> Any:
-    """a + x * y."""
+    """Compute a + x * y."""
     return np.add(a, x * y, out)
 
 
 @making
 def addcdiv(a: Any, x: Any, y: Any, value: Any, out: Any = None) -> Any:
-    """a + value * x / y."""
+    """Compute a + value * x / y."""
     return np.add(a, value * x / y, out)
 
 
 @making
 def addcdiv_unscaled(a: Any, x: Any, y: Any, out: Any = None) -> Any:
-    """a + x / y."""
+    """Compute a + x / y."""
     return np.add(a, x / y, out)
 
 
 def conjugate(a: Any) -> Any:
-    """The complex conjugate; real numbers as they are."""
+    """Return the complex conjugate, or real numbers unchanged."""
     return np.conjugate(a) if a.dtype.kind == "c" else np.positive(a) if a.dtype.kind != "b" else a.copy()
 
 
@@ -79,7 +79,7 @@ LOG1P_FROM = 1 << 13
 
 
 def log1p(a: Any) -> Any:
-    """log(1 + a); of float32 by NumPy's vector logarithm, corrected for what the sum has lost.
+    """Compute log(1 + a); of float32 by NumPy's vector logarithm, corrected for what the sum has lost.
 
     Source: Kahan's identity, in Goldberg, "What Every Computer Scientist Should Know About Floating-Point Arithmetic",
     1991, theorem 4.
@@ -96,13 +96,13 @@ def log1p(a: Any) -> Any:
 
 @writing
 def log10(a: Any, out: Any) -> None:
-    """The logarithm to base 10; that of float32 in float64, since NumPy's own misses powers of ten."""
+    """Compute the logarithm to base 10; float32 computes in float64, since NumPy's own misses powers of ten."""
     np.log10(a, out, dtype=np.float64 if a.dtype == np.float32 else None, casting="same_kind")
 
 
 @writing
 def reciprocal(a: Any, out: Any) -> None:
-    """1 / a; of the complex 0 it is infinite, which NumPy's reciprocal does not say."""
+    """Compute 1 / a; of the complex 0 it is infinite, which NumPy's reciprocal does not say."""
     if a.dtype.kind == "c":
         np.divide(1, a, out)
     else:
@@ -111,7 +111,7 @@ def reciprocal(a: Any, out: Any) -> None:
 
 @making
 def rsqrt(a: Any, out: Any = None) -> Any:
-    """1 / sqrt(a)."""
+    """Compute 1 / sqrt(a)."""
     root = np.sqrt(a, out)
     return np.divide(1, root, root) if root.dtype.kind == "c" else np.reciprocal(root, root)
 
@@ -132,7 +132,7 @@ def negative(a: Any, out: Any = None) -> Any:
 
 @cache
 def sigmoid_in(np_dtype: Any, negative: Callable[..., Any] = np.negative) -> Callable[..., Any]:
-    """1 / (1 + exp(-a)) in a dtype; exp overflows to infinity, which gives the right 0.
+    """Compute 1 / (1 + exp(-a)) in a dtype; exp overflows to infinity, which gives the right 0.
 
     `negative` computes -a: `np.negative` for rows without gaps, the function above for other strides.
     """
@@ -151,20 +151,20 @@ def sigmoid_in(np_dtype: Any, negative: Callable[..., Any] = np.negative) -> Cal
 
 
 def sigmoid_backward(grad: Any, y: Any) -> Any:
-    """grad * conj(y * (1 - y))."""
+    """Compute grad * conj(y * (1 - y))."""
     factor = y * (1 - y)
     return grad * (np.conjugate(factor) if factor.dtype.kind == "c" else factor)
 
 
 def tanh_backward(grad: Any, y: Any) -> Any:
-    """grad * conj(1 - y^2)."""
+    """Compute grad * conj(1 - y^2)."""
     factor = 1 - y * y
     return grad * (np.conjugate(factor) if factor.dtype.kind == "c" else factor)
 
 
 @writing
 def silu(a: Any, out: Any) -> None:
-    """a * sigmoid(a)."""
+    """Compute a * sigmoid(a)."""
     divisor = np.empty_like(out)
     np.negative(a, divisor)
     np.exp(divisor, divisor)
@@ -173,14 +173,14 @@ def silu(a: Any, out: Any) -> None:
 
 
 def silu_backward(grad: Any, a: Any) -> Any:
-    """grad * sigmoid(a) * (1 + a * (1 - sigmoid(a)))."""
+    """Compute grad * sigmoid(a) * (1 + a * (1 - sigmoid(a)))."""
     s = np.reciprocal(1 + np.exp(-a))
     factor = s * (1 + a * (1 - s))
     return grad * (np.conjugate(factor) if factor.dtype.kind == "c" else factor)
 
 
 def softplus_backward(grad: Any, a: Any, beta: Any, threshold: Any) -> Any:
-    """grad * sigmoid(beta * a), and grad itself above the threshold."""
+    """Compute grad * sigmoid(beta * a), and grad itself above the threshold."""
     scaled = a * beta
     z = np.exp(scaled)
     return selected(scaled > threshold, grad, grad * z / (z + 1))
@@ -218,7 +218,7 @@ def threshold_backward(grad: Any, a: Any, threshold: Any) -> Any:
 
 
 def threshold_backward_into(out: Any, grad: Any, a: Any, threshold: Any) -> None:
-    """The same for arrays of floats of one layout."""
+    """Compute the threshold gradient of float arrays of one layout."""
     bits = _BITS[grad.dtype]
     below = np.less_equal(a, threshold)
     np.multiply(grad.view(bits), np.logical_not(below, below), out.view(bits))
@@ -248,7 +248,7 @@ ERF_FROM = 1 << 9
 
 @writing
 def erf(a: Any, out: Any) -> None:
-    """The error function; of float32 as a quotient of polynomials in float64, 1 beyond 4, where float32 is."""
+    """Compute the error function; float32 is a quotient of polynomials in float64, clamped to 1 beyond 4."""
     if a.dtype != np.float32 or a.size < ERF_FROM:
         _scipy_erf()(a, out)
         return
@@ -263,7 +263,7 @@ def erf(a: Any, out: Any) -> None:
 
 
 def _polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
-    """A polynomial, by Horner's rule; coefficients from the lowest power."""
+    """Evaluate a polynomial by Horner's rule; coefficients start with the lowest power."""
     value = x * coefficients[-1]
     for coefficient in coefficients[-2:0:-1]:
         value += coefficient
@@ -298,11 +298,11 @@ was least (C. L. Lawson, 1961).
 
 
 FEW = 512
-"""Up to so many elements a call of erf is quicker than the calls of the polynomial."""
+"""Limit below which one call of erf is faster than the calls of the polynomial."""
 
 
 def normal_share(a: Any) -> tuple[Any, Any]:
-    """(1 + erf(a / sqrt(2))) / 2 of float32, and a * a."""
+    """Compute (1 + erf(a / sqrt(2))) / 2 of float32, and a * a."""
     square = np.multiply(a, a)
     share = np.multiply(square, NORMAL[-1])
     for coefficient in NORMAL[-2:0:-1]:
@@ -317,7 +317,7 @@ def normal_share(a: Any) -> tuple[Any, Any]:
 
 @writing
 def gelu(a: Any, out: Any) -> None:
-    """x * Phi(x) with the exact normal distribution function."""
+    """Compute x * Phi(x) with the exact normal distribution function."""
     if out.dtype == np.float32 and out.size > FEW:
         share, _ = normal_share(a)
     else:
@@ -331,7 +331,7 @@ def gelu(a: Any, out: Any) -> None:
 
 @writing
 def gelu_backward(grad: Any, a: Any, out: Any) -> None:
-    """grad * (Phi(x) + x * phi(x))."""
+    """Compute grad * (Phi(x) + x * phi(x))."""
     if out.dtype == np.float32 and out.size > FEW:
         cdf, square = normal_share(a)
         pdf = np.multiply(square, -0.5, square)
@@ -348,12 +348,12 @@ def gelu_backward(grad: Any, a: Any, out: Any) -> None:
 
 
 def gelu_tanh(a: Any) -> Any:
-    """x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))."""
+    """Compute x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))."""
     return 0.5 * a * (1 + np.tanh(SQRT_2_OVER_PI * (a + CUBIC * a * a * a)))
 
 
 def gelu_tanh_backward(grad: Any, a: Any) -> Any:
-    """The gradient of `gelu_tanh`."""
+    """Compute the gradient of `gelu_tanh`."""
     square = a * a
     t = np.tanh(SQRT_2_OVER_PI * (a + CUBIC * square * a))
     slope = SQRT_2_OVER_PI * (1 + 3 * CUBIC * square)
@@ -362,9 +362,10 @@ def gelu_tanh_backward(grad: Any, a: Any) -> Any:
 
 @making
 def lerp(start: Any, end: Any, weight: Any, out: Any = None) -> Any:
-    """start + weight * (end - start), computed from the end for large weights, so that 1 gives the end.
+    """Compute start + weight * (end - start), from the end for large weights, so that weight 1 gives the end
+    exactly.
 
-    Where the span is infinite, it is the weighted sum: infinite between a number and infinity.
+    If the span is infinite, the result is the weighted sum, which is infinite between a number and infinity.
     """
     span = end - start
     is_finite = span.dtype.kind == "c" or math.isfinite(np.add.reduce(span, None))
@@ -384,7 +385,7 @@ def lerp(start: Any, end: Any, weight: Any, out: Any = None) -> Any:
 
 
 def _share(a: Any, weight: Any) -> Any:
-    """The term of a weighted sum; infinity has none of weight 0."""
+    """Return one term of a weighted sum; an infinite value with weight 0 contributes nothing."""
     return selected((weight == 0) & np.isinf(a), a.dtype.type(0), a * weight)
 
 
@@ -394,7 +395,7 @@ def _lerp_of_each(start: Any, end: Any, weight: Any, span: Any) -> Any:
 
 @writing
 def clamp_between(a: Any, least: Any, most: Any, out: Any) -> None:
-    """The larger of a and `least`, at most `most`; NaN where one is."""
+    """Clamp `a` to [`least`, `most`]; NaN propagates."""
     np.minimum(np.maximum(a, least), most, out=out)
 
 
@@ -415,7 +416,7 @@ def round_to(power: float, places: bool) -> Callable[[Any], Any]:
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An integer division that raises where an element is divided by zero."""
+    """Wrap an integer division so that it raises RuntimeError if a divisor is zero."""
 
     def divide(a: Any, b: Any) -> Any:
         if not np.all(b) and np.size(a):
@@ -426,10 +427,11 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def divide_floor(a: Any, b: Any) -> Any:
-    """The floor of a / b as the remainder defines it; a / b itself where b is zero.
+    """Compute floor(a / b) consistently with the remainder; a / b itself if b is zero.
 
-    Of finite float32 the quotient in float64 has the same floor: where it is no whole number it lies further from one
-    than it was rounded, up to quotients of 2^29, and float32 holds no whole numbers beyond those one by one.
+    For finite float32, the quotient in float64 has the same floor: a quotient that is no whole number is
+    further from one than the rounding error, up to 2^29. Beyond that, float32 does not hold every whole
+    number.
     """
     if a.dtype == np.float32 and square_sum(b, b) < np.inf:
         quotient = a.astype(np.float64) / b.astype(np.float64)
@@ -442,13 +444,13 @@ def divide_floor(a: Any, b: Any) -> Any:
 
 
 def divide_floor_integers(a: Any, b: Any) -> Any:
-    """The floor of a / b."""
+    """Compute floor(a / b)."""
     return np.floor_divide(a, b)
 
 
 @writing
 def divide_trunc(a: Any, b: Any, out: Any) -> None:
-    """a / b towards zero."""
+    """Compute a / b towards zero."""
     np.divide(a, b, out)
     np.trunc(out, out)
 
@@ -459,7 +461,7 @@ def divide_trunc_in(narrow: Any) -> Callable[[Any, Any], Any]:
 
 
 def divide_trunc_integers(a: Any, b: Any) -> Any:
-    """a / b towards zero."""
+    """Compute a / b towards zero."""
     quotient = np.floor_divide(a, b)
     inexact = (a - quotient * b != 0) & ((a < 0) != (b < 0))
     return quotient + inexact.astype(quotient.dtype)
@@ -471,18 +473,18 @@ def remainder(a: Any, b: Any) -> Any:
 
 
 def remainder_integers(a: Any, b: Any) -> Any:
-    """The remainder with the divisor's sign."""
+    """Compute the remainder with the divisor's sign."""
     return np.remainder(a, b)
 
 
 def fmod_integers(a: Any, b: Any) -> Any:
-    """The remainder with the dividend's sign."""
+    """Compute the remainder with the dividend's sign."""
     return np.fmod(a, b)
 
 
 @writing
 def pow_constant(a: Any, exponent: Any, out: Any) -> None:
-    """a ** exponent for one real exponent, the frequent ones without a power function."""
+    """Compute a ** exponent for one real exponent, the frequent ones without a power function."""
     special = _POWERS.get(exponent.item())
     if special is None:
         np.power(a, exponent, out)
@@ -492,7 +494,7 @@ def pow_constant(a: Any, exponent: Any, out: Any) -> None:
 
 @writing
 def pow_complex_constant(a: Any, exponent: Any, out: Any) -> None:
-    """a ** exponent of complex numbers for one exponent; -1 is the reciprocal, infinite at 0."""
+    """Compute a ** exponent of complex numbers for one exponent; -1 is the reciprocal, infinite at 0."""
     if exponent == -1:
         np.divide(1, a, out)
     else:
@@ -511,7 +513,7 @@ _POWERS: dict[float, Callable[[Any, Any], Any]] = {
 
 
 def pow_integers(a: Any, b: Any) -> Any:
-    """a ** b, where a negative exponent leaves of 1 and -1 their powers, and of others 0."""
+    """Compute a ** b, where a negative exponent leaves of 1 and -1 their powers, and of others 0."""
     negative = b < 0
     if not np.any(negative):
         return np.power(a, b)

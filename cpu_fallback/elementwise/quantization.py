@@ -48,7 +48,7 @@ class FakeQuantization:
 
 
 def fake_quantize(call: StructuredCall) -> PlannedKernel:
-    """By numbers."""
+    """Quantize by scalar parameters."""
     quantize, zero_point = FakeQuantization(call), call.args["zero_point"]
 
     @quietly
@@ -59,7 +59,7 @@ def fake_quantize(call: StructuredCall) -> PlannedKernel:
 
 
 def fake_quantize_by_tensors(call: StructuredCall) -> PlannedKernel:
-    """By tensors of one element."""
+    """Quantize by one-element tensors."""
     quantize = FakeQuantization(call)
 
     @quietly

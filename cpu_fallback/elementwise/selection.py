@@ -11,13 +11,13 @@ from typing import Any
 from ..plain_numpy import np
 
 SMALL = 2048
-"""Up to this many elements the calls cost more than wrong guesses."""
+"""Limit below which the calls cost more than mispredicted branches."""
 
 _BITS = {n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)}
 
 
 def selected(mask: Any, a: Any, b: Any) -> Any:
-    """A new array with `a` where the mask holds, else `b`, bit by bit: what is not chosen may be NaN or infinite.
+    """Return `a` where the mask holds, else `b`, as a new array; elements not selected may be NaN or infinite.
 
     Example:
         >>> import numpy as np

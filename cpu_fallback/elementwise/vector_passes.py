@@ -1,9 +1,11 @@
 """Functions of many elements as a few passes of NumPy's vector loops.
 
-NumPy and the C library take some functions one element at a time, at 4 to 20 nanoseconds each; a pass of a vector loop
-over a block in the cache takes 0.1. Each function here gives, in a new array or in `out`, what the one of its name in
-NumPy does, bit by bit but for `hypot` (1 unit in the last place) and `logaddexp` and its kin (some units of the larger
-operand or the result); where a block holds what the passes cannot do, those elements go the other way.
+NumPy and the C library compute some functions one element at a time, at 4 to 20 nanoseconds each. A pass of a
+vector loop over a block in the cache takes 0.1. Each function returns, in a new array or in `out`, the result
+of NumPy's function of the same name.
+
+Results are bitwise identical except for `hypot` (1 ulp) and `logaddexp` and similar functions (some ulps of
+the larger operand or the result). Elements that the passes cannot compute use NumPy's function.
 """
 
 from __future__ import annotations
@@ -35,28 +37,28 @@ class Passes(NamedTuple):
 
 
 def logical_not(a: Array) -> Array:
-    """Whether elements are zero."""
+    """Return True for elements that are zero."""
     return np.equal(a, 0)
 
 
 def logical_and(a: Array, b: Array) -> Array:
-    """Whether both are other than zero."""
+    """Return True if both elements are nonzero."""
     return np.bitwise_and(np.not_equal(a, 0), np.not_equal(b, 0))
 
 
 def logical_or(a: Array, b: Array) -> Array:
-    """Whether one is other than zero."""
+    """Return True if either element is nonzero."""
     return np.bitwise_or(np.not_equal(a, 0), np.not_equal(b, 0))
 
 
 def logical_xor(a: Array, b: Array) -> Array:
-    """Whether just one is other than zero."""
+    """Return True if exactly one element is nonzero."""
     return np.not_equal(np.not_equal(a, 0), np.not_equal(b, 0))
 
 
 @writing
 def copysign(a: Array, b: Array, out: Array) -> None:
-    """The magnitude of `a` with the sign of `b`."""
+    """Compute the magnitude of `a` with the sign of `b`."""
     bits = _BITS[a.dtype]
     minus = bits.type(1 << 8 * bits.itemsize - 1)
     sign = np.bitwise_and(b.view(bits), minus)
@@ -65,7 +67,7 @@ def copysign(a: Array, b: Array, out: Array) -> None:
 
 
 def nextafter(a: Array, b: Array) -> Array:
-    """The neighbour of `a` towards `b`: away from zero its bits count up."""
+    """Return the neighbor of `a` towards `b`; away from zero, the bits count up."""
     bits = _SIGNED[a.dtype]
     direction = np.subtract(np.greater(b, a).view(np.int8), np.less(b, a).view(np.int8))
     step = np.right_shift(a.view(bits), 8 * bits.itemsize - 1)
@@ -82,7 +84,7 @@ WHOLE = 2.0**29
 
 
 def fmod(a: Array, b: Array) -> Array:
-    """The remainder with the dividend's sign, of float32 in float64, where it is exact."""
+    """Compute the remainder with the dividend's sign; float32 computes in float64 where the result is exact."""
     wide = a.astype(np.float64)
     quotient = np.trunc(wide / b)
     largest = max(np.maximum.reduce(quotient, None, initial=0), -np.minimum.reduce(quotient, None, initial=0))
@@ -108,7 +110,7 @@ LEAST_SQUARE, LARGEST_SQUARE = 1e-30, 1e30
 
 
 def hypot(a: Array, b: Array) -> Array:
-    """The square root of a^2 + b^2 of float32."""
+    """Compute sqrt(a^2 + b^2) of float32."""
     square = np.add(a * a, b * b)
     if (
         np.minimum.reduce(square, None, initial=np.inf) > LEAST_SQUARE
@@ -129,10 +131,10 @@ _ONE = np.array(1, np.float32)
 
 
 def _log1p_of_share(share: Array) -> Array:
-    """log(1 + x) of float32 within [0, 1], by Kahan's identity as `pointwise_math.log1p`."""
+    """Compute log(1 + x) of float32 within [0, 1], by Kahan's identity as `pointwise_math.log1p`."""
     raised = share + _ONE
     lost = raised - _ONE
-    # Where nothing of x is left beside 1 the quotient would be 0 / 0.
+    # If x vanishes beside 1, the quotient would be 0 / 0.
     some = np.maximum(lost, np.float32(1e-30), out=lost)
     np.divide(share, some, share)
     np.log(raised, raised)
@@ -142,7 +144,7 @@ def _log1p_of_share(share: Array) -> Array:
 
 
 def logaddexp(a: Array, b: Array) -> Array:
-    """log(exp(a) + exp(b)) of float32."""
+    """Compute log(exp(a) + exp(b)) of float32."""
     distance = np.subtract(a, b)
     np.abs(distance, distance)
     if not np.maximum.reduce(distance, None, initial=0) < np.inf:
@@ -154,7 +156,7 @@ def logaddexp(a: Array, b: Array) -> Array:
 
 
 def logaddexp2(a: Array, b: Array) -> Array:
-    """log2(2^a + 2^b) of float32."""
+    """Compute log2(2^a + 2^b) of float32."""
     distance = np.subtract(a, b)
     np.abs(distance, distance)
     if not np.maximum.reduce(distance, None, initial=0) < np.inf:
@@ -168,7 +170,7 @@ def logaddexp2(a: Array, b: Array) -> Array:
 
 @writing
 def sign(a: Array, out: Array) -> None:
-    """-1, 0 or 1; 0 for NaN, unlike NumPy's."""
+    """Write -1, 0 or 1; 0 for NaN, unlike NumPy's."""
     found = np.greater(a, 0).view(np.int8)
     found -= np.less(a, 0).view(np.int8)
     copyto(out, found)

@@ -15,11 +15,11 @@ from ...runtime.lapack import find_routine
 from ..plain_numpy import np
 
 FEW = 16
-"""How many matrices of a batch are done one after another."""
+"""Largest batch whose matrices are processed sequentially."""
 
 
 def by_lapack(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
-    """The kernel factory of a stub."""
+    """Return the kernel factory of a stub."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         routine = routine_of(stub, call)

@@ -25,7 +25,7 @@ SMALL = 4096
 
 
 def lu_factor(A: TensorSpec, pivot: bool, check_errors: bool | None = None) -> HostKernel | None:
-    """L and U in one matrix, the rows interchanged and, of a flag, LAPACK's `info`."""
+    """Compute L and U in one matrix, the rows interchanged and, of a flag, LAPACK's `info`."""
     if not is_one(A) or not pivot:
         return None
     factor, has_info = find_routine(char_of(A), "getrf"), check_errors is not None
@@ -43,7 +43,7 @@ def lu_factor(A: TensorSpec, pivot: bool, check_errors: bool | None = None) -> H
 
 
 def lu(A: TensorSpec, pivot: bool) -> HostKernel | None:
-    """P, L and U."""
+    """Compute P, L and U."""
     if not is_one(A) or not pivot:
         return None
     (m, n), char = A.sizes, char_of(A)
@@ -63,7 +63,7 @@ def lu(A: TensorSpec, pivot: bool) -> HostKernel | None:
 
 
 def given_pivots(name: str, pivots: Any, rows: int) -> list[int]:
-    """A user's pivots, counted from 0. Raises RuntimeError for those that point outside the matrix."""
+    """Return a user's pivots as 0-based indices; raise RuntimeError for pivots outside the matrix."""
     numbers: list[int] = pivots.tolist()
     if numbers:
         check_pivots(name, min(numbers), max(numbers), rows)
@@ -71,7 +71,7 @@ def given_pivots(name: str, pivots: Any, rows: int) -> list[int]:
 
 
 def lu_unpack(LU: TensorSpec, pivots: TensorSpec, data: bool, permuted: bool) -> HostKernel | None:
-    """P, L and U from `lu_factor`'s results."""
+    """Compute P, L and U from `lu_factor`'s results."""
     (m, n), k = LU.sizes if LU.ndim == 2 else (0, 0), min(LU.sizes, default=0)
     if not (is_one(LU) and data and permuted and pivots.dtype is int32 and pivots.sizes == (k,)):
         return None
@@ -89,17 +89,17 @@ def lu_unpack(LU: TensorSpec, pivots: TensorSpec, data: bool, permuted: bool) ->
 
 
 def sign_of(pivots: list[int]) -> int:
-    """The sign of the permutation that interchanges of rows make."""
+    """Return the sign of the permutation that the row interchanges make."""
     return -1 if sum([i != j for i, j in enumerate(pivots)]) & 1 else 1
 
 
 def factors_of(A: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
-    """The specs of LU and pivots."""
+    """Return the specs of LU and pivots."""
     return in_columns(A.dtype, *A.sizes), in_rows(int32, A.sizes[0])
 
 
 def det_with_factors(A: TensorSpec) -> HostKernel | None:
-    """The determinant, LU and pivots."""
+    """Compute the determinant, LU and pivots."""
     if not is_square(A):
         return None
     factor, char = find_routine(char_of(A), "getrf"), char_of(A)
@@ -114,7 +114,7 @@ def det_with_factors(A: TensorSpec) -> HostKernel | None:
 
 
 def det(A: TensorSpec) -> HostKernel | None:
-    """The determinant."""
+    """Compute the determinant."""
     if not is_square(A):
         return None
     factor, char = find_routine(char_of(A), "getrf"), char_of(A)
@@ -127,7 +127,7 @@ def det(A: TensorSpec) -> HostKernel | None:
 
 
 def _sign_and_log(char: str) -> Callable[[Any], tuple[float, Any, Any, Any]]:
-    """The determinant's sign, its logarithm, LU and pivots of a real matrix."""
+    """Return a function that computes a real matrix's determinant as sign and logarithm, with LU and pivots."""
     factor = find_routine(char, "getrf")
 
     def compute(a: Any) -> tuple[float, Any, Any, Any]:
@@ -142,7 +142,7 @@ def _sign_and_log(char: str) -> Callable[[Any], tuple[float, Any, Any, Any]]:
 
 
 def logdet(A: TensorSpec) -> HostKernel | None:
-    """The determinant's logarithm, NaN where it is negative."""
+    """Compute the logarithm of the determinant; NaN if it is negative."""
     if not is_square(A) or A.dtype.is_complex:
         return None
     char = char_of(A)
@@ -156,7 +156,7 @@ def logdet(A: TensorSpec) -> HostKernel | None:
 
 
 def inv_ex(A: TensorSpec, check_errors: bool) -> HostKernel | None:
-    """The inverse, and the first zero of U's diagonal."""
+    """Compute the inverse, and the index of the first zero on U's diagonal."""
     if not is_square(A):
         return None
     solve, whole = find_routine(char_of(A), "gesv"), np.asfortranarray(np.eye(A.sizes[0], dtype=char_of(A)))
@@ -171,7 +171,7 @@ def inv_ex(A: TensorSpec, check_errors: bool) -> HostKernel | None:
 
 
 def inv(A: TensorSpec) -> HostKernel | None:
-    """The inverse."""
+    """Compute the inverse."""
     if not is_square(A):
         return None
     solve, whole = find_routine(char_of(A), "gesv"), np.asfortranarray(np.eye(A.sizes[0], dtype=char_of(A)))
@@ -186,7 +186,7 @@ def inv(A: TensorSpec) -> HostKernel | None:
 
 
 def _right(A: TensorSpec, B: TensorSpec, left: bool) -> TensorSpec | None:
-    """The spec of the solution of A X = B; None for what is to be composed."""
+    """Return the spec of the solution of A X = B, or None for calls that the composite serves."""
     if not left or not is_square(A) or B.dtype is not A.dtype or not B.numel or B.ndim not in (1, 2):
         return None
     if B.sizes[0] != A.sizes[0]:
@@ -197,7 +197,7 @@ def _right(A: TensorSpec, B: TensorSpec, left: bool) -> TensorSpec | None:
 def _solution(
     A: TensorSpec, B: TensorSpec, left: bool, pick: Callable[..., Any], *others: TensorSpec
 ) -> HostKernel | None:
-    """X of A X = B first, and what `pick` takes of X, LU and pivots."""
+    """Return the kernel that solves A X = B; its results are what `pick` selects of X, LU and pivots."""
     spec = _right(A, B, left)
     if spec is None:
         return None
@@ -211,7 +211,7 @@ def _solution(
 
 
 def solve_with_factors(A: TensorSpec, B: TensorSpec, left: bool, check_errors: bool) -> HostKernel | None:
-    """X of A X = B, LU, pivots and the first zero of U's diagonal."""
+    """Compute X of A X = B, LU, pivots and the first zero of U's diagonal."""
     if not is_square(A):
         return None
 
@@ -223,17 +223,17 @@ def solve_with_factors(A: TensorSpec, B: TensorSpec, left: bool, check_errors: b
 
 
 def solve_ex(A: TensorSpec, B: TensorSpec, left: bool, check_errors: bool) -> HostKernel | None:
-    """X of A X = B, and the first zero of U's diagonal."""
+    """Compute X of A X = B, and the first zero of U's diagonal."""
     return _solution(A, B, left, lambda x, lu, pivots: (x, flag(0)), INFO)
 
 
 def solve(A: TensorSpec, B: TensorSpec, left: bool) -> HostKernel | None:
-    """X of A X = B."""
+    """Compute X of A X = B."""
     return _solution(A, B, left, lambda x, lu, pivots: x)
 
 
 def tensorinv(A: TensorSpec, ind: int) -> HostKernel | None:
-    """The inverse of the matrix from the last dimensions to the first `ind`."""
+    """Compute the inverse of the matrix from the last dimensions to the first `ind`."""
     n = math.prod(A.sizes[:ind]) if ind > 0 else 0
     if not A.is_contiguous or n * n != A.numel or ind > A.ndim:
         return None
@@ -241,7 +241,7 @@ def tensorinv(A: TensorSpec, ind: int) -> HostKernel | None:
     if made is None:
         return None
     sizes = (*A.sizes[ind:], *A.sizes[:ind])
-    # What a view of the inverse's columns has.
+    # The strides that a view of the inverse's columns has.
     strides = [n * step for step in contiguous_strides(A.sizes[:ind])]
     spec = TensorSpec.of(sizes, (*contiguous_strides(A.sizes[ind:]), *strides), A.dtype, CPU)
     char = char_of(A)
@@ -257,7 +257,7 @@ def tensorinv(A: TensorSpec, ind: int) -> HostKernel | None:
 
 
 def tensorsolve(A: TensorSpec, B: TensorSpec, dims: Any) -> HostKernel | None:
-    """X of the matrix from the last dimensions to those of B."""
+    """Compute X of the matrix from the last dimensions to those of B."""
     inner, n = A.sizes[B.ndim :], B.numel
     if dims is not None or not A.is_contiguous or not B.is_contiguous or math.prod(inner) != n:
         return None
@@ -277,7 +277,7 @@ def tensorsolve(A: TensorSpec, B: TensorSpec, dims: Any) -> HostKernel | None:
 def lu_solve(
     LU: TensorSpec, pivots: TensorSpec, B: TensorSpec, left: bool, adjoint: bool
 ) -> HostKernel | None:
-    """X of A X = B, or of A^H X = B, from the factors of each of a few matrices."""
+    """Compute X of A X = B, or of A^H X = B, from the factors of each of a few matrices."""
     n = LU.sizes[-1] if LU.ndim > 1 else 0
     few = math.prod(LU.sizes[:-2]) <= FEW and LU.sizes[:-2] == B.sizes[:-2] == pivots.sizes[:-1]
     if not (left and few and pivots.dtype is int32 and B.ndim > 1 and n and LU.sizes[-2] == n):
@@ -307,7 +307,7 @@ def lu_solve(
 
 
 def lu_solve_of(B: TensorSpec, LU: TensorSpec, pivots: TensorSpec) -> HostKernel | None:
-    """`lu_solve` with the right-hand side first."""
+    """Solve as `lu_solve` does, with the right-hand side first."""
     made = lu_solve(LU, pivots, B, True, False)
     if made is None:
         return None

@@ -16,12 +16,12 @@ from .spectra import eigh_finder, svd_finder, values_finder
 
 
 def _relative(A: TensorSpec) -> float:
-    """The tolerance beside the largest singular value where none is given."""
+    """Return the default tolerance relative to the largest singular value."""
     return finfo(A.dtype.to_real()).eps * max(A.sizes)
 
 
 def matrix_rank(A: TensorSpec, atol: Any, rtol: Any, hermitian: bool) -> HostKernel | None:
-    """How many singular values exceed the tolerance."""
+    """Count the singular values that exceed the tolerance."""
     find = values_finder(A, hermitian) if atol is None and rtol is None else None
     if find is None:
         return None
@@ -39,7 +39,7 @@ def matrix_rank(A: TensorSpec, atol: Any, rtol: Any, hermitian: bool) -> HostKer
 
 
 def cond(A: TensorSpec, p: Any) -> HostKernel | None:
-    """The largest singular value over the smallest."""
+    """Compute the ratio of the largest to the smallest singular value."""
     find = values_finder(A, False) if p is None else None
     if find is None:
         return None
@@ -52,7 +52,7 @@ def cond(A: TensorSpec, p: Any) -> HostKernel | None:
 
 
 def pinv(A: TensorSpec, *how: Any) -> HostKernel | None:
-    """The pseudo-inverse with the default tolerance, or that of `pinverse`."""
+    """Compute the pseudo-inverse with the default tolerance, or with that of `pinverse`."""
     hermitian = False
     if len(how) == 3:
         atol, rtol, hermitian = how
@@ -85,7 +85,7 @@ def pinv(A: TensorSpec, *how: Any) -> HostKernel | None:
 
 
 def matrix_power(A: TensorSpec, n: int) -> HostKernel | None:
-    """The product of a matrix with itself, by repeated squares."""
+    """Compute an integer power of a matrix by repeated squaring."""
     if not is_square(A) or n < 0:
         return None
     if n == 0:

@@ -1,6 +1,7 @@
-"""Matrices that the host kernels of composites take (`dispatch/plans/host_kernel.py`), and their results.
+"""Specs of the matrices that host kernels of composites take (`dispatch/plans/host_kernel.py`), and of their
+results.
 
-Batches, integers and narrow floats stay with the composites, and so does every call that is an error.
+The composites keep batches, integers, 16-bit floats, and every call that is an error.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 
 FEW = 16
-"""How many matrices of a batch are done one after another."""
+"""Largest batch whose matrices are processed sequentially."""
 INFO = TensorSpec.contiguous((), int32, CPU)
-"""Of LAPACK's `info`."""
+"""Spec of LAPACK's `info`."""
 
 
 def is_one(*specs: TensorSpec) -> bool:
-    """Whether these are single matrices with elements, of one dtype that LAPACK has."""
+    """Return True if each spec is a single nonempty matrix, all of one dtype that LAPACK supports."""
     first = specs[0].dtype
     return first.scalar_name in LIBRARY_DTYPES and all(
         spec.ndim == 2 and spec.numel and spec.dtype is first for spec in specs
@@ -30,26 +31,26 @@ def is_one(*specs: TensorSpec) -> bool:
 
 
 def is_square(spec: TensorSpec) -> bool:
-    """Whether this is a single square matrix."""
+    """Return True for a single square matrix."""
     return is_one(spec) and spec.sizes[0] == spec.sizes[1]
 
 
 def in_columns(dtype: ScalarType, *sizes: int) -> TensorSpec:
-    """The spec of a column-major result."""
+    """Return the spec of a column-major result."""
     return TensorSpec.of(sizes, column_major(sizes), dtype, CPU)
 
 
 def in_rows(dtype: ScalarType, *sizes: int) -> TensorSpec:
-    """The spec of a contiguous result."""
+    """Return the spec of a contiguous result."""
     return TensorSpec.contiguous(sizes, dtype, CPU)
 
 
 def char_of(spec: TensorSpec) -> str:
-    """NumPy's character of a dtype."""
+    """Return NumPy's character of a dtype."""
     char: str = spec.np_dtype.char
     return char
 
 
 def flag(info: int) -> Any:
-    """LAPACK's `info` as a tensor's element."""
+    """Return LAPACK's `info` as a tensor's element."""
     return np.array(info, np.int32)

@@ -15,12 +15,12 @@ from ..plain_numpy import np
 
 
 def is_finite(a: Any) -> bool:
-    """Whether all of a matrix is finite; that of most is told by the sum of their squares."""
+    """Return True if all elements are finite; the sum of squares decides this for most matrices."""
     return cmath.isfinite(np.vdot(a, a)) or bool(np.isfinite(a).all())
 
 
 def row_order(pivots: list[int], rows: int) -> list[int]:
-    """Where each row comes from when rows were interchanged with `pivots`, counted from 0, one after another."""
+    """Return the source row of each row after the 0-based interchanges of `pivots`, applied in sequence."""
     order = list(range(rows))
     for i, j in enumerate(pivots):
         order[i], order[j] = order[j], order[i]
@@ -47,7 +47,7 @@ def solver_of(char: str) -> Callable[[Any, list[int], Any, bool], Any]:
 
 
 def unpacker_of(char: str, m: int, n: int) -> Callable[[Any], tuple[Any, Any]]:
-    """``unpack(lu)``: L, with ones on its diagonal, and U of an m x n matrix that holds both."""
+    """Return ``unpack(lu)``: L, with ones on its diagonal, and U of an m x n matrix that holds both."""
     k = min(m, n)
     below, above = np.tri(m, k, -1, dtype=bool), ~np.tri(k, n, -1, dtype=bool)
     unit, zero = np.eye(m, k, dtype=char), np.zeros((), char)
@@ -62,7 +62,7 @@ def unpacker_of(char: str, m: int, n: int) -> Callable[[Any], tuple[Any, Any]]:
 
 
 def unpack_into(lower: Any, upper: Any, permuted: Any, lu: Any, pivots: list[int]) -> None:
-    """L, U and P of a matrix that holds L and U, row by row, into memory that is given."""
+    """Compute L, U and P of a matrix that holds L and U, row by row, into memory that is given."""
     m, n = lu.shape
     k = min(m, n)
     lower[...], upper[...] = lu[:, :k], lu[:k]
@@ -75,14 +75,14 @@ def unpack_into(lower: Any, upper: Any, permuted: Any, lu: Any, pivots: list[int
 
 
 def permutation(pivots: list[int], rows: int, char: str) -> Any:
-    """P of A = P L U, from the rows interchanged, counted from 0."""
+    """Return P of A = P L U, from the 0-based row interchanges."""
     made = np.zeros((rows, rows), char)
     made[row_order(pivots, rows), range(rows)] = 1
     return made
 
 
 def qr_of(char: str, m: int, n: int) -> Callable[[Any], tuple[Any, Any]]:
-    """``qr(a)``: Q and R of an m x n matrix, reduced."""
+    """Return ``qr(a)``: Q and R of an m x n matrix, reduced."""
     k = min(m, n)
     factor, make = find_routine(char, "geqrf"), find_routine(char, "orgqr", "ungqr")
     factor_work = int(find_routine(char, "geqrf_lwork")(m, n)[0].real)
@@ -113,7 +113,7 @@ def svd_of(
 
 
 def eigh_of(char: str, n: int, vectors: bool, upper: bool) -> Callable[[Any], tuple[Any, Any, int]]:
-    """``eigh(a)``: eigenvalues, ascending, and eigenvectors of a Hermitian matrix, and LAPACK's `info`."""
+    """Return ``eigh(a)``: eigenvalues, ascending, and eigenvectors of a Hermitian matrix, and LAPACK's `info`."""
     solve = find_routine(char, "syevd", "heevd")
     asked = find_routine(char, "syevd_lwork", "heevd_lwork")(n, compute_v=vectors, lower=not upper)
     work = [int(size.real) for size in asked[:-1]]

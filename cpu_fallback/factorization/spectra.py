@@ -17,21 +17,21 @@ from .one_matrix import eigh_of, is_finite, svd_of
 
 
 def eigh_finder(A: TensorSpec, vectors: bool, uplo: str) -> Callable[[Any], tuple[Any, Any] | None] | None:
-    """What finds eigenvalues, and eigenvectors if asked for; gives None for a matrix of which LAPACK finds none."""
+    """Return a function that computes eigenvalues, and eigenvectors on request; it returns None if LAPACK fails."""
     if not is_square(A) or uplo.upper() not in ("L", "U"):
         return None
     solve = eigh_of(char_of(A), A.sizes[0], vectors, uplo.upper() == "U")
 
     def compute(a: Any) -> tuple[Any, Any] | None:
         values, made, info = solve(a)
-        # Of a matrix that is not finite the sum is not either.
+        # If a matrix is not finite, its sum is not finite either.
         return None if info or not math.isfinite(np.add.reduce(values)) else (values, made)
 
     return compute
 
 
 def eigh(A: TensorSpec, UPLO: str) -> HostKernel | None:
-    """Eigenvalues and eigenvectors of a Hermitian matrix."""
+    """Compute the eigenvalues and eigenvectors of a Hermitian matrix."""
     find = eigh_finder(A, True, UPLO)
     if find is None:
         return None
@@ -40,7 +40,7 @@ def eigh(A: TensorSpec, UPLO: str) -> HostKernel | None:
 
 
 def eigvalsh(A: TensorSpec, UPLO: str) -> HostKernel | None:
-    """Eigenvalues of a Hermitian matrix."""
+    """Compute the eigenvalues of a Hermitian matrix."""
     find = eigh_finder(A, False, UPLO)
     if find is None:
         return None
@@ -55,7 +55,9 @@ def eigvalsh(A: TensorSpec, UPLO: str) -> HostKernel | None:
 def svd_finder(
     A: TensorSpec, full: bool, vectors: bool
 ) -> Callable[[Any], tuple[Any, Any, Any] | None] | None:
-    """What finds U, singular values and V^H; gives None for a matrix that is not finite."""
+    """Return a function that computes U, singular values and V^H; it returns None for a matrix that is not
+    finite.
+    """
     if not is_one(A):
         return None
     solve = svd_of(char_of(A), *A.sizes, full, vectors)
@@ -70,7 +72,7 @@ def svd_finder(
 
 
 def _bases(A: TensorSpec, full: bool) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
-    """The specs of U, singular values and V^H."""
+    """Return the specs of U, singular values and V^H."""
     (m, n), k = A.sizes, min(A.sizes)
     return (
         in_columns(A.dtype, m, m if full else k),
@@ -80,13 +82,13 @@ def _bases(A: TensorSpec, full: bool) -> tuple[TensorSpec, TensorSpec, TensorSpe
 
 
 def svd(A: TensorSpec, full_matrices: bool, driver: str | None) -> HostKernel | None:
-    """U, singular values and V^H."""
+    """Compute U, singular values and V^H."""
     find = svd_finder(A, full_matrices, True)
     return None if find is None or driver is not None else HostKernel(_bases(A, full_matrices), find)
 
 
 def svd_some(A: TensorSpec, some: bool, compute_uv: bool) -> HostKernel | None:
-    """U, singular values and V."""
+    """Compute U, singular values and V."""
     find = svd_finder(A, not some, True)
     if find is None or not compute_uv:
         return None
@@ -104,7 +106,9 @@ def svd_some(A: TensorSpec, some: bool, compute_uv: bool) -> HostKernel | None:
 
 
 def values_finder(A: TensorSpec, hermitian: bool) -> Callable[[Any], Any] | None:
-    """What finds singular values, descending, or the eigenvalues of a Hermitian matrix, ascending."""
+    """Return a function that computes singular values, descending, or a Hermitian matrix's eigenvalues,
+    ascending.
+    """
     find: Any = eigh_finder(A, False, "L") if hermitian else svd_finder(A, False, False)
     if find is None:
         return None
@@ -118,7 +122,7 @@ def values_finder(A: TensorSpec, hermitian: bool) -> Callable[[Any], Any] | None
 
 
 def svdvals(A: TensorSpec, driver: str | None) -> HostKernel | None:
-    """Singular values."""
+    """Compute the singular values."""
     find = values_finder(A, False)
     if find is None or driver is not None:
         return None

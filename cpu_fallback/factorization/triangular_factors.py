@@ -19,7 +19,7 @@ from .one_matrix import is_finite, qr_of
 
 
 def qr(A: TensorSpec, mode: str) -> HostKernel | None:
-    """Q and R."""
+    """Compute Q and R."""
     m, n = A.sizes if A.ndim == 2 else (0, 0)
     k = min(m, n)
     if not is_one(A) or not (mode == "reduced" or (mode == "complete" and k == m)):
@@ -28,12 +28,12 @@ def qr(A: TensorSpec, mode: str) -> HostKernel | None:
 
 
 def qr_some(A: TensorSpec, some: bool) -> HostKernel | None:
-    """Q and R."""
+    """Compute Q and R."""
     return qr(A, "reduced" if some else "complete")
 
 
 def cholesky(A: TensorSpec, upper: bool) -> HostKernel | None:
-    """One triangular factor."""
+    """Compute one triangular factor."""
     if not is_square(A):
         return None
     factor = find_routine(char_of(A), "potrf")
@@ -48,7 +48,7 @@ def cholesky(A: TensorSpec, upper: bool) -> HostKernel | None:
 
 
 def cholesky_solve(B: TensorSpec, L: TensorSpec, upper: bool) -> HostKernel | None:
-    """X of A X = B from one triangular factor of A."""
+    """Compute X of A X = B from one triangular factor of A."""
     if not is_square(L) or not is_one(L, B) or B.sizes[0] != L.sizes[0]:
         return None
     solve = find_routine(char_of(L), "potrs")
@@ -58,7 +58,7 @@ def cholesky_solve(B: TensorSpec, L: TensorSpec, upper: bool) -> HostKernel | No
 def triangular_solve(
     B: TensorSpec, A: TensorSpec, upper: bool, transpose: bool, unitriangular: bool
 ) -> HostKernel | None:
-    """X of A X = B with one triangle of A, or with its transpose, and a copy of A."""
+    """Compute X of A X = B with one triangle of A, or with its transpose, and a copy of A."""
     if not is_square(A) or not is_one(A, B) or A.sizes[0] != B.sizes[0]:
         return None
     solve = find_routine(char_of(A), "trsm", module="blas")
@@ -70,7 +70,7 @@ def triangular_solve(
 
 
 def ldl_factor(A: TensorSpec, hermitian: bool) -> HostKernel | None:
-    """L and D in one matrix, and the interchanges."""
+    """Compute L and D in one matrix, and the interchanges."""
     if not is_square(A):
         return None
     char, n = char_of(A), A.sizes[0]
@@ -87,7 +87,7 @@ def ldl_factor(A: TensorSpec, hermitian: bool) -> HostKernel | None:
 
 
 def lstsq(A: TensorSpec, B: TensorSpec, rcond: Any, driver: str | None) -> HostKernel | None:
-    """The solution by ``gels`` of a few matrices that are as long as they are wide, or less."""
+    """Compute the least-squares solution by ``gels`` for a few matrices with no more rows than columns."""
     *batch, m, n = A.sizes if A.ndim > 1 else (0, 0)
     if driver != "gels" or m > n or A.ndim != B.ndim or A.dtype.scalar_name not in LIBRARY_DTYPES:
         return None

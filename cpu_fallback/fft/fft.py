@@ -22,11 +22,11 @@ from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 
 DTYPES = frozenset({"float32", "float64", "complex64", "complex128"})
-"""What the library transforms in its own precision."""
+"""Dtypes that the library transforms in their own precision."""
 
 
 def transform(call: StructuredCall) -> PlannedKernel:
-    """One call of the library. Raises RuntimeError for float16, which it does not have."""
+    """Plan one call of the library; raise RuntimeError for float16, which it does not support."""
     from scipy import fft
 
     spec, out = call.args["self"], call.outputs[0]
@@ -63,13 +63,13 @@ for _name in ("_fft_r2c", "_fft_c2r", "_fft_c2c"):
 
 
 class Transform(NamedTuple):
-    """What a transform of `torch.fft` takes and gives: real input alone, a Hermitian half on either side."""
+    """Kind of a `torch.fft` transform: takes real input only, or has a Hermitian half on either side."""
 
     takes_real: bool = False
     from_half: bool = False
     to_half: bool = False
     half_first: bool = False
-    """Whether the dimension of the half is transformed before the others, on its own."""
+    """True if the dimension of the half is transformed before the others, on its own."""
 
 
 TRANSFORMS = {
@@ -85,7 +85,7 @@ TRANSFORMS = {
 def _planned(
     name: str, kind: Transform, several: bool, self: TensorSpec, s: Any, dim: Any, norm: str | None
 ) -> HostKernel | None:
-    """A transform by one call of the library, which cuts and fills by itself; None for what is composed."""
+    """Plan a transform as one call of the library, which trims and pads itself; return None for the composite."""
     rank = self.ndim
     if self.dtype.name not in DTYPES or not self.numel or (kind.takes_real and self.dtype.is_complex):
         return None
@@ -130,7 +130,9 @@ def _order(
     sizes: Sequence[int],
     dims: Sequence[int],
 ) -> tuple[int, ...] | None:
-    """The order of the result's dimensions in memory, by what the operator of the transform would be given."""
+    """Return the order of the result's dimensions in memory, from the input that the transform's operator would
+    get.
+    """
     strides, filled = self.strides, list(self.sizes)
     for d, n in zip(dims, sizes, strict=True):
         filled[d] = n
@@ -179,7 +181,7 @@ def _call_in_order(
     norm: str | None,
     order: Sequence[int],
 ) -> HostKernel:
-    """A call over the dimensions in the order in which the result is to lie: the library makes it gapless."""
+    """Call the library with dimensions in the result's memory order, so that the library makes it contiguous."""
     back = [order.index(d) for d in range(len(order))]
     along = axes if isinstance(n, Sequence) else axes[0]
 
@@ -202,7 +204,7 @@ def _library(name: str) -> Callable[..., Any]:
 def _axes(
     rank: int, s: Sequence[int] | None, dim: Sequence[int] | None
 ) -> tuple[list[int], list[int] | None]:
-    """The dimensions of a transform over several, and their sizes where they are given."""
+    """Return the dimensions of a multi-dimensional transform, and their sizes if given."""
     if dim is None:
         dim = range(rank if s is None else rank - len(s), rank)
     return list(dim), None if s is None else list(s)

@@ -13,7 +13,7 @@ from .scatter_reduction import add_rows
 
 
 def embedding(call: StructuredCall) -> PlannedKernel:
-    """Rows of a table."""
+    """Return rows of a table."""
     size = call.args["weight"].sizes[0]
     take = np.take
 
@@ -34,7 +34,7 @@ def embedding(call: StructuredCall) -> PlannedKernel:
 
 
 def embedding_renorm(call: StructuredCall) -> PlannedKernel:
-    """The named rows scaled down to a norm where theirs is greater."""
+    """Scale the indexed rows down to a maximum norm."""
     spec = call.outputs[0]
     size = spec.sizes[0]
     narrow = spec.dtype in NARROW
@@ -53,7 +53,7 @@ def embedding_renorm(call: StructuredCall) -> PlannedKernel:
 
 
 def embedding_dense_backward(call: StructuredCall) -> PlannedKernel:
-    """Rows of the gradient added by number; the padding's row stays zero."""
+    """Add the gradient's rows at their indices; the padding's row stays zero."""
     spec = call.outputs[0]
     padding: int = call.args["padding_idx"]
     by_frequency: bool = call.args["scale_grad_by_freq"]

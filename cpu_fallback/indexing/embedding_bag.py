@@ -39,7 +39,7 @@ def check_bags(indices: Array, starts: Array, rows: int) -> None:
 
 
 def first_largest(values: Array, starts: Array) -> tuple[Array, Array]:
-    """The largest element of each column of each run of rows, and its first place; NaN only where it comes first."""
+    """Return each column's largest element in each run of rows, and its first index; NaN only if it comes first."""
     heads = np.zeros(len(values), np.bool_)
     heads[starts] = True
     values = np.where(np.isnan(values) & ~heads[:, None], -np.inf, values)
@@ -52,7 +52,7 @@ def first_largest(values: Array, starts: Array) -> tuple[Array, Array]:
 
 
 def embedding_bag(call: StructuredCall) -> PlannedKernel:
-    """All four results; narrow floats are added in float32."""
+    """Compute all four results; 16-bit floats accumulate in float32."""
     spec = call.args["weight"]
     rows, width = spec.sizes
     mode: int = call.args["mode"]
@@ -74,7 +74,7 @@ def embedding_bag(call: StructuredCall) -> PlannedKernel:
         check_bags(indices, offsets, rows)
         ends = offsets[1:] if len(offsets) > bags else np.append(offsets[1:], len(indices))
         bag = np.repeat(np.arange(bags), ends[:bags] - offsets[:bags])
-        # What comes after the last offset is in no bag.
+        # Indices after the last offset are in no bag.
         origin.fill(bags)
         origin[: len(bag)] = bag
         indices = indices[: len(bag)]

@@ -1,4 +1,4 @@
-"""Whether indices lie within a dimension, and PyTorch's refusals where they do not."""
+"""Bounds checks of indices, with PyTorch's errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ greatest = np.maximum.reduce
 
 
 def is_within(index: Any, size: int) -> bool:
-    """Whether every index lies in ``[0, size)``."""
+    """Return True if every index is in ``[0, size)``."""
     return not index.size or bool(greatest(index.view(UNSIGNED[index.dtype.itemsize]), None) < size)
 
 

@@ -33,7 +33,7 @@ from .scatter_reduction import (
 
 
 def cat(call: StructuredCall) -> PlannedKernel:
-    """The arrays that count, one after another."""
+    """Concatenate the arrays that are not skipped."""
     specs = call.args["tensors"]
     kept: tuple[int, ...] = call.extra["kept"]
     axis: int = call.extra["dim"]
@@ -70,7 +70,7 @@ def cat(call: StructuredCall) -> PlannedKernel:
 
 
 def _wrapped(index: Any, size: int, dim: int) -> Any:
-    """Positions from an index whose negative values count from the end. Raises IndexError out of bounds."""
+    """Wrap an index whose negative values count from the end. Raise IndexError out of bounds."""
     if not is_within(index, size):
         check_bounds(index, size, dim, True, IndexError)
         return np.where(index < 0, index + size, index)
@@ -82,12 +82,12 @@ def _key(indices: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _translated(failure: IndexError) -> IndexError:
-    """NumPy's out-of-bounds error in PyTorch's words."""
+    """Return NumPy's out-of-bounds error in PyTorch's words."""
     return IndexError(str(failure).replace("axis", "dimension"))
 
 
 def index(call: StructuredCall) -> PlannedKernel:
-    """``self[indices]`` with integer indices; NumPy and PyTorch agree on the order of the dimensions."""
+    """Compute ``self[indices]`` with integer indices; NumPy and PyTorch agree on the order of the dimensions."""
     indices = call.args["indices"]
     used = [i for i, spec in enumerate(indices) if spec is not None]
     spec = call.args["self"]
@@ -133,7 +133,7 @@ def index(call: StructuredCall) -> PlannedKernel:
 
 
 def index_masked(call: StructuredCall) -> PlannedKernel:
-    """``self[indices]`` where some indices are masks; the result is a new contiguous array."""
+    """Compute ``self[indices]`` if some indices are masks; the result is a new contiguous array."""
     spec = call.args["self"]
     indices = call.args["indices"]
 
@@ -156,7 +156,7 @@ def index_masked(call: StructuredCall) -> PlannedKernel:
 
 
 def _positions(indices: Sequence[Any], sizes: Sequence[int]) -> tuple[Any, tuple[int, ...]]:
-    """The picked dimensions' places, counted through those dimensions alone, and the dimensions."""
+    """Return the flattened positions in the indexed dimensions alone, and those dimensions."""
     used = tuple(i for i, index in enumerate(indices) if index is not None)
     place: Any = 0
     for d in used:
@@ -165,7 +165,7 @@ def _positions(indices: Sequence[Any], sizes: Sequence[int]) -> tuple[Any, tuple
 
 
 def index_put(call: StructuredCall) -> PlannedKernel:
-    """`self` with values put or added at integer indices."""
+    """Write or add values at integer indices of a copy of `self`."""
     spec = call.args["self"]
     sizes: tuple[int, ...] = call.extra["sizes"]
     copyto = np.copyto
@@ -209,7 +209,7 @@ def index_put(call: StructuredCall) -> PlannedKernel:
 
 
 def index_select(call: StructuredCall) -> PlannedKernel:
-    """Entries of one dimension."""
+    """Return entries of one dimension."""
     axis: int = call.extra["dim"]
     spec = call.args["self"]
     size = spec.sizes[axis] if spec.ndim else 1
@@ -235,10 +235,10 @@ def index_select(call: StructuredCall) -> PlannedKernel:
 
 
 def _row_places(sizes: tuple[int, ...], axis: int) -> Callable[[Any], Any]:
-    """A function from row numbers to the places of those rows' elements, in the order of a source.
+    """Return a function from row numbers to the flat indices of those rows' elements, in the source's order.
 
-    A contiguous array of `sizes` has a row for each number along `axis`; the places are those of an array of the
-    source's shape, which has as many rows as there are numbers.
+    A contiguous array of `sizes` has a row for each number along `axis`. The flat indices have the source's
+    shape, with a row for each given number.
     """
     inner = math.prod(sizes[axis + 1 :])
     outer = math.prod(sizes[:axis])
@@ -258,7 +258,9 @@ FEW = 1 << 12
 def _rows_of(
     call: StructuredCall, most: int = FEW
 ) -> tuple[tuple[int, ...], Callable[[Any], Any], Callable[[Any], Any] | None]:
-    """The target's sizes, those of a number as a vector's; what checks and flattens an index; `_row_places` of few."""
+    """Return the target's sizes (a scalar's as a vector's), an index checker, and `_row_places` for few
+    elements.
+    """
     axis: int = call.extra["dim"]
     sizes = call.args["self"].sizes or (1,)
     size = sizes[axis]
@@ -274,7 +276,7 @@ def _rows_of(
 
 
 def index_add(call: StructuredCall) -> PlannedKernel:
-    """Slices of the source added at the index, in order."""
+    """Add slices of the source at the index, in order."""
     axis: int = call.extra["dim"]
     spec = call.args["self"]
     narrow = spec.dtype in NARROW
@@ -315,7 +317,7 @@ def index_add(call: StructuredCall) -> PlannedKernel:
 
 
 def index_reduce(call: StructuredCall) -> PlannedKernel:
-    """Slices of the source combined at the index, in order; narrow floats in float32."""
+    """Reduce slices of the source at the index, in order; 16-bit floats accumulate in float32."""
     axis: int = call.extra["dim"]
     reduce: str = call.args["reduce"]
     includes: bool = call.args["include_self"]
@@ -360,7 +362,7 @@ def index_reduce(call: StructuredCall) -> PlannedKernel:
 
 
 def index_copy(call: StructuredCall) -> PlannedKernel:
-    """Slices of the source put at the index."""
+    """Write slices of the source at the index."""
     axis: int = call.extra["dim"]
     _, checked, _ = _rows_of(call)
     before = (slice(None),) * axis
@@ -383,14 +385,14 @@ def index_copy(call: StructuredCall) -> PlannedKernel:
 
 
 def flip(call: StructuredCall) -> PlannedKernel:
-    """Dimensions the other way round."""
+    """Reverse dimensions."""
     dims: tuple[int, ...] = call.extra["dims"]
     key = tuple([slice(None, None, -1) if d in dims else slice(None) for d in range(call.outputs[0].ndim)])
     return PlannedKernel(lambda out, data: np.copyto(out, data[key]))
 
 
 def triangle(lower: bool) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory of ``tril`` or ``triu``."""
+    """Return the factory of ``tril`` or ``triu``."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         diagonal: int = call.args["diagonal"]

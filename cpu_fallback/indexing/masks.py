@@ -1,4 +1,4 @@
-"""Filling where a mask holds, and the places of what is not zero."""
+"""masked_fill, and the indices of nonzero elements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BLOCK_OF_CHOICES = 1 << 13
 
 
 def masked_fill(call: StructuredCall) -> PlannedKernel:
-    """A number where the mask holds."""
+    """Fill a number where the mask holds."""
     dtype = call.outputs[0].dtype
     number = constant_of = RangedConstants(call.outputs[0].np_dtype, float, dtype).__getitem__
     from_tensor = "value" in call.runtime and not isinstance(call.args["value"], type)
@@ -53,7 +53,7 @@ def masked_fill(call: StructuredCall) -> PlannedKernel:
 
 
 def nonzero(call: StructuredCall) -> PlannedKernel:
-    """Places of elements that are not zero; gives the places, as (n, rank) over a (rank, n) block, and n."""
+    """Return the indices of nonzero elements, as (n, rank) over a (rank, n) block, and n."""
     spec = call.args["self"]
     sizes, rank = spec.sizes, spec.ndim
 
@@ -73,7 +73,7 @@ def nonzero(call: StructuredCall) -> PlannedKernel:
 
 
 def nonzero_static(call: StructuredCall) -> PlannedKernel:
-    """As many places as are wanted, and a number where there are fewer."""
+    """Return the first indices of nonzero elements, padded with a fill value to a static size."""
     sizes = call.args["self"].sizes
     fill: int = call.args["fill_value"]
 

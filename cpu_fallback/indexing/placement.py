@@ -23,12 +23,12 @@ WORD = UNSIGNED[8]
 
 
 def _is_plain(*specs: TensorSpec) -> bool:
-    """Whether the elements lie one after another, in the strides that new memory has."""
+    """Return True if all specs are contiguous and have the strides of newly allocated memory."""
     return all(spec.is_contiguous and spec.strides == contiguous_strides(spec.sizes) for spec in specs)
 
 
 def _from_start(index: Any, size: int, dim: int) -> Any:
-    """An index within ``[-size, size)`` counted from the start."""
+    """Wrap an index within ``[-size, size)`` to a nonnegative index."""
     if greatest(index.view(WORD), None) < size:
         return index
     check_bounds(index, size, dim, True, IndexError)
@@ -38,7 +38,7 @@ def _from_start(index: Any, size: int, dim: int) -> Any:
 def _copying(
     sizes: Sequence[int], like: TensorSpec, fresh: Callable[..., Any], quiet: bool = False
 ) -> HostKernel:
-    """The kernel of a function that makes a new array; large ones are copied to where all memory is."""
+    """Return the kernel of a function that makes a new array; large results are copied to allocated memory."""
     out = TensorSpec.contiguous(tuple(sizes), like.dtype, like.device)
     return HostKernel(
         (out,), fresh, lambda out, *given: copyto(out, fresh(*given)), quiet=quiet, declines=False
@@ -46,7 +46,7 @@ def _copying(
 
 
 def put(self: TensorSpec, index: TensorSpec, source: TensorSpec, accumulate: bool) -> HostKernel | None:
-    """Elements of the source in place of those of the flattened array, in order, or added to full floats."""
+    """Write elements of the source into the flattened array, in order, or add them for float32 and float64."""
     same = self.dtype is source.dtype and index.numel == source.numel
     if index.dtype is not int64 or not same or not _is_plain(self) or not self.numel:
         return None
@@ -74,7 +74,7 @@ def put(self: TensorSpec, index: TensorSpec, source: TensorSpec, accumulate: boo
 
 
 def index_fill(self: TensorSpec, dim: int, index: TensorSpec, value: Any) -> HostKernel | None:
-    """A number in entries of one dimension."""
+    """Fill entries of one dimension with a number."""
     d = dim + self.ndim if dim < 0 else dim
     if index.dtype is not int64 or index.ndim > 1 or not 0 <= d < self.ndim or not _is_plain(self):
         return None
@@ -94,7 +94,7 @@ def index_fill(self: TensorSpec, dim: int, index: TensorSpec, value: Any) -> Hos
 
 
 def take_along_dim(self: TensorSpec, indices: TensorSpec, dim: int | None) -> HostKernel | None:
-    """Elements along one dimension, each by its own index, which may count from the end; nothing is broadcast."""
+    """Gather along one dimension; indices may count from the end, and nothing is broadcast."""
     if dim is None or indices.dtype is not int64 or self.ndim != indices.ndim or not self.ndim:
         return None
     axis = dim + self.ndim if dim < 0 else dim
@@ -115,7 +115,7 @@ def take_along_dim(self: TensorSpec, indices: TensorSpec, dim: int | None) -> Ho
 
 
 def masked_scatter(self: TensorSpec, mask: TensorSpec, source: TensorSpec) -> HostKernel | None:
-    """Elements of the source, in order, where the mask holds; nothing is broadcast."""
+    """Write elements of the source, in order, where the mask holds; nothing is broadcast."""
     if self.dtype is not source.dtype or mask.dtype is not bool_ or self.sizes != mask.sizes:
         return None
     if not _is_plain(self, mask, source):
@@ -137,7 +137,7 @@ def masked_scatter(self: TensorSpec, mask: TensorSpec, source: TensorSpec) -> Ho
 def unsafe_masked_put(
     self: TensorSpec, mask: TensorSpec, indices: Sequence[TensorSpec | None], values: TensorSpec
 ) -> HostKernel | None:
-    """Values added where a mask holds, whatever the index is elsewhere; each dimension has an index."""
+    """Add values where a mask holds, ignoring the index elsewhere; each dimension has an index."""
     given = [spec for spec in indices if spec is not None and spec.dtype is int64]
     if len(given) != len(indices) or len(given) != self.ndim or self.dtype not in FULL_FLOATS:
         return None
@@ -170,7 +170,7 @@ def unsafe_masked_put(
 
 
 def diag_embed(self: TensorSpec, offset: int, dim1: int, dim2: int) -> HostKernel | None:
-    """The last dimension on the diagonal of two new ones, which are the last in order, zeros elsewhere."""
+    """Put the last dimension on the diagonal of two new last dimensions, with zeros elsewhere."""
     rank = self.ndim + 1
     first, second = (d + rank if d < 0 else d for d in (dim1, dim2))
     if (first, second) != (rank - 2, rank - 1) or not self.ndim:
@@ -179,12 +179,12 @@ def diag_embed(self: TensorSpec, offset: int, dim1: int, dim2: int) -> HostKerne
 
 
 def diagflat(self: TensorSpec, offset: int) -> HostKernel:
-    """All elements on the diagonal of a matrix, zeros elsewhere."""
+    """Put all elements on the diagonal of a matrix, with zeros elsewhere."""
     return _diagonal(self, (), self.numel, offset)
 
 
 def _diagonal(spec: TensorSpec, batch: tuple[int, ...], length: int, offset: int) -> HostKernel:
-    """Lines of so many elements, each on the diagonal of a matrix."""
+    """Put each line of elements on the diagonal of a matrix."""
     side = length + abs(offset)
     out_spec = TensorSpec.contiguous((*batch, side, side), spec.dtype, spec.device)
     sizes, np_dtype = out_spec.sizes, out_spec.np_dtype
@@ -206,7 +206,7 @@ def _diagonal(spec: TensorSpec, batch: tuple[int, ...], length: int, offset: int
 
 
 def block_diag(tensors: Sequence[TensorSpec]) -> HostKernel | None:
-    """Matrices, vectors and numbers of one dtype along the diagonal, zeros elsewhere."""
+    """Put matrices, vectors and numbers of one dtype along the diagonal, with zeros elsewhere."""
     if not tensors or any(s.ndim > 2 or s.dtype is not tensors[0].dtype or not s.numel for s in tensors):
         return None
     rows, columns = 0, 0
@@ -233,7 +233,7 @@ def block_diag(tensors: Sequence[TensorSpec]) -> HostKernel | None:
 
 
 def _strided(spec: TensorSpec, size: Sequence[int], stride: Sequence[int], offset: int) -> TensorSpec | None:
-    """The spec of elements of a plain tensor that lie a number of elements after its first, all within it."""
+    """Return the spec of a strided view of a contiguous tensor, or None if the view is out of bounds."""
     if len(size) != len(stride) or min(size, default=0) < 0:
         return None
     reach = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
@@ -243,7 +243,7 @@ def _strided(spec: TensorSpec, size: Sequence[int], stride: Sequence[int], offse
 
 
 def _viewer(part: TensorSpec, offset: int) -> Callable[[Any], Any]:
-    """A function from a plain array to a strided part of it."""
+    """Return a function from a contiguous array to its strided view."""
     itemsize = part.itemsize
     sizes, np_dtype, nbytes = part.sizes, part.np_dtype, offset * itemsize
     strides = tuple([s * itemsize for s in part.strides])
@@ -254,7 +254,7 @@ def _viewer(part: TensorSpec, offset: int) -> Callable[[Any], Any]:
 def strided_copy(
     self: TensorSpec, size: Sequence[int], stride: Sequence[int], offset: int
 ) -> HostKernel | None:
-    """A strided part of a plain array."""
+    """Copy a strided view of a contiguous array."""
     part = _strided(self, size, stride, offset)
     if part is None:
         return None
@@ -272,7 +272,7 @@ def strided_copy(
 def strided_scatter(
     self: TensorSpec, src: TensorSpec, size: Sequence[int], stride: Sequence[int], offset: int
 ) -> HostKernel | None:
-    """A plain array, copied, in which a strided part is another's elements."""
+    """Copy a contiguous array, and write another's elements to a strided view of the copy."""
     part = _strided(self, size, stride, offset)
     if part is None or part.overlaps or src.sizes != part.sizes or src.dtype is not self.dtype:
         return None

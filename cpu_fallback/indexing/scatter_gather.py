@@ -15,7 +15,9 @@ from .scatter_reduction import COMBINED_BY, accumulate_at, combine_at, divide_by
 
 
 def places_function(sizes: tuple[int, ...], axis: int, picked: tuple[int, ...]) -> Callable[[Any], Any]:
-    """A function from an index of shape `picked` along `axis` to places in a contiguous array of `sizes`."""
+    """Return a function from an index of shape `picked` along `axis` to flat indices of a contiguous array of
+    `sizes`.
+    """
     strides = [1] * len(sizes)
     for d in range(len(sizes) - 2, -1, -1):
         strides[d] = strides[d + 1] * sizes[d + 1]
@@ -34,7 +36,7 @@ def places_function(sizes: tuple[int, ...], axis: int, picked: tuple[int, ...]) 
 
 
 def gather(call: StructuredCall) -> PlannedKernel:
-    """Elements along one dimension, each by its own index."""
+    """Return elements along one dimension, each by its own index."""
     axis: int = call.extra["dim"]
     sizes = call.args["self"].sizes or (1,)
     picked = call.args["index"].sizes or (1,)
@@ -55,7 +57,7 @@ def gather(call: StructuredCall) -> PlannedKernel:
 
 
 def scatter_reduce(call: StructuredCall) -> PlannedKernel:
-    """Elements of the source combined along one dimension by index: in their order, narrow floats in float32."""
+    """Reduce the source along one dimension by index, in order; 16-bit floats accumulate in float32."""
     axis: int = call.extra["dim"]
     reduce: str = call.extra["reduce"]
     includes: bool = call.args["include_self"]
@@ -88,7 +90,7 @@ def scatter_reduce(call: StructuredCall) -> PlannedKernel:
 
 
 def scatter(call: StructuredCall) -> PlannedKernel:
-    """Elements of the source, or a number, put, added or multiplied along one dimension by index."""
+    """Write, add or multiply elements of the source, or a number, along one dimension by index."""
     axis: int = call.extra["dim"]
     reduce: str | None = call.extra["reduce"]
     spec = call.args["self"]
@@ -126,7 +128,7 @@ def scatter(call: StructuredCall) -> PlannedKernel:
 
 
 def take(call: StructuredCall) -> PlannedKernel:
-    """Elements of the flattened array; negative places count from the end."""
+    """Take elements of the flattened array; negative indices count from the end."""
     numel = call.args["self"].numel
 
     def into(out: Any, data: Any, index: Any) -> None:

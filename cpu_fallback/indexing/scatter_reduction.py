@@ -1,7 +1,7 @@
-"""Sums, products and extremes at places: how equal indices meet, in the order of the index.
+"""Sum, product, minimum and maximum reductions at indices; equal indices combine in the order of the index.
 
-Narrow floats are combined in float32 and rounded once. The kernels that call these functions ignore floating-point
-errors.
+16-bit floats accumulate in float32 and round once. The kernels that call these functions ignore
+floating-point errors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COMBINED_BY: dict[str, Any] = {"prod": np.multiply, "amax": np.maximum, "amin": 
 
 
 def identity_of(reduce: str, dtype: Any) -> Any:
-    """What combines with anything to that, as a number of a NumPy dtype."""
+    """Return the identity element of a reduction, as a number of a NumPy dtype."""
     if reduce in IDENTITIES:
         return dtype.type(IDENTITIES[reduce])
     if dtype.kind == "f":
@@ -30,7 +30,9 @@ def identity_of(reduce: str, dtype: Any) -> Any:
 
 
 def accumulate_at(function: Any, target: Any, places: Any, values: Any, narrow: bool) -> None:
-    """Add or multiply values, by a ufunc, to places of a contiguous 1-D array, in order; narrow floats in float32."""
+    """Add or multiply values into a contiguous 1-D array with a ufunc, in order; 16-bit floats accumulate in
+    float32.
+    """
     if narrow:
         wide = target.astype(FLOAT32)
         function.at(wide, places, values.astype(FLOAT32))

@@ -15,7 +15,9 @@ from ..widen import FLOAT32, NARROW
 
 
 def bisected(sequence: Any, values: Any, right: bool) -> Any:
-    """The place of each value (rows, m) in its row of sequences (rows, n), or in the only row (1, n)."""
+    """Return the insertion index of each value (rows, m) in its row of sequences (rows, n), or in the one row
+    (1, n).
+    """
     n = sequence.shape[1]
     flat = sequence.reshape(-1)
     start = np.arange(sequence.shape[0])[:, None] * n
@@ -36,7 +38,7 @@ SHARED = 1 << 13
 
 
 def found_in(sequence: Any, values: Any, side: str) -> Any:
-    """NumPy's search in one sequence, of many values by several threads."""
+    """Search one sequence with NumPy, on several threads for many values."""
     if values.size < 2 * SHARED:
         return sequence.searchsorted(values, side)
     line = values.reshape(-1)
@@ -50,14 +52,14 @@ def found_in(sequence: Any, values: Any, side: str) -> Any:
 
 
 def _converted(given: ScalarType, common: ScalarType, wide: Any) -> Callable[[Any], Any] | None:
-    """A function to the dtype in which values are compared: rounded to the common one first, and then widened."""
+    """Return a cast to the dtype of comparison: values round to the common dtype first, and then widen."""
     if given is common:
         return None if common.np == wide else lambda array: array.astype(wide)
     return lambda array: array.astype(common.np).astype(wide, copy=False)
 
 
 def searchsorted(call: StructuredCall) -> PlannedKernel:
-    """Places in one sequence by NumPy's search; in rows of their own, or beside NaN, by halving for all at once."""
+    """Return insertion indices: NumPy's search for one sequence, vectorized bisection for rows or with NaN."""
     common = call.extra["common"]
     right: bool = call.extra["right"]
     side = "right" if right else "left"
@@ -93,7 +95,7 @@ def searchsorted(call: StructuredCall) -> PlannedKernel:
 
 
 def bucketize(call: StructuredCall) -> HostKernel | None:
-    """The host kernel of `searchsorted` with its arguments the other way round."""
+    """Return the host kernel of `searchsorted` with its arguments exchanged."""
     values, boundaries, out_int32, right = call.args.values()
     if boundaries.ndim != 1:
         return None

@@ -1,9 +1,9 @@
-"""Rows added at numbered rows, one after another, by SciPy's products of a sparse matrix with a dense one.
+"""Ordered row accumulation (index_add on rows) by SciPy's sparse-times-dense matmuls.
 
-``np.add.at`` takes some 9 ns for every element, and ``np.add.reduceat`` goes down the columns; these loops of compiled
-code add whole rows, and leave what is in the target as the first term, which the public products do not. All arrays are
-contiguous. The loops check nothing. Another thread may write to the numbers of rows after a kernel has checked them, so
-that both functions check a copy, and give the loops that copy.
+``np.add.at`` takes some 9 ns for every element, and ``np.add.reduceat`` goes down the columns. These compiled
+loops add whole rows, and start from the target's values, which SciPy's public matmuls do not. All arrays are
+contiguous. The loops check no bounds. Another thread may write to the row indices after the check, so both
+functions copy the indices, check the copy, and pass it to the loops.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _sparsetools() -> Any:
 
 
 def adds(values: Array) -> bool:
-    """Whether rows of values are of a dtype, and so many, that `add_at` is the way to add them."""
+    """Return True if rows of values have a dtype and size for which `add_at` pays."""
     return values.size >= FROM and values.shape[1] >= LEAST_WIDTH and values.dtype.char in KINDS
 
 

@@ -13,7 +13,7 @@ from .loss import _chosen, _total
 
 
 class Targets:
-    """What targets say of each class of each sample, over arrays whose classes are dimension `axis`."""
+    """Targets of each class of each sample, over arrays whose class dimension is `axis`."""
 
     def __init__(self, call: StructuredCall) -> None:
         spec, target = call.args["self"], call.args["target"]
@@ -26,7 +26,7 @@ class Targets:
         self.ignore_index = call.args["ignore_index"]
 
     def masses(self, target: Any, weight: Any, smoothing: float) -> tuple[Any, Any]:
-        """The mass of each class, as an array of the scores' sizes; and the weight of each sample."""
+        """Return the mass of each class, with the sizes of the scores, and the weight of each sample."""
         kind, axis = self.np_dtype.type, self.axis
         along = None
         if weight is not None:
@@ -50,7 +50,7 @@ class Targets:
 
 
 def forward(call: StructuredCall) -> PlannedKernel:
-    """The loss, three statistics of each sample, and what the mean is divided by."""
+    """Compute the loss, three statistics of each sample, and the divisor of the mean."""
     targets, reduction = Targets(call), call.args["reduction"]
     axis = targets.axis
 
@@ -83,7 +83,7 @@ def forward(call: StructuredCall) -> PlannedKernel:
 
 
 def backward(call: StructuredCall) -> PlannedKernel:
-    """(probability * masses' sum - mass) * grad, over the divisor for the mean."""
+    """Compute (probability * masses' sum - mass) * grad, over the divisor for the mean."""
     targets, mean = Targets(call), call.args["reduction"] == MEAN
     axis = targets.axis
 

@@ -21,7 +21,7 @@ class States:
 
     Args:
         targets: (N, S), or one sequence after another.
-        lengths: how many labels each sequence has.
+        lengths: Number of labels of each sequence.
     """
 
     def __init__(self, targets: Array, lengths: Sequence[int], blank: int, classes: int) -> None:
@@ -50,14 +50,14 @@ class States:
         self.jumps[:, 3::2] = labels[:, 1:] != labels[:, :-1]
 
     def emitted(self, log_probs: Array) -> Array:
-        """Each state's own logarithm at each time, [T, N, 2 S + 1] of float64."""
+        """Return the log-probability of each state's label at each time, [T, N, 2 S + 1] in float64."""
         found = np.take_along_axis(log_probs, self.labels[None], 2).astype(np.float64)
         found[:, self.outside] = -np.inf
         return found
 
 
 def joined(stay: Array, step: Array, jump: Array) -> Array:
-    """The logarithm of the sum of three exponentials."""
+    """Compute the log-sum-exp of three terms."""
     top = np.maximum(np.maximum(stay, step), jump)
     shift = np.where(np.isneginf(top), 0.0, top)
     total = np.exp(stay - shift)
@@ -67,7 +67,7 @@ def joined(stay: Array, step: Array, jump: Array) -> Array:
 
 
 def moved(a: Array, by: int) -> Array:
-    """Each state's neighbour `by` states before it, or after it; nothing beyond the ends."""
+    """Shift states by `by`, filling with -infinity beyond the ends."""
     out = np.full_like(a, -np.inf)
     if by > 0:
         out[:, by:] = a[:, :-by]
@@ -77,7 +77,9 @@ def moved(a: Array, by: int) -> Array:
 
 
 def ctc_loss(call: StructuredCall) -> PlannedKernel:
-    """The negative log-likelihood of each sequence, infinite where no path fits, and the forward logarithms."""
+    """Compute each sequence's negative log-likelihood, infinite if no path fits, and the forward
+    log-probabilities.
+    """
     lengths, counts, blank = (call.args[name] for name in ("input_lengths", "target_lengths", "blank"))
     inputs = np.asarray(lengths, np.int64)
 
@@ -98,14 +100,14 @@ def ctc_loss(call: StructuredCall) -> PlannedKernel:
         blank_last = alpha[rows, states.ends]
         label_last = np.where(states.ends > 0, alpha[rows, np.maximum(states.ends - 1, 0)], -np.inf)
         likelihood = joined(blank_last, label_last, np.full_like(blank_last, -np.inf))
-        # Of a sequence without times only no label at all is certain.
+        # With zero time steps, only the empty label sequence has probability 1.
         losses[...] = np.where((inputs == 0) & (states.ends == 0), -0.0, -likelihood)
 
     return PlannedKernel(quietly(into))
 
 
 def ctc_loss_backward(call: StructuredCall) -> PlannedKernel:
-    """(exp(x) - what the paths through each class amount to) * grad, zero at times that do not count."""
+    """Compute (exp(x) - the sum of the paths through each class) * grad, zero beyond each sequence's length."""
     lengths, counts, blank = (call.args[name] for name in ("input_lengths", "target_lengths", "blank"))
     zero_infinity = call.args["zero_infinity"]
     inputs = np.asarray(lengths, np.int64)

@@ -31,7 +31,7 @@ SMALL = 1 << 12
 
 
 def _is_full(*specs: TensorSpec) -> bool:
-    """Whether these are tensors of one geometry, contiguous and not empty, of a full float."""
+    """Return True if the tensors share one nonempty contiguous geometry of float32 or float64."""
     first = specs[0]
     plain = first.dtype in FULL_FLOATS and first.numel and first.ndim and first.is_contiguous
     return bool(plain) and all(spec is first for spec in specs)
@@ -40,7 +40,9 @@ def _is_full(*specs: TensorSpec) -> bool:
 def _kernel(
     spec: TensorSpec, sizes: Sequence[int], reduction: int, value: Callable[..., Array | None]
 ) -> HostKernel:
-    """The kernel of `value`, which returns losses of these sizes or, reduced, a number; None for the composite."""
+    """Return the kernel of `value`, which computes losses of these sizes, a reduced number, or None for the
+    composite.
+    """
     out_spec = TensorSpec.contiguous(tuple(sizes) if reduction == NONE else (), spec.dtype, spec.device)
     np_dtype = out_spec.np_dtype
 
@@ -74,7 +76,7 @@ def huber(delta: Array) -> Chain:
 
 
 def smooth_l1(beta: Array) -> Chain:
-    """The same over `beta`."""
+    """Return the chain of the smooth L1 loss with `beta`."""
     low, half, two = np.asarray(-beta), np.array(0.5, beta.dtype), np.array(2, beta.dtype)
 
     def chain(out: Array, kept: Array, a: Array, b: Array) -> None:
@@ -90,7 +92,7 @@ def smooth_l1(beta: Array) -> Chain:
 
 
 def gap_loss(make: Maker) -> HostKernelFactory:
-    """The factory of a loss of two tensors of one geometry and a positive number, reduced."""
+    """Return the factory of a reduced loss of two tensors of one geometry and a positive number."""
 
     def factory(call: StructuredCall) -> HostKernel | None:
         spec, target, reduction, number = call.args.values()
@@ -127,7 +129,7 @@ def gap_loss(make: Maker) -> HostKernelFactory:
 
 
 def _reduced(losses: Array, reduction: int, ones: Array) -> Any:
-    """A small line of losses, or its mean or sum."""
+    """Return a small vector of losses unreduced, or its mean or sum."""
     if reduction == NONE:
         return losses
     total = losses.dot(ones)
@@ -135,7 +137,7 @@ def _reduced(losses: Array, reduction: int, ones: Array) -> Any:
 
 
 def multi_margin(call: StructuredCall) -> HostKernel | None:
-    """The mean over other classes of max(0, margin - x[target] + x[class]) ** p, of a small matrix."""
+    """Compute the mean over other classes of max(0, margin - x[target] + x[class]) ** p, for a small matrix."""
     spec, target, fixed_p, fixed_margin, weight, reduction = call.args.values()
     if not _is_full(spec) or spec.ndim != 2 or spec.numel > SMALL or fixed_margin is complex:
         return None
@@ -182,7 +184,7 @@ def cross_entropy(
     ignore_index: int,
     label_smoothing: Any,
 ) -> HostKernel | None:
-    """log(sum(exp(x))) - x[target] along dimension 1 of three or more, of few elements and without weights."""
+    """Compute log(sum(exp(x))) - x[target] along dimension 1 of three or more, of few elements and without weights."""
     if not _is_full(spec) or weight is not None or spec.ndim < 3 or spec.numel > SMALL:
         return None
     sizes = (spec.sizes[0], *spec.sizes[2:])
@@ -213,7 +215,9 @@ def cross_entropy(
 
 
 def multilabel_margin(spec: TensorSpec, target: TensorSpec, reduction: int) -> HostKernel | None:
-    """The hinges of every class against each right one, which are those before a row's first negative one."""
+    """Compute the hinges of every class against each target class; a row's targets end at its first negative
+    one.
+    """
     if not _is_full(spec) or spec.ndim != 2 or spec.numel > SMALL:
         return None
     if target.dtype is not int64 or target.sizes != spec.sizes:
@@ -244,7 +248,7 @@ def multilabel_margin(spec: TensorSpec, target: TensorSpec, reduction: int) -> H
 
 
 def cosine_similarity(x1: TensorSpec, x2: TensorSpec, dim: int, eps: Any) -> HostKernel | None:
-    """The product of both over their lengths, which are at least `eps`: in float64, where no square overflows."""
+    """Compute the dot product over both lengths, at least `eps` each; float64 prevents overflow of squares."""
     if x1 is not x2 or x1.dtype is not float32 or not 0 < x1.numel <= SMALL or not -x1.ndim <= dim < x1.ndim:
         return None
     sizes = [n for d, n in enumerate(x1.sizes) if d != dim % x1.ndim]

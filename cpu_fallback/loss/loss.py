@@ -1,4 +1,4 @@
-"""Losses over ndarrays; narrow floats in float32."""
+"""Losses over ndarrays; 16-bit floats compute in float32."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..widen import compute_np
 
 
 def _chosen(target: Any, weight: Any, classes: int, ignore_index: int, np_dtype: Any) -> tuple[Any, Any]:
-    """Each sample's class and weight, both 0 where ignored. Raises IndexError for a class out of range."""
+    """Return each sample's class and weight, both 0 if ignored. Raise IndexError for a class out of range."""
     target = target.astype(np.int64, copy=False)
     counts = target != ignore_index
     index = np.where(counts, target, 0)
@@ -31,7 +31,7 @@ def _total(array: Any) -> Any:
 
 
 def nll_loss_forward(call: StructuredCall) -> PlannedKernel:
-    """-weight[target] * self[target] along the class axis, reduced; and the sum of the weights."""
+    """Compute -weight[target] * self[target] along the class axis, reduced; and the sum of the weights."""
     spec = call.args["self"]
     if not spec.dtype.is_floating_point:
         raise call.refuse(spec)
@@ -109,7 +109,7 @@ def nll_loss_forward(call: StructuredCall) -> PlannedKernel:
 
 
 def _is_plain(call: StructuredCall) -> bool:
-    """Whether a loss of (N, C, ...) is unweighted, of a wide dtype, and ignores no value that is a class."""
+    """Return True if a loss of (N, C, ...) is unweighted, not of a 16-bit dtype, and ignores no valid class."""
     spec = call.args["self"]
     ignores = spec.ndim > 1 and 0 <= call.args["ignore_index"] < spec.sizes[1]
     return bool(
@@ -121,7 +121,7 @@ def _is_plain(call: StructuredCall) -> bool:
 
 
 def all_classes(target: Any, classes: int) -> bool:
-    """Whether every target is a class: none ignored, none out of range, and there are some."""
+    """Return True if there are targets, and each is a valid class."""
     if target.size == 0:
         return False
     unsigned = target.view(np.uint64) if target.dtype == np.int64 else target
@@ -137,7 +137,7 @@ def check_classes(target: Any, classes: int, ignore_index: int) -> None:
 
 
 def nll_loss_backward(call: StructuredCall) -> PlannedKernel:
-    """-weight[target] * grad at the target's class, zero elsewhere."""
+    """Compute -weight[target] * grad at the target's class, zero elsewhere."""
     spec = call.args["self"]
     np_dtype = compute_np(spec.dtype)
     reduction, ignore_index = call.args["reduction"], call.args["ignore_index"]
@@ -181,7 +181,7 @@ def nll_loss_backward(call: StructuredCall) -> PlannedKernel:
 
 
 def _difference(call: StructuredCall) -> tuple[Any, Any]:
-    """The dtype of the computation, refusing what has no squares, and whether casts are needed at all."""
+    """Return the compute dtype and whether casts are unnecessary; raise NotImplementedError for other dtypes."""
     assert call.iterator is not None
     common = call.iterator.common_dtype
     if not common.is_floating_point:
@@ -192,7 +192,7 @@ def _difference(call: StructuredCall) -> tuple[Any, Any]:
 
 
 def mse_loss(call: StructuredCall) -> PlannedKernel:
-    """(self - target) ** 2, its mean or its sum."""
+    """Compute (self - target) ** 2, its mean or its sum."""
     np_dtype, plain = _difference(call)
     reduction = call.args["reduction"]
 
@@ -214,7 +214,7 @@ def mse_loss(call: StructuredCall) -> PlannedKernel:
 
 
 def mse_loss_backward(call: StructuredCall) -> PlannedKernel:
-    """2 * (self - target) * grad."""
+    """Compute 2 * (self - target) * grad."""
     np_dtype, _ = _difference(call)
     mean = call.args["reduction"] == MEAN
     factor = np_dtype.type(2.0 / max(math.prod(call.outputs[0].sizes), 1) if mean else 2.0)

@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 
 def are_rows(*specs: TensorSpec | None) -> bool:
-    """Whether all tensors are contiguous, of one dtype that is computed in, and small enough."""
+    """Return True if all tensors are contiguous, small, and of one dtype, float32 or float64."""
     first = next(spec for spec in specs if spec is not None)
     return (
         first.dtype.name in ("float32", "float64")
@@ -46,16 +46,16 @@ class ChannelRows:
         self.nbytes = spec.numel * self.dtype.itemsize
 
     def sums(self, rows: Array, other: Array | None = None) -> Array:
-        """Of each channel, times those of `other` if given, in float64."""
+        """Return each channel's sum in float64, or its dot product with `other`."""
         return row_dots(rows, self.units if other is None else other).reshape(self.lines[:2]).sum(0)
 
     def column(self, values: Array) -> Array:
-        """A value for each channel, to broadcast with the lines."""
+        """Return a value for each channel, shaped to broadcast with the lines."""
         return values.astype(self.dtype, copy=False).reshape(-1, 1)
 
 
 def batch_norm(spec: TensorSpec, general: Callable[..., None]) -> Callable[..., None]:
-    """The kernel of `channel_norm.batch_norm` in training; `general` does what is not finite in this dtype."""
+    """Return the kernel of `channel_norm.batch_norm` in training; `general` handles results that are not finite."""
     view = ChannelRows(spec)
     count = view.count
     bessel = count / (count - 1) if count > 1 else math.inf
@@ -101,7 +101,7 @@ def batch_norm(spec: TensorSpec, general: Callable[..., None]) -> Callable[..., 
 
 
 def batch_norm_backward(spec: TensorSpec) -> Callable[..., None]:
-    """The kernel of `channel_norm.batch_norm_backward` in training."""
+    """Return the kernel of `channel_norm.batch_norm_backward` in training."""
     view = ChannelRows(spec)
     count = view.count
 

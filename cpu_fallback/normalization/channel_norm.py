@@ -1,9 +1,9 @@
-"""group_norm and batch_norm: the lines of each channel in blocks that stay in the cache, on several threads.
+"""group_norm and batch_norm: each channel in cache-sized blocks, on several threads.
 
-Narrow floats are computed in float32. Mean and variance of each block are taken together, around the block's own mean,
-and combined in float64. An array is read as it lies: contiguous as a row for each sample and channel, channels-last
-as a row for each position; another one, and one that lies otherwise than the first, is brought to that order block by
-block.
+16-bit floats compute in float32. Mean and variance of each block are computed together, around the block's
+own mean, and combined in float64. The kernel reads an array in its memory order: contiguous as a row for each
+sample and channel, channels-last as a row for each position. Arrays of another layout are copied to that
+order block by block.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ Array = np.ndarray[Any, Any]
 
 
 NEAR = 4.0
-"""Up to so many spreads from zero a mean is multiplied out, which saves a pass: the error is a few roundings of it."""
+"""Limit, in standard deviations from zero, up to which a mean is multiplied out, which saves a pass: the error is a
+few roundings of it.
+"""
 SMALL = 1 << 14
-"""Up to so many elements a pass takes less than looking."""
+"""Limit below which a pass takes less time than the check."""
 
 
 class Part(NamedTuple):
@@ -40,7 +42,7 @@ class Part(NamedTuple):
 
 
 def reciprocal_root(variance: Any, eps: float) -> Any:
-    """1 / sqrt(variance + eps)."""
+    """Compute 1 / sqrt(variance + eps)."""
     return 1 / np.sqrt(variance + variance.dtype.type(eps))
 
 
@@ -91,22 +93,22 @@ class Channels:
         return array.reshape(n, c, m)
 
     def block(self, array: Array, part: Part) -> Array:
-        """A block of what `whole` gave, in the order in which it is read."""
+        """Return a block of the result of `whole`, in the order in which it is read."""
         if self.last:
             return array[part.samples, part.positions, part.channels]
         return array[part.samples, part.channels, part.positions]
 
     def read(self, array: Array, part: Part) -> Array:
-        """A block in the dtype that is computed in."""
+        """Return a block in the compute dtype."""
         return np.ascontiguousarray(self.block(array, part), self.dtype)
 
     def of(self, values: Array, part: Part) -> Array:
-        """Values of (samples or 1, channels), such that they broadcast with a block."""
+        """Return values of (samples or 1, channels), such that they broadcast with a block."""
         some = values[part.samples if len(values) > 1 else slice(None), part.channels]
         return some[:, None, :] if self.last else some[:, :, None]
 
     def sums(self, block: Array, other: Array | None = None) -> Array:
-        """The sums of a block's positions, times those of `other` if given: (samples, channels) in float64."""
+        """Sum a block over its positions, times `other` if given: (samples, channels) in float64."""
         shape = block.shape
         if not self.last:
             flat = block.reshape(-1, shape[2])
@@ -125,11 +127,13 @@ class Channels:
         parallel_for(0, len(self.parts), self.grain, some)
 
     def parameter(self, array: Any) -> Any:
-        """A parameter as values for each channel."""
+        """Return a parameter as values for each channel."""
         return None if array is None else array.astype(self.dtype, copy=False).reshape(1, -1)
 
     def gathered(self, make: Callable[[Part], Sequence[Array]], count: int) -> list[Array]:
-        """What `make` gives of each block, (samples, channels) each: (samples, channels, blocks of positions)."""
+        """Collect `make`'s results for each block, (samples, channels), as (samples, channels, blocks of
+        positions).
+        """
         n, c, m = self.sizes
         if not self.parts:
             return [np.zeros((n, c, 1)) for _ in range(count)]
@@ -145,7 +149,7 @@ class Channels:
         return made
 
     def counts(self) -> Array:
-        """How many positions each block of positions has."""
+        """Return the number of positions in each block of positions."""
         m = self.sizes[2]
         step = self.parts[0].positions.stop if self.parts else max(m, 1)
         return np.array([min(step, m - start) for start in range(0, max(m, 1), step)], np.float64)
@@ -179,11 +183,11 @@ class Channels:
         mean = self.sums(block) / count
         pivot = mean.astype(block.dtype)
         gaps = np.subtract(block, pivot[:, None, :] if self.last else pivot[:, :, None])
-        # What the pivot's rounding left.
+        # The remainder that the pivot's rounding left.
         return mean, np.maximum(self.sums(gaps, gaps) - count * np.square(mean - pivot), 0)
 
     def normalise(self, out: Array, x: Array, mean: Array, rstd: Array, weight: Any, bias: Any) -> None:
-        """(x - mean) * rstd * weight + bias, each (samples or 1, channels) or None."""
+        """Compute (x - mean) * rstd * weight + bias, each (samples or 1, channels) or None."""
         target = self.whole(out)
         direct = out.dtype == self.dtype
         scale = rstd if weight is None else rstd * weight
@@ -219,7 +223,7 @@ class Channels:
             np.copyto(out, made)
 
     def gradient_sums(self, grad: Array, x: Array, mean: Array) -> list[Array]:
-        """The sums over positions of grad and of grad * (x - mean), (samples, channels) each, in float64."""
+        """Sum grad and grad * (x - mean) over positions: (samples, channels) each, in float64."""
 
         def make(part: Part) -> tuple[Array, Array]:
             g = self.read(grad, part)
@@ -237,7 +241,7 @@ class Channels:
         shifts: Sequence[Array] | None,
         weight: Array | None = None,
     ) -> None:
-        """scale * (grad * weight - shifts[0] - (x - mean) * shifts[1]); without shifts, scale * grad."""
+        """Compute scale * (grad * weight - shifts[0] - (x - mean) * shifts[1]); without shifts, scale * grad."""
         target = self.whole(to)
         direct = to.dtype == self.dtype
         scale = scale.astype(self.dtype)
@@ -265,7 +269,7 @@ class Channels:
 
 
 def group_norm(call: StructuredCall) -> PlannedKernel:
-    """Statistics of each sample's groups, then one pass that normalises."""
+    """Compute the statistics of each sample's groups, then normalize in one pass."""
     spec, group = call.args["input"], call.args["group"]
     if 0 < spec.numel <= small_norm.SMALL:
         chosen("one pass over a small tensor", "{} elements are at most {}", spec.numel, small_norm.SMALL)
@@ -303,7 +307,7 @@ def _group_norm_by_passes(call: StructuredCall) -> PlannedKernel:
 
 
 def _group_rows(view: Channels, groups: int) -> Callable[..., None]:
-    """group_norm of contiguous tensors, each of whose groups is a row of at most a block."""
+    """Compute group_norm of contiguous tensors whose groups are rows of at most a block."""
     n, c, m = view.sizes
     rows, each, count = n * groups, c // groups, c // groups * m
     units = ones(count, view.dtype)
@@ -311,7 +315,7 @@ def _group_rows(view: Channels, groups: int) -> Callable[..., None]:
     lines = (-1, m)
 
     def moments(a: Array, target: Array) -> tuple[Array, Array]:
-        """Mean and variance of rows; `target` becomes a - mean."""
+        """Return the mean and variance of rows; `target` becomes a - mean."""
         mean = row_dots(a, units) / count
         pivot = mean.astype(a.dtype)
         np.subtract(a, pivot[:, None], target)
@@ -363,7 +367,7 @@ def _store(target: Any, sums: Array) -> None:
 
 
 def group_norm_backward(call: StructuredCall) -> PlannedKernel:
-    """Sums of each sample's channels first, from which everything follows."""
+    """Compute the sums of each sample's channels, then the gradients from them."""
     spec, group = call.args["input"], call.extra["group"]
     if compiled_lines.are_lines(spec, call.args["grad_out"], call.outputs[0]):
         return PlannedKernel(quietly(compiled_lines.group_norm_backward(spec, group)))
@@ -394,7 +398,7 @@ def group_norm_backward(call: StructuredCall) -> PlannedKernel:
 
 
 def batch_norm(call: StructuredCall) -> PlannedKernel:
-    """Statistics over all samples and positions, or the running ones; those are brought up to date in training."""
+    """Normalize by statistics over all samples and positions, or by the running ones, which training updates."""
     spec, training = call.args["input"], call.extra["training"]
     if 0 < spec.numel <= small_norm.SMALL:
         chosen("one pass over a small tensor", "{} elements are at most {}", spec.numel, small_norm.SMALL)
@@ -439,7 +443,7 @@ def batch_norm(call: StructuredCall) -> PlannedKernel:
 
 
 def batch_norm_statistics(call: StructuredCall) -> PlannedKernel:
-    """What `batch_norm` saves in training, which computes its result beside."""
+    """Compute the statistics that `batch_norm` saves in training, without its normalized result."""
     spec, args = call.args["input"], call.args
     out = TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device)
     given = {
@@ -460,7 +464,9 @@ def batch_norm_statistics(call: StructuredCall) -> PlannedKernel:
 
 
 def batch_norm_backward(call: StructuredCall) -> PlannedKernel:
-    """As `group_norm_backward`, with sums over all samples; in evaluation the statistics were constants."""
+    """Compute gradients as `group_norm_backward` does, summed over all samples; in evaluation, statistics are
+    constants.
+    """
     spec, train = call.args["input"], call.extra["train"]
     if train and compiled_lines.are_lines(spec, call.args["grad_out"], call.outputs[0]):
         return PlannedKernel(quietly(compiled_lines.batch_norm_backward(spec)))

@@ -1,7 +1,8 @@
-"""The gradients of layer_norm and rms_norm as compiled loops (the extra ``triten[jit]``).
+"""Gradients of layer_norm and rms_norm as compiled loops (the extra ``triten[jit]``).
 
-A row's two sums and its gradient are made while it is in the cache (`compiler/host/row_gradient_source.py`). What is
-added in which order follows from the sizes, not from the number of threads.
+A row's two sums and its gradient are computed while the row is in the cache
+(`compiler/host/row_gradient_source.py`). The order of summation follows from the sizes, not from the number
+of threads.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ PARTS = 32
 
 
 def are_served(call: StructuredCall) -> bool:
-    """Whether all tensors are of one dtype that loops compute in, and many elements.
+    """Return True if all tensors are large and of one dtype that loops support.
 
-    The input and its output's gradient may have any strides: to lay them out takes less than NumPy's passes.
+    The input and the output's gradient may have any strides: a copy costs less than NumPy's passes.
     """
     first = call.args["input"]
     given = [value for value in call.args.values() if isinstance(value, TensorSpec)]
@@ -44,13 +45,13 @@ def are_served(call: StructuredCall) -> bool:
 
 
 def rows_of_part(rows: int, n: int) -> int:
-    """How many rows a part has."""
+    """Return the number of rows in a part."""
     count = max(1, min(PARTS, rows, rows * n // PART))
     return -(-rows // count)
 
 
 def backward(rows: int, n: int, dtype: Any, centred: bool) -> Callable[..., None]:
-    """``into(to, to_weight, to_bias, grad, x, means, rstds, weight)``, with None for what there is not."""
+    """Return ``into(to, to_weight, to_bias, grad, x, means, rstds, weight)``, with None for what there is not."""
     step = rows_of_part(rows, n)
     parts = [
         np.array([first, min(first + step, rows), n, place], np.int64)

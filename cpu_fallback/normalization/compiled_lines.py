@@ -27,7 +27,7 @@ PARTS = 4
 
 
 def are_lines(*specs: TensorSpec | None) -> bool:
-    """Whether all tensors are contiguous and of one dtype that loops compute in, and many elements."""
+    """Return True if all tensors are contiguous, large, and of one dtype that loops support."""
     first = next(spec for spec in specs if spec is not None)
     return (
         first.dtype.name in ("float32", "float64")
@@ -68,12 +68,12 @@ class Lines:
         return shared_loop(loop, parts, sharing, None)
 
     def parameter(self, values: Any, repeats: int = 1) -> Array:
-        """Values for each channel, or for each of some samples."""
+        """Return values for each channel, or for each of some samples."""
         made = np.ascontiguousarray(values, self.dtype).reshape(-1)
         return np.tile(made, repeats) if repeats > 1 else made
 
     def moments(self, x: Array) -> tuple[Array, Array] | None:
-        """Mean and biased variance of each channel in float64; None where they are not finite in the dtype."""
+        """Return the mean and biased variance of each channel in float64; None if not finite in the dtype."""
         mean, squares = np.empty(self.sizes[1]), np.empty(self.sizes[1])
         self.run("moments", x, mean, squares)
         if not math.isfinite(squares.sum()):
@@ -82,7 +82,7 @@ class Lines:
 
 
 def batch_norm(spec: TensorSpec, general: Callable[..., None]) -> Callable[..., None]:
-    """The kernel of `channel_norm.batch_norm` in training; `general` does what is not finite in this dtype."""
+    """Return the kernel of `channel_norm.batch_norm` in training; `general` handles results that are not finite."""
     n, c, *spatial = spec.sizes
     lines = Lines(n, c, math.prod(spatial), spec.np_dtype)
     count = lines.count
@@ -120,7 +120,7 @@ def batch_norm(spec: TensorSpec, general: Callable[..., None]) -> Callable[..., 
 
 
 def batch_norm_backward(spec: TensorSpec) -> Callable[..., None]:
-    """The kernel of `channel_norm.batch_norm_backward` in training."""
+    """Return the kernel of `channel_norm.batch_norm_backward` in training."""
     n, c, *spatial = spec.sizes
     lines = Lines(n, c, math.prod(spatial), spec.np_dtype)
     count = lines.count
@@ -152,7 +152,7 @@ def batch_norm_backward(spec: TensorSpec) -> Callable[..., None]:
 
 
 def group_norm(spec: TensorSpec, groups: int, general: Callable[..., None]) -> Callable[..., None]:
-    """The kernel of `channel_norm.group_norm`; `general` does what is not finite in this dtype."""
+    """Return the kernel of `channel_norm.group_norm`; `general` handles results that are not finite."""
     n, c, *spatial = spec.sizes
     m, each = math.prod(spatial), c // groups
     rows, lines = (Lines(1, *sizes, spec.np_dtype) for sizes in ((n * groups, each * m), (n * c, m)))
@@ -179,7 +179,7 @@ def group_norm(spec: TensorSpec, groups: int, general: Callable[..., None]) -> C
 
 
 def group_norm_backward(spec: TensorSpec, groups: int) -> Callable[..., None]:
-    """The kernel of `channel_norm.group_norm_backward`."""
+    """Return the kernel of `channel_norm.group_norm_backward`."""
     n, c, *spatial = spec.sizes
     m, each = math.prod(spatial), c // groups
     count = each * m

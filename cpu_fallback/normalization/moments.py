@@ -1,7 +1,7 @@
-"""Sums, means and squared deviations of the lines of cache-sized blocks, and how those of blocks are combined.
+"""Sums, means and squared deviations of the lines of cache-sized blocks, and how blocks combine.
 
-A line's products are added by BLAS in many partial sums, at most `CHUNK` at a time, and the chunks' in float64; lines
-that lie side by side are added in short runs, and those in float64. No result depends on the number of threads.
+BLAS adds a line's terms in many partial sums, at most `CHUNK` at a time, and the chunks are added in float64.
+Adjacent lines are added in short runs, and the runs in float64. No result depends on the number of threads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ones: dict[Any, Array] = {}
 
 
 def ones(n: int, np_dtype: Any) -> Array:
-    """As many ones, at most `CHUNK`, kept for the next time."""
+    """Return at most `CHUNK` ones from a cached array."""
     kept = _ones.get(np_dtype)
     if kept is None:
         kept = _ones[np_dtype] = np.ones(CHUNK, np_dtype)
@@ -36,7 +36,7 @@ def ones(n: int, np_dtype: Any) -> Array:
 
 
 def row_dots(a: Array, b: Array) -> Array:
-    """sum(a * b) along the rows of (rows, n), in float64; `b` has the same sizes, or is `ones` of n or more."""
+    """Compute sum(a * b) along the rows of (rows, n), in float64; `b` has the same sizes, or is `ones` of n or more."""
     n = a.shape[1]
     if n <= CHUNK:
         made: Array = np.vecdot(a, b if b.ndim == 2 else b[:n])
@@ -50,7 +50,7 @@ def row_dots(a: Array, b: Array) -> Array:
 
 
 def column_sums(a: Array) -> Array:
-    """The sums of the columns of (rows, n), in float64; the rows have no gaps between them."""
+    """Sum the columns of a contiguous (rows, n) array, in float64."""
     rows, n = a.shape
     together = max(1, RUN // max(n, 1))
     whole = rows // together
@@ -67,7 +67,7 @@ def column_sums(a: Array) -> Array:
 
 
 def combined(counts: Any, means: Array, squares: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
-    """Mean and sum of squared deviations over some axes of blocks, from those of each block, kept as size 1.
+    """Return the mean and sum of squared deviations over some axes of blocks, from those of each block, kept as size 1.
 
     T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating formulae and a pairwise algorithm for computing sample
     variances", 1979.

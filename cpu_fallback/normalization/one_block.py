@@ -1,6 +1,6 @@
-"""layer_norm and rms_norm of what fits into one block, and their gradients, with as few calls as there are passes.
+"""layer_norm and rms_norm of inputs that fit one block, and their gradients, with one call for each pass.
 
-What is computed is that of `row_norm`; sums along rows of the backward pass are products of a matrix and a vector.
+The math is that of `row_norm`. Row sums of the backward pass are matrix-vector products.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ LONGEST = 1 << 10
 
 
 def fits(rows: int, n: int) -> bool:
-    """Whether rows are computed here."""
+    """Return True if one block holds the rows."""
     return 0 < n <= LONGEST and 0 < rows * n <= MOST
 
 
 def forward(rows: int, n: int, dtype: Any, default: float) -> Callable[..., None]:
-    """``into(out, means, rstds, x, weight, bias, eps)``; `means` and `bias` may be None, without a mean."""
+    """Return ``into(out, means, rstds, x, weight, bias, eps)``; `means` and `bias` may be None, without a mean."""
     shape, column, row = (rows, n), (rows, 1), (1, n)
     units = np.ones(n, dtype)
     wide = np.float64
@@ -55,7 +55,7 @@ def forward(rows: int, n: int, dtype: Any, default: float) -> Callable[..., None
 
 
 def _column_products(factors: Array, rows: Array) -> Array:
-    """factors @ rows, at most `DEPTH` rows at a time, in float64."""
+    """Compute factors @ rows, at most `DEPTH` rows at a time, in float64."""
     if len(rows) <= DEPTH:
         return factors.dot(rows)  # type: ignore[no-any-return]
     total = np.zeros(rows.shape[1])
@@ -65,7 +65,7 @@ def _column_products(factors: Array, rows: Array) -> Array:
 
 
 def backward(rows: int, n: int, dtype: Any, centred: bool) -> Callable[..., None]:
-    """``into(to, to_weight, to_bias, grad, x, means, rstds, weight)``, with None for what there is not.
+    """Return ``into(to, to_weight, to_bias, grad, x, means, rstds, weight)``, with None for what there is not.
 
     The gradient of the input is that of `row_norm.rows_backward`.
     """

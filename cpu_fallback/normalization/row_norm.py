@@ -1,7 +1,7 @@
-"""layer_norm and rms_norm: rows in blocks that stay in the cache, on several threads.
+"""layer_norm and rms_norm: cache-sized blocks of rows, on several threads.
 
-Narrow floats are computed in float32. The variance is the mean of squared deviations from the mean, never a
-difference of two sums; gradients of weight and bias are summed over rows in float64.
+16-bit floats compute in float32. The variance is the mean of squared deviations from the mean, never a
+difference of two sums. Gradients of weight and bias are summed over rows in float64.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LINE = 1 << 13
 LEAST_LINES = 8
 """So many of those, at least, make it worth while."""
 EXPANDED = 32
-"""Up to this length a row's statistics are laid out along the row by a product: that is quicker than repeating them."""
+"""Row length up to which a matmul broadcasts a row's statistics, which is faster than repeating them."""
 SMALL = 1 << 16
 """Elements up to which that is done at once."""
 STRIPS = 16
@@ -40,7 +40,7 @@ STRIP_BYTES = 16 << 20
 
 
 def epsilon(dtype: Any) -> float:
-    """What `rms_norm` adds where it is told nothing: the precision of the dtype that is computed in."""
+    """Return the default `eps` of `rms_norm`: the machine epsilon of the compute dtype."""
     return float(np.finfo(dtype).eps)
 
 
@@ -76,7 +76,7 @@ def _parameter(array: Any, dtype: Any, rows: int) -> Parameter | None:
 
 
 def rows_forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
-    """layer_norm, or rms_norm, which subtracts no mean and has no bias."""
+    """Compute layer_norm, or rms_norm, which subtracts no mean and has no bias."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         spec = call.args["input"]
@@ -143,7 +143,7 @@ def rows_forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
 
 
 def _small_rows(rows: int, n: int, dtype: Any) -> PlannedKernel:
-    """layer_norm of a few short rows: products lay means and variances out along the rows."""
+    """Compute layer_norm of a few short rows; matmuls broadcast means and variances along the rows."""
     ones = np.ones((n, n), dtype)
     mean_of = np.full((n, n), 1 / n, dtype)
     count = np.array(n, dtype)
@@ -185,10 +185,11 @@ def _small_rows(rows: int, n: int, dtype: Any) -> PlannedKernel:
 
 
 def rows_backward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
-    """The gradients of input, weight and bias.
+    """Return the factory of the gradients of input, weight and bias.
 
-    With gap = x - mean and g = grad * weight that of the input is rstd * g - gap * rstd**3 * mean(g * gap) - rstd *
-    mean(g): values for each row, made in float64, and three passes over a block.
+    With gap = x - mean and g = grad * weight, the input's gradient is rstd * g - gap * rstd**3 * mean(g *
+    gap) - rstd * mean(g). The means are values for each row, computed in float64. The gradient takes three
+    passes over a block.
     """
 
     def factory(call: StructuredCall) -> PlannedKernel:

@@ -27,14 +27,14 @@ def standardise(lines: Array, ones: Array, eps: float) -> tuple[Array, Array, Ar
 
 
 def reciprocal_root(variance: Array, eps: float) -> Array:
-    """1 / sqrt(variance + eps)."""
+    """Compute 1 / sqrt(variance + eps)."""
     root = np.add(variance, eps)
     np.sqrt(root, root)
     return np.reciprocal(root, root)
 
 
 def without_spread(scale: Array, eps: float) -> Array:
-    """The scales of a batch, in place: a constant has the scale 0 where nothing is added to its variance."""
+    """Set infinite scales to 0 in place: a constant batch has scale 0 if `eps` is 0."""
     if eps == 0:
         scale[np.isposinf(scale)] = 0
     return scale
@@ -48,7 +48,7 @@ def move_running(running: Array, new: Array, momentum: float) -> None:
 
 
 def small_batch_norm(spec: TensorSpec, training: bool) -> Callable[..., None]:
-    """The kernel of `batch_norm` for tensors of this geometry, of at most `SMALL` elements."""
+    """Return the kernel of `batch_norm` for tensors of this geometry, of at most `SMALL` elements."""
     n, c, *spatial = spec.sizes
     count = spec.numel // c
     by_channel = (c, n, *spatial)
@@ -97,7 +97,7 @@ def small_batch_norm(spec: TensorSpec, training: bool) -> Callable[..., None]:
 
 
 def small_group_norm(spec: TensorSpec, groups: int) -> Callable[..., None]:
-    """The kernel of `group_norm` for tensors of this geometry, of at most `SMALL` elements."""
+    """Return the kernel of `group_norm` for tensors of this geometry, of at most `SMALL` elements."""
     n, c = spec.sizes[:2]
     count = spec.numel // (n * groups)
     rows, by_channel = (n * groups, count), (n, c, spec.numel // (n * c))

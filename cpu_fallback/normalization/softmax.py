@@ -1,6 +1,6 @@
-"""Softmax and log_softmax along one axis, shifted by the maximum; narrow floats in float32.
+"""Softmax and log_softmax along one axis, shifted by the maximum; 16-bit floats compute in float32.
 
-Large tensors are computed in blocks of whole lines that stay in the cache, on several threads.
+Large tensors are computed in cache-sized blocks of whole lines, on several threads.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from . import softmax_rows
 from .softmax_rows import LEAST_ROW, by_rows, exp_of_rows
 
 ROW = 128
-"""Up to this length of a contiguous row its sum is a product with ones, and its maximum the element at argmax."""
+"""Length of a contiguous row up to which its sum is a matmul with ones, and its maximum the element at argmax."""
 
 ONE_CALL = 1 << 13
-"""Up to so many elements are computed in whole arrays."""
+"""Limit below which the kernel computes whole arrays."""
 EXPANDED = 32
-"""Up to this length a row's sum is laid out along the row by a product, which is quicker than to repeat it."""
+"""Row length up to which a matmul broadcasts a row's sum, which is faster than repeating it."""
 UNSHIFTED = 64.0
 """The largest number whose exp is far from both ends of float32, even when a row of them is added."""
 
@@ -38,7 +38,7 @@ RUN = 512
 
 
 def line_blocks(spec: TensorSpec, axis: int) -> Iterator[tuple[slice, ...]]:
-    """Indices of blocks that have whole lines along an axis, and lines that lie side by side."""
+    """Return indices of blocks that have whole lines along an axis, and lines that lie side by side."""
     sizes = spec.sizes
     order = sorted((d for d in range(spec.ndim) if d != axis), key=lambda d: -abs(spec.strides[d]))
     below = [sizes[axis] * math.prod(sizes[d] for d in order[i + 1 :]) for i in range(len(order))]
@@ -54,7 +54,7 @@ def line_blocks(spec: TensorSpec, axis: int) -> Iterator[tuple[slice, ...]]:
 def _of_lines(
     spec: TensorSpec, axis: int, np_dtype: Any
 ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """The maximum and the sum along an axis of a block."""
+    """Return functions that compute the maximum and the sum of a block along an axis."""
     if spec.ndim == 2 and _is_short_row(spec, axis):
         n = spec.sizes[1]
         rows = TensorSpec.contiguous((max(BLOCK // n, 1), n), spec.dtype, spec.device)
@@ -72,7 +72,7 @@ def _of_lines(
 def _in_blocks(
     call: StructuredCall, spec: TensorSpec, compute: Any, axis: int, np_dtype: Any
 ) -> PlannedKernel:
-    """The kernel of a large tensor."""
+    """Return the blocked kernel of a large tensor."""
     peak, total = _of_lines(spec, axis, np_dtype)
 
     def into(out: Any, *arrays: Any) -> None:
@@ -89,10 +89,10 @@ def _in_blocks(
 
 
 def _planned(call: StructuredCall, name: str, compute: Any, summed: str | None = None) -> PlannedKernel:
-    """A kernel from ``compute(*arrays, peak, total)`` over arrays of one dimension and more.
+    """Return a kernel from ``compute(*arrays, peak, total)`` over arrays of at least one dimension.
 
-    `peak` and `total` are the maximum and the sum along the axis, of an array with the geometry of the argument
-    `summed`, or of a contiguous one.
+    `peak` and `total` compute the maximum and the sum along the axis. Their array has the geometry of the
+    argument `summed`, or is contiguous.
     """
     spec = call.args[name]
     axis = call.extra["dim"]
@@ -177,7 +177,7 @@ def _tensors(call: StructuredCall) -> list[TensorSpec]:
 
 
 def _has_rows(call: StructuredCall, axis: int) -> bool:
-    """Whether all operands and the output are rows along the axis, without gaps."""
+    """Return True if all operands and the output are contiguous, with rows along the axis."""
     specs = (*_tensors(call), call.outputs[0])
     return specs[0].sizes[axis] >= LEAST_ROW and all(
         s.is_contiguous and axis == s.ndim - 1 and s.sizes == specs[0].sizes for s in specs
@@ -216,10 +216,11 @@ def _softmax(a: Any, peak: Any, total: Any) -> Any:
 
 
 def _small_softmax(spec: TensorSpec) -> Callable[[Any], Any]:
-    """Softmax of short contiguous rows, whose sums a product lays out beside their elements.
+    """Return the softmax of short contiguous rows, whose sums a matmul with ones broadcasts to their elements.
 
-    Where no element is beyond `UNSHIFTED` exp neither overflows nor underflows, so that no maximum is subtracted: that
-    would only round once more. The sum of squares bounds the elements; infinities and NaN exceed every bound.
+    If no element exceeds `UNSHIFTED`, exp neither overflows nor underflows. Subtracting the maximum would
+    only add a rounding, so it is skipped. The sum of squares bounds the elements; infinities and NaN exceed
+    every bound.
     """
     n = spec.sizes[-1]
     lines = (spec.numel // n, n)
@@ -250,12 +251,12 @@ _BOUNDS = {np.dtype(kind): kind(UNSHIFTED**2) for kind in (np.float32, np.float6
 
 @lru_cache(maxsize=2 * EXPANDED)
 def _square_of_ones(n: int, np_dtype: Any) -> Any:
-    """An n by n matrix of ones, which a product lays sums of rows out with; nobody writes to it."""
+    """Return an n by n matrix of ones, whose matmul broadcasts row sums; callers must not write to it."""
     return np.ones((n, n), np_dtype)
 
 
 def _small_log_softmax(spec: TensorSpec) -> Callable[[Any], Any]:
-    """log_softmax of short contiguous rows, whose maxima and sums products lay out beside their elements."""
+    """Return the log_softmax of short contiguous rows, whose maxima and sums matmuls with ones broadcast."""
     n = spec.sizes[-1]
     lines = (spec.numel // n, n)
     starts = np.arange(0, spec.numel, n)
@@ -293,7 +294,7 @@ def _log_softmax_backward(grad: Any, output: Any, peak: Any, total: Any) -> Any:
 
 
 def _small_log_softmax_backward(spec: TensorSpec) -> Callable[[Any, Any], Any]:
-    """The gradient of log_softmax of short contiguous rows, whose sums a product lays out beside their elements."""
+    """Return the gradient of log_softmax of short contiguous rows, whose sums a matmul with ones broadcasts."""
     n = spec.sizes[-1]
     lines = (spec.numel // n, n)
     ones = _square_of_ones(n, spec.np_dtype)
@@ -327,22 +328,22 @@ BY_ROWS = {
 
 
 def softmax(call: StructuredCall) -> PlannedKernel:
-    """exp(self - max) over its sum; a row of -inf alone gives NaN."""
+    """Compute exp(self - max) over its sum; a row of -inf alone gives NaN."""
     return _planned(call, "self", _softmax)
 
 
 def log_softmax(call: StructuredCall) -> PlannedKernel:
-    """self - max - log(sum(exp(self - max)))."""
+    """Compute self - max - log(sum(exp(self - max)))."""
     return _planned(call, "self", _log_softmax)
 
 
 def softmax_backward(call: StructuredCall) -> PlannedKernel:
-    """(grad - sum(grad * output)) * output."""
+    """Compute (grad - sum(grad * output)) * output."""
     return _planned(call, "output", _softmax_backward)
 
 
 def log_softmax_backward(call: StructuredCall) -> PlannedKernel:
-    """grad - exp(output) * sum(grad)."""
+    """Compute grad - exp(output) * sum(grad)."""
     return _planned(call, "output", _log_softmax_backward, "grad_output")
 
 

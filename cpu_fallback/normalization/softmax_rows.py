@@ -37,20 +37,22 @@ class Rows:
         self.is_short = n <= CHUNK
 
     def maxima(self, block: Array) -> Array:
-        """The maximum of each row, NaN where there is one: NumPy looks for its place in a third of the time."""
+        """Return the maximum of each row, NaN if it has one; NumPy's argmax takes a third of the time of its
+        max.
+        """
         places = block.argmax(1, None, keepdims=True)
         places += self.starts[: len(places)]
         return block.take(places)
 
     def dots(self, block: Array, other: Array) -> Array:
-        """The sum of products of each row."""
+        """Return the dot product of each row with the other's."""
         if self.is_short:
             made: Array = np.vecdot(block, other)[:, None]
             return made
         return row_dots(block, other).astype(self.np_dtype)[:, None]
 
     def sums(self, block: Array) -> Array:
-        """The sum of each row."""
+        """Return the sum of each row."""
         return self.dots(block, self.units)
 
 
@@ -74,36 +76,36 @@ def exp_of_rows(out: Array, a: Array, peak: Array) -> None:
 
 
 def softmax(rows: Rows, out: Array, a: Array) -> None:
-    """exp(a - max) over its sum."""
+    """Compute exp(a - max) over its sum."""
     exp_of_rows(out, a, rows.maxima(a))
     np.divide(out, rows.sums(out), out)
 
 
 def log_softmax(rows: Rows, out: Array, a: Array) -> None:
-    """a - max - log(sum(exp(a - max)))."""
+    """Compute a - max - log(sum(exp(a - max)))."""
     np.subtract(a, rows.maxima(a), out)
     np.subtract(out, np.log(rows.sums(np.exp(out))), out)
 
 
 def softmax_backward(rows: Rows, out: Array, grad: Array, output: Array) -> None:
-    """(grad - sum(grad * output)) * output."""
+    """Compute (grad - sum(grad * output)) * output."""
     np.subtract(grad, rows.dots(grad, output), out)
     np.multiply(out, output, out)
 
 
 def log_softmax_backward(rows: Rows, out: Array, grad: Array, output: Array) -> None:
-    """grad - exp(output) * sum(grad)."""
+    """Compute grad - exp(output) * sum(grad)."""
     np.exp(output, out)
     np.multiply(out, rows.sums(grad), out)
     np.subtract(grad, out, out)
 
 
 def by_rows(compute: Callable[..., None], count: int, n: int, np_dtype: Any, same: bool) -> PlannedKernel:
-    """The kernel of operands of (count, n) elements without gaps.
+    """Return the kernel of contiguous operands of (count, n) elements.
 
     Args:
         compute: ``compute(rows, out, *operands)`` writes a block; its `out` is none of its operands.
-        same: whether operands and output have the dtype of computing.
+        same: If True, operands and output have the compute dtype.
     """
     step = min(count, max(1, (BLOCK if same else WIDENED_BLOCK) // n))
     grain = max(1, GRAIN // n)

@@ -24,12 +24,12 @@ Array = np.ndarray[Any, Any]
 
 @functools.cache
 def named_loop(name: str) -> NamedLoop:
-    """The loop of a name, which all plans share."""
+    """Return the loop of a name, which all plans share."""
     return NamedLoop(name, WORTH_WARM)
 
 
 def no_loop(*_: Any) -> None:
-    """What is prepared before the first step."""
+    """Stand in for a loop before the first step."""
 
 
 class CompiledSteps:
@@ -52,7 +52,8 @@ class CompiledSteps:
         self.starts = starts * self.itemsize
         self.numel = sum(sizes)
         self.sharing = Sharing.of(self.numel, SHARED_FROM, WAKING_FROM)
-        # Of the last step: where its parameters and states lay, and its loop, which serves as long as all lie there.
+        # State of the last step: addresses of parameters and states, and a loop that is valid while they
+        # stay.
         self.apart = b""
         self.prepared: tuple[Any, Callable[..., None]] = None, no_loop
 
@@ -90,7 +91,7 @@ class CompiledSteps:
         return True
 
     def table(self, places: Array, of_row: Sequence[int], numbers: Array) -> Array:
-        """What each part has: how many elements, how far each operand begins behind the first, and between elements."""
+        """Return each part's element count, and each operand's offset from the first and its stride."""
         lists, count = len(places), numbers.shape[1]
         table = np.zeros((len(self.rows), 1 + 2 * (lists + count)), np.int64)
         table[:, 0] = self.counts

@@ -28,7 +28,7 @@ Row = Callable[[Sequence[Array]], list[Array]]
 
 
 def memory_order(spec: TensorSpec) -> Row:
-    """A function from a row's arrays to views of one dimension, all in the order of memory."""
+    """Return a function from a row's arrays to one-dimensional views, all in memory order."""
     if spec.is_contiguous:
         return lambda arrays: [array.reshape(-1) for array in arrays]
     kept = [d for d, size in enumerate(spec.sizes) if size != 1]
@@ -47,17 +47,17 @@ def in_blocks(arrays: Sequence[Array], step: Callable[[list[Array]], None]) -> N
 
 
 def number_of(value: Any) -> float:
-    """A number that was given, or that stands in an array of one element."""
+    """Return a number, or the element of a one-element array."""
     return value if isinstance(value, float | int) else float(value.item())
 
 
 def is_found(found: Any) -> bool:
-    """Whether a step is to be left out."""
+    """Return True if the step is to be skipped (`found_inf`)."""
     return found is not None and number_of(found) == 1.0
 
 
 def scaled_back(gradient: Array, wide: Any, scale: Any) -> Array:
-    """The gradient as it is computed with, unscaled and stored where there is a scale."""
+    """Return the unscaled gradient in the compute dtype, and store it if there is a scale."""
     g = gradient.astype(wide, copy=False)
     if scale is None:
         return g
@@ -67,7 +67,7 @@ def scaled_back(gradient: Array, wide: Any, scale: Any) -> Array:
 
 
 def fused_sgd(call: StructuredCall) -> PlannedKernel:
-    """``into(parameters, gradients, buffers, weight_decay, momentum, lr, dampening, scale, found)``."""
+    """Return ``into(parameters, gradients, buffers, weight_decay, momentum, lr, dampening, scale, found)``."""
     rows = [
         (memory_order(spec), compute_np(spec.dtype), spec.numel <= BLOCK and spec.ndim > 0)
         for spec in call.args["self"]
@@ -121,7 +121,7 @@ def sgd_step(
     is_first: bool,
     scale: Any,
 ) -> Callable[[Sequence[Array]], None]:
-    """One step over a block of parameters, gradients, and buffers where there is momentum."""
+    """Return an SGD step over a block of parameters and gradients, and of momentum buffers if there are any."""
     rate, decay, keep, undamped = numbers
     is_damped = undamped != 1
 
@@ -147,7 +147,7 @@ def sgd_step(
                 kept[...] = b
             g = g + b * keep if nesterov else b
         if is_wide:
-            # What was computed here is changed in place; the gradient itself and the buffer are kept.
+            # Computed arrays change in place; the gradient itself and the buffer stay as they are.
             change = np.multiply(g, rate, out=g if decays and not with_momentum else None)
             p -= change
         else:
@@ -214,7 +214,7 @@ def fused_adam(call: StructuredCall) -> PlannedKernel:
 
 
 def is_near(weight: Any) -> bool:
-    """Whether an average so moved starts from where it is, and not from the gradient, as `lerp` has it."""
+    """Return True if the moving average interpolates from its own value, not from the gradient, as in `lerp`."""
     return bool(weight < 0.5)
 
 
@@ -227,7 +227,7 @@ def adam_step(
     maximize: bool,
     scale: Any,
 ) -> Callable[[list[Array]], None]:
-    """One step over a block of parameters, gradients, both averages, and the largest second ones for `amsgrad`."""
+    """Return an Adam step over a block of parameters, gradients, both averages, and `amsgrad`'s maxima."""
     decay, step_size, root, toward, kept, rest, eps = numbers
 
     def step(blocks: list[Array]) -> None:
@@ -267,7 +267,7 @@ def adam_step(
 
 
 def unscale_and_check(call: StructuredCall) -> PlannedKernel:
-    """``into(gradients, found, inverse)``."""
+    """Return ``into(gradients, found, inverse)``."""
     rows = [(memory_order(spec), compute_np(spec.dtype)) for spec in call.args["self"]]
 
     def into(gradients: Sequence[Array], found: Array, inverse: Array) -> None:

@@ -26,7 +26,9 @@ Array = np.ndarray[Any, Any]
 
 
 def shares(n: int, out: int) -> Iterator[tuple[Array, Array]]:
-    """The taps of the windows of `out` even shares of `n`: of each its positions, and which windows have it."""
+    """Yield the taps of `out` adaptive windows over `n` elements: each tap's positions, and the windows that
+    have it.
+    """
     o = np.arange(out)
     start = o * n // max(out, 1)
     end = -(-(o + 1) * n // max(out, 1))
@@ -36,31 +38,31 @@ def shares(n: int, out: int) -> Iterator[tuple[Array, Array]]:
 
 
 def sizes_of(n: int, out: int) -> Array:
-    """How many elements each share has."""
+    """Return the number of elements of each adaptive window."""
     o = np.arange(out)
     return -(-(o + 1) * n // max(out, 1)) - o * n // max(out, 1)
 
 
 def along(values: Array, axis: int) -> Array:
-    """A line of values, to be broadcast along an axis counted from the end."""
+    """Return a vector shaped to broadcast along an axis counted from the end."""
     return values.reshape(-1, *(1,) * (-1 - axis))
 
 
 FEW = 64
-"""Up to so many shares of a dimension each is added by a call of its own."""
+"""Number of windows of a dimension up to which each is summed by a separate call."""
 
 
 LONG = 32
-"""From this length of a share its largest element is looked for by one call for all shares."""
+"""Window length from which one call finds the maxima of all windows."""
 
 
 def is_even(spatial: tuple[int, ...], out: tuple[int, ...]) -> bool:
-    """Whether all shares have as many elements, and none are common to two."""
+    """Return True if all adaptive windows have the same size and do not overlap."""
     return all(n and o and n % o == 0 for n, o in zip(spatial, out, strict=True))
 
 
 def summed(array: Array, out: tuple[int, ...]) -> Array:
-    """The sums of the shares of the last dimensions, the outermost first: there NumPy adds whole rows."""
+    """Sum the adaptive windows of the last dimensions, outermost first, where NumPy adds whole rows."""
     for axis, size in zip(range(-len(out), 0), out, strict=True):
         n = array.shape[axis]
         if n == size:
@@ -84,7 +86,7 @@ def summed(array: Array, out: tuple[int, ...]) -> Array:
 
 
 def divisors(spatial: tuple[int, ...], out: tuple[int, ...], np_dtype: np.dtype[Any]) -> Array:
-    """How many elements each window has."""
+    """Return the number of elements of each window."""
     counts = np.ones((), np.int64)
     for n, o in zip(spatial, out, strict=True):
         counts = np.multiply.outer(counts, sizes_of(n, o))
@@ -92,7 +94,7 @@ def divisors(spatial: tuple[int, ...], out: tuple[int, ...], np_dtype: np.dtype[
 
 
 def adaptive_average(call: StructuredCall) -> PlannedKernel:
-    """The mean of each window."""
+    """Compute the mean of each window."""
     spec, out = call.args["self"], call.extra["pool"].out
     if not spec.dtype.is_floating_point:
         raise call.refuse(spec)
@@ -116,7 +118,7 @@ def adaptive_average(call: StructuredCall) -> PlannedKernel:
 
 
 def adaptive_average_backward(call: StructuredCall) -> PlannedKernel:
-    """Each gradient, divided as its window's sum was, added to every element under the window."""
+    """Divide each gradient by its window's size, and add it to every element of the window."""
     spec, out = call.args["self"], call.extra["pool"].out
     if not spec.dtype.is_floating_point:
         raise call.refuse(spec)
@@ -144,7 +146,7 @@ def adaptive_average_backward(call: StructuredCall) -> PlannedKernel:
 
 
 def adaptive_max(call: StructuredCall) -> PlannedKernel:
-    """The largest element of each window; of equals the first, of NaNs the last."""
+    """Compute the maximum of each window: the first of equal elements, the last of NaNs."""
     spec, out = call.args["self"], call.extra["pool"].out
     if not spec.dtype.is_floating_point:
         raise call.refuse(spec)
@@ -164,7 +166,7 @@ def adaptive_max(call: StructuredCall) -> PlannedKernel:
 def _line_maxima(
     spec: TensorSpec, area: int, n: int, np_dtype: np.dtype[Any], general: Callable[[Any, Any, Any], None]
 ) -> Callable[[Any, Any, Any], None]:
-    """The maxima of lines of `n` elements of planes of `area`, one after another; `general` takes lines with a NaN."""
+    """Return the maxima kernel of lines of `n` elements in planes of `area`; `general` serves lines with a NaN."""
     starts = np.arange(0, spec.numel, n)
     firsts = starts % area
 
@@ -184,7 +186,7 @@ def _line_maxima(
 def _maxima(
     spec: TensorSpec, spatial: tuple[int, ...], out: tuple[int, ...], np_dtype: np.dtype[Any]
 ) -> Callable[[Any, Any, Any], None]:
-    """The kernel of `adaptive_max` over (values, indices, input)."""
+    """Return the kernel of `adaptive_max` over (values, indices, input)."""
     if is_even(spatial, out):
         none = (0,) * len(out)
         kernel = tuple(n // o for n, o in zip(spatial, out, strict=True))

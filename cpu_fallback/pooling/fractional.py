@@ -17,7 +17,7 @@ from ..window_taps import MOST
 
 Array = np.ndarray[Any, Any]
 REACH = 2.0**62
-"""What is not below it, NaN among it, counts as zero, on every device."""
+"""Bound from which values, and NaN, count as zero, on every device."""
 
 
 def starts_in(
@@ -61,7 +61,7 @@ def starts_in(
 
 
 def fractional_max_pool(call: StructuredCall) -> PlannedKernel:
-    """The largest element of each window; of equals the first, of NaNs the last, as ATen's loop finds them."""
+    """Compute the maximum of each window: the first of equal elements, the last of NaNs, as ATen's loop does."""
     spec, pool = call.args["self"], call.extra["pool"]
     rank = len(pool.out)
     if not spec.dtype.is_floating_point:

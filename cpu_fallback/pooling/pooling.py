@@ -27,19 +27,19 @@ GRAIN = 1 << 20
 
 
 def window_of(call: StructuredCall) -> Window:
-    """The call's window over its input."""
+    """Return the call's window over its input."""
     pool = call.extra["pool"]
     spatial = call.args["self"].sizes[-len(pool.out) :]
     return Window.of(spatial, pool.kernel, pool.stride, pool.padding, pool.dilation, pool.out)
 
 
 def batched(array: Any, window: Window) -> Any:
-    """(C, *spatial) as a batch of one."""
+    """View (C, *spatial) as a batch of one."""
     return array if array.ndim == len(window.out) + 2 else array[None]
 
 
 def _is_channels_last(spec: TensorSpec) -> bool:
-    """Whether channels are the fastest dimension."""
+    """Return True if the tensor is channels-last."""
     return spec.suggest_memory_format() in (channels_last, channels_last_3d)
 
 
@@ -62,7 +62,9 @@ def _flat_indices(window: Window) -> tuple[Any, Any]:
 
 
 def _without_elements(window: Window) -> Any:
-    """Which positions' windows lie in the border alone: `ceil_mode` and dilation make some; None if there is none."""
+    """Return a mask of the windows that cover padding alone, from `ceil_mode` or dilation, or None if there are
+    none.
+    """
     empty: Any = False
     for n, k, s, p, d, out in zip(
         window.spatial, window.kernel, window.stride, window.padding, window.dilation, window.out, strict=True
@@ -97,7 +99,7 @@ class Maxima:
         self._met: dict[tuple[int, int], list[tuple[slice, ...]]] = {}
 
     def __call__(self, values: Any, indices: Any, array: Any) -> None:
-        """All of (N, C, ...)."""
+        """Compute the maxima of all of (N, C, ...)."""
         n, channels = array.shape[:2]
         window = self.window
         plane = math.prod(window.out)
@@ -175,7 +177,9 @@ class Maxima:
             )
 
     def _places(self, row: int, end: int) -> list[tuple[slice, ...]]:
-        """What each tap meets of a padded array for some rows of windows; looked up after the first time."""
+        """Return the slices of a padded array that each tap reads for some rows of windows, cached after the
+        first use.
+        """
         met = self._met.get((row, end))
         if met is None:
             met = self._met[row, end] = [self._place(tap, row, end) for tap in self.taps]
@@ -190,7 +194,7 @@ class Maxima:
 
 
 def max_pool(call: StructuredCall) -> PlannedKernel:
-    """The largest element under each window, and its index."""
+    """Compute the maximum of each window, and its index."""
     spec = call.args["self"]
     if not (spec.dtype.is_floating_point or spec.dtype.name in call.extra.get("integers", ())):
         raise NotImplementedError(
@@ -207,7 +211,7 @@ def max_pool(call: StructuredCall) -> PlannedKernel:
 
 
 def maxima_of(spec: TensorSpec, window: Window) -> Callable[[Any, Any, Any], None]:
-    """The kernel over (values, indices, input) for windows over tensors of this geometry."""
+    """Return the kernel over (values, indices, input) for windows over tensors of this geometry."""
     dtype = compute_np(spec.dtype)
     maxima = Maxima(window, dtype, _is_channels_last(spec))
 
@@ -229,10 +233,10 @@ def maxima_of(spec: TensorSpec, window: Window) -> Callable[[Any, Any, Any], Non
 
 
 def max_pool_backward(call: StructuredCall) -> PlannedKernel:
-    """Each gradient added to the element that its index names, in the order of positions.
+    """Add each gradient to the element at its index, in the order of positions.
 
-    The index of a window without elements names none, whatever it is, and so does -1. Other indices outside of a
-    plane are refused.
+    Windows without elements are skipped, whatever their index, and so is index -1. Other indices outside of a
+    plane raise an error.
     """
     spec = call.args["self"]
     window = window_of(call)
@@ -286,7 +290,7 @@ def max_pool_backward(call: StructuredCall) -> PlannedKernel:
 
 
 def _divisors(window: Window, count_include_pad: bool, divisor_override: int | None) -> Any:
-    """What each window's sum is divided by: elements in the input, or in it and its border, or as told."""
+    """Return each window's divisor: the count of its input elements, with or without padding, or the override."""
     if divisor_override is not None:
         return np.full(window.out, divisor_override, np.int64)
     counts: Any = 1
@@ -303,7 +307,7 @@ def _divisors(window: Window, count_include_pad: bool, divisor_override: int | N
 
 
 def avg_pool(call: StructuredCall) -> PlannedKernel:
-    """The mean under each window; integers are divided as C divides them."""
+    """Compute the mean of each window; integers divide as in C."""
     spec = call.args["self"]
     window = window_of(call)
     if not (spec.dtype.is_floating_point or spec.dtype.name in call.extra["integers"]):
@@ -344,7 +348,7 @@ def _divide_truncating(a: Any, b: Any) -> Any:
 
 
 def avg_pool_backward(call: StructuredCall) -> PlannedKernel:
-    """Each gradient, divided as its window's sum was, added to every element under the window."""
+    """Divide each gradient by its window's divisor, and add it to every element of the window."""
     spec = call.args["self"]
     window = window_of(call)
     np_dtype = compute_np(spec.dtype)

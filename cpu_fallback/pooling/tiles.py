@@ -1,7 +1,8 @@
-"""Maxima of windows that tile their planes: every element is under one window, so that planes are one line of memory.
+"""Max pooling with windows that tile their planes: every element is in one window, so planes form one line of
+memory.
 
-Elements of a window's row follow each other along that line, whatever the planes' width, and its rows are runs that
-move as one item: no loop is as short as a row of windows.
+The elements of a window's row are adjacent on that line, whatever the planes' width. A window's rows are runs
+that move as one item, so no loop is as short as a row of windows.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 
 def tiles(window: Window) -> bool:
-    """Whether the windows of a plane meet each element once."""
+    """Return True if the windows of a plane cover each element exactly once."""
     return (
         len(window.out) == 2
         and window.stride == window.kernel
@@ -34,10 +35,11 @@ def tiles(window: Window) -> bool:
 
 
 class TileMaxima:
-    """The largest element under each window and its place in the plane, the first of equals.
+    """Maximum of each window and its index in the plane, the first of equal elements.
 
-    Called with values, indices (planes, *out) and an array (planes, *spatial), all contiguous, it says whether it
-    could tell: with NaN, or zeros of both signs, a maximum is not what ATen's loop finds, and nothing is promised.
+    A call takes values and indices (planes, *out) and an array (planes, *spatial), all contiguous. It returns
+    False for inputs with NaN or zeros of both signs, whose maximum differs from ATen's loop; outputs are then
+    undefined.
     """
 
     def __init__(self, window: Window, dtype: np.dtype[Any]) -> None:
@@ -94,7 +96,7 @@ class TileMaxima:
         return True
 
     def _take(self, best: Array, offset: Array, found: Array, there: Any, better: Array) -> None:
-        """What was found, and its offset, where it is larger than the best so far."""
+        """Update the best values and their offsets with candidates that are larger."""
         np.greater(found, best, out=better)
         np.maximum(best, found, out=best)
         gained = np.subtract(there, offset, dtype=self.offset)  # wraps around, and back below

@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 
 def max_unpool(call: StructuredCall) -> HostKernel | None:
-    """`max_unpool2d` and `max_unpool3d` of contiguous floats."""
+    """Compute `max_unpool2d` and `max_unpool3d` of contiguous floats."""
     spec, indices, size, *window = call.args.values()
     rank = len(size)
     if not (spec.is_contiguous and indices.is_contiguous and spec.numel and spec.sizes == indices.sizes):

@@ -1,1 +1,1 @@
-"""Products of matrices and vectors by BLAS."""
+"""Matmuls and matrix-vector multiplication by BLAS."""

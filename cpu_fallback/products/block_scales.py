@@ -13,7 +13,7 @@ from ..plain_numpy import np
 
 _MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 NUMBERS = np.array([*_MAGNITUDES, *(-value for value in _MAGNITUDES)])
-"""What four bits stand for (OCP Microscaling Formats, version 1.0, section 5.3.3)."""
+"""Values of the 4-bit codes (OCP Microscaling Formats, version 1.0, section 5.3.3)."""
 PAIRS = np.stack([np.tile(NUMBERS, 16), NUMBERS.repeat(16)], -1)
 """The two numbers of each byte."""
 
@@ -34,7 +34,7 @@ def numbers_of(rows: Any) -> Any:
 
 
 def scaled_rows(rows: Any, scales: Any, scaling: BlockScaling) -> Any:
-    """(lines, k) in float64, each block times its scale."""
+    """Return (lines, k) in float64, each block times its scale."""
     values = numbers_of(rows)
     lines, k = values.shape
     found = unswizzled(scales, lines, -(-k // scaling.vector))

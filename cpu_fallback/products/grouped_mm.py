@@ -1,4 +1,4 @@
-"""Products in groups, a BLAS product for each: narrow floats in float32, rounded once."""
+"""Grouped matmul, a BLAS matmul for each group: 16-bit floats compute in float32 and round once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..plain_numpy import np
 
 
 def groups_of(offs: Any, total: int) -> Iterator[slice]:
-    """The groups' places along the dimension that they share; offsets that do not ascend count as those before."""
+    """Yield each group's slice of the shared dimension; an offset below its predecessor makes an empty group."""
     start = 0
     for end in offs.tolist():
         stop = max(start, min(end, total))
@@ -58,7 +58,7 @@ def multiply_groups(out: Any, x: Any, y: Any, offs: Any, by_row: Any = None, by_
 
 
 def grouped_mm(call: StructuredCall) -> PlannedKernel:
-    """The kernel of ``_grouped_mm`` and of ``_scaled_grouped_mm``."""
+    """Return the kernel of ``_grouped_mm`` and of ``_scaled_grouped_mm``."""
     names = call.runtime
 
     @quietly

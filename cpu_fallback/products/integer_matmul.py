@@ -25,7 +25,7 @@ INNER = 1 << 9
 
 
 def integer_matmul(a: Any, b: Any) -> Any:
-    """``a @ b`` for integer arrays of one dtype, wrapping around like C; vectors and batches as `np.matmul`."""
+    """Compute ``a @ b`` for integer arrays of one dtype, wrapping around like C; vectors and batches as `np.matmul`."""
     inner = a.shape[-1]
     if a.size * (b.shape[-1] if b.ndim > 1 else 1) <= SMALL:
         return np.matmul(a, b)
@@ -35,7 +35,7 @@ def integer_matmul(a: Any, b: Any) -> Any:
 
 
 EXACT_FLOAT32 = 1 << 24
-"""Up to this magnitude every integer is a float32."""
+"""Magnitude up to which every integer is a float32."""
 WIDENED = 1 << 18
 """Elements of the right matrix that are widened at a time: a megabyte of float32."""
 SHARED_FROM = 1 << 20
@@ -43,7 +43,7 @@ SHARED_FROM = 1 << 20
 
 
 def int_mm(call: StructuredCall) -> PlannedKernel:
-    """8-bit integers multiplied in int32: by float32 BLAS, as many inner elements at a time as keep sums exact."""
+    """Multiply 8-bit integers in int32 by float32 BLAS, over as many K elements at a time as keep sums exact."""
     product = blocked_product(call)
 
     def into(out: Any, x: Any, y: Any) -> None:
@@ -56,7 +56,7 @@ def int_mm(call: StructuredCall) -> PlannedKernel:
 
 
 def scaled_int_mm(call: StructuredCall) -> PlannedKernel:
-    """The same, times a scale for each row and for each column, in float32."""
+    """Multiply integer matrices, times a scale for each row and for each column, in float32."""
     product = blocked_product(call)
 
     @quietly
@@ -73,7 +73,7 @@ def scaled_int_mm(call: StructuredCall) -> PlannedKernel:
 
 
 def requantized_int_mm(call: StructuredCall) -> PlannedKernel:
-    """The same less an offset for each column, as the nearest integers of another grid."""
+    """Multiply integer matrices, subtract each column's offset, and requantize to the nearest integers."""
     product = blocked_product(call)
     zero, least = np.float32(call.args["zero_point"]), np.float32(call.args["least"])
 
@@ -125,7 +125,7 @@ register_stub("_requantized_int_mm_stub", "cpu", requantized_int_mm)
 
 
 def _largest(a: Any) -> int:
-    """The largest magnitude."""
+    """Return the largest magnitude."""
     return max(int(a.max()), -int(a.min())) if a.size else 0
 
 
@@ -146,7 +146,7 @@ def _by_limbs(a: Any, b: Any) -> Any:
 
 
 def _limbs(a: Any, count: int) -> list[Any]:
-    """The two's complement of an integer array, cut into unsigned limbs, as float64 arrays."""
+    """Split the two's complement of an integer array into unsigned limbs, as float64 arrays."""
     unsigned = a.astype(np.uint64)
     mask = np.uint64((1 << LIMB) - 1)
     return [((unsigned >> np.uint64(LIMB * i)) & mask).astype(np.float64) for i in range(count)]

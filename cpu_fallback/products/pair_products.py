@@ -1,6 +1,6 @@
-"""Sums of products of two operands, as `einsum` names them, by one product of matrices or of a stack of them.
+"""Two-operand einsum contractions by one matmul or batched matmul.
 
-The order of operations is the composite's (`dispatch/composite/einsum.py`), and so are the numbers.
+The order of operations is the composite's (`dispatch/composite/einsum.py`), so results are bitwise identical.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .products import is_blas_ready, multiply_arrays, stack_product
 
 
 def pair_product(a: TensorSpec, b: TensorSpec, parsed: Equation) -> HostKernel | None:
-    """The kernel of two operands that share labels which are summed; None for other equations.
+    """Return the kernel of two operands that share summed labels, or None for other equations.
 
-    Those are labels that an operand has twice, that are summed in one operand alone, and sizes that broadcast.
+    Other equations repeat a label within an operand, sum a label of one operand alone, or broadcast sizes.
     """
     (left, right), output = parsed.operands, parsed.output
     extent = dict(zip(left, a.sizes, strict=True)) | dict(zip(right, b.sizes, strict=True))
@@ -69,7 +69,7 @@ def pair_product(a: TensorSpec, b: TensorSpec, parsed: Equation) -> HostKernel |
 
 
 def _swapped(kernel: HostKernel | None) -> HostKernel | None:
-    """A kernel of the second operand and the first: what comes first in the output is made the rows."""
+    """Return a kernel that exchanges its operands, so that the output's first labels are the rows."""
     if kernel is None:
         return None
     fresh, into = kernel.fresh, kernel.into
@@ -82,7 +82,9 @@ def _swapped(kernel: HostKernel | None) -> HostKernel | None:
 def _grouped(
     spec: TensorSpec, labels: Sequence[Any], groups: Sequence[Sequence[Any]]
 ) -> tuple[Callable[[Any], Any], bool]:
-    """What brings an array's dimensions to one for each group, and whether BLAS takes the last two as they then lie."""
+    """Return a function that permutes and flattens dimensions to one for each group, and whether BLAS takes the
+    result.
+    """
     order = tuple([labels.index(label) for group in groups for label in group])
     permuted = tuple([spec.sizes[d] for d in order]), tuple([spec.strides[d] for d in order])
     sizes = tuple([math.prod(spec.sizes[labels.index(label)] for label in group) for group in groups])

@@ -1,4 +1,4 @@
-"""Products of matrices and vectors by BLAS, transposed operands as they lie; narrow floats in float32."""
+"""Matmuls by BLAS; transposed operands are read in place, and 16-bit floats compute in float32."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ REFUSAL = {
 
 
 def is_blas_ready(spec: TensorSpec) -> bool:
-    """Whether BLAS takes the last two dimensions as they lie: one of them without gaps, the other beyond it.
+    """Return True if BLAS takes the last two dimensions as they are: one is contiguous, the other has a larger
+    stride.
 
-    `np.dot` copies others; `np.matmul` would multiply them in a naive loop.
+    `np.dot` copies other operands; `np.matmul` would multiply them in a naive loop.
     """
     (rows, columns), (down, across) = spec.sizes[-2:], spec.strides[-2:]
     if rows <= 1 or columns <= 1:
@@ -63,7 +64,7 @@ def outer_products(x: Any, y: Any, out: Any = None) -> Any:
 
 
 def product_of(call: StructuredCall, first: str, second: str) -> Product:
-    """``f(a, b)``: a new array in the dtype of the computation."""
+    """Return ``f(a, b)``: a new array in the dtype of the computation."""
     a, b = call.args[first], call.args[second]
     dtype: ScalarType = a.dtype
     if dtype.name == "bool":
@@ -83,14 +84,14 @@ def product_of(call: StructuredCall, first: str, second: str) -> Product:
 
 
 def stack_product(rows: int, inner: int, columns: int, ready_a: bool, ready_b: bool) -> Product:
-    """``f(a, b)`` of stacks of matrices: a new array, in a dtype that BLAS has.
+    """Return ``f(a, b)``, the batched matmul into a new array, in a dtype that BLAS has.
 
     Args:
-        rows: of each matrix of the first stack.
-        inner: columns of those, and rows of the second stack's.
-        columns: of those.
-        ready_a: whether BLAS takes the first stack's matrices as they lie.
-        ready_b: the same of the second.
+        rows: Rows of each matrix of the first batch.
+        inner: Columns of those, and rows of the second batch's matrices (the K dimension).
+        columns: Columns of the second batch's matrices.
+        ready_a: If True, BLAS takes the first batch's matrices in place.
+        ready_b: If True, BLAS takes the second batch's matrices in place.
     """
     if inner == 1 and rows * columns >= LEAST_OUTER:
         why = "the inner side is 1, and each matrix of {} x {} has at least {} elements"
@@ -123,7 +124,7 @@ def _zero(out: Any, *_: Any) -> None:
 
 
 def product(first: str, second: str) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory of a plain product of two operands."""
+    """Return the factory of a plain matmul of two operands."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         multiply = product_of(call, first, second)
@@ -170,7 +171,7 @@ def _scalar_into(out: Any, a: Any, b: Any) -> None:
 
 
 def _into_transposed(out: Any, a: Any, b: Any) -> None:
-    """out = a b with `out` in column-major order: its transpose is b^T a^T."""
+    """Compute out = a b with `out` in column-major order: its transpose is b^T a^T."""
     target = out.T
     if target.flags.c_contiguous:
         _dot_into(target, b.T, a.T)
@@ -187,12 +188,12 @@ def _matmul_into(out: Any, a: Any, b: Any) -> None:
 
 
 def dot(call: StructuredCall) -> PlannedKernel:
-    """The inner product of two vectors."""
+    """Compute the dot product of two vectors."""
     return product("self", "tensor")(call)
 
 
 def vdot(call: StructuredCall) -> PlannedKernel:
-    """The inner product with the first vector conjugated."""
+    """Compute the dot product with the first vector conjugated."""
     if not call.args["self"].dtype.is_complex:
         return product("self", "other")(call)
 
@@ -203,9 +204,9 @@ def vdot(call: StructuredCall) -> PlannedKernel:
 
 
 def scale_of(np_dtype: Any) -> Callable[[Any], Any]:
-    """A function that casts a Python number to a dtype as C does: truncated, then wrapped.
+    """Return a function that casts a Python number to a dtype as C does: truncate, then wrap.
 
-    One beyond a floating dtype's largest is refused, with RuntimeError.
+    It raises RuntimeError for numbers beyond a floating dtype's range.
     """
     if np_dtype.kind in "iu":
         name = np_dtype.name
@@ -219,9 +220,9 @@ def scale_of(np_dtype: Any) -> Callable[[Any], Any]:
 def product_sum(
     first: str, second: str, sum_batch: bool = False, activated: bool = False
 ) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory of beta * self + alpha * product; a beta of 0 drops `self`, its NaNs included.
+    """Return the factory of beta * self + alpha * product; a beta of 0 drops `self`, including its NaNs.
 
-    Where it is `activated`, the relu of that, or the gelu where the call says so, before anything is rounded.
+    If `activated`, an epilogue applies relu, or gelu if the call asks for it, before the result is rounded.
     """
 
     def factory(call: StructuredCall) -> PlannedKernel:
@@ -273,7 +274,7 @@ def product_sum(
 
 
 def activation_of(call: StructuredCall) -> Callable[[Any], None]:
-    """What writes relu, or gelu, of an array over it."""
+    """Return a function that applies relu or gelu to an array in place."""
     if call.args["use_gelu"]:
         return lambda array: gelu(array, array)
     return lambda array: np.copyto(array, 0, where=array < 0)

@@ -16,7 +16,7 @@ LARGEST = {"float8_e4m3fn": np.float32(448), "float8_e5m2": np.float32(57344)}
 
 
 def scaled_mm(call: StructuredCall) -> PlannedKernel:
-    """scale_a * scale_b * (self @ mat2) + bias; an 8-bit output times its scale."""
+    """Compute scale_a * scale_b * (self @ mat2) + bias; an 8-bit output times its scale."""
     largest = LARGEST.get(call.outputs[0].dtype.name)
     names = call.runtime
     specs = [call.args[name] for name in ("self", "mat2", "scale_a", "scale_b")]

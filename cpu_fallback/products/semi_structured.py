@@ -18,12 +18,12 @@ EXACT = 2048
 
 
 class Expansion:
-    """A packed matrix, of which blocks of rows are made dense.
+    """Packed 2:4 sparse matrix, whose blocks of rows expand to dense ones.
 
     Args:
         values: kept elements (n, k / 2).
         words: the words of four bits each, in the order of rows or interleaved.
-        interleaved: which.
+        interleaved: If True, the words are interleaved.
     """
 
     def __init__(self, values: Any, words: Any, interleaved: bool) -> None:
@@ -35,7 +35,7 @@ class Expansion:
         self.words = words
 
     def block(self, rows: slice) -> Any:
-        """Those rows, dense, in float32."""
+        """Return these rows as a dense float32 array."""
         kept = self.values[rows].astype(np.float32)
         words = self.words[rows]
         count = len(kept)
@@ -59,7 +59,9 @@ class Expansion:
 
 
 def semi_structured_mm(call: StructuredCall) -> PlannedKernel:
-    """A block of rows at a time, in float32; integers are added up in int32, as many columns at a time as are exact."""
+    """Multiply a block of rows at a time in float32; integers accumulate in int32, over as many columns as are
+    exact.
+    """
     values, mat2 = call.args["values"], call.args["mat2"]
     interleaved, transposed = call.args["interleaved"], call.args["transpose_result"]
     names = call.runtime

@@ -23,7 +23,7 @@ SHORT = 512
 
 
 def kron(self: TensorSpec, other: TensorSpec) -> HostKernel | None:
-    """The Kronecker product of two matrices."""
+    """Compute the Kronecker product of two matrices."""
     if not is_plain(self, other) or self.ndim != 2 or other.ndim != 2:
         return None
     (m, n), (p, q) = self.sizes, other.sizes
@@ -44,7 +44,7 @@ def kron(self: TensorSpec, other: TensorSpec) -> HostKernel | None:
 
 
 def cross(self: TensorSpec, other: TensorSpec, dim: int | None) -> HostKernel | None:
-    """Products of vectors of three along a dimension."""
+    """Compute cross products of vectors of three along a dimension."""
     sizes = self.sizes
     if not is_plain(self, other) or sizes != other.sizes or self.numel > SMALL:
         return None
@@ -65,7 +65,7 @@ def cross(self: TensorSpec, other: TensorSpec, dim: int | None) -> HostKernel | 
 
 
 def einsum(equation: str, tensors: Sequence[TensorSpec], path: Sequence[int] | None) -> HostKernel | None:
-    """A product of two operands: of few elements without a common label each by each, or a sum of products."""
+    """Compute a two-operand einsum: an outer product of few elements without a common label, or a contraction."""
     if path is not None or len(tensors) != 2 or not is_plain(*tensors):
         return None
     a, b = tensors
@@ -84,7 +84,7 @@ def einsum(equation: str, tensors: Sequence[TensorSpec], path: Sequence[int] | N
 
 
 def multi_dot(tensors: Sequence[TensorSpec]) -> HostKernel | None:
-    """A chain of small matrices."""
+    """Multiply a chain of small matrices."""
     if len(tensors) < 2 or not is_plain(*tensors) or any(x.ndim != 2 for x in tensors):
         return None
     extents = [tensors[0].sizes[0], *(x.sizes[1] for x in tensors)]
@@ -106,7 +106,7 @@ def multi_dot(tensors: Sequence[TensorSpec]) -> HostKernel | None:
 
 
 def addr(self: TensorSpec, vec1: TensorSpec, vec2: TensorSpec, beta: Any, alpha: Any) -> HostKernel | None:
-    """``self + outer(vec1, vec2)``."""
+    """Compute ``self + outer(vec1, vec2)``."""
     if beta.__class__ is not int or alpha.__class__ is not int or beta != 1 or alpha != 1:
         return None
     sizes = (vec1.numel, vec2.numel)

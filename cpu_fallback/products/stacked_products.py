@@ -1,6 +1,6 @@
-"""Host kernels of products of stacks of matrices: one function in the place of views, a product and a view.
+"""Host kernels of batched matmuls: one function replaces views, a matmul and a view.
 
-`dispatch/composite/linalg.py` has the composites, whose products are these: the numbers are the same.
+The results are bitwise identical to those of the composites in `dispatch/composite/linalg.py`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def matmul(self: TensorSpec, other: TensorSpec) -> HostKernel | None:
 
 
 def _by_one(out: TensorSpec, flat: tuple[int, int]) -> HostKernel:
-    """All rows of all matrices together make one product."""
+    """Return the kernel that flattens all rows of all matrices into one matmul."""
     sizes, columns = out.sizes, out.sizes[-1]
 
     def compute(x: Any, y: Any) -> Any:
@@ -45,7 +45,7 @@ def _by_one(out: TensorSpec, flat: tuple[int, int]) -> HostKernel:
 
 
 def _by_stack(self: TensorSpec, other: TensorSpec, out: TensorSpec) -> HostKernel:
-    """A product for each pair of matrices."""
+    """Return the kernel with a matmul for each pair of matrices."""
     *stack, rows, inner = self.sizes
     columns = out.sizes[-1]
     multiply = stack_product(rows, inner, columns, _is_ready(self), _is_ready(other))
@@ -66,7 +66,9 @@ def _by_stack(self: TensorSpec, other: TensorSpec, out: TensorSpec) -> HostKerne
 
 
 def _is_ready(spec: TensorSpec) -> bool:
-    """Whether BLAS takes a stack's matrices as they lie once its dimensions are one: a copy has no gaps."""
+    """Return True if BLAS takes the batched matrices in place once batch dimensions are flattened; copies are
+    contiguous.
+    """
     sizes = spec.sizes
     if len(sizes) == 3 or spec.is_contiguous:
         return is_blas_ready(spec)
@@ -76,7 +78,7 @@ def _is_ready(spec: TensorSpec) -> bool:
 
 
 def _into(multiply: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], None]:
-    """What writes a product to an array."""
+    """Return a function that writes a matmul to an array."""
     if multiply is np.matmul:
         return lambda out, x, y: np.matmul(x, y, out)
     if multiply is outer_products:
@@ -85,7 +87,7 @@ def _into(multiply: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], None
 
 
 def linear(input: TensorSpec, weight: TensorSpec, bias: TensorSpec | None) -> HostKernel | None:
-    """Rows by a transposed matrix, and a vector added to each."""
+    """Multiply rows by a transposed matrix, and add a vector to each."""
     dtype = input.dtype
     if input.ndim < 2 or weight.ndim != 2 or not input.numel or not weight.numel or dtype in NARROW:
         return None
@@ -100,7 +102,7 @@ def linear(input: TensorSpec, weight: TensorSpec, bias: TensorSpec | None) -> Ho
 
 
 def _linear_of_matrix(out: TensorSpec, adds: bool) -> HostKernel:
-    """`linear` of a matrix, with or without something to add."""
+    """Compute `linear` of a matrix, with or without a bias."""
 
     def product(x: Any, w: Any, _: Any) -> Any:
         return x.dot(w.T)
@@ -122,7 +124,7 @@ def _linear_of_matrix(out: TensorSpec, adds: bool) -> HostKernel:
 
 
 def _linear_of_stack(out: TensorSpec, inner: int, adds: bool) -> HostKernel:
-    """`linear` of a stack of matrices, whose rows together make one product."""
+    """Compute `linear` of batched matrices, flattened to one matmul."""
     kernel = _linear_of_matrix(out, adds)
     fresh, into = kernel.fresh, kernel.into
     assert fresh is not None and into is not None

@@ -24,12 +24,12 @@ PACKED_BLOCK = 1 << 19
 
 
 def over_blocks(blocks: int, elements: int, work: Callable[[int, int], None]) -> None:
-    """``work(first, last)`` over blocks, on several threads where the weight has many elements."""
+    """Call ``work(first, last)`` over blocks, on several threads if the weight is large."""
     parallel_for(0, blocks, 1 if elements >= SHARED_FROM else blocks, work)
 
 
 def weight_int8pack_mm(call: StructuredCall) -> PlannedKernel:
-    """Each block of the weight's rows as float32, and its product times the scales."""
+    """Convert each block of the weight's rows to float32, multiply, and apply the scales."""
     weight = call.args["mat2"]
     n, k = weight.sizes
     rows = min(max(BLOCK // max(k, 1), 1), n)
@@ -73,7 +73,7 @@ class GroupedProduct:
         self.group = group
 
     def __call__(self, x: Any, weight: Any, scale: Any, zero: Any) -> Any:
-        """The product of `x` with several weights at once.
+        """Multiply `x` by several weights at once.
 
         Args:
             x: (m, k).
@@ -129,7 +129,7 @@ def weight_int4pack_mm_for_cpu(call: StructuredCall) -> PlannedKernel:
                         a.reshape(k, blocks, 2, each).transpose(2, 1, 0, 3) for a in (wide, integers)
                     )
                 else:
-                    # Bytes are written in long runs; products of few rows are the same in either order.
+                    # Bytes are written in long runs; skinny GEMMs are the same in either order.
                     wide, integers = (a.reshape(2, blocks, k, each) for a in (wide, integers))
                 np.bitwise_and(pairs, 15, out=integers[0].view(np.uint8))
                 np.right_shift(pairs, 4, out=integers[1].view(np.uint8))
@@ -150,7 +150,7 @@ def weight_int4pack_mm_for_cpu(call: StructuredCall) -> PlannedKernel:
 
 
 def weight_int4pack_mm(call: StructuredCall) -> PlannedKernel:
-    """Tiles of eight rows, whose words each hold eight columns of a row."""
+    """Return tiles of eight rows, whose words each hold eight columns of a row."""
     tiles, outer, _, words = call.args["mat2"].sizes
     k = outer * words * 32
     product = GroupedProduct(call.args["qGroupSize"])

@@ -1,1 +1,1 @@
-"""Kernels of quantized tensors: what is not made of operators on their integers."""
+"""Kernels of quantized tensors that are not composed of operators on their integers."""

@@ -26,11 +26,14 @@ SHIFT = single(3 << 22)
 
 
 def quantize(call: StructuredCall) -> PlannedKernel:
-    """Integers: the inverse of the scale, its product and the sum with the zero point round to float32.
+    """Quantize to integers: the inverse of the scale, its product and the sum with the zero point round to
+    float32.
 
-    To 8 bits and by numbers, product and sum round once, as in the vector instructions of PyTorch's kernels.
+    For 8 bits and scalar parameters, product and sum round once, as in the vector instructions of PyTorch's
+    kernels.
 
-    Nan becomes the greatest integer of 8 bits where a number is the scale, 0 where a tensor is; with 32 bits the least.
+    NaN becomes the greatest 8-bit integer if the scale is a number, 0 if it is a tensor; with 32 bits it
+    becomes the least.
     """
     (out,), dtype = call.outputs, call.args["dtype"]
     specs = [call.args[name] for name in ("scale", "zero_point")]
@@ -58,7 +61,9 @@ def quantize(call: StructuredCall) -> PlannedKernel:
 
 
 def requantize(call: StructuredCall) -> PlannedKernel:
-    """Integers: the product with a multiplier rounds to float32 and to an integer, before the zero point is added."""
+    """Requantize integers: the product with a multiplier rounds to float32 and to an integer, then the zero
+    point is added.
+    """
     (out,), dtype = call.outputs, call.args["dtype"]
     specs = [call.args[name] for name in ("multiplier", "zero_point")]
     tensors = [spec if isinstance(spec, TensorSpec) else None for spec in specs]
@@ -84,7 +89,7 @@ def requantize(call: StructuredCall) -> PlannedKernel:
 
 
 def as_single(parameter: Any) -> Any:
-    """A number or an array in float32."""
+    """Return a number or an array in float32."""
     return parameter.astype(single) if isinstance(parameter, np.ndarray) else single(parameter)
 
 
@@ -96,9 +101,11 @@ def rounded_twice(steps: Any, x: Any, inverse: Any, zero: Any) -> None:
 
 
 def rounded_once(steps: Any, x: Any, inverse: Any, zero: Any, wide: Any) -> None:
-    """The same: products of float32 are exact in float64, and so are most sums.
+    """Write the sums to float32 with one rounding, by way of float64, in which products of float32 and most sums
+    are exact.
 
-    Copied first: a product whose operands are converted on the way takes longer than both.
+    The input is copied first: a multiplication that converts its operands takes longer than a copy and a
+    multiplication.
     """
     np.copyto(wide, x)
     np.multiply(wide, np.float64(inverse), out=wide)
@@ -150,7 +157,9 @@ def narrow_by_channels(least: int, greatest: int) -> Callable[..., None]:
 
 @cache
 def limits_of(least: int, greatest: int, dtype: Any = single) -> tuple[Any, Any]:
-    """The greatest and the least integer for each element of a block: ufuncs are fast with arrays alone."""
+    """Return the greatest and the least integer as arrays of a block's length, since ufuncs are fast only with
+    arrays.
+    """
     return np.full(BLOCK, greatest, dtype), np.full(BLOCK, least, dtype)
 
 

@@ -19,7 +19,7 @@ single = np.float32
 
 
 def quantize_rows(call: StructuredCall) -> PlannedKernel:
-    """The largest magnitude over a divisor is the scale; nan, and what an infinite scale leaves of it, becomes 0."""
+    """Quantize rows by their largest magnitude over a divisor; NaN, also from an infinite scale, becomes 0."""
     m, k = call.args["self"].sizes
     low = call.args["low"]
     rows = max(BLOCK // max(k, 1), 1)

@@ -1,1 +1,1 @@
-"""Random numbers: Philox and what is drawn from it."""
+"""Random ops: Philox, and the distributions made with it."""

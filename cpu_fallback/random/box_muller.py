@@ -1,8 +1,9 @@
-"""Normal numbers of pairs of draws, by the transform of Box and Muller in float64.
+"""Normal numbers from pairs of random words, by the Box-Muller transform in float64.
 
-The C library takes a sine and a cosine one at a time, at 8 nanoseconds each. Here an angle is that of the nearest of
-`STEPS` points of the circle, whose sines and cosines are in a table, and a small rest, whose series have three terms:
-some thirty passes of vector loops, which have the same bits on every processor. A compiled loop makes it one.
+The C library computes sines and cosines one at a time, at 8 nanoseconds each. Here an angle is the nearest of
+`STEPS` points of the circle, whose sines and cosines are in a table, plus a small rest, whose series have
+three terms. This takes some thirty passes of vector loops, whose bits are the same on every processor. A
+compiled loop makes it one pass.
 
 Source: G. E. P. Box, M. E. Muller, "A note on the generation of random normal deviates" (1958).
 """
@@ -28,21 +29,22 @@ BLOCK = 1 << 13
 ARRAYS = 7
 _DROPPED = np.uint64(11)
 LOOPS = {4: NamedLoop("normal_pairs_32", 1 << 19), 8: NamedLoop("normal_pairs_64", 1 << 19)}
-"""By the bytes of a draw."""
+"""Compiled loops by the bytes of a random word."""
 
 
 @cache
 def circle() -> tuple[Array, Array]:
-    """The cosines and sines of the points, of the first one at the end once more."""
+    """Return the cosines and sines of the points; the first point is repeated at the end."""
     angles = np.arange(STEPS + 1) * STEP
     return np.cos(angles), np.sin(angles)
 
 
 def normal_pairs(draws: Array) -> Array:
-    """Standard normal numbers of contiguous draws, an even number of them, of 32 or 64 bits.
+    """Return standard normal numbers from an even number of contiguous random words of 32 or 64 bits.
 
-    Draws are whole numbers w, or the upper 53 bits of 64, in a unit of 2**-32 or 2**-53. Of a = (even + 1) unit and
-    b = odd unit a pair of them becomes sqrt(-2 log a) times the cosine and the sine of the float64 6.283185307179586 b.
+    Words are integers w, or the upper 53 bits of 64, in units of 2**-32 or 2**-53. With a = (even + 1) unit
+    and b = odd unit, a pair becomes sqrt(-2 log a) times the cosine and the sine of the float64
+    6.283185307179586 b.
     """
     count = len(draws) // 2
     unit = 2.0**-32 if draws.itemsize == 4 else 2.0**-53

@@ -1,4 +1,4 @@
-"""What draws choose on the host: truths, whole numbers, orders, indices by weight, masks.
+"""Discrete random ops on the host: Bernoulli, integers, permutations, weighted indices, masks.
 
 The contract is in `dispatch/structured/meta/draws.py`.
 """
@@ -20,12 +20,12 @@ from .philox import draws32, draws64
 from .random import BLOCK, by_blocks, open_unit
 
 CERTAIN = np.float64(4294967296.0).view(np.uint64)
-"""The level that all draws of 32 bits are below, read as a whole number."""
+"""Threshold above all 32-bit random words, read as an integer."""
 _HALF = np.uint64(32)
 
 
 def _below(draws: Any, p: float) -> Any:
-    """Whether each 32-bit draw is below p * 2**32."""
+    """Return True for each 32-bit word below p * 2**32."""
     threshold = math.ceil(p * 4294967296.0)
     if threshold > 0xFFFFFFFF:
         return np.ones(draws.shape, np.bool_)
@@ -33,7 +33,7 @@ def _below(draws: Any, p: float) -> Any:
 
 
 def bernoulli(call: StructuredCall) -> PlannedKernel:
-    """1 with probability p."""
+    """Sample 1 with probability p."""
     spec = call.outputs[0]
     if spec.dtype.is_complex:
         raise call.refuse(spec)
@@ -41,7 +41,7 @@ def bernoulli(call: StructuredCall) -> PlannedKernel:
 
 
 def bernoulli_tensor(call: StructuredCall) -> PlannedKernel:
-    """1 with the probability of the element."""
+    """Sample 1 with the probability of the element."""
     spec = call.outputs[0]
     count, sizes = spec.numel, spec.sizes
     same = call.args["p"].sizes == sizes
@@ -80,7 +80,7 @@ def bernoulli_tensor(call: StructuredCall) -> PlannedKernel:
 
 
 def random(call: StructuredCall) -> PlannedKernel:
-    """low + floor(draw * span / 2**bits)."""
+    """Compute low + floor(draw * span / 2**bits)."""
     spec = call.outputs[0]
     if spec.dtype.is_complex:
         raise call.refuse(spec)
@@ -105,7 +105,7 @@ def random(call: StructuredCall) -> PlannedKernel:
 
 
 def _high_product(draws: Any, span: int) -> Any:
-    """The upper 64 bits of ``draws * span``, by four products of halves."""
+    """Compute the upper 64 bits of ``draws * span``, from four products of halves."""
     if span == 1 << 64:
         return draws.copy()  # the caller adds to it in place
     mask, half = np.uint64(0xFFFFFFFF), _HALF
@@ -120,7 +120,7 @@ def _high_product(draws: Any, span: int) -> Any:
 
 
 def randperm(call: StructuredCall) -> PlannedKernel:
-    """The order of 64-bit draws."""
+    """Return the argsort of 64-bit random words."""
     spec = call.outputs[0]
     count = spec.numel
 
@@ -133,10 +133,10 @@ def randperm(call: StructuredCall) -> PlannedKernel:
 
 
 def order_of(keys: Any) -> Any:
-    """The order of 64-bit keys, the smaller index first among equal ones.
+    """Return the stable argsort of 64-bit keys.
 
-    By their upper halves first: NumPy sorts 16-bit numbers by radix, in a tenth of the time that it sorts longer ones.
-    Elements whose upper halves are equal are then ordered among themselves, in the places that they have together.
+    The upper halves are sorted first: NumPy radix-sorts 16-bit numbers, in a tenth of the time of longer
+    ones. Elements with equal upper halves are then sorted among themselves, in the positions that they share.
 
     Example:
         >>> import numpy as np
@@ -156,7 +156,7 @@ def order_of(keys: Any) -> Any:
 
 
 def multinomial(call: StructuredCall) -> PlannedKernel:
-    """Indices by weight, row by row of the weights."""
+    """Sample indices by weight, row by row of the weights."""
     spec, weights = call.outputs[0], call.args["weights"]
     replacement = call.extra["replacement"]
     columns, samples = weights.sizes[-1], spec.sizes[-1]
@@ -185,7 +185,7 @@ def multinomial(call: StructuredCall) -> PlannedKernel:
 
 
 def native_dropout(call: StructuredCall) -> PlannedKernel:
-    """(input * mask / (1 - p), mask)."""
+    """Return (input * mask / (1 - p), mask)."""
     spec = call.outputs[0]
     if not (spec.dtype.is_floating_point or spec.dtype.is_complex):
         raise call.refuse(spec)
@@ -219,7 +219,7 @@ def native_dropout(call: StructuredCall) -> PlannedKernel:
 
 
 def native_dropout_backward(call: StructuredCall) -> PlannedKernel:
-    """grad * mask * scale."""
+    """Compute grad * mask * scale."""
     wide = compute_np(call.outputs[0].dtype)
 
     @quietly

@@ -1,11 +1,12 @@
-"""How gamma and beta numbers move with their shapes, at a given value of the distribution function.
+"""Implicit reparameterization gradients of gamma and beta samples with respect to their shape parameters.
 
-A sample x of shape a stays at its quantile as a changes, so that dx/da = -(dF/da) / f. Both derivatives are one
-integral over the side of x that has not the mode, in the logarithm of x below it and in x above (in the log-odds of
-beta numbers). Its integrand falls without turning back, and the double exponential rule, scaled by where it fell to
-1 / e, sums it to ten digits. Sources: M. Figurnov, S. Mohamed, A. Mnih, "Implicit
-reparameterization gradients" (2018); H. Takahasi, M. Mori, "Double exponential formulas for numerical integration"
-(1974).
+A sample x of shape a stays at its quantile as a changes, so dx/da = -(dF/da) / f. Both derivatives are one
+integral over the side of x without the mode. The variable is the logarithm of x below it and x itself above
+it (the log-odds for beta numbers). The integrand decreases monotonically. The double exponential rule, scaled
+by where the integrand fell to 1 / e, sums it to ten digits.
+
+Sources: M. Figurnov, S. Mohamed, A. Mnih, "Implicit reparameterization gradients" (2018); H. Takahasi, M.
+Mori, "Double exponential formulas for numerical integration" (1974).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ TABLE = _nodes()
 
 
 def standard_gamma_grad(alpha: Array, sample: Array) -> Array:
-    """dx/da of a gamma number x of shape a."""
+    """Compute dx/da of a gamma sample x of shape a."""
     dtype = sample.dtype
     a, x = alpha.astype(np.float64), sample.astype(np.float64)
     with np.errstate(all="ignore"):
@@ -69,7 +70,7 @@ def standard_gamma_grad(alpha: Array, sample: Array) -> Array:
 
 
 def dirichlet_grad(sample: Array, alpha: Array, total_alpha: Array) -> Array:
-    """dx/da / (1 - x) of a beta number x of shapes a and total - a, where the second one stays."""
+    """Compute dx/da / (1 - x) of a beta sample x of shapes a and total - a, with the second shape fixed."""
     dtype = sample.dtype
     x, a = sample.astype(np.float64), alpha.astype(np.float64)
     both = total_alpha.astype(np.float64)
@@ -102,12 +103,12 @@ SLOW.update((standard_gamma_grad, dirichlet_grad))
 
 
 def standard_gamma_grad_kernel(call: StructuredCall) -> PlannedKernel:
-    """The derivative of gamma numbers."""
+    """Compute the derivative of gamma samples."""
     return planned(call, standard_gamma_grad)
 
 
 def dirichlet_grad_kernel(call: StructuredCall) -> PlannedKernel:
-    """The derivative of beta numbers."""
+    """Compute the derivative of beta samples."""
     return planned(call, dirichlet_grad)
 
 

@@ -71,7 +71,7 @@ def _count(spec: TensorSpec) -> int:
 
 
 def uniform(call: StructuredCall) -> Kernel:
-    """``u * (high - low) + low``, rounded once; what rounds to `high` becomes `low`."""
+    """Compute ``u * (high - low) + low``, rounded once; values that round to `high` become `low`."""
     spec = call.outputs[0]
     count, write, target = _count(spec), writer(spec), spec.dtype.to_real().np
     wide = target == np.float64
@@ -96,7 +96,7 @@ def uniform(call: StructuredCall) -> Kernel:
 
 
 def normal(call: StructuredCall) -> Kernel:
-    """Normal numbers; a complex number has its variance in equal parts."""
+    """Sample normal numbers; a complex number has its variance in equal parts."""
     spec = call.outputs[0]
     count, write, target = _count(spec), writer(spec), spec.dtype.to_real().np
     is_complex, grouped = spec.dtype.is_complex, spec.is_contiguous
@@ -112,7 +112,7 @@ def normal(call: StructuredCall) -> Kernel:
 
 
 def normal_tensor(call: StructuredCall) -> Kernel:
-    """``mean + std * z``, each step rounded to the dtype."""
+    """Compute ``mean + std * z``, each step rounded to the dtype."""
     spec = call.outputs[0]
     count, write, dtype = _count(spec), writer(spec), spec.dtype
     target, wide = dtype.to_real().np, compute_np(dtype)
@@ -153,7 +153,7 @@ def _of_doubles(function: Callable[..., Array]) -> Callable[[StructuredCall], Ke
 
 
 def exponential_numbers(doubles: Array, lambd: float) -> Array:
-    """``-log(1 - u) / lambd``."""
+    """Compute ``-log(1 - u) / lambd``."""
     return (-1.0 / lambd) * libm(math.log1p, -doubles)
 
 
@@ -170,7 +170,7 @@ bernoulli = _of_doubles(lambda doubles, p: doubles < p)
 
 
 def log_normal(call: StructuredCall) -> Kernel:
-    """Exponentials of normal numbers that are drawn one by one."""
+    """Compute exponentials of normal numbers that are generated one by one."""
     count, write = call.outputs[0].numel, writer(call.outputs[0])
 
     def into(out: Array, mean: float, std: float, twister: MersenneTwister) -> None:
@@ -185,7 +185,7 @@ def log_normal(call: StructuredCall) -> Kernel:
 
 
 def bernoulli_tensor(call: StructuredCall) -> Kernel:
-    """1 with the probability of the element, in float32 unless the probabilities are float64."""
+    """Sample 1 with the probability of the element, in float32 unless the probabilities are float64."""
     spec = call.outputs[0]
     count, write, view = spec.numel, writer(spec), ordered(spec)
     wide = call.args["p"].dtype is float64
@@ -202,7 +202,7 @@ def bernoulli_tensor(call: StructuredCall) -> Kernel:
 
 
 def random(call: StructuredCall) -> Kernel:
-    """``low + word % span``, of two words where the span, or the dtype of a whole range, is wide."""
+    """Compute ``low + word % span``, from two words if the span, or the dtype of a full range, is wide."""
     spec = call.outputs[0]
     count, write = spec.numel, writer(spec)
     low, span = call.extra["low"], call.extra["span"]
@@ -246,7 +246,7 @@ def randperm(call: StructuredCall) -> Kernel:
 
 
 def multinomial(call: StructuredCall) -> Kernel:
-    """Indices by weight, row by row of the weights."""
+    """Sample indices by weight, row by row of the weights."""
     spec, weights = call.outputs[0], call.args["weights"]
     columns, samples = weights.sizes[-1], spec.sizes[-1]
     rows = spec.numel // samples
@@ -287,7 +287,7 @@ def multinomial(call: StructuredCall) -> Kernel:
         best = np.argsort(-scores.reshape(rows, columns), axis=1, kind="stable")[:, :samples]
         np.copyto(out, best.reshape(out.shape))
 
-    # PyTorch draws a single index without replacement.
+    # PyTorch samples a single index without replacement.
     return replacing if call.extra["replacement"] and samples > 1 else racing
 
 

@@ -69,11 +69,11 @@ def normal_numbers(
 
     Args:
         twister: the stream, whose lock the caller holds.
-        count: how many.
+        count: Number of values.
         real: NumPy's dtype of the tensor that they are for. It decides about words and precision.
-        grouped: whether the tensor is contiguous.
-        mean: of the distribution.
-        std: of the distribution.
+        grouped: If True, the tensor is contiguous.
+        mean: Mean of the distribution.
+        std: Standard deviation of the distribution.
     """
     if not (grouped and count >= GROUP):
         return one_by_one(twister, count, mean, std)

@@ -31,7 +31,7 @@ _TAILS = (
     *(0.0810614667953272, 0.0413406959554092, 0.0276779256849983, 0.02079067210376509, 0.0166446911898211),
     *(0.0138761288230707, 0.0118967099458917, 0.0104112652619720, 0.00925546218271273, 0.00833056343336287),
 )
-"""Of Stirling's approximation of the first factorials."""
+"""Tails of Stirling's approximation for the first factorials."""
 
 
 @contextmanager
@@ -206,7 +206,7 @@ def _floats(array: Array) -> list[float]:
 
 
 def gamma(call: StructuredCall) -> Kernel:
-    """Gamma numbers, not below the least normal number of the dtype."""
+    """Sample gamma numbers, at least the smallest normal number of the dtype."""
     spec = call.outputs[0]
     write, least = writer(spec), finfo(spec.dtype).tiny
 
@@ -220,7 +220,7 @@ def gamma(call: StructuredCall) -> Kernel:
 
 
 def poisson(call: StructuredCall) -> Kernel:
-    """Poisson numbers by rates."""
+    """Sample Poisson numbers by rates."""
     spec = call.outputs[0]
     write = writer(spec)
 
@@ -235,7 +235,7 @@ def poisson(call: StructuredCall) -> Kernel:
 
 
 def binomial(call: StructuredCall) -> Kernel:
-    """Binomial numbers by counts and probabilities."""
+    """Sample binomial numbers by counts and probabilities."""
     spec = call.outputs[0]
     write = writer(spec)
 
@@ -250,7 +250,7 @@ def binomial(call: StructuredCall) -> Kernel:
 
 
 def dirichlet(call: StructuredCall) -> Kernel:
-    """Gamma numbers of float64 over their sum along the last dimension."""
+    """Divide float64 gamma samples by their sum along the last dimension."""
     spec = call.outputs[0]
     write, limits = writer(spec), finfo(spec.dtype)
     least, most = limits.tiny, 1.0 - limits.eps / 2

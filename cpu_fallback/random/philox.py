@@ -20,7 +20,7 @@ BLOCK = 1 << 13
 """Counters of a block: its arrays stay in the second-level cache."""
 
 PAGE = 2048
-"""Counters of the run that is kept for small draws."""
+"""Counters of the cached run that serves small random ops."""
 
 _loop = NamedLoop("philox_words", 1 << 19)
 
@@ -55,11 +55,11 @@ def philox(c0: Any, c1: Any, c2: Any, c3: Any, key: tuple[int, int]) -> tuple[An
 
 
 def words(seed: int, first: int, counters: int) -> Any:
-    """The uint32 words of `counters` counters from `first` on, an array of shape (counters, 4).
+    """Return the uint32 words of `counters` counters from `first` on, an array of shape (counters, 4).
 
-    The key is (low, high) half of the seed, a counter (low half, high half, 0, 0) of its number. Small draws
-    are taken from a run of counters that is kept, since a hundred array operations cost the same for one as
-    for many.
+    The key is the (low, high) halves of the seed; a counter is (low half, high half, 0, 0) of its number.
+    Small requests are slices of a cached run of counters, since a hundred array operations cost the same for
+    one element as for many.
     """
     page, offset = divmod(first, PAGE)
     if offset + counters <= PAGE:
@@ -76,7 +76,7 @@ def words(seed: int, first: int, counters: int) -> Any:
 
 
 def fill_words(out: Any, seed: int, first: int) -> None:
-    """`words` into an array of shape (counters, 4)."""
+    """Write `words` into an array of shape (counters, 4)."""
     key = (seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF)
     loop = _loop.beside(len(out))
     if loop is not None and len(out):
@@ -139,16 +139,16 @@ def _from_numbers(out: Any, number: Any, high: int, key: tuple[int, int], arrays
 
 
 def draws32(seed: int, first: int, count: int) -> Any:
-    """The 32-bit draws of elements 0 to `count`: element i has word i % 4 of counter first + i // 4."""
+    """Return the 32-bit words of elements 0 to `count`: element i has word i % 4 of counter first + i // 4."""
     return words(seed, first, counters_of(count, 4)).reshape(-1)[:count]
 
 
 def draws64(seed: int, first: int, count: int) -> Any:
-    """The 64-bit draws: element i has a pair of words, low first, of counter first + i // 2."""
+    """Return the 64-bit words: element i has a pair of words, low first, of counter first + i // 2."""
     pairs = words(seed, first, counters_of(count, 2)).reshape(-1, 2)
     return pairs.view("<u8").reshape(-1)[:count]
 
 
 def counters_of(count: int, per_counter: int) -> int:
-    """How many counters serve `count` elements."""
+    """Return the number of counters that `count` elements consume."""
     return -(-count // per_counter)

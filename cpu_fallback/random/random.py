@@ -22,23 +22,23 @@ from .engine import register_draws
 from .philox import draws32, draws64
 
 BLOCK = 1 << 15
-"""Elements computed at a time: their draws and temporaries stay in the second-level cache."""
+"""Elements computed at a time: their random words and temporaries stay in the L2 cache."""
 _BITS = {float32: 24, float16: 11, bfloat16: 8}
 
 Base = Callable[[Any], Any]
 Finish = Callable[..., Any]
 
 RUN = 256
-"""Counters of the run whose values are kept for small draws."""
+"""Counters of the run whose values are cached for small random ops."""
 
 _kept: dict[tuple[Base, bool], tuple[int, int, Any]] = {}
-"""For a base and width (seed, number of the run, values), of the last run that a small draw came from."""
+"""Cached values of the last run for a base and width: (seed, number of the run, values)."""
 
 
 def _kept_values(base: Base, wide: bool, seed: int, run: int) -> Any:
-    """The values that `base` makes of a run of counters.
+    """Return the cached values that `base` makes of a run of counters.
 
-    A small draw is a slice of them: a dozen array operations cost the same for one element as for a thousand.
+    A small random op slices them: a dozen array operations cost the same for one element as for a thousand.
     """
     kept = _kept.get((base, wide))
     if kept is not None and kept[0] == seed and kept[1] == run:
@@ -51,10 +51,11 @@ def _kept_values(base: Base, wide: bool, seed: int, run: int) -> Any:
 
 
 def by_blocks(spec: TensorSpec, wide: bool, base: Base | None, finish: Finish) -> PlannedKernel:
-    """A kernel that fills `out` with ``finish(base(draws), scratch, *numbers)``, block by block in C order, on threads.
+    """Return a kernel that fills `out` with ``finish(base(draws), scratch, *numbers)``, by blocks in C order, on
+    threads.
 
-    `base` is one of this module's functions, of draws alone; without one `finish` has the draws themselves. It may
-    write to `scratch`, None where there is no array to spare.
+    `base` is one of this module's functions, of random words alone; without `base`, `finish` gets the words
+    themselves. `finish` may write to `scratch`, which is None if no array is free.
     """
     parts = 2 if spec.dtype.is_complex else 1
     count = spec.numel * parts
@@ -115,7 +116,7 @@ def _floating(call: StructuredCall) -> TensorSpec:
 
 
 def uniform(call: StructuredCall) -> PlannedKernel:
-    """u * (high - low) + low."""
+    """Compute u * (high - low) + low."""
     spec = call.outputs[0]
     real = spec.dtype.to_real()
     if not real.is_floating_point:
@@ -128,7 +129,9 @@ def uniform(call: StructuredCall) -> PlannedKernel:
     reaching: dict[tuple[float, float], bool] = {}
 
     def reaches(low: float, high: float) -> bool:
-        """Whether a value is rounded to `high`: the largest draw's is then, because rounding keeps the order."""
+        """Return True if the largest value rounds to `high`; it suffices to test it, because rounding is
+        monotonic.
+        """
         if len(reaching) >= MAX_CONSTANTS:
             reaching.clear()
         value = largest * number(high - low) + number(low)
@@ -163,11 +166,11 @@ def _unit_maker(number: Any, shift: Any, unit: float) -> Base:
 _UNITS = {
     bits: (_unit_maker(np.float32, np.uint32(32 - bits), 2.0**-bits), 2.0**-bits) for bits in (24, 11, 8)
 } | {64: (_unit_maker(np.float64, np.uint64(11), 2.0**-53), 2.0**-53)}
-"""Draws as numbers from 0 to, not including, 1: a base and its unit by the bits that count, 64 for wide draws."""
+"""Uniform numbers in [0, 1) from random words: a base and its unit by the bits that count, 64 for wide words."""
 
 
 def normal(call: StructuredCall) -> PlannedKernel:
-    """mean + std * z; a complex number has its variance in equal parts."""
+    """Compute mean + std * z; a complex number has its variance in equal parts."""
     spec = call.outputs[0]
     real = spec.dtype.to_real()
     if not real.is_floating_point:
@@ -189,7 +192,7 @@ def normal(call: StructuredCall) -> PlannedKernel:
 
 
 def normal_tensor(call: StructuredCall) -> PlannedKernel:
-    """mean + std * z with tensors that broadcast."""
+    """Compute mean + std * z with tensors that broadcast."""
     spec = call.outputs[0]
     real = spec.dtype.to_real()
     if not real.is_floating_point:
@@ -220,7 +223,7 @@ def normal_tensor(call: StructuredCall) -> PlannedKernel:
 
 
 def _wide(value: Any) -> Any:
-    """A tensor's elements in the dtype of the computation; a number as it is."""
+    """Return a tensor's elements in the compute dtype, or a number unchanged."""
     if not isinstance(value, np.ndarray):
         return value
     if value.dtype.kind == "c" or value.dtype is complex32.np:
@@ -229,7 +232,7 @@ def _wide(value: Any) -> Any:
 
 
 def open_unit(draws: Any) -> Any:
-    """Draws as float64 strictly between 0 and 1."""
+    """Return random words as float64 strictly between 0 and 1."""
     if draws.dtype.itemsize == 8:
         v = (draws >> np.uint64(12)).astype(np.float64)
         v += 0.5
@@ -254,7 +257,7 @@ def _standard_cauchy(draws: Any) -> Any:
 
 
 def exponential(call: StructuredCall) -> PlannedKernel:
-    """-log(v) / lambd."""
+    """Compute -log(v) / lambd."""
     spec = _floating(call)
 
     def finish(logs: Any, scratch: Any, lambd: float) -> Any:
@@ -264,7 +267,7 @@ def exponential(call: StructuredCall) -> PlannedKernel:
 
 
 def log_normal(call: StructuredCall) -> PlannedKernel:
-    """exp(mean + std * z)."""
+    """Compute exp(mean + std * z)."""
     spec = _floating(call)
     wide = spec.dtype is float64
 
@@ -277,7 +280,7 @@ def log_normal(call: StructuredCall) -> PlannedKernel:
 
 
 def cauchy(call: StructuredCall) -> PlannedKernel:
-    """median + sigma * tan(pi * (v - 0.5))."""
+    """Compute median + sigma * tan(pi * (v - 0.5))."""
     spec = _floating(call)
 
     def finish(c: Any, scratch: Any, median: float, sigma: float) -> Any:
@@ -289,7 +292,7 @@ def cauchy(call: StructuredCall) -> PlannedKernel:
 
 
 def geometric(call: StructuredCall) -> PlannedKernel:
-    """The number of trials up to the first success."""
+    """Return the number of trials up to the first success."""
     spec = call.outputs[0]
     if spec.dtype.is_complex or spec.dtype.name == "bool":
         raise call.refuse(spec)

@@ -1,10 +1,10 @@
-"""Gamma, Poisson, binomial and Dirichlet numbers on the host: each element draws from counters of its own.
+"""Gamma, Poisson, binomial and Dirichlet samples on the host: each element has its own stream of counters.
 
-The contract is in `dispatch/structured/meta/draws.py`. All is float64; elements whose proposal was rejected draw again,
-the others are left out of the next attempt. Sources: G. Marsaglia, W. W. Tsang, "A simple method for generating gamma
-variables" (2000); W. Hörmann, "The transformed rejection method for generating Poisson random variables" and "The
-generation of binomial random variates" (1993); C. Loader, "Fast and accurate computation of binomial probabilities"
-(2000).
+The contract is in `dispatch/structured/meta/draws.py`. All math is float64. Elements whose proposal was
+rejected try again, without the accepted ones. Sources: G. Marsaglia, W. W. Tsang, "A simple method for
+generating gamma variables" (2000); W. Hörmann, "The transformed rejection method for generating Poisson
+random variables" and "The generation of binomial random variates" (1993); C. Loader, "Fast and accurate
+computation of binomial probabilities" (2000).
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def _log_gamma() -> Any:
 
 
 def words(seed: int, counter: Array, number: int) -> tuple[Array, Array, Array, Array]:
-    """The four words of counters (uint64) with a third word of `number`."""
+    """Return the four words of counters (uint64) whose third word is `number`."""
     third = np.full_like(counter, number)
     key = (seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF)
     return philox(counter & _LOW, counter >> _HIGH, third, np.zeros_like(counter), key)
 
 
 def two(seed: int, counter: Array, number: int) -> list[Array]:
-    """Two float64 strictly between 0 and 1 for each counter, of 52 bits."""
+    """Return two float64 strictly between 0 and 1 for each counter, of 52 bits."""
     w0, w1, w2, w3 = words(seed, counter, number)
     return [
         (((low | high << _HIGH) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
@@ -63,7 +63,7 @@ def two(seed: int, counter: Array, number: int) -> list[Array]:
 
 
 def four(seed: int, counter: Array, attempt: int, wide: bool) -> list[Array]:
-    """Four float64 strictly between 0 and 1 for each counter, of 52 bits if `wide`, else of 32."""
+    """Return four float64 strictly between 0 and 1 for each counter, of 52 bits if `wide`, else of 32."""
     if wide:
         return two(seed, counter, 2 * attempt + 1) + two(seed, counter, 2 * attempt + 2)
     return [(w.astype(np.float64) + 0.5) * 2.0**-32 for w in words(seed, counter, attempt + 1)]
@@ -98,7 +98,7 @@ def standard_gamma(seed: int, counter: Array, wide: bool, alpha: Array, logarith
 
 
 def log_factorial_excess(k: Array) -> Array:
-    """log k! - k log k + k, which grows as log(2 pi k) / 2."""
+    """Compute log k! - k log k + k, which grows as log(2 pi k) / 2."""
     small = k < SMALL_COUNT
     safe = np.where(small, SMALL_COUNT, k)
     z = 1.0 / (safe * safe)
@@ -109,13 +109,16 @@ def log_factorial_excess(k: Array) -> Array:
 
 
 def deviance(k: Array, mean: Array) -> Array:
-    """k log(k / mean) + mean - k, without cancellation where they are near."""
+    """Compute k log(k / mean) + mean - k, without cancellation if they are near."""
     t = (k - mean) / mean
     return mean * (np.where(t > -1.0, (1.0 + t) * np.log1p(np.maximum(t, -1.0)), 0.0) - t)
 
 
 def searched(u: Array, least: Array, ratio: Callable[[int], Array], whole: Array) -> Array:
-    """The number at which running sums of probabilities exceed u: they begin with `least`, and `ratio` continues."""
+    """Invert a distribution by search: return the number at which the running sum of probabilities exceeds `u`.
+
+    The sum begins with `least`, and `ratio` gives each next term relative to the last.
+    """
     value = np.zeros_like(u)
     term = least
     total = least.copy()
@@ -130,7 +133,7 @@ def searched(u: Array, least: Array, ratio: Callable[[int], Array], whole: Array
 
 
 def poisson(seed: int, counter: Array, wide: bool, rate: Array) -> Array:
-    """Poisson numbers: a search below a rate of 10, transformed rejection from there."""
+    """Sample Poisson numbers: by search below a rate of 10, by transformed rejection from there."""
     with np.errstate(all="ignore"):
         value = np.where(rate == np.inf, np.inf, 0.0)
         few = np.flatnonzero((rate > 0) & (rate < SEARCHED))
@@ -159,7 +162,7 @@ def poisson(seed: int, counter: Array, wide: bool, rate: Array) -> Array:
 
 
 def binomial(seed: int, counter: Array, wide: bool, count: Array, prob: Array) -> Array:
-    """Binomial numbers of the smaller of p and 1 - p: a search below a mean of 10, transformed rejection from there."""
+    """Sample binomial numbers of min(p, 1 - p): by search below a mean of 10, by transformed rejection from there."""
     with np.errstate(all="ignore"):
         n = np.floor(count)
         flipped = prob > 0.5
@@ -202,7 +205,7 @@ def binomial(seed: int, counter: Array, wide: bool, count: Array, prob: Array) -
 
 
 def binomial_excess(k: Array, n: Array, mean: Array, other_mean: Array) -> Array:
-    """The logarithm of the probability of k, but for a summand of n alone."""
+    """Return the log-probability of k, up to a term of n alone."""
     rest = n - k
     return (
         -log_factorial_excess(k) - log_factorial_excess(rest) - deviance(k, mean) - deviance(rest, other_mean)
@@ -212,7 +215,7 @@ def binomial_excess(k: Array, n: Array, mean: Array, other_mean: Array) -> Array
 def by_elements(
     call: StructuredCall, sampler: Sampler, check: Callable[[Array], None] | None = None
 ) -> PlannedKernel:
-    """A kernel that fills `out` with a sampler's numbers, element i from the stream of counter first + i."""
+    """Return a kernel that fills `out` with samples, element i from the stream of counter first + i."""
     out_spec = call.outputs[0]
     if not out_spec.dtype.is_floating_point:
         raise call.refuse(out_spec)
@@ -240,7 +243,7 @@ def by_elements(
 
 
 def gamma(call: StructuredCall) -> PlannedKernel:
-    """Gamma numbers, not below the least normal number of the dtype."""
+    """Sample gamma numbers, at least the smallest normal number of the dtype."""
     spec = call.outputs[0]
     if not spec.dtype.is_floating_point:
         raise call.refuse(spec)
@@ -259,12 +262,12 @@ def check_rates(rates: Array) -> None:
 
 
 def poisson_numbers(call: StructuredCall) -> PlannedKernel:
-    """Poisson numbers by rates."""
+    """Sample Poisson numbers by rates."""
     return by_elements(call, poisson, check_rates)
 
 
 def binomial_numbers(call: StructuredCall) -> PlannedKernel:
-    """Binomial numbers by counts and probabilities."""
+    """Sample binomial numbers by counts and probabilities."""
     return by_elements(call, binomial)
 
 

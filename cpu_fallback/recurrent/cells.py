@@ -1,6 +1,6 @@
-"""Steps of LSTM and GRU on the CPU: rows in blocks that stay in the cache, on several threads.
+"""Steps of LSTM and GRU on the CPU: cache-sized blocks of rows, on several threads.
 
-Narrow floats are computed in float32; biases' gradients are summed in float64.
+16-bit floats compute in float32; bias gradients are summed in float64.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Rows:
         return array if self.same or array is None else array.astype(self.dtype)
 
     def target(self, array: Array) -> Array:
-        """Where a result is computed: in its place, or in memory of the wider dtype."""
+        """Return the array to compute in: the result itself, or a buffer of the wider dtype."""
         return array if self.same else np.empty(array.shape, self.dtype)
 
     def store(self, array: Array, made: Array) -> None:
@@ -66,7 +66,7 @@ def _bias(gates: Array, bias: Any) -> None:
 
 
 def lstm_cell(call: StructuredCall) -> PlannedKernel:
-    """c' = f c + i g, h' = o tanh(c'); the activated gates i, f, g, o."""
+    """Compute c' = f c + i g, h' = o tanh(c'), and the activated gates i, f, g, o."""
     n = call.args["cx"].sizes[1]
     rows = _Rows(call.args["cx"], 4 * n)
     # One gate of one unit is a column of four.
@@ -99,7 +99,7 @@ def lstm_cell(call: StructuredCall) -> PlannedKernel:
 
 
 def lstm_cell_backward(call: StructuredCall) -> PlannedKernel:
-    """The gradients of the gates before activation, of the cell's state, and of a bias."""
+    """Compute the gradients of the gates before activation, of the cell state, and of a bias."""
     n = call.args["cx"].sizes[1]
     rows = _Rows(call.args["cx"], 4 * n)
 
@@ -134,7 +134,7 @@ def lstm_cell_backward(call: StructuredCall) -> PlannedKernel:
 
 
 def gru_cell(call: StructuredCall) -> PlannedKernel:
-    """h' = n + i (h - n) with n = tanh(x_n + r h_n); r, i, n, h and h_n for backward."""
+    """Compute h' = n + i (h - n) with n = tanh(x_n + r h_n); r, i, n, h and h_n for backward."""
     n = call.args["hx"].sizes[1]
     rows = _Rows(call.args["hx"], 5 * n)
     sigmoid = sigmoid_in(rows.dtype)
@@ -167,7 +167,7 @@ def gru_cell(call: StructuredCall) -> PlannedKernel:
 
 
 def gru_cell_backward(call: StructuredCall) -> PlannedKernel:
-    """The gradients of the gates before activation, of the hidden state, and of the biases."""
+    """Compute the gradients of the gates before activation, of the hidden state, and of the biases."""
     n = call.args["grad_hy"].sizes[1]
     rows = _Rows(call.args["grad_hy"], 5 * n)
 

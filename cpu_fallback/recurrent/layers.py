@@ -1,7 +1,8 @@
 """All steps of a recurrent layer on the CPU, forward and backward, in float32 or float64.
 
-A step is one product and passes over memory in the cache; gradients of weights are one product over all steps. What
-backward needs of the activations is computed for several steps together, so that a step has few calls.
+A step is one matmul and passes over memory in the cache. Weight gradients are one matmul over all steps. The
+activation derivatives that backward needs are computed for several steps at a time, so that a step has few
+calls.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Layer:
         self.dtype = spec.np_dtype
 
     def in_order(self, array: Array) -> Array:
-        """An array of all steps, the first one first."""
+        """Return an array of all steps in processing order."""
         return array[::-1] if self.is_reverse else array
 
     def kept(self, workspace: Array, begin: int, end: int) -> Array:
@@ -50,7 +51,7 @@ class Layer:
         return self.in_order(part.reshape(self.kept_steps, self.rows, end - begin, self.width))
 
     def products(self, gates: Array, output: Array, hx: Array) -> Array:
-        """gates^T @ hidden states before, added over all steps."""
+        """Compute gates^T @ previous hidden states, summed over all steps."""
         later, before = (gates[:-1], output[1:]) if self.is_reverse else (gates[1:], output[:-1])
         first = gates[-1] if self.is_reverse else gates[0]
         made: Array = np.dot(first.T, hx)
@@ -63,7 +64,7 @@ class Layer:
 def _lstm(
     layer: Layer, share: Array, output: Array, cy: Array, kept: Array, h: Array, c: Array, w: Array
 ) -> None:
-    """c' = f c + i g, h' = o tanh(c'); keeps the activated gates i, f, g, o, and c' and tanh(c')."""
+    """Compute c' = f c + i g, h' = o tanh(c'); keep the activated gates i, f, g, o, and c' and tanh(c')."""
     rows, n = layer.rows, layer.width
     sigmoid = sigmoid_in(layer.dtype)
     room, product = np.empty((2, rows, n), layer.dtype), np.empty((rows, 4 * n), layer.dtype)
@@ -90,7 +91,7 @@ def _lstm(
 
 
 def _gru(layer: Layer, share: Array, output: Array, bias: Any, kept: Array, h: Array, w: Array) -> None:
-    """h' = n + z (h - n) with n = tanh(x_n + r h_n); keeps r, z, n and h_n."""
+    """Compute h' = n + z (h - n) with n = tanh(x_n + r h_n); keep r, z, n and h_n."""
     rows, n = layer.rows, layer.width
     sigmoid = sigmoid_in(layer.dtype)
     product = np.empty((rows, 3 * n), layer.dtype)
@@ -117,7 +118,7 @@ def _gru(layer: Layer, share: Array, output: Array, bias: Any, kept: Array, h: A
 
 
 def _simple(layer: Layer, share: Array, output: Array, h: Array, w: Array) -> None:
-    """h' = tanh or relu of the gates."""
+    """Compute h' = tanh or relu of the gates."""
     zero = np.zeros((), layer.dtype)
     for t in range(layer.steps):
         hidden = output[t]
@@ -131,7 +132,7 @@ def _simple(layer: Layer, share: Array, output: Array, h: Array, w: Array) -> No
 
 
 def rnn_layer(call: StructuredCall) -> PlannedKernel:
-    """The hidden states of all steps, the last states, and what backward needs."""
+    """Compute the hidden states of all steps, the last states, and the tensors that backward needs."""
     layer = Layer(call, call.args["input_gates"].sizes[0])
 
     def into(
@@ -171,7 +172,7 @@ class _Lstm:
         self.room = np.empty(cx.shape, layer.dtype)
 
     def prepare(self, begin: int, end: int) -> None:
-        """The derivatives of some steps."""
+        """Compute the activation derivatives of some steps."""
         kept, made = self.every[begin:end], self.to[begin:end]
         i, g, o = (kept[:, :, k] for k in (0, 2, 3))
         np.subtract(1, kept, made)
@@ -190,7 +191,9 @@ class _Lstm:
         self.begin = begin
 
     def step(self, t: int, grad: Array) -> None:
-        """The gradients of a step's gates from that of its hidden state; then that of the cell's state before."""
+        """Compute a step's gate gradients from its hidden state's gradient, then the gradient of the previous
+        cell state.
+        """
         made, change, room = self.to[t], self.change, self.room
         np.multiply(made[:, 3], grad, made[:, 3])
         np.multiply(self.slopes[t - self.begin], grad, room)
@@ -207,7 +210,7 @@ class _Gru:
         self.every, self.shares = layer.kept(kept, 0, 3), layer.kept(kept, 3, 4)[:, :, 0]
 
     def prepare(self, begin: int, end: int) -> None:
-        """The derivatives of some steps."""
+        """Compute the activation derivatives of some steps."""
         kept, made = self.every[begin:end], self.to[begin:end]
         r, z, n = (kept[:, :, k] for k in range(3))
         of_r, of_z, of_n = (made[:, :, k] for k in range(3))
@@ -227,7 +230,7 @@ class _Gru:
         of_n *= left
 
     def step(self, t: int, grad: Array) -> None:
-        """The gradients of a step's gates from that of its hidden state, which then is that of the one before."""
+        """Compute a step's gate gradients, and turn the hidden state's gradient into that of the previous state."""
         made, hidden, kept = self.to[t], self.hidden[t], self.every[t]
         np.multiply(made[:, 1:], grad[:, None], made[:, 1:])
         np.multiply(made[:, 0], made[:, 2], made[:, 0])
@@ -243,7 +246,7 @@ class _Simple:
         self.output, self.to, self.is_relu = output, to, layer.mode == RELU
 
     def prepare(self, begin: int, end: int) -> None:
-        """The derivatives of some steps."""
+        """Compute the activation derivatives of some steps."""
         made, states = self.to[begin:end, :, 0], self.output[begin:end]
         if self.is_relu:
             np.greater(states, 0, made, casting="unsafe")
@@ -252,13 +255,13 @@ class _Simple:
             np.subtract(1, made, made)
 
     def step(self, t: int, grad: Array) -> None:
-        """The gradients of a step's gates from that of its hidden state."""
+        """Compute a step's gate gradients from the gradient of its hidden state."""
         made = self.to[t, :, 0]
         np.multiply(made, grad, made)
 
 
 def rnn_layer_backward(call: StructuredCall) -> PlannedKernel:
-    """The gradients of the input's gates, of the states before, of the weights and of a GRU's bias."""
+    """Compute the gradients of input gates, initial states, weights, and a GRU's bias."""
     layer = Layer(call, call.args["output"].sizes[0])
     steps, rows, n, count = layer.steps, layer.rows, layer.width, layer.gates
     together = max(1, TOGETHER // (count * rows * n))

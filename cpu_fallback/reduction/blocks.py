@@ -57,7 +57,7 @@ LONGEST_ROW = 1 << 16
 
 
 def memory_order(spec: TensorSpec) -> tuple[int, ...] | None:
-    """The order of dimensions in which a tensor without gaps is contiguous; None for others."""
+    """Return the dimension order in which a dense tensor is contiguous, or None for other tensors."""
     order = tuple(sorted(range(spec.ndim), key=lambda d: (-spec.strides[d], d)))
     expected = 1
     for d in reversed(order):
@@ -69,7 +69,7 @@ def memory_order(spec: TensorSpec) -> tuple[int, ...] | None:
 
 
 def _folded(ufunc: np.ufunc, piece: Any) -> Any:
-    """A reduction of a line: sums in runs, products by rows first, as NumPy multiplies rows in vectors."""
+    """Reduce a line: sums in runs, products by rows first, since NumPy multiplies rows with vector instructions."""
     if ufunc is np.add and piece.dtype.kind == "f":
         return line_sums(piece)
     reduce = ufunc.reduce
@@ -84,9 +84,10 @@ def _folded(ufunc: np.ufunc, piece: Any) -> Any:
 def over_everything(
     spec: TensorSpec, ufunc: np.ufunc, np_dtype: Any, prepares: bool = False
 ) -> Callable[..., Any] | None:
-    """A function that reduces all elements of such an array, in `np_dtype`; None where one call serves as well.
+    """Return a function that reduces all elements of a dense array in `np_dtype`, or None if one call is as
+    good.
 
-    Where it `prepares`, its second argument is done to each block first, brought to `np_dtype` already.
+    If it `prepares`, the function applies its second argument to each block, already cast to `np_dtype`.
     """
     order = None if spec.numel < FLAT_FROM else memory_order(spec)
     widens = spec.np_dtype != np_dtype
@@ -134,7 +135,7 @@ def over_everything(
 
 
 def _in_any_order(spec: TensorSpec, order: tuple[int, ...], ufunc: np.ufunc) -> Callable[[Any], Any]:
-    """The reduction of everything where no order of operations gives another result: in parts as long as can be."""
+    """Return a full reduction whose result does not depend on the order: its parts are as long as possible."""
     reduce = ufunc.reduce
 
     def total(array: Any) -> Any:
@@ -147,10 +148,10 @@ def _in_any_order(spec: TensorSpec, order: tuple[int, ...], ufunc: np.ufunc) -> 
 
 
 def over_streamed(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any] | None:
-    """A function that adds the last dimensions of floats which come from memory, as one line; None for others.
+    """Return a function that sums the last dimensions of floats in main memory as one line, or None for others.
 
-    Two threads read little more of it than one that reads without a pause, so that each of them takes long parts: only
-    the runs within, whose sums are added pairwise, follow from the geometry.
+    Two threads have little more bandwidth than one thread that reads without a pause, so each takes long
+    parts. Only the runs within, whose sums are added pairwise, follow from the geometry.
     """
     if spec.nbytes < SHARED_BYTES:
         return None
@@ -216,9 +217,10 @@ def over_rows(
     reduce_rows: Callable[[Any], Any],
     short_row: int = SHORT_ROW,
 ) -> Callable[[Any], Any] | None:
-    """A function that reduces the first dimensions of a contiguous array; None where one call serves as well.
+    """Return a function that reduces the first dimensions of a contiguous array, or None if one call is as good.
 
-    Blocks of rows are reduced to a row each, and these to one, by ``reduce_rows`` from [n, length] to [1, length].
+    Blocks of rows are reduced to a row each, and these to one, by ``reduce_rows`` from [n, length] to [1,
+    length].
     """
     if spec.numel < SHORT_ROWS_FROM or not spec.is_contiguous or dims != tuple(range(len(dims))):
         return None
@@ -250,10 +252,10 @@ def over_rows(
 def over_kept(
     spec: TensorSpec, dims: tuple[int, ...], out_ndim: int, run_of: int = RUN, directly: bool = False
 ) -> Callable[[Callable[[Any], tuple[Any, ...]], tuple[Any, ...], Any], None] | None:
-    """A function ``run(compute, outs, array)`` over blocks that have whole reduced lines; None for small tensors.
+    """Return ``run(compute, outs, array)`` over blocks of whole reduced lines, or None for small tensors.
 
-    ``compute(block)`` gives the blocks of all outputs, in any shape of their sizes. Blocks have at least `run_of`
-    elements side by side where these are kept. NumPy reduces lines that lie one behind the other `directly`.
+    ``compute(block)`` returns the blocks of all outputs, in any shape of their sizes. Blocks have at least
+    `run_of` adjacent elements in kept dimensions. NumPy reduces consecutive lines `directly`.
     """
     kept = [d for d in range(spec.ndim) if d not in dims and spec.sizes[d] > 1]
     lines = directly and spec.is_contiguous and dims == (spec.ndim - 1,)

@@ -29,13 +29,13 @@ NAMES = frozenset({"Float", "Double"})
 
 
 def is_plain(*specs: TensorSpec) -> bool:
-    """Whether these are float32 or float64, all the same, with elements."""
+    """Return True if the specs are nonempty and share one dtype, float32 or float64."""
     first = specs[0].dtype
     return first.scalar_name in NAMES and all(spec.dtype is first and spec.numel for spec in specs)
 
 
 def norm_of(x: Any, order: float) -> Any:
-    """The norm of a vector without gaps: a number."""
+    """Return the norm of a contiguous vector as a number."""
     if x.size == 1 and order != 0:
         return abs(x[0])
     if order == 2:
@@ -53,7 +53,7 @@ def norm_of(x: Any, order: float) -> Any:
 
 
 def norms_of(x: Any, order: float) -> Any:
-    """The norms along the last dimension."""
+    """Return the norms along the last dimension."""
     if x.shape[-1] == 1 and order != 0:
         return np.abs(x[..., 0])
     if order == 2:
@@ -78,7 +78,7 @@ def distances_of(differences: Any, order: float) -> Any:
 
 
 def _whole(spec: TensorSpec, dims: Sequence[int] | None, keepdim: bool, dtype: Any) -> TensorSpec | None:
-    """The spec of a norm over everything; None for what is composed."""
+    """Return the spec of a norm over all elements, or None for calls that the composite serves."""
     if not is_plain(spec) or spec.numel > SMALL or dtype is not None:
         return None
     if len(reduced_dims(dims, spec.ndim)) < spec.ndim:
@@ -89,7 +89,7 @@ def _whole(spec: TensorSpec, dims: Sequence[int] | None, keepdim: bool, dtype: A
 def vector_norm(
     self: TensorSpec, ord: Any, dim: Sequence[int] | None, keepdim: bool, dtype: ScalarType | None
 ) -> HostKernel | None:
-    """A vector norm of all elements, or the Euclidean one of each line."""
+    """Compute a vector norm of all elements, or the Euclidean norm of each line."""
     spec = _whole(self, dim, keepdim, dtype)
     if spec is None:
         return _norms_of_lines(self, dim, keepdim) if dtype is None else None
@@ -104,7 +104,7 @@ def vector_norm(
 
 
 def _norms_of_lines(self: TensorSpec, dim: Sequence[int] | None, keepdim: bool) -> HostKernel | None:
-    """The Euclidean norms along the last dimension; other orders are composed."""
+    """Return the kernel of Euclidean norms along the last dimension; the composite serves other orders."""
     if not is_plain(self) or self.numel > SMALL or not self.is_contiguous or self.sizes[-1] == 1:
         return None
     if reduced_dims(dim, self.ndim) != (self.ndim - 1,):
@@ -124,7 +124,7 @@ def _norms_of_lines(self: TensorSpec, dim: Sequence[int] | None, keepdim: bool) 
 
 
 def norm(self: TensorSpec, ord: Any, dim: Any, keepdim: bool, dtype: ScalarType | None) -> HostKernel | None:
-    """The norm of all elements where no order is named: a matrix has others."""
+    """Return the kernel of the norm of all elements if no order is given, since matrices have other norms."""
     if ord is None or (ord == "fro" and self.ndim == 2 and dim is None):
         return vector_norm(self, 2, dim, keepdim, dtype)
     return None
@@ -133,14 +133,14 @@ def norm(self: TensorSpec, ord: Any, dim: Any, keepdim: bool, dtype: ScalarType 
 def matrix_norm(
     self: TensorSpec, ord: Any, dim: Sequence[int], keepdim: bool, dtype: ScalarType | None
 ) -> HostKernel | None:
-    """The Frobenius norm of a matrix."""
+    """Return the kernel of the Frobenius norm of a matrix."""
     if ord != "fro" or self.ndim != 2 or sorted(d % 2 for d in dim if -2 <= d < 2) != [0, 1]:
         return None
     return vector_norm(self, 2, None, keepdim, dtype)
 
 
 def dist(self: TensorSpec, other: TensorSpec, p: Any) -> HostKernel | None:
-    """The norm of the difference."""
+    """Compute the norm of the difference."""
     spec = _whole(self, None, False, None)
     if spec is None or other.dtype is not self.dtype or other.sizes != self.sizes:
         return None
@@ -155,7 +155,7 @@ def dist(self: TensorSpec, other: TensorSpec, p: Any) -> HostKernel | None:
 
 
 def pairwise_distance(x1: TensorSpec, x2: TensorSpec, p: Any, eps: Any, keepdim: bool) -> HostKernel | None:
-    """The norms of differences along the last dimension."""
+    """Compute the norms of differences along the last dimension."""
     if not is_plain(x1, x2) or x1.sizes != x2.sizes or not x1.ndim or x1.numel > SMALL:
         return None
     spec = TensorSpec.contiguous((*x1.sizes[:-1], 1) if keepdim else x1.sizes[:-1], x1.dtype, CPU)
@@ -171,7 +171,7 @@ def pairwise_distance(x1: TensorSpec, x2: TensorSpec, p: Any, eps: Any, keepdim:
 
 
 def renorm(self: TensorSpec, p: Any, dim: int, maxnorm: Any) -> HostKernel | None:
-    """Entries along a dimension scaled down to a norm where theirs is greater."""
+    """Scale entries along a dimension down to a maximum norm."""
     rank = self.ndim
     if not is_plain(self) or rank < 2 or not -rank <= dim < rank or self.numel > SMALL:
         return None
@@ -193,7 +193,7 @@ def renorm(self: TensorSpec, p: Any, dim: int, maxnorm: Any) -> HostKernel | Non
 
 
 def cdist(x1: TensorSpec, x2: TensorSpec, p: Any, compute_mode: int | None) -> HostKernel | None:
-    """Distances of each row of one matrix from each of another's, batches alike."""
+    """Compute the distances of each row of one matrix from each of another's, also in batches."""
     if not is_plain(x1, x2) or x1.ndim < 2 or x1.ndim != x2.ndim or x1.sizes[:-2] != x2.sizes[:-2]:
         return None
     (m, columns), (n, others) = x1.sizes[-2:], x2.sizes[-2:]
@@ -272,7 +272,7 @@ def _pairs_by_products(n: int, columns: int) -> Callable[[Any, Any, float], bool
 
 
 def pdist(self: TensorSpec, p: Any) -> HostKernel | None:
-    """Distances between the rows of a matrix, each pair once."""
+    """Compute the distances between the rows of a matrix, each pair once."""
     if self.ndim != 2 or not is_plain(self) or self.sizes[0] < 2:
         return None
     n, columns = self.sizes

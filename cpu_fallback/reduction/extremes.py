@@ -16,13 +16,15 @@ from .line_reductions import line_extrema
 from .reduced_call import keeps_dims, register_in_order
 
 LOCATED: dict[np.ufunc, Any] = {np.maximum: np.ndarray.argmax, np.minimum: np.ndarray.argmin}
-"""What finds the place of an extremum, a NaN's before all others."""
+"""Functions that find the index of a maximum or minimum, NaN before all others."""
 
 
 def located(
     spec: TensorSpec, locate: Any, kept: Callable[..., None] | None
 ) -> tuple[Callable[..., None], Callable[..., Any]]:
-    """The extrema of contiguous lines by their places, into a given array, and in one block into a new one."""
+    """Return the max or min of contiguous lines by their indices, as an in-place kernel and as one that
+    allocates.
+    """
     length = spec.sizes[-1]
     starts = np.arange(0, spec.numel, length)
 
@@ -44,7 +46,7 @@ def located(
 
 
 def aminmax(call: StructuredCall) -> PlannedKernel:
-    """Both extrema."""
+    """Compute minimum and maximum."""
     spec = call.args["self"]
     if spec.dtype.is_complex:
         raise call.refuse(spec)
@@ -72,7 +74,9 @@ def aminmax(call: StructuredCall) -> PlannedKernel:
 
 
 def index_of_extremum(method: str) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory of ``argmax`` and ``argmin``: NumPy too takes the first NaN, else the first of equals."""
+    """Return the factory of ``argmax`` and ``argmin``: NumPy, too, takes the first NaN, else the first of
+    equals.
+    """
 
     def factory(call: StructuredCall) -> PlannedKernel:
         spec, out_spec = call.args["self"], call.outputs[0]
@@ -111,12 +115,12 @@ def index_of_extremum(method: str) -> Callable[[StructuredCall], PlannedKernel]:
 
 
 def _is_outer(spec: TensorSpec, axis: int | None) -> bool:
-    """Whether elements along an axis are not the ones that lie side by side."""
+    """Return True if the axis is not the contiguous one."""
     return axis is not None and spec.ndim > 0 and spec.strides[axis] != 1
 
 
 def _lines_shared(spec: TensorSpec, function: Any) -> Callable[..., None]:
-    """``function(array, axis)`` of contiguous lines, of which each thread takes some."""
+    """Apply ``function(array, axis)`` to contiguous lines, shared among threads."""
     length = spec.sizes[-1]
     count = spec.numel // length
 
@@ -137,7 +141,7 @@ def _shaped(result: Any, sizes: tuple[int, ...]) -> Any:
 
 
 def extremum_with_index(method: str) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory of ``max`` and ``min`` along a dimension: the values stand where the indices say."""
+    """Return the factory of ``max`` and ``min`` along a dimension, which gathers values at the found indices."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         spec = call.args["self"]

@@ -1,8 +1,10 @@
-"""Reductions of 16-bit floats that lie side by side: two of them are one word, whose halves become float32 apart.
+"""Reductions of contiguous 16-bit floats: two of them are one 32-bit word, whose halves widen to float32
+separately.
 
-Each half takes a pass or a few over a block in the cache, in whole vectors and without the GIL; casts of NumPy's take
-one number at a time, or hold the GIL. float16 moves to float32's places with another bias, 2**-112 of its value: sums
-lose nothing by that, as what is added are multiples of the least subnormal float32 too, so that one product mends them.
+Each half takes a few vector passes over a block in the cache, without the GIL. NumPy's casts convert one
+number at a time, or hold the GIL. float16 bits move to float32's positions with a different bias, so values
+are scaled by 2**-112. Sums lose nothing by this scale, since the terms are multiples of the least subnormal
+float32 too. One multiplication restores it.
 """
 
 from __future__ import annotations
@@ -42,13 +44,13 @@ _INFINITE, _MINUS_INFINITE = 0x7C00, 0xFC00
 
 
 def bfloat16_halves(words: Array, wide: Array) -> None:
-    """The first and the second elements of words as float32, in ``wide[0]`` and ``wide[1]``."""
+    """Widen the first and the second elements of words to float32, in ``wide[0]`` and ``wide[1]``."""
     np.left_shift(words, _HALF, wide[0])
     np.bitwise_and(words, _HIGH_HALF, wide[1])
 
 
 def float16_halves(words: Array, wide: Array) -> None:
-    """The same of float16, times 2**-112; what is infinite or NaN stays so."""
+    """Widen float16 halves the same way, times 2**-112; infinity and NaN stay."""
     signed, bits = words.view(np.int32), wide.view(np.int32)
     np.left_shift(signed, _SIGNED_HALF, bits[0])
     np.right_shift(bits[0], _EXPONENTS, bits[0])
@@ -59,7 +61,7 @@ def float16_halves(words: Array, wide: Array) -> None:
 
 
 def _is_finite(words: Array) -> bool:
-    """Whether no float16 in words is infinite or NaN, which have the largest bits of each sign."""
+    """Return True if no float16 in words is infinite or NaN, which have the largest bits of each sign."""
     return bool(words.view(np.int16).max() < _INFINITE and words.view(np.uint16).max() < _MINUS_INFINITE)
 
 
@@ -69,7 +71,7 @@ HALVES: dict[ScalarType, Callable[[Array, Array], None]] = {
 }
 _LOOPS = {kind: NamedLoop(f"run_sums {kind.name}", 1 << 23) for kind in HALVES}
 REBIAS: dict[ScalarType, Any] = {bfloat16: np.float32(1), float16: np.float32(2.0**112)}
-"""What results of the halves are multiplied by."""
+"""Factors that restore the scale of the halves' results."""
 
 
 class Fold(NamedTuple):
@@ -93,9 +95,9 @@ FOLDS: dict[np.ufunc, Fold] = {
 def over_half_words(
     spec: TensorSpec, dims: tuple[int, ...], ufunc: np.ufunc
 ) -> Callable[[Array], Array] | None:
-    """A function that reduces the last or the first dimensions of contiguous 16-bit floats to float32, as one.
+    """Return a function that reduces the last or first dimensions of contiguous 16-bit floats to float32.
 
-    None where they are few or of another dtype, or what lies side by side has an odd number of elements.
+    It returns None for few elements, other dtypes, or an odd number of adjacent elements.
     """
     if spec.dtype not in HALVES or ufunc not in FOLDS or spec.numel < FROM or not spec.is_contiguous:
         return None
@@ -109,7 +111,7 @@ def over_half_words(
 
 
 def _over_lines(spec: TensorSpec, length: int, ufunc: np.ufunc) -> Callable[[Array], Array]:
-    """The reduction of lines of so many elements."""
+    """Return the reduction of lines of `length` elements."""
     shares = spec.nbytes >= HANDED_OVER
     most = SHARED_WORDS if shares else WORDS
     rows, width = spec.numel // length, min(length // 2, most)
@@ -149,13 +151,13 @@ def _over_lines(spec: TensorSpec, length: int, ufunc: np.ufunc) -> Callable[[Arr
 
 
 def _adds_in_runs(words: Array) -> bool:
-    """Whether the lines of a block are whole runs of vectors, one after another."""
+    """Return True if the lines of a block are whole runs of vectors and contiguous."""
     width = words.shape[1]
     return bool(words.flags.c_contiguous and not width % (SIXTEEN if width <= DIRECT else RUN))
 
 
 def _line_sums(loop: Callable[..., None], words: Array) -> Array:
-    """The sums of a block's first elements and of its second ones, [2, rows], as `line_sums` adds them."""
+    """Sum a block's first elements and its second ones, [2, rows], in the order of `line_sums`."""
     rows, width = words.shape
     runs = 1 if width <= DIRECT else width // RUN
     made = np.empty((2, rows * runs), np.float32)
@@ -164,7 +166,9 @@ def _line_sums(loop: Callable[..., None], words: Array) -> Array:
 
 
 def _over_rows(spec: TensorSpec, length: int, ufunc: np.ufunc) -> Callable[[Array], Array]:
-    """The reduction from rows of so many elements to one, [length]: that of the words' halves, side by side again."""
+    """Return the reduction of rows of `length` elements to one row, [length], which interleaves the halves
+    again.
+    """
     count = spec.numel // length
     shares = spec.nbytes >= HANDED_OVER
     fold, halves, rebias = FOLDS[ufunc].rows, HALVES[spec.dtype], REBIAS[spec.dtype]

@@ -14,9 +14,9 @@ HASHED = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat
 
 
 def hash_tensor(call: StructuredCall) -> PlannedKernel:
-    """The exclusive or of all elements' bits, each of them as the float64 or int64 that it is.
+    """Compute the exclusive or of all elements' bits, each as float64 or int64.
 
-    Narrow floats pass through float32; a NaN keeps its payload and becomes quiet.
+    16-bit floats pass through float32; a NaN keeps its payload and becomes quiet.
     """
     spec, sizes = call.args["self"], call.outputs[0].sizes
     if spec.dtype.name not in HASHED:

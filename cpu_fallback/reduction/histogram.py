@@ -23,7 +23,7 @@ least = np.minimum.reduce
 
 
 def histc(call: StructuredCall) -> HostKernel | None:
-    """How many elements lie in each of `bins` equal shares of [min, max], which is the elements' if empty."""
+    """Count the elements in each of `bins` equal bins of [min, max]; an empty range means the elements' own."""
     spec, bins = call.args["self"], call.args["bins"]
     if spec.dtype not in FULL_FLOATS or bins <= 0 or complex in (call.args["min"], call.args["max"]):
         return None
@@ -72,7 +72,7 @@ def histc(call: StructuredCall) -> HostKernel | None:
 def isin(
     elements: TensorSpec, test_elements: TensorSpec, assume_unique: bool, invert: bool
 ) -> HostKernel | None:
-    """Whether each of a few elements equals one of those to test."""
+    """Return True for each of a few elements that equals one of the test elements."""
     dtype, sizes = elements.dtype, elements.sizes
     is_exact = dtype in FULL_FLOATS or (dtype.is_integral and dtype is not bool_)
     if not is_exact or test_elements.dtype is not dtype:
@@ -94,7 +94,7 @@ def isin(
 
 
 def outer_edges(low: float, high: float, dimension: int) -> tuple[float, float]:
-    """The first and the last edge of a dimension, equal ones moved apart. Refuses those that are not finite."""
+    """Return the first and last edge of a dimension, moved apart if equal. Raise RuntimeError if not finite."""
     if not (math.isfinite(low) and math.isfinite(high)):
         raise RuntimeError(
             f"torch.histogramdd: dimension {dimension}'s range [{low:g}, {high:g}] is not finite"
@@ -114,7 +114,7 @@ def _edges_of(spec: TensorSpec, bins: Sequence[int]) -> list[Any]:
 
 
 def bins_of(line: Any, edges: Any) -> Any:
-    """The bin of each element between edges, of which the last belongs to the last bin."""
+    """Return the bin of each element; the last edge belongs to the last bin."""
     own = found_in(edges, line, "right")
     own -= 1
     own -= np.equal(line, edges[-1])
@@ -124,7 +124,7 @@ def bins_of(line: Any, edges: Any) -> Any:
 def histogram(
     self: TensorSpec, bins: int, range: Sequence[float] | None, weight: TensorSpec | None, density: bool
 ) -> HostKernel | None:
-    """How many elements lie in each of as many bins of one width between their extremes, and the bins' edges."""
+    """Count the elements in each of equal bins between their minimum and maximum, and return the bins' edges."""
     if range is not None or weight is not None or density:
         return None
     if self.dtype not in FULL_FLOATS or bins <= 0 or not self.numel:
@@ -147,7 +147,7 @@ def histogramdd(
     weight: TensorSpec | None,
     density: bool,
 ) -> HostKernel | None:
-    """How many points, the last dimension, lie in each box of bins of one width between their extremes."""
+    """Count the points (the last dimension) in each box of equal bins between minimum and maximum."""
     if range is not None or weight is not None or density:
         return None
     if self.dtype not in FULL_FLOATS or self.ndim < 2 or not self.numel:

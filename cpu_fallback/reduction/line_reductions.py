@@ -29,10 +29,11 @@ _HALF = np.uint32(16)
 
 
 def line_sums(array: Any) -> Any:
-    """The sums along the last axis of real floats.
+    """Sum real floats along the last axis.
 
-    A run's error is that of some tens of additions one after another, and runs of runs make the error grow with the
-    logarithm of the length, as pairwise summation's does (The accuracy of floating point summation, Higham, 1993).
+    A run's error is that of some tens of sequential additions. Runs of runs make the error grow with the
+    logarithm of the length, as in pairwise summation (The accuracy of floating point summation, Higham,
+    1993).
 
     Example:
         >>> import numpy as np
@@ -51,7 +52,7 @@ def line_sums(array: Any) -> Any:
 
 
 def run_sums(array: Any, out: Any = None) -> Any:
-    """The sums along the last axis as einsum has them, by its loop or by a compiled one with the same bits."""
+    """Sum along the last axis with einsum's loop, or with a compiled loop whose results are bitwise identical."""
     if array.size >= MANY and array.dtype == np.float32 and not array.shape[-1] % SIXTEEN:
         loop = _sums.beside(array.size)
         if loop is not None and array.flags.c_contiguous and (out is None or out.flags.c_contiguous):
@@ -63,9 +64,9 @@ def run_sums(array: Any, out: Any = None) -> Any:
 
 
 def line_products(array: Any) -> Any:
-    """The products along the last axis of real floats: halves of the lines are multiplied, until they are short.
+    """Multiply real floats along the last axis: halves of the lines are multiplied until they are short.
 
-    ``np.multiply.reduce`` has one number wait for the one before it.
+    ``np.multiply.reduce`` is a sequential dependency chain.
 
     Example:
         >>> import numpy as np
@@ -82,7 +83,7 @@ def line_products(array: Any) -> Any:
 
 
 def adds_lines(array: Any, axis: int, np_dtype: Any) -> bool:
-    """Whether `line_sums` adds an array along this axis in this dtype."""
+    """Return True if `line_sums` sums an array along this axis in this dtype."""
     return bool(
         array.dtype == np_dtype
         and np_dtype.kind == "f"
@@ -106,7 +107,9 @@ def bfloat16_line_sums(array: Any) -> Any:
 
 
 def line_extrema(array: Any, locate: Any, starts: Any, out: Any = None) -> Any:
-    """The elements that ``locate(array, axis)`` finds in the lines of a contiguous matrix, which begin at `starts`."""
+    """Return the elements that ``locate(array, axis)`` finds in a contiguous matrix whose lines begin at
+    `starts`.
+    """
     places = locate(array, 1)
     places += starts
     return array.reshape(-1).take(places, None, out, "clip")

@@ -36,16 +36,17 @@ SHORT = 64
 
 @lru_cache(maxsize=SHORT)
 def _triangle(length: int) -> Array:
-    """Ones on and below the diagonal, for sums down columns; nobody writes to it."""
+    """Return ones on and below the diagonal, for prefix sums down columns; callers must not write to it."""
     return np.tri(length)
 
 
 def short_prefix_sums(
     sizes: tuple[int, ...], dim: int, by_steps: Callable[[Array], Array]
 ) -> Callable[[Array], Array]:
-    """A function from a small contiguous array of float32 to the sums of prefixes along its first or last dimension.
+    """Return a function that computes prefix sums of a small contiguous float32 array along its first or last
+    dimension.
 
-    Each line is one run; where an element is not finite `by_steps` serves.
+    Each line is one run; `by_steps` serves arrays with elements that are not finite.
     """
     length = sizes[dim]
     triangle = _triangle(length)
@@ -128,7 +129,7 @@ def _step_by_step(out: Array, piece: Array, before: Array | None) -> Array:
 
 
 def _of_runs(wide: Array, weights: Array, out: Array) -> Array:
-    """The products of all runs with `weights`, a vector or a matrix, in `out`, which is returned."""
+    """Multiply all runs by `weights`, a vector or a matrix; write to `out` and return it."""
     runs = wide.reshape(-1, RUN)
     columns = weights.shape[1:]
     whole = len(runs) // PRODUCT_ROWS * PRODUCT_ROWS

@@ -1,4 +1,4 @@
-"""What the kernels of reductions ask of a call, and how they are registered."""
+"""Queries of reduction kernels about a call, and the kernels' registration."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ...dispatch.structured.stub import KernelFactory, PlannedKernel, Structured
 
 
 def keeps_dims(call: StructuredCall) -> bool:
-    """Whether the output has the reduced dimensions, with a size of 1."""
+    """Return True if the output keeps the reduced dimensions with size 1."""
     return call.outputs[0].ndim == call.args["self"].ndim and call.outputs[0].ndim > 0
 
 
 def in_order(factory: KernelFactory) -> KernelFactory:
-    """The factory without `fresh` for permuted inputs, whose order NumPy gives its new results too."""
+    """Drop `fresh` for permuted inputs, whose order NumPy would give its new results too."""
 
     def made(call: StructuredCall) -> PlannedKernel:
         kernel = factory(call)

@@ -1,4 +1,4 @@
-"""Reductions. Sums have pairwise error along any axis; narrow floats accumulate in float32."""
+"""Reductions. Sums have pairwise error along any axis; 16-bit floats accumulate in float32."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from .sums import (
 
 
 def _is_whole(call: StructuredCall) -> bool:
-    """Whether everything is reduced, over memory that can be read as one run of the output's dtype."""
+    """Return True for a full reduction of contiguous memory in the output's dtype."""
     spec, out = call.args["self"], call.outputs[0]
     same = spec.dtype is out.dtype and spec.dtype not in NARROW
     return bool(same and spec.is_contiguous and len(call.extra["dims"]) == spec.ndim)
@@ -57,7 +57,7 @@ def _tell(algorithm: str, spec: TensorSpec, dims: tuple[int, ...], why: str) -> 
 
 
 def sum_(call: StructuredCall) -> PlannedKernel:
-    """The sum over the plan's dimensions."""
+    """Sum over the plan's dimensions."""
     spec = call.args["self"]
     out_spec = call.outputs[0]
     dims: tuple[int, ...] = call.extra["dims"]
@@ -128,7 +128,7 @@ def sum_(call: StructuredCall) -> PlannedKernel:
 def _by_product(
     product: Callable[[Any], Any], spec: TensorSpec, dims: tuple[int, ...], sizes: tuple[int, ...]
 ) -> PlannedKernel:
-    """The kernel of sums that are a product with ones, a vector."""
+    """Return the kernel of sums that are a matrix-vector product with ones."""
     _tell("a product with ones", spec, dims, "are short lines of a small tensor")
     if len(sizes) == 1:
         return PlannedKernel(lambda out, array: np.copyto(out, product(array)), product, quiet=True)
@@ -142,7 +142,7 @@ def _by_product(
 def _reducing(
     reduce: Any, dims: tuple[int, ...], np_dtype: Any, keepdims: bool
 ) -> tuple[Callable[..., None], Callable[..., Any]]:
-    """A ufunc's ``reduce`` into a given array, and into a new one."""
+    """Return a ufunc's ``reduce`` as an in-place kernel and as one that allocates."""
     axes = dims[0] if len(dims) == 1 else dims
 
     @quietly
@@ -157,7 +157,7 @@ def _reducing(
 
 
 def mean(call: StructuredCall) -> PlannedKernel:
-    """The sum over the plan's dimensions, divided by their number of elements; NaN where there are none."""
+    """Compute the mean over the plan's dimensions; NaN if they have no elements."""
     spec = call.args["self"]
     out_spec = call.outputs[0]
     dims: tuple[int, ...] = call.extra["dims"]
@@ -208,7 +208,7 @@ def mean(call: StructuredCall) -> PlannedKernel:
 
 
 def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory of a ufunc's ``reduce``; one that `promotes` computes in the output's dtype."""
+    """Return the factory of a ufunc's ``reduce``; one that `promotes` computes in the output's dtype."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         spec, out_spec = call.args["self"], call.outputs[0]
@@ -291,7 +291,7 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
 
 
 def truth(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory of ``any`` and ``all``: NaN counts as true, no dimensions leave each element's truth."""
+    """Return the factory of ``any`` and ``all``: NaN is true, and no dimensions means elementwise truth."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         spec = call.args["self"]
@@ -313,7 +313,7 @@ def truth(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
 
 
 def logsumexp(call: StructuredCall) -> PlannedKernel:
-    """log(sum(exp(self - max))) + max, the maximum taken as 0 where it is infinite."""
+    """Compute log(sum(exp(self - max))) + max, the maximum taken as 0 where it is infinite."""
     spec, out_spec = call.args["self"], call.outputs[0]
     np_dtype = compute_np(out_spec.dtype)
     dims: tuple[int, ...] = call.extra["dims"]

@@ -18,11 +18,11 @@ from .prefix_sums import BLOCK as SUMS_BLOCK
 from .prefix_sums import LEAST, RUN, SHORT, prefix_sums, short_prefix_sums
 
 WIDE = {"f": np.dtype(np.float64), "c": np.dtype(np.complex128)}
-"""What floats of any size accumulate in, so that the error does not grow along a line of float32."""
+"""Accumulator dtypes of floats of any size, so that the error does not grow along a line of float32."""
 
 
 def at_least_1d(array: Any) -> Any:
-    """A number as a line of one."""
+    """Return a 0-d array as a vector of one element."""
     return array if array.ndim else array.reshape(1)
 
 
@@ -37,7 +37,7 @@ LEAST_ROW = 32
 
 
 def accumulation(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory of a ufunc's ``accumulate`` along ``call.extra["dim"]``."""
+    """Return the factory of a ufunc's ``accumulate`` along ``call.extra["dim"]``."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         spec, out_spec = call.args["self"], call.outputs[0]
@@ -75,7 +75,7 @@ def accumulation(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
 
                 short = short_prefix_sums(spec.sizes, dim, by_steps)
                 return PlannedKernel(lambda out, array: np.copyto(out, short(array)), short, quiet=True)
-        # A wide run of narrower numbers cannot overflow, and is as near as any other order once it is rounded.
+        # A run of lower-precision values cannot overflow in the wide dtype, and any order rounds as well.
         by_products = ufunc is np.add and wide == np.float64 and not direct and spec.sizes[-1:] >= (RUN,)
         by_lines = (
             shared_lines(call, prefix_sums, LEAST, SUMS_BLOCK) if by_products else shared_lines(call, step)
@@ -137,7 +137,7 @@ def shared_lines(
 
 
 def shared_rows(call: StructuredCall, ufunc: Any, wide: Any) -> Callable[[Any, Any], None] | None:
-    """The scan from row to row, a row at a time, where whole rows lie side by side; None for other calls."""
+    """Return a scan that adds whole adjacent rows one at a time, or None for other calls."""
     spec, axis = call.args["self"], call.extra["dim"]
     if spec.numel < BLOCK or not spec.is_contiguous or not call.outputs[0].is_contiguous:
         return None
@@ -168,7 +168,7 @@ def shared_rows(call: StructuredCall, ufunc: Any, wide: Any) -> Callable[[Any, A
 
 
 def logcumsumexp(call: StructuredCall) -> PlannedKernel:
-    """Logarithms of sums of exponentials. Refuses integers."""
+    """Compute the cumulative logsumexp; raise for integers."""
     spec = call.args["self"]
     if not (spec.dtype.is_floating_point or spec.dtype.is_complex):
         raise call.refuse(spec)
@@ -196,7 +196,7 @@ def logcumsumexp(call: StructuredCall) -> PlannedKernel:
 
 
 REACH = 600.0
-"""How far below a line's greatest exponent, in float64, the exponentials of what a sum begins with may lie."""
+"""Limit, in float64, on how far below a line's greatest exponent the initial terms of a sum may be."""
 
 
 def complex_exponents(x: Any) -> Any:
@@ -245,7 +245,7 @@ def stepwise(x: Any) -> Any:
 
 
 def running_extremum(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory of ``cummax`` and ``cummin``: of equals, and of NaNs, the last one's index."""
+    """Return the factory of ``cummax`` and ``cummin``: the last index of equals and of NaNs."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         spec = call.args["self"]

@@ -17,12 +17,12 @@ UFUNCS = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum, "
 
 
 def _rows(array: Array) -> Array:
-    """All but the last dimension as one."""
+    """Flatten all but the last dimension."""
     return array.reshape(math.prod(array.shape[:-1]), array.shape[-1])
 
 
 def bounds_of(lengths: Array | None, offsets: Array | None, size: int, dim: int, unsafe: bool) -> Array:
-    """Where the segments begin and end, [rows, segments + 1]. Refuses lengths and offsets that do not fit."""
+    """Return the segments' boundaries, [rows, segments + 1]. Raise RuntimeError for invalid lengths and offsets."""
     if offsets is not None:
         bounds: Array = _rows(offsets).astype(np.int64, copy=False)
         wrong = (bounds < 0) | (bounds > size)
@@ -67,18 +67,18 @@ class Segments:
         self.begins, self.ends = begins[self.full], ends[self.full]
 
     def over(self, ufunc: Any, rows: Array) -> Array:
-        """`ufunc` over each segment that is not empty."""
+        """Reduce each nonempty segment with `ufunc`."""
         return reduced(ufunc, rows, self.begins, self.ends)
 
     def places(self) -> tuple[Array, Array]:
-        """The rows that are in a segment, and the number of that one among those that are not empty."""
+        """Return the row indices inside segments, and each row's segment number among the nonempty ones."""
         owner = np.repeat(np.arange(len(self.full)), self.lengths[self.full])
         first = np.cumsum(self.lengths[self.full]) - self.lengths[self.full]
         return np.arange(len(owner)) - first[owner] + self.begins[owner], owner
 
 
 def segment_reduce(call: StructuredCall) -> PlannedKernel:
-    """The sum, the mean, an extreme or the product of each segment, from `initial` on; wide."""
+    """Compute each segment's sum, mean, max, min or product, starting from `initial`, in the accumulator dtype."""
     out_spec, dim, unsafe = call.outputs[0], call.extra["dim"], call.args["unsafe"]
     kind = REDUCTIONS[call.args["reduce"]]
     ufunc, names = UFUNCS[kind], call.runtime
@@ -103,12 +103,14 @@ def segment_reduce(call: StructuredCall) -> PlannedKernel:
 
 
 def accumulator(dtype: Any, kind: str) -> Any:
-    """What sums and products are formed in: float64; extremes as they are, narrow ones in float32."""
+    """Return the accumulator dtype: float64 for sums and products; for max and min, float32 if 16-bit, else the
+    dtype.
+    """
     return compute_np(dtype) if kind in ("max", "min") else np.dtype(np.float64)
 
 
 def segment_reduce_backward(call: StructuredCall) -> PlannedKernel:
-    """The gradient of each element; zero outside of the segments."""
+    """Compute the gradient of each element; elements outside of segments get zero."""
     dim, names = call.extra["dim"], call.runtime
     kind = REDUCTIONS[call.args["reduce"]]
     wide = compute_np(call.outputs[0].dtype)

@@ -21,7 +21,7 @@ FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def small_variance(call: StructuredCall, root: bool) -> PlannedKernel | None:
-    """The variance over the last dimensions, or its root; None for other calls."""
+    """Return the kernel of the variance over the last dimensions, or of its root; None for other calls."""
     spec, out = call.args["self"], call.outputs[0]
     dims: tuple[int, ...] = call.extra["dims"]
     if spec.dtype is not float32 or not spec.is_contiguous or not 0 < spec.numel <= FEW or not dims:
@@ -50,7 +50,7 @@ def small_variance(call: StructuredCall, root: bool) -> PlannedKernel | None:
 
 @lru_cache(maxsize=2 * SHORT)
 def _means_of_lines(count: int) -> Callable[[Any], Any]:
-    """A function from lines of so many elements to their means, which broadcast against them."""
+    """Return a function from lines of `count` elements to their means, which broadcast against them."""
     if count <= SHORT:
         average = np.full((count, count), 1 / count)
         return lambda lines: lines.dot(average)

@@ -27,7 +27,7 @@ add_up = np.add.reduce
 
 
 def _reduced(call: StructuredCall, dtype: ScalarType, keepdim: bool) -> StructuredCall:
-    """The call with its output of a dtype, reduced over its dimensions."""
+    """Return the call with an output of `dtype`, reduced over its dimensions."""
     spec = call.args["self"]
     dims = reduced_dims(call.args["dim"], spec.ndim)
     out = TensorSpec.contiguous(reduced_shape(spec.sizes, dims, keepdim), dtype, spec.device)
@@ -35,7 +35,7 @@ def _reduced(call: StructuredCall, dtype: ScalarType, keepdim: bool) -> Structur
 
 
 def _without_nan(call: StructuredCall) -> StructuredCall | None:
-    """The call with its output, of full floats in their own dtype; None for others."""
+    """Return the call with its output for float32 or float64 in its own dtype, or None for others."""
     spec = call.args["self"]
     if spec.dtype not in FULL_FLOATS or call.args["dtype"] not in (None, spec.dtype) or not spec.numel:
         return None
@@ -43,7 +43,7 @@ def _without_nan(call: StructuredCall) -> StructuredCall | None:
 
 
 def _sum_of_numbers(call: StructuredCall) -> Callable[[Any, Any], Any]:
-    """``sum(out, array)`` with NaN as zero; gives where elements are numbers, or None if all of them are."""
+    """Return ``sum(out, array)`` with NaN as zero; its result masks the numbers, or is None without NaN."""
     total = unwrapped(sum_(call).into)
     differs = np.not_equal
     scalar = not call.outputs[0].ndim
@@ -61,13 +61,13 @@ def _sum_of_numbers(call: StructuredCall) -> Callable[[Any, Any], Any]:
 
 
 def nansum(call: StructuredCall) -> HostKernel | None:
-    """The sum of the elements that are numbers."""
+    """Sum the elements that are not NaN."""
     full = _without_nan(call)
     return None if full is None else HostKernel(full.outputs, None, _sum_of_numbers(full))
 
 
 def nanmean(given: StructuredCall) -> HostKernel | None:
-    """The sum of the elements that are numbers by how many they are."""
+    """Compute the mean of the elements that are not NaN."""
     call = _without_nan(given)
     if call is None:
         return None
@@ -88,7 +88,7 @@ def nanmean(given: StructuredCall) -> HostKernel | None:
 
 
 def count_nonzero(given: StructuredCall) -> HostKernel | None:
-    """How many elements are not zero, NaN among them: of everything, or along dimensions of a few elements."""
+    """Count the nonzero elements, including NaN, in total or along dimensions of a few elements."""
     call = _reduced(given, int64, False)
     spec, dims = call.args["self"], call.extra["dims"]
     if not (spec.is_contiguous and (len(dims) == spec.ndim or spec.numel <= FEW)):
@@ -114,7 +114,7 @@ def count_nonzero(given: StructuredCall) -> HostKernel | None:
 
 
 def trace(call: StructuredCall) -> HostKernel | None:
-    """The sum of a contiguous matrix's diagonal, of full floats."""
+    """Sum the diagonal of a contiguous float32 or float64 matrix."""
     spec = call.args["self"]
     if spec.ndim != 2 or spec.dtype not in FULL_FLOATS or not spec.numel or not spec.is_contiguous:
         return None
@@ -129,7 +129,7 @@ def trace(call: StructuredCall) -> HostKernel | None:
 
 
 def _lines(spec: TensorSpec, dim: int | None) -> Callable[[Any], Any]:
-    """A function from an array to the matrix of its lines along a dimension, of all elements without one."""
+    """Return a function from an array to the matrix of its lines along a dimension, or to one line for None."""
     if dim is None or not spec.ndim:
         return lambda array: array.reshape(1, -1)
     n = spec.sizes[dim]
@@ -178,7 +178,7 @@ def quantile(call: StructuredCall) -> HostKernel | None:
 
 
 def mode(call: StructuredCall) -> HostKernel | None:
-    """The most frequent element of each line of a few elements, of several the smallest, and its last place."""
+    """Return each line's most frequent element, the smallest of several, and its last index."""
     spec, dim, keepdim = call.args.values()
     dim = dim + spec.ndim if dim < 0 else dim
     if not 0 <= dim < spec.ndim or not 0 < spec.numel <= FEW or spec.dtype not in FULL_FLOATS:

@@ -19,7 +19,7 @@ from .line_reductions import adds_lines, bfloat16_line_sums, line_sums
 BLOCK = 128
 """Rows that NumPy adds one after another where the reduced axis is not the innermost one."""
 SMALL = CHUNK
-"""Up to this many elements a product with ones is the quickest sum; BLAS adds them in many partial sums."""
+"""Limit below which a matmul with ones is the fastest sum; BLAS adds the elements in many partial sums."""
 SMALL_MATRIX = 1 << 13
 """The same for sums over some dimensions: of more elements BLAS might share the work among threads."""
 PRODUCTS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -33,10 +33,10 @@ READ_SHARED = 32 << 20
 
 
 def pairwise_sum(array: Any, axes: tuple[int, ...], np_dtype: Any) -> Any:
-    """The sum over `axes`, which stay as size 1, in `np_dtype`.
+    """Sum over `axes`, which stay as size 1, in `np_dtype`.
 
-    NumPy adds pairwise only along the fastest axis; along another one blocks of rows are added first, and
-    their sums again, so that the error grows with the logarithm there too.
+    NumPy adds pairwise only along the fastest axis. Along other axes, this function adds blocks of rows
+    first, and then their sums, so that the error grows with the logarithm there too.
     """
     if np_dtype.kind in "iu" and array.dtype.kind not in "iub":
         array = array.astype(np_dtype)
@@ -78,16 +78,17 @@ def _sum_axis(array: Any, axis: int, np_dtype: Any) -> Any:
 
 
 def _lies_in_rows(array: Any, axis: int) -> bool:
-    """Whether what is added along an axis are rows without gaps, long enough for `row_sums`."""
+    """Return True if an axis is a stack of contiguous rows that are long enough for `row_sums`."""
     if axis == array.ndim - 2:
         return bool(array.strides[-1] == array.itemsize and array.shape[-1] >= SHORTEST_ROW)
     return bool(array.flags.c_contiguous and math.prod(array.shape[axis + 1 :]) >= SHORTEST_ROW)
 
 
 def row_sums(rows: Any) -> Any:
-    """The sums of contiguous rows of float32 or float64, from [..., n, length] to [..., length].
+    """Sum contiguous rows of float32 or float64, from [..., n, length] to [..., length].
 
-    As products with ones: BLAS adds several rows at a time, in a third of the time of ``np.add.reduce``.
+    The sum is a matmul with ones: BLAS adds several rows at a time, in a third of the time of
+    ``np.add.reduce``.
 
     Example:
         >>> import numpy as np
@@ -118,10 +119,10 @@ def _row_sums(rows: Any) -> Any:
 
 
 def sum_of_rows(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any] | None:
-    """The sums over neighbouring dimensions by `row_sums`, [..., length]; None for other calls, and small ones.
+    """Return the sum over adjacent dimensions by `row_sums`, [..., length], or None for other and small calls.
 
-    Those of up to `SMALL_MATRIX` elements are one product, or ``np.add.reduce`` is as quick. Blocks of such a tensor
-    that have all of the reduced dimensions are added too.
+    Tensors of up to `SMALL_MATRIX` elements are one matmul, or ``np.add.reduce`` is as fast. Blocks of a
+    larger tensor that have all reduced dimensions are summed the same way.
     """
     if not adds_rows(spec, dims, np_dtype):
         return None
@@ -130,7 +131,7 @@ def sum_of_rows(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Calla
 
 
 def adds_rows(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> bool:
-    """Whether `sum_of_rows` serves."""
+    """Return True if `sum_of_rows` serves the call."""
     if spec.np_dtype != np_dtype or np_dtype not in PRODUCTS or not spec.is_contiguous:
         return False
     if not dims or dims != tuple(range(dims[0], dims[-1] + 1)) or spec.numel <= SMALL_MATRIX:
@@ -139,7 +140,7 @@ def adds_rows(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> bool:
 
 
 def kept_sum(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any]:
-    """`pairwise_sum` for arrays of this geometry: one NumPy call where that is as exact."""
+    """Return `pairwise_sum` for arrays of this geometry: one NumPy call if that is as accurate."""
     if adds_directly(spec, dims, np_dtype) and not is_of_lines(spec, dims, np_dtype):
         axes = dims[0] if len(dims) == 1 else dims
         reduce: Any = np.add.reduce
@@ -171,7 +172,7 @@ def lines_first(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Calla
 
 
 def adds_directly(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> bool:
-    """Whether NumPy's own reduction over `dims` has a small enough error: short, innermost, or exact."""
+    """Return True if NumPy's own reduction over `dims` is accurate enough: short, innermost, or exact."""
     if np_dtype.kind in "iu":
         return bool(spec.np_dtype.kind in "iub")
     if adds_rows(spec, dims, np_dtype):
@@ -180,18 +181,18 @@ def adds_directly(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> boo
 
 
 def is_of_lines(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> bool:
-    """Whether what is added are whole lines of real floats, which lie side by side in their own dtype."""
+    """Return True if the sum is over whole contiguous lines of real floats in their own dtype."""
     same = spec.np_dtype == np_dtype and np_dtype.kind == "f"
     return bool(same and spec.is_contiguous and dims == (spec.ndim - 1,) and spec.numel)
 
 
 def count_of(spec: TensorSpec, dims: tuple[int, ...]) -> int:
-    """How many elements of the input make one of the output."""
+    """Return the number of input elements for each output element."""
     return math.prod(spec.sizes[d] for d in dims)
 
 
 def widened_line_sums(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any] | None:
-    """`line_sums` of small narrow floats, of lines or everything; None for other calls."""
+    """Return `line_sums` for small 16-bit floats, of lines or of all elements, or None for other calls."""
     if spec.dtype not in NARROW or np_dtype.kind != "f" or not spec.is_contiguous or not spec.numel:
         return None
     if len(dims) == spec.ndim:
@@ -200,9 +201,9 @@ def widened_line_sums(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) ->
 
 
 def product_with_ones(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any] | None:
-    """The sums over the first or the last dimensions of a small contiguous array as a vector; None for others.
+    """Return the sum over first or last dimensions of a small contiguous array as a vector, or None for others.
 
-    BLAS adds up to `BLOCK` numbers in less than half of the time that NumPy takes to begin.
+    BLAS adds up to `BLOCK` numbers in less than half of NumPy's call overhead.
     """
     numel, rank, along = spec.numel, spec.ndim, len(dims)
     if not 0 < numel <= SMALL_MATRIX or not spec.is_contiguous:
@@ -240,17 +241,17 @@ def block_sum(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callabl
 
 
 def added_rows(np_dtype: Any) -> Callable[[Any], Any]:
-    """The sum of rows, brought to the dtype first, as a row."""
+    """Return a function that casts rows to the dtype and sums them to one row."""
     return lambda rows: pairwise_sum(rows.astype(np_dtype, copy=False), (0,), np_dtype)
 
 
 def short_row_of(spec: TensorSpec, np_dtype: Any) -> int:
-    """Elements of the shortest rows that are added as they lie."""
+    """Return the length of the shortest rows that are summed in place."""
     return SHORTEST_ROW if spec.np_dtype == np_dtype and np_dtype in PRODUCTS else SHORT_ROW
 
 
 def dot_with_ones(size: int, np_dtype: Any, count: Any = None) -> PlannedKernel:
-    """The sum of a small contiguous array, divided by `count` if given."""
+    """Return the kernel that sums a small contiguous array and divides by `count` if given."""
     weights = ones(size, np_dtype)
     # It flattens by itself, and conjugates the ones.
     asarray, vdot = np.asarray, np.vdot

@@ -21,9 +21,11 @@ from .sums import count_of, kept_sum
 def moments_function(
     spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any
 ) -> Callable[[Any], tuple[Any, Any]]:
-    """A function from an array to the sum of squared deviations and the mean, reduced dimensions kept.
+    """Return a function from an array to the sum of squared deviations and the mean, with reduced dimensions
+    kept.
 
-    Two passes, and the second subtracts what the rounded mean left over (Chan, Golub, LeVeque, 1983).
+    The sum takes two passes, and the second corrects for the rounding of the mean (Chan, Golub, LeVeque,
+    1983).
     """
     size = np_dtype.type(count_of(spec, dims))
     own = float32 if np_dtype == FLOAT32 else spec.dtype
@@ -70,7 +72,7 @@ def whole_moments(spec: TensorSpec, np_dtype: Any) -> Callable[[Any], tuple[Any,
 
 
 def variance(root: bool, with_mean: bool) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory of ``var``, ``std``, ``var_mean`` and ``std_mean``."""
+    """Return the factory of ``var``, ``std``, ``var_mean`` and ``std_mean``."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         small = None if with_mean else small_variance(call, root)

@@ -18,11 +18,11 @@ MAPPED: dict[str, tuple[Any, np.ufunc]] = {
     "inf": (np.abs, np.maximum),
     "-inf": (np.abs, np.minimum),
 }
-"""What becomes of an element, and what combines these, by the norm's order."""
+"""Map of an element, and the reduction that combines the mapped values, by the norm's order."""
 
 
 def vector_norm(call: StructuredCall) -> PlannedKernel:
-    """A norm of real elements over the plan's dimensions."""
+    """Compute a norm of real elements over the plan's dimensions."""
     spec, out_spec = call.args["self"], call.outputs[0]
     dims: tuple[int, ...] = call.extra["dims"]
     np_dtype = compute_np(spec.dtype)

@@ -53,7 +53,7 @@ class Band:
 
     Args:
         sources, targets, weights: which element counts in which result, by how much.
-        lines: how many lines there are.
+        lines: Number of lines.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Band:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether products are quicker than gathering the taps."""
+        """True if matmuls are faster than gathering the taps."""
         return sum(t.high - t.low for t in self.tiles) <= WIDEST * len(self.tiles)
 
     def along_last(self, lines: Array, out: Array) -> None:
@@ -111,7 +111,7 @@ class Band:
                 np.matmul(tile.weights.T, source, target)
 
     def apply(self, array: Array, axis: int, out: Array | None = None) -> Array:
-        """The map along an axis, of an array without gaps."""
+        """Apply the map along an axis of a contiguous array."""
         sizes = (*array.shape[:axis], self.out, *array.shape[axis + 1 :])
         if out is None:
             out = np.empty(sizes, array.dtype)

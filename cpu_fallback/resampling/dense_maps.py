@@ -1,7 +1,7 @@
-"""Linear maps along the dimensions of small arrays as products with matrices, which BLAS does in a call or two.
+"""Linear maps along the dimensions of small arrays as matmuls, which take BLAS a call or two.
 
-Such a product also multiplies by zero what a result does not depend on. So an infinity or a NaN anywhere, or numbers
-whose squares overflow, leave the array to the kernel that takes the taps one after another.
+A matmul also multiplies by zero the elements that a result does not depend on. Arrays with an infinity, a
+NaN, or values whose squares overflow therefore use the kernel that gathers taps one by one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REAL = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def joined(lead: int, matrices: Sequence[Array], np_dtype: np.dtype[Any]) -> Callable[[Array], Array] | None:
-    """The map of a line of all elements, by one matrix for all dimensions; None where that is too large."""
+    """Return the map of a line of all elements by one matrix for all dimensions, or None if it is too large."""
     area, out = (math.prod(m.shape[side] for m in matrices) for side in (0, 1))
     if lead * area * out > JOINED or out * area > JOINED:
         return None
@@ -35,7 +35,7 @@ def joined(lead: int, matrices: Sequence[Array], np_dtype: np.dtype[Any]) -> Cal
 
 
 def one_by_one(lead: int, matrices: Sequence[Array], np_dtype: np.dtype[Any]) -> Callable[[Array], Array]:
-    """The map of a line of all elements, one dimension after another, the last one first."""
+    """Return the map of a line of all elements, one dimension after another, the last one first."""
     *others, last = [m.astype(np_dtype) for m in matrices]
     sizes = [m.shape[0] for m in others]
     innermost = (-1, len(last))
@@ -65,13 +65,14 @@ def mapped(
     divisors: Array | None = None,
     exact: bool = False,
 ) -> PlannedKernel | None:
-    """The kernel that maps the last dimensions of a small array by a matrix (n, out) each; None for another array.
+    """Return the kernel that maps the last dimensions of a small array by a matrix (n, out) each, or None for
+    others.
 
     Args:
-        np_dtype: what is computed in.
+        np_dtype: Compute dtype.
         general: the kernel for arrays with elements that are not finite.
-        divisors: what the results of a plane are divided by.
-        exact: whether products of the matrices' elements are exact, so that one matrix serves for all.
+        divisors: Divisors of the results of a plane.
+        exact: If True, products of the matrices' elements are exact, so that one matrix serves for all.
     """
     if np_dtype not in REAL or not 0 < spec.numel <= SMALL or not 0 < out.numel <= SMALL:
         return None

@@ -23,7 +23,7 @@ def check_dtype(call: StructuredCall) -> None:
 
 
 def taps_of(windows: Windows) -> Iterator[tuple[int, int, tuple[slice, slice]]]:
-    """Each tap with the elements of the padded image that it meets."""
+    """Yield each tap with the slices of the padded image that it reads."""
     (kh, kw), (dh, dw), (sh, sw), (oh, ow) = windows.kernel, windows.dilation, windows.stride, windows.out
     for y in range(kh):
         for x in range(kw):
@@ -33,7 +33,7 @@ def taps_of(windows: Windows) -> Iterator[tuple[int, int, tuple[slice, slice]]]:
 
 
 def im2col(call: StructuredCall) -> PlannedKernel:
-    """Each tap's elements are a row of the result."""
+    """Copy each tap's elements to a row of the result."""
     check_dtype(call)
     windows: Windows = call.extra["windows"]
     (kh, kw), (ph, pw) = windows.kernel, windows.padding
@@ -51,7 +51,7 @@ def im2col(call: StructuredCall) -> PlannedKernel:
 
 
 def col2im(call: StructuredCall) -> PlannedKernel:
-    """Each tap's row added to the elements that it met, in the order of the taps."""
+    """Add each tap's row to the elements that the tap covers, in the order of the taps."""
     check_dtype(call)
     windows: Windows = call.extra["windows"]
     dtype = call.args["self"].dtype

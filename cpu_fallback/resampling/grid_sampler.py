@@ -33,7 +33,7 @@ def unnormalized(x: Array, n: int, align_corners: bool) -> tuple[Array, float]:
 
 
 def reflected(x: Array, n: int, align_corners: bool) -> tuple[Array, Array]:
-    """Places mirrored at the edges until they lie between them, and the sign with which they move."""
+    """Return places mirrored at the edges until they lie between them, and the sign with which they move."""
     low, high = (0, 2 * (n - 1)) if align_corners else (-1, 2 * n - 1)
     if low == high:
         return np.zeros_like(x), np.zeros_like(x)
@@ -48,13 +48,13 @@ def reflected(x: Array, n: int, align_corners: bool) -> tuple[Array, Array]:
 
 
 def clipped(x: Array, n: int) -> tuple[Array, Array]:
-    """Places in [0, n - 1], a NaN at 0, and whether they move."""
+    """Return places in [0, n - 1], a NaN at 0, and whether they move."""
     moving = (x > 0) & (x < n - 1)
     return np.fmin(np.fmax(x, x.dtype.type(0)), x.dtype.type(n - 1)), moving.astype(x.dtype)
 
 
 def placed(x: Array, n: int, mode: int, align_corners: bool) -> tuple[Array, Array]:
-    """Places within the input, as the padding mode has them, and how fast they move."""
+    """Return places within the input, as the padding mode has them, and how fast they move."""
     if mode == REFLECTION:
         x, sign = reflected(x, n, align_corners)
         x, moving = clipped(x, n)
@@ -66,12 +66,14 @@ def placed(x: Array, n: int, mode: int, align_corners: bool) -> tuple[Array, Arr
 
 
 def safe(x: Array) -> Array:
-    """Places that an integer holds: what none does lies outside everything."""
+    """Clamp positions to the range of an integer; out-of-range ones are outside of every input."""
     return np.where(np.isfinite(x) & (np.abs(x) < 2.0**31 - 2), x, x.dtype.type(-100))
 
 
 class Taps:
-    """What one dimension gives: for each place its elements, -1 for none, their weights, and how fast those move."""
+    """Taps of one dimension: the elements of each position, -1 for none, their weights, and the weights'
+    derivatives.
+    """
 
     def __init__(self, x: Array, n: int, interpolation: int, mode: int, align_corners: bool) -> None:
         real = x.dtype.type
@@ -118,13 +120,13 @@ class Taps:
 def taps_along(
     grid: Array, size: Sequence[int], interpolation: int, mode: int, align_corners: bool
 ) -> list[Taps]:
-    """The taps of each dimension, outermost first; the grid has the innermost one first."""
+    """Return the taps of each dimension, outermost first; the grid has the innermost one first."""
     rank = len(size)
     return [Taps(grid[..., rank - 1 - d], size[d], interpolation, mode, align_corners) for d in range(rank)]
 
 
 def joined(taps: Sequence[Taps], size: Sequence[int]) -> tuple[Array, Array]:
-    """The elements' numbers in a plane, its size for none, and their weights: (..., taps of all dimensions)."""
+    """Return flat element indices, the plane's size for none, and weights: (..., taps of all dimensions)."""
     count = math.prod(size)
     index, weight, there = [], [], []
     for choice in itertools.product(*(range(one.index.shape[-1]) for one in taps)):
@@ -146,7 +148,7 @@ def _modes(call: StructuredCall) -> tuple[int, int, bool]:
 
 
 def grid_sampler(call: StructuredCall) -> PlannedKernel:
-    """Each place's elements, weighted and added up in the order of the taps."""
+    """Compute each position's weighted sum of elements, in the order of the taps."""
     spec = call.args["input"]
     check_floating(call, spec)
     modes, np_dtype, size = _modes(call), compute_np(spec.dtype), spec.sizes[2:]
@@ -184,7 +186,7 @@ def grid_sampler(call: StructuredCall) -> PlannedKernel:
 
 
 def grid_sampler_taps(call: StructuredCall) -> PlannedKernel:
-    """What `_grid_sampler_taps` gives: indices and weights."""
+    """Compute the indices and weights of `_grid_sampler_taps`."""
     spec, size = call.args["grid"], tuple(call.args["size"])
     check_floating(call, spec)
     modes, np_dtype = _modes(call), compute_np(spec.dtype)
@@ -200,7 +202,7 @@ def grid_sampler_taps(call: StructuredCall) -> PlannedKernel:
 
 
 def grid_sampler_grid_backward(call: StructuredCall) -> PlannedKernel:
-    """The gradient of each coordinate: the elements weighted by how fast their weights move."""
+    """Compute the gradient of each coordinate: elements weighted by the derivatives of their weights."""
     spec = call.args["input"]
     check_floating(call, spec)
     modes, np_dtype, size = _modes(call), compute_np(spec.dtype), spec.sizes[2:]

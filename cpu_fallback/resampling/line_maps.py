@@ -27,7 +27,9 @@ SHARED_FROM = 1 << 18
 
 
 def taps(line: LineMap, real: Any) -> tuple[Array, Array | None]:
-    """The taps of each position, (out, taps), -1 for none, and their weights of type `real`; None if all are 1."""
+    """Return each position's taps, (out, taps), -1 for none, and their weights of type `real`; None if all are
+    1.
+    """
     o = np.arange(line.out)
     i = o - line.pad
     last = line.n - 1
@@ -63,7 +65,7 @@ def taps(line: LineMap, real: Any) -> tuple[Array, Array | None]:
 
 
 def keys(x: Array, a: Any) -> Array:
-    """Keys' cubic convolution kernel at distances of 0 to 2."""
+    """Evaluate Keys' cubic convolution kernel at distances of 0 to 2."""
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
     return np.where(x <= 1, near, np.where(x < 2, far, x.dtype.type(0)))
@@ -86,7 +88,7 @@ def _antialiased_taps(line: LineMap, real: Any) -> tuple[Array, Array]:
 
 
 def real_of(np_dtype: Any) -> Any:
-    """The scalar type of positions and weights for elements of a dtype."""
+    """Return the scalar type of positions and weights for elements of a dtype."""
     return np.float64 if np_dtype in (np.float64, np.complex128) else np.float32
 
 
@@ -105,12 +107,12 @@ def check_dtype(call: StructuredCall, spec: TensorSpec) -> None:
 
 
 def is_linear_only(name: str) -> bool:
-    """Whether it is linear interpolation over one or three dimensions, which bytes do not have."""
+    """Return True for linear interpolation over one or three dimensions, which does not support uint8."""
     return name.startswith(("upsample_linear1d", "upsample_trilinear3d"))
 
 
 def forward(call: StructuredCall) -> PlannedKernel:
-    """The sums of the taps, the shorter dimension first."""
+    """Compute the weighted sums of taps, the shorter dimension first."""
     spec = call.args["self"]
     check_dtype(call, spec)
     fixed = fixed_maps(call)
@@ -186,7 +188,7 @@ def forward(call: StructuredCall) -> PlannedKernel:
 
 
 def _by_table(spec: TensorSpec, maps: tuple[LineMap, ...]) -> PlannedKernel:
-    """A small result that is made of elements of the input alone: they are taken one and all."""
+    """Return the kernel that gathers a small result in one take, if each output is a single input element."""
     rank = len(maps)
     place = np.arange(math.prod(spec.sizes[:-rank])).reshape(spec.sizes[:-rank])
     for line in maps:
@@ -199,7 +201,7 @@ def _by_table(spec: TensorSpec, maps: tuple[LineMap, ...]) -> PlannedKernel:
 
 
 def _by_products(call: StructuredCall, maps: tuple[LineMap, ...], kernel: Kernel) -> PlannedKernel | None:
-    """A small interpolation as products with the weights of each dimension; None for another one."""
+    """Return the kernel of a small interpolation as matmuls with each dimension's weights, or None for others."""
     spec = call.args["self"]
     np_dtype = compute_np(spec.dtype)
     if maps[0].kind.moves or not spec.dtype.is_floating_point or spec.numel > SMALL:
@@ -216,9 +218,9 @@ def _by_products(call: StructuredCall, maps: tuple[LineMap, ...], kernel: Kernel
 
 
 def _bordered(maps: tuple[LineMap, ...], np_dtype: Any) -> Kernel | None:
-    """The input in the middle, then the borders of one dimension after another from what is there.
+    """Return a kernel that copies the input to the middle and fills the borders dimension by dimension.
 
-    None where a border holds elements that are cropped at the other end, or there is no middle.
+    Return None if a border needs elements that are cropped at the other end, or if there is no middle.
     """
     sources, targets, borders = [], [], []
     for line in maps:
@@ -244,10 +246,11 @@ def _bordered(maps: tuple[LineMap, ...], np_dtype: Any) -> Kernel | None:
 
 
 def fixed_point(index: Array, weight: Array | None) -> tuple[Array | None, int]:
-    """Weights of bytes as integers, and of how many bits their fractions are: as many as fit 16 bits with the largest.
+    """Return the weights of uint8 as integers, and the number of fraction bits: the most for which they fit 16
+    bits.
 
-    What a result takes from one element several times over, at a border, is one weight. PyTorch's CPU kernels compute
-    so (ATen/native/cpu/UpSampleKernel.cpp), as Pillow does, and both round a half up.
+    If a result takes one element several times at a border, its weights are merged. PyTorch's CPU kernels
+    (ATen/native/cpu/UpSampleKernel.cpp) and Pillow compute the same way, and both round a half up.
     """
     if weight is None:
         return None, 0
@@ -269,7 +272,7 @@ def banded_maps(
     numel: int,
     backward: bool = False,
 ) -> BandedMaps | None:
-    """The taps of each axis, or what they are taken from, as banded matrices; None where one of them is too wide."""
+    """Return the taps of each axis, or their transposes, as banded matrices, or None if one of them is too wide."""
     bands = []
     for (axis, (index, weight)), line in zip(lines, maps, strict=True):
         if line.kind is Kind.KEEP:
@@ -286,7 +289,7 @@ def banded_maps(
 
 
 def gathered(array: Array, axis: int, index: Array, weight: Array | None) -> Array:
-    """The sums of the taps along an axis, which is counted from the end."""
+    """Compute the weighted sums of taps along an axis, which is counted from the end."""
     if weight is None:
         return array.take(index[:, 0], axis, None, "clip")
     behind = -1 - axis
@@ -303,7 +306,7 @@ def gathered(array: Array, axis: int, index: Array, weight: Array | None) -> Arr
 
 
 def constant_pad(call: StructuredCall) -> PlannedKernel:
-    """The input in the middle, the number around it."""
+    """Copy the input to the middle, and fill the border with a number."""
     maps: tuple[LineMap, ...] = call.extra["maps"]
     source = tuple(slice(max(-line.pad, 0), max(min(line.n, line.out - line.pad), 0)) for line in maps)
     target = tuple(slice(max(line.pad, 0), max(min(line.out, line.n + line.pad), 0)) for line in maps)
@@ -346,7 +349,7 @@ def matrix(line: LineMap, np_dtype: Any) -> Any:
 
 
 def backward(call: StructuredCall) -> PlannedKernel:
-    """Each dimension's weights transposed; what adds up is added in the order of the results."""
+    """Apply each dimension's transposed weights; gradients accumulate in the order of the results."""
     spec = call.args["grad_output"]
     check_dtype(call, spec)
 

@@ -1,7 +1,7 @@
-"""Bilinear and trilinear sampling of small images, with zeros outside: few places by one gather, more tap by tap.
+"""Bilinear and trilinear sampling of small images with zero padding: few positions by one gather, more by tap.
 
-The image gets a border of zeros, two elements wide, to which every place outside is moved: it needs no mask, and
-an infinity at the edge is met by no tap of a place beyond it.
+The image gets a border of zeros, two elements wide, and every position outside moves into it. Positions
+outside need no mask, and their taps never read an infinity at the edge.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ Array = np.ndarray[Any, Any]
 SMALL = 1 << 17
 """Elements of the padded images, and of what the taps take from them, up to which this is the quicker way."""
 FEW = 128
-"""Places whose taps are weighted by small products of matrices, each of which costs as much as some ten elements."""
+"""Positions whose taps are weighted by small matmuls, each of which costs as much as some ten elements."""
 BORDER = 2
 
 
 def linear_sampler(
     image: TensorSpec, places: Sequence[int], align_corners: bool, np_dtype: np.dtype[Any]
 ) -> Callable[[Array, Array, Array], None] | None:
-    """The kernel over (out, image, grid) for images (N, C, ...) and `places` in each; None where they are large."""
+    """Return the kernel over (out, image, grid) for images (N, C, ...) with `places` positions, or None if
+    large.
+    """
     n, c, *size = image.sizes
     rank, count = len(size), math.prod(places)
     padded = [m + 2 * BORDER for m in size]

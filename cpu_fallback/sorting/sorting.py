@@ -28,7 +28,7 @@ come back to Python wait for each other."""
 
 
 def ordered_keys(dtype: ScalarType, descending: bool = False) -> Lines:
-    """The function from an array of a dtype to keys that order it; descending keys keep the order of equal ones."""
+    """Return a function from an array to unsigned sort keys; descending keys keep the order of equal elements."""
     word = np.dtype(f"u{dtype.itemsize}")
     signed_word = np.dtype(f"i{dtype.itemsize}")
     bits_below_sign = 8 * dtype.itemsize - 1
@@ -42,7 +42,7 @@ def ordered_keys(dtype: ScalarType, descending: bool = False) -> Lines:
     def keys(array: Any) -> Any:
         bits = np.ascontiguousarray(array).view(word)
         if infinity is not None:
-            # Of negative numbers all bits turn over, of others the sign; -0.0 comes to stand right below 0.0.
+            # Invert all bits of negative numbers and the sign of others; -0.0 sorts right below 0.0.
             turned = bits.view(signed_word) >> bits_below_sign
             key = turned.view(word)
             key |= sign
@@ -80,10 +80,11 @@ def _wide_float_keys(np_dtype: Any, descending: bool) -> Lines:
 
 
 def packed(keys: Any) -> tuple[Any, Any] | None:
-    """Each key with its place in the line below it, in one unsigned integer, and the mask of the place.
+    """Pack each key with its index in the low bits of one unsigned integer; return the integers and the index
+    mask.
 
-    Sorting these is stable, needs no indices beside them, and runs in NumPy's vector sort. None where the keys are
-    too far apart to leave room for the place.
+    Sorting these is stable, needs no separate indices, and runs in NumPy's vector sort. Return None if the
+    range of keys leaves no bits for the index.
     """
     n = keys.shape[1]
     place_bits = max(n - 1, 1).bit_length()
@@ -102,7 +103,7 @@ def packed(keys: Any) -> tuple[Any, Any] | None:
 
 
 def stable_order(keys: Any) -> Any:
-    """The places of each line's elements in order of their keys, of equal ones the first first."""
+    """Return the stable argsort of each line's keys."""
     with_places = packed(keys)
     if with_places is not None:
         joined, mask = with_places
@@ -126,16 +127,16 @@ def stable_order(keys: Any) -> Any:
 
 
 SMALL = 1 << 11
-"""Up to this many elements one call of NumPy's stable argsort takes less time than making keys."""
+"""Limit below which one call of NumPy's stable argsort takes less time than making keys."""
 
 
 def sorts_as_it_is(dtype: ScalarType) -> bool:
-    """Whether NumPy's order of the dtype is this package's."""
+    """Return True if NumPy's order of the dtype matches this package's."""
     return dtype is not bool_ and not (dtype.is_floating_point and dtype.itemsize < 4)
 
 
 def ordering(dtype: ScalarType, descending: bool) -> Lines:
-    """The function from lines to the places of their elements in order, of equal ones the first first."""
+    """Return the function from lines to their stable argsort."""
     keys_of = ordered_keys(dtype, descending)
     is_float = dtype.is_floating_point
     as_it_is = sorts_as_it_is(dtype)
@@ -153,7 +154,7 @@ def ordering(dtype: ScalarType, descending: bool) -> Lines:
 
 
 def check_ordered(call: StructuredCall) -> ScalarType:
-    """The dtype of the input. Raises NotImplementedError for one without an order."""
+    """Return the dtype of the input. Raise NotImplementedError for a dtype without an order."""
     spec = call.args["self"]
     dtype: ScalarType = spec.dtype
     if dtype.is_complex or (dtype.is_floating_point and dtype.itemsize == 1):
@@ -164,9 +165,11 @@ def check_ordered(call: StructuredCall) -> ScalarType:
 def over_lines(
     call: StructuredCall, run: Callable[[Any], Any], threads_from: int = THREADS_FROM
 ) -> PlannedKernel:
-    """The kernel that gives `run` a matrix of lines, and is given a matrix of places in them: how many it likes.
+    """Return the kernel that passes `run` a matrix of lines, and gathers at the matrix of indices that it
+    returns.
 
-    Threads share the lines of so many elements as `threads_from` says.
+    `run` returns any number of indices for each line. Threads share calls of at least `threads_from`
+    elements.
     """
     spec = call.args["self"]
     dim: int | None = call.extra["dim"]
@@ -214,7 +217,7 @@ def over_lines(
 
 
 def sort(call: StructuredCall) -> PlannedKernel:
-    """All elements in order."""
+    """Sort all elements."""
     spec = call.args["self"]
     if spec.numel <= SMALL and sorts_as_it_is(spec.dtype):
         chosen("NumPy's stable argsort", "{} elements are at most {}", spec.numel, SMALL)
@@ -227,18 +230,19 @@ def sort(call: StructuredCall) -> PlannedKernel:
 SHORT = 1 << 7
 """The longest line of which all places are sorted sooner than the first are sought."""
 SELECTED = 16
-"""From how many times `k` elements a line's first `k` are sought among those beyond a bound."""
+"""Ratio of a line's length to `k` from which its first `k` are selected among the elements beyond a bound."""
 SELECTION_SHARED = 1 << 20
 """Elements from which that is shared among threads: it is many short passes, between which they wait for each other."""
 HALVINGS = 5
-"""How often half of a line is compared with its other half for a bound, at most."""
+"""Maximum number of times that a line is halved to find a bound."""
 
 
 def candidates(lines: Any, k: int, largest: bool) -> tuple[Any, Any] | None:
-    """The places and values of what may be among each line's first `k`, in order of places; None where it is much.
+    """Return indices and values of the candidates for each line's first `k`, in index order, or None if there
+    are many.
 
-    Each line has k groups whose extrema are beyond the k-th best of all groups' extrema, so k elements at least.
-    Lines with fewer candidates than another are filled up with what comes last.
+    Each line has k groups whose extrema are beyond the k-th best of all groups' extrema, so at least k
+    elements. Lines with fewer candidates than others are padded with values that sort last.
     """
     count, length = lines.shape
     extremum = np.maximum if largest else np.minimum
@@ -273,7 +277,7 @@ def candidates(lines: Any, k: int, largest: bool) -> tuple[Any, Any] | None:
 
 
 def topk(call: StructuredCall) -> PlannedKernel:
-    """The first `k`, found by a partition and then sorted."""
+    """Return the first `k`, found by a partition and then sorted."""
     dtype = check_ordered(call)
     keys_of, order = ordered_keys(dtype, call.args["largest"]), ordering(dtype, call.args["largest"])
     # A number has one element, which is selected however few are wanted.
@@ -319,7 +323,7 @@ def topk(call: StructuredCall) -> PlannedKernel:
 
 
 def of_rank(keys: Any, ranks: Any) -> Any:
-    """The place of the element of a rank in each line, as a column; `ranks` a number or a column of them."""
+    """Return the index of the element of a rank in each line, as a column; `ranks` is a number or a column."""
     with_places = packed(keys)
     if with_places is not None:
         joined, mask = with_places
@@ -337,7 +341,7 @@ def of_rank(keys: Any, ranks: Any) -> Any:
 
 
 def kthvalue(call: StructuredCall) -> PlannedKernel:
-    """The element of one rank."""
+    """Return the element of one rank."""
     dtype = check_ordered(call)
     keys_of, order = ordered_keys(dtype), ordering(dtype, False)
     rank = call.args["k"] - 1
@@ -349,7 +353,7 @@ def kthvalue(call: StructuredCall) -> PlannedKernel:
 
 
 def median(call: StructuredCall) -> PlannedKernel:
-    """The element of the middle rank: of all, or of those that are not NaN."""
+    """Return the element of the middle rank, of all elements or of those that are not NaN."""
     dtype = check_ordered(call)
     keys_of, order = ordered_keys(dtype), ordering(dtype, False)
     takes_numbers = dtype.is_floating_point and dtype.itemsize >= 4

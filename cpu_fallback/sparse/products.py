@@ -1,9 +1,10 @@
-"""Products with compressed rows on the CPU: SciPy's compiled loops over ranges of rows, a range for each thread.
+"""Matmuls of CSR and BSR matrices on the CPU: SciPy's compiled loops over ranges of rows, a range for each
+thread.
 
-Those loops check no index. A thread that holds a part of a sparse tensor may write to it at any time, so that each
-call checks copies of all indices, and gives the loops these copies. One thread sums a row in the order of its values:
-results do not depend on how many there are. 16-bit floats are computed in float32 and rounded once, all others in their
-own type, as in PyTorch.
+The loops check no index. A thread that shares a sparse tensor's parts may write to them at any time, so each
+call copies all indices, checks the copies, and passes them to the loops. One thread sums a row in the order
+of its values, so results do not depend on the number of threads. 16-bit floats compute in float32 and round
+once; all others compute in their own dtype, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ PAIRS = 1 << 13
 
 @functools.cache
 def loops() -> Any:
-    """SciPy's compiled loops over sparse matrices, imported with their first use."""
+    """Return SciPy's compiled loops over sparse matrices, imported at their first use."""
     from scipy.sparse import _sparsetools
 
     return _sparsetools
@@ -56,7 +57,7 @@ def by_rows(crow: Array, work: int, rows: int, compute: Any) -> None:
         compute(0, rows)
         return
     begin, end = int(crow[0]), int(crow[-1])
-    # What a row costs beside its values keeps ranges of empty ones from becoming too long.
+    # Count a fixed cost for each row, so that ranges of empty rows do not become too long.
     weight = (crow[1:] - begin) + np.arange(1, rows + 1) * (max(end - begin, 1) / rows)
     targets = np.linspace(0, weight[-1], pieces + 1)[1:-1]
     cuts = [0, *np.searchsorted(weight, targets).tolist(), rows]
@@ -70,7 +71,7 @@ def by_rows(crow: Array, work: int, rows: int, compute: Any) -> None:
 
 
 def csr_mm(call: StructuredCall) -> PlannedKernel:
-    """The kernel of ``_csr_mm``."""
+    """Return the kernel of ``_csr_mm``."""
     wide = compute_np(call.outputs[0].dtype)
 
     @quietly
@@ -102,7 +103,7 @@ def csr_mm(call: StructuredCall) -> PlannedKernel:
 
 
 def bsr_mm(call: StructuredCall) -> PlannedKernel:
-    """The kernel of ``_bsr_mm``."""
+    """Return the kernel of ``_bsr_mm``."""
     wide = compute_np(call.outputs[0].dtype)
 
     @quietly
@@ -134,7 +135,7 @@ def bsr_mm(call: StructuredCall) -> PlannedKernel:
 
 
 def sampled_mm(call: StructuredCall) -> PlannedKernel:
-    """The kernel of ``_sampled_mm``: some rows of both sides at a time, multiplied in pairs."""
+    """Return the kernel of ``_sampled_mm``: some rows of both sides at a time, multiplied in pairs."""
     wide = compute_np(call.outputs[0].dtype)
 
     @quietly
@@ -166,12 +167,12 @@ register_stub("_sampled_mm_stub", "cpu", sampled_mm)
 
 
 def _places_in_order(bounds: Array, columns: Array, width: int) -> Array:
-    """The place of each value in a matrix `width` wide, counted row after row."""
+    """Return the flat row-major index of each value in a matrix `width` wide."""
     return np.repeat(np.arange(len(bounds) - 1), np.diff(bounds)) * width + columns
 
 
 def sparse_product(call: StructuredCall) -> PlannedKernel:
-    """The kernel of the product of two sparse matrices in compressed rows, which gives one, sorted."""
+    """Return the kernel of the matmul of two CSR matrices, whose result is sorted CSR."""
     dtype = call.extra["dtype"]
     wide = compute_np(dtype)
 

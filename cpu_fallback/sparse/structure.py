@@ -12,7 +12,7 @@ Array = np.ndarray[Any, Any]
 
 
 def lines(call: StructuredCall) -> PlannedKernel:
-    """The line of each value, counted over all matrices of a batch, from where the lines begin."""
+    """Expand compressed indices to the line of each value, numbered over all matrices of a batch."""
 
     def into(compressed: Array, total: int) -> Array:
         taken = compressed[..., 1:] - compressed[..., :-1]
@@ -27,7 +27,7 @@ def lines(call: StructuredCall) -> PlannedKernel:
 
 
 def other_lines(call: StructuredCall) -> PlannedKernel:
-    """Of compressed lines, each `length` long: where the other lines begin, which lines they hold, and the order."""
+    """Convert compressed lines to the other layout: line offsets, plain indices, and the order of values."""
 
     def into(compressed: Array, plain: Array, length: int) -> tuple[Array, Array, Array]:
         compressed, plain = own_indices(compressed, plain)

@@ -1,7 +1,7 @@
-"""Systems with a triangle of a matrix of compressed rows on the CPU, by SciPy's `spsolve_triangular`.
+"""Triangular solves with CSR matrices on the CPU, by SciPy's `spsolve_triangular`.
 
-The triangle stays sparse. SciPy refuses a diagonal with a zero, for which PyTorch's solution has infinities and NaN:
-such a matrix is left to whoever called.
+The triangle stays sparse. SciPy rejects a zero on the diagonal, for which PyTorch's solution has infinities
+and NaN; the caller handles such matrices.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ POLYNOMIALS: dict[str, Callable[..., Any]] = {f"special_{name}": f for name, f i
 
 
 def row(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory of a table's row."""
+    """Return the kernel factory of a table row."""
     function, kinds = OPERATORS[stub] if stub in OPERATORS else (POLYNOMIALS[stub], FLOAT)
 
     def factory(call: StructuredCall) -> PlannedKernel:
@@ -60,7 +60,7 @@ def row(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
 
 
 def polygamma(call: StructuredCall) -> PlannedKernel:
-    """The derivative of digamma of an order."""
+    """Compute the n-th derivative of digamma."""
     check_kind(call, FLOAT)
     return planned(call, m.polygamma_of(call.args["n"]))
 

@@ -26,7 +26,7 @@ def _special() -> Any:
 
 
 def lgamma(a: Array) -> Array:
-    """log |gamma(a)|; infinite at the poles and at both infinities."""
+    """Compute log |gamma(a)|; infinite at the poles and at both infinities."""
     if a.dtype == np.float32 and a.size > LONG and square_sum(a, a) < np.inf:
         quick = float32_functions.lgamma(a).astype(np.float32)
         near = np.abs(quick) < float32_functions.NEAR_ROOT
@@ -49,12 +49,12 @@ LAST_FACTORIAL = 170
 
 
 def factorial(n: int) -> float:
-    """n!, infinite beyond the largest float64."""
+    """Compute n!, infinite beyond the largest float64."""
     return math.exp(math.lgamma(n + 1.0)) if n <= LAST_FACTORIAL else math.inf
 
 
 def polygamma_of(n: int) -> Callable[[Array], Array]:
-    """The n-th derivative of digamma: by the zeta function from the second on."""
+    """Return the n-th derivative of digamma, by the zeta function from the second on."""
     if n == 0:
         return _digamma
     if n == 1:
@@ -75,7 +75,9 @@ def _digamma(a: Array) -> Array:
 
 
 def trigamma(a: Array) -> Array:
-    """The derivative of digamma, below 1/2 by reflection, in the dtype: pi^2 / sin(pi a)^2 is rounded as PyTorch's."""
+    """Compute the derivative of digamma, below 1/2 by reflection; pi^2 / sin(pi a)^2 rounds in the dtype as
+    PyTorch's.
+    """
     one, pi, pi_squared = _TRIGAMMA[a.dtype]
     mirrored = np.subtract(one, a)
     low = np.less(a, mirrored)
@@ -103,11 +105,11 @@ BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 
 
 
 def zeta_of_order(s: int, q: Array) -> Array:
-    """The Hurwitz zeta function of float64 at one whole number from 2 on, by the Euler-Maclaurin sum.
+    """Compute the Hurwitz zeta function of float64 at one integer from 2 on, by the Euler-Maclaurin sum.
 
-    For positive finite q: LEADING terms (q + k)^-s, and the series of what follows from w = q + LEADING,
-    w^(1-s) / (s-1) + w^-s / 2 + sum of B_2j / (2j)! s (s+1) ... (s+2j-2) w^(1-s-2j) (DLMF 25.11.43).
-    `zeta` has the rest.
+    For positive finite q, it adds LEADING terms (q + k)^-s, and the series of the rest from w = q + LEADING,
+    w^(1-s) / (s-1) + w^-s / 2 + sum of B_2j / (2j)! s (s+1) ... (s+2j-2) w^(1-s-2j) (DLMF 25.11.43). `zeta`
+    serves other arguments.
     """
     if s > HIGHEST_ORDER or q.size < SERIES_FROM:
         return zeta(_order(s), q)
@@ -153,7 +155,7 @@ def _series_of_order(s: int, q: Array) -> Array:
 
 
 def _power(x: Array, n: int) -> Array:
-    """x^n by products."""
+    """Compute x^n by multiplications."""
     made = x
     for bit in bin(n)[3:]:
         made = made * made
@@ -163,7 +165,7 @@ def _power(x: Array, n: int) -> Array:
 
 
 def zeta(s: Array, q: Array) -> Array:
-    """The Hurwitz zeta function: infinite at s = 1 and at the poles of q, NaN below, as Cephes has it."""
+    """Compute the Hurwitz zeta function: infinite at s = 1 and at the poles of q, NaN below, as in Cephes."""
     if square_sum(q, q) < NEAR:
         return _zeta()(s, q)  # type: ignore[no-any-return]
     s, q = np.broadcast_arrays(s, q)
@@ -195,7 +197,7 @@ def _zeta() -> Any:
 
 
 def below_zero(x: Array, y: Array, steps: Array) -> Array:
-    """The terms (y + k)^-x for k below `steps`."""
+    """Sum the terms (y + k)^-x for k below `steps`."""
     total = np.zeros(x.shape)
     for k in range(int(steps.max(initial=0))):
         total += np.where(k < steps, np.power(y + k, -x), 0.0)
@@ -203,13 +205,13 @@ def below_zero(x: Array, y: Array, steps: Array) -> Array:
 
 
 def gammainc(a: Array, x: Array) -> Array:
-    """The regularised lower incomplete gamma function."""
+    """Compute the regularized lower incomplete gamma function."""
     found: Array = _special().gammainc(a, x)
     return _with_edges(a, x, found, 0.0)
 
 
 def gammaincc(a: Array, x: Array) -> Array:
-    """The regularised upper incomplete gamma function."""
+    """Compute the regularized upper incomplete gamma function."""
     found: Array = _special().gammaincc(a, x)
     return _with_edges(a, x, found, 1.0)
 
@@ -234,13 +236,13 @@ def _with_edges(a: Array, x: Array, found: Array, at_zero: float) -> Array:
 
 
 def erfinv(a: Array) -> Array:
-    """The inverse of erf, which keeps the sign of zero."""
+    """Compute the inverse of erf, which keeps the sign of zero."""
     found: Array = _special().erfinv(a)
     return np.copysign(found, a)
 
 
 def airy_ai(a: Array) -> Array:
-    """The Airy function Ai; NaN at the infinities, 0 beyond where it underflows in float64."""
+    """Compute the Airy function Ai; NaN at the infinities, 0 where it underflows in float64."""
     x = a.astype(np.float64)
     if square_sum(x, x) < 1e4:
         near: Array = _special().airy(x)[0]
@@ -253,14 +255,14 @@ def airy_ai(a: Array) -> Array:
 
 
 def _airy_ai_far(x: Array) -> Array:
-    """Ai(-x) for large x, by two terms of its asymptotic series (DLMF 9.7.9)."""
+    """Compute Ai(-x) for large x, by two terms of its asymptotic series (DLMF 9.7.9)."""
     zeta = x * np.sqrt(x) * (2 / 3)
     phase = zeta - np.pi / 4
     return (np.cos(phase) + np.sin(phase) * (5 / 72) / zeta) / np.sqrt(np.pi * np.sqrt(x))
 
 
 def spherical_bessel_j0(a: Array) -> Array:
-    """sin(a) / a, 1 at zero and 0 at the infinities."""
+    """Compute sin(a) / a, 1 at zero and 0 at the infinities."""
     if a.dtype == np.float32 and a.size <= FEW:
         wide = a.astype(np.float64)
         found = np.sin(wide)
@@ -289,7 +291,7 @@ LONG_RECURRENCE = 64
 
 
 def _is_tame(x: Array) -> bool:
-    """Whether `x` has few elements, of float32, and none is large."""
+    """Return True if `x` is a small float32 array without large elements."""
     return x.dtype == np.float32 and x.size <= FEW and bool(square_sum(x, x) < SMALL_SQUARES)
 
 
@@ -386,7 +388,7 @@ def _moved_and_doubled(x: Array) -> Array:
 
 
 def _less_before(x: Array, p: Array, q: Array, k: int) -> Array:
-    """x * p - q."""
+    """Compute x * p - q."""
     made = x * p
     made -= q
     return made
@@ -399,12 +401,12 @@ def _evaluator(name: str) -> Callable[[int, Array], Array]:
 
 
 def _named(name: str) -> Callable[[int, Array], Array]:
-    """SciPy's polynomial of a name."""
+    """Return SciPy's polynomial of a name."""
     return lambda n, x: _evaluator(name)(n, x)
 
 
 def _third_kind(n: int, x: Array) -> Array:
-    """Chebyshev's polynomial of the third kind, by the second."""
+    """Compute Chebyshev polynomials of the third kind from the second."""
     second = _evaluator("eval_chebyu")
     made = second(n, x)
     made -= second(n - 1, x)
@@ -412,7 +414,7 @@ def _third_kind(n: int, x: Array) -> Array:
 
 
 def _fourth_kind(n: int, x: Array) -> Array:
-    """Chebyshev's polynomial of the fourth kind, by the second."""
+    """Compute Chebyshev polynomials of the fourth kind from the second."""
     second = _evaluator("eval_chebyu")
     made = second(n, x)
     made += second(n - 1, x)
@@ -428,7 +430,7 @@ CHEBYSHEV: dict[str, Callable[[int, Array], Array]] = {
 
 
 def _moved(known: Callable[[int, Array], Array]) -> Callable[[int, Array], Array]:
-    """A polynomial of 2 x - 1."""
+    """Return a shifted polynomial, evaluated at 2 x - 1."""
 
     def value(n: int, x: Array) -> Array:
         x = x + x

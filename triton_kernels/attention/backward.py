@@ -26,7 +26,7 @@ LARGEST_HEAD_OF_TWO_SUMS = 128
 
 
 def efficient_attention_backward(call: StructuredCall) -> PlannedKernel:
-    """The gradients of query, key and value that are wanted."""
+    """Compute the requested gradients of query, key and value."""
     given = [call.args[name] for name in ("query", "key", "value")]
     grad, out, mask = (call.args[name] for name in ("grad_out_", "out", "attn_bias"))
     check_dtypes(call, [*given, grad, out, *([] if mask is None else [mask])])
@@ -111,7 +111,9 @@ class Backward:
             run(addresses, [grads[i].address for i in made], numbers)
 
     def _keys(self, drops: bool, beside: bool, in_bulk: bool) -> Iterator[tuple[Run, tuple[int, ...]]]:
-        """The launches by keys, with the gradients that each makes: both at once, of large heads one by one."""
+        """Yield the launches by keys, with the gradients that each computes: both at once, or one by one for
+        large heads.
+        """
         sizes = self.sizes
         wanted = tuple(i for i in (1, 2) if self.call.extra["wanted"][i])
         if in_bulk and wanted == (1, 2) and self.specialized is not None:
@@ -205,7 +207,7 @@ class Backward:
 
 
 def row_products_of(call: StructuredCall, sizes: Sizes, grad: TensorSpec, out: TensorSpec) -> Run:
-    """``run(grad, out, delta)``: the launch of `row_products`."""
+    """Return ``run(grad, out, delta)``: the launch of `row_products`."""
     wide = padded(sizes.width_v)
     block = min(64 if interpreted() else max(2048 // wide, 1), next_power_of_2(sizes.lines))
     arguments = Arguments(call, sizes, (("gm", grad), ("om", out)), None)

@@ -44,7 +44,9 @@ class SpecializedBackward:
         self._keys, self._queries = tiles
 
     def keys(self) -> Run | None:
-        """The launch for the gradients of keys and values; None for few keys, which half of the warps would leave."""
+        """Return the launch for key and value gradients, or None for few keys, which would leave half of the
+        warps idle.
+        """
         sizes, chosen = self._sizes, self._keys
         if sizes.length_k < FEWEST_QUERIES:
             return None
@@ -56,7 +58,7 @@ class SpecializedBackward:
         return self._planned(kernel, chosen, programs, rows, self._grads[1:])
 
     def queries(self) -> Run | None:
-        """The launch for the gradient of queries; None for few of them."""
+        """Return the launch for the query gradient, or None for few queries."""
         sizes, chosen = self._sizes, self._queries
         if sizes.length_q < FEWEST_QUERIES:
             return None
@@ -108,7 +110,9 @@ class SpecializedBackward:
 def plan_specialized(
     call: StructuredCall, sizes: Sizes, given: Sequence[TensorSpec]
 ) -> SpecializedBackward | None:
-    """The launches for query, key, value and gradient; None where they or the device are not those that it is for."""
+    """Return the launches for query, key, value and gradient, or None if the operands or the device do not
+    qualify.
+    """
     if (
         given[0].itemsize != 2
         or specialized_backward_tiles(sizes.head) is None

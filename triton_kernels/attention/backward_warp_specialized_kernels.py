@@ -1,14 +1,16 @@
-"""Attention's backward pass for sm_90 in Gluon: by keys, and by queries, as in `backward_kernels`, with its numerics.
+"""Attention's backward pass for sm_90 in Gluon: by keys, and by queries, as in `backward_kernels`, with its
+numerics.
 
-Blocks, rings and barriers are those of `warp_specialized_kernels`: four warps copy, and two groups of four compute,
-each with its own 64 keys or 64 queries. Operands that a product takes from registers are weights and gradients of
-scores, which therefore never go through shared memory, and groups need nothing of each other.
+Thread blocks, ring buffers and barriers are those of `warp_specialized_kernels`. Four warps copy, and two
+groups of four compute, each with its own 64 keys or 64 queries. The register operands of matmuls are weights
+and score gradients, which therefore never go through shared memory. The groups exchange no data.
 
-One pass with five products instead of these two with seven would add what each block of keys gives the queries. In one
-order that is a block after the other at each tile of queries, float32 sums of 4 h l d bytes in global memory that are
-read and written once for each block of keys, and gradients of scores in shared memory for both groups. FlashAttention-3
-publishes some 550 TFLOP/s of five products without that order; seven products that stay in registers are as fast at 1.4
-times its rate. `docs/gpu_kernels_internals.md` has the model's figures.
+One pass with five matmuls would replace these two passes with seven, but would have to accumulate each key
+block's contribution to the queries. In a fixed order this serializes the blocks at each tile of queries. It
+also costs float32 sums of 4 h l d bytes in global memory, read and written once for each block of keys, and
+score gradients in shared memory for both groups. FlashAttention-3 publishes some 550 TFLOP/s for five matmuls
+without that order. Seven matmuls that stay in registers are as fast at 1.4 times its rate.
+`docs/gpu_kernels_internals.md` has the model's figures.
 """
 
 from ...runtime.cuda.triton.lazy_gluon import gl, gluon, hopper

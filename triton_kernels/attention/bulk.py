@@ -25,7 +25,9 @@ Bulk = Callable[[list[int], int, int | None, list[int], float], None]
 
 
 def described(spec: TensorSpec) -> DescribedTensor | None:
-    """The tensor map of an operand (batch, heads, length, head); None where rows are not whole vectors apart."""
+    """Return the tensor map of an operand (batch, heads, length, head), or None if row strides are not whole
+    vectors.
+    """
     whole = ALIGNMENT // spec.itemsize
     if spec.numel == 0 or max(spec.sizes) > INT32_MAX - LARGEST_TILE:
         return None
@@ -47,9 +49,9 @@ def refused(why: str, *values: object) -> None:
 
 
 def plan_bulk(call: StructuredCall, sizes: Sizes, given: list[TensorSpec]) -> Bulk | None:
-    """The launch for operands and an output that tensor maps describe; None where there is none.
+    """Return the launch for operands and an output that tensor maps describe, or None if it does not apply.
 
-    There is no mask and no dropout, the scale is positive, and all addresses are multiples of 16.
+    It takes no mask and no dropout, a positive scale, and addresses that are multiples of 16.
     """
     query, out, device = given[0], call.outputs[0], call.device
     design = driver().properties(device.resolved_index).design

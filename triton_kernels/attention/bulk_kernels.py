@@ -1,12 +1,17 @@
-"""Attention's forward pass by tensor descriptors: no thread computes an address, and rows outside are zeros.
+"""Attention's forward pass with tensor descriptors: no thread computes an address, and rows out of bounds are
+zeros.
 
-The plain case of `forward_kernels` for sm_90 and later: 16-bit operands whose rows lie whole vectors apart, no mask but
-the causal one, no dropout, a positive scale, keys that are not split. Numerics are the same.
+This is the plain case of `forward_kernels` for sm_90 and later: 16-bit operands whose row strides are whole
+vectors, no mask but the causal one, no dropout, a positive scale, no split keys. Numerics are the same.
 
-Warp specialisation of the loops over keys was tried with Triton 3.9 and these descriptors. sm_90: with 4 warps
-(128x64x64, 64x64x64) the compiler's pass fails, since it copies the whole tile of queries into each half of it; with 8
-(128x64x128) it is ignored. sm_100: it specialises, 384 threads for 128x64x64 with 4 warps, 640 for 128x64x128 and 512
-for 128x128x64 with 8, but spills 8 to 16 bytes of each. So none of them is declared.
+Warp specialization of the loops over keys was tried with Triton 3.9 and these descriptors:
+- sm_90, 4 warps (128x64x64, 64x64x64): the compiler's pass fails, since it copies the whole tile of queries
+  into each half of it.
+- sm_90, 8 warps (128x64x128): the compiler ignores it.
+- sm_100: it specializes, with 384 threads for 128x64x64 and 4 warps, 640 for 128x64x128 and 512 for
+  128x128x64 with 8 warps, but spills 8 to 16 bytes of each.
+
+No kernel here declares it for this reason.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton

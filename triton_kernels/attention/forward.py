@@ -41,7 +41,7 @@ def spans(sizes: Sizes, programs: int, block_n: int, device: Device) -> tuple[in
 
 
 def efficient_attention(call: StructuredCall) -> PlannedKernel:
-    """softmax(scale * query @ key^T + mask) @ value, with what its backward needs."""
+    """Compute softmax(scale * query @ key^T + mask) @ value, with what its backward needs."""
     statistics = call.outputs[1]
     given = [call.args[name] for name in ("query", "key", "value")]
     mask: TensorSpec | None = call.args["attn_bias"]
@@ -129,7 +129,9 @@ class Forward:
         run(addresses, out, logsumexp, numbers, single(scale * LOG2_E), drawn)
 
     def _in_bulk(self) -> Bulk | None:
-        """The launch by tensor descriptors; None where a mask, shared or split keys, or strides need pointers."""
+        """Return the launch by tensor descriptors, or None if a mask, shared or split keys, or strides need
+        pointers.
+        """
         sizes = self.sizes
         if self.mask is not None or self.packed:
             return refused("there is a mask, or heads that share keys are packed")

@@ -1,16 +1,19 @@
-"""The programs of attention's forward pass, and of the merge where the keys of a row were split.
+"""Kernels of attention's forward pass, and of the merge if the keys of a row were split.
 
-Online softmax: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; in tiles, with the product
-by the values beside it: Rabe and Staats, "Self-attention does not need O(n^2) memory", 2021; Dao, Fu, Ermon, Rudra, Re,
-"FlashAttention: fast and memory-efficient exact attention with IO-awareness", 2022; Dao, "FlashAttention-2: faster
-attention with better parallelism and work partitioning", 2023.
+Online softmax: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018. In tiles, fused
+with the matmul by the values: Rabe and Staats, "Self-attention does not need O(n^2) memory", 2021; Dao, Fu,
+Ermon, Rudra, Re, "FlashAttention: fast and memory-efficient exact attention with IO-awareness", 2022; Dao,
+"FlashAttention-2: faster attention with better parallelism and work partitioning", 2023.
 
-Numerics: scores, their running maximum and sum and the weighted sum of the values are float32; weights are rounded to
-the operands' dtype for the product by the values, as PyTorch's flash backend does, and normalised last. Weights below
-2^-126 are zeros, as beside the row's largest weight, which is 1, they may be: subnormal ones would cost three more
-instructions for each score. A row whose scores are all minus infinity gives zeros. A NaN score makes its row NaN.
-Values that a mask hides are multiplied by zero, so that an infinite or NaN one may reach queries that it is hidden
-from.
+Numerics:
+- Scores, their running maximum and sum, and the weighted sum of the values are float32.
+- Weights round to the operands' dtype for the matmul by the values, as in PyTorch's flash backend, and
+  normalization comes last.
+- Weights below 2^-126 are zeros, which is negligible beside the row's largest weight, 1. Subnormal weights
+  would cost three more instructions for each score.
+- A row whose scores are all minus infinity gives zeros. A NaN score makes its row NaN.
+- Values that a mask hides are multiplied by zero, so an infinite or NaN value may reach queries that it is
+  hidden from.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton

@@ -32,14 +32,14 @@ class Sizes:
 
     @staticmethod
     def of(query: TensorSpec, key: TensorSpec, value: TensorSpec) -> Sizes:
-        """The sizes of these operands."""
+        """Return the sizes of these operands."""
         return Sizes(
             *query.sizes[:2], key.sizes[1], query.sizes[2], key.sizes[2], query.sizes[3], value.sizes[3]
         )
 
     @property
     def group(self) -> int:
-        """How many heads share keys."""
+        """Number of heads that share keys."""
         return self.heads // max(self.heads_k, 1)
 
     @property
@@ -53,7 +53,9 @@ class Sizes:
         return padded(max(self.width, self.width_v))
 
     def constants(self) -> dict[str, object]:
-        """The widths as programs have them: how many elements, and the block that holds them."""
+        """Return the kernels' constexprs for the head widths: the number of elements, and the block that holds
+        them.
+        """
         return {
             "D": self.width,
             "DV": self.width_v,
@@ -62,7 +64,7 @@ class Sizes:
         }
 
     def numbers(self) -> dict[str, int]:
-        """The other sizes, as programs are passed them."""
+        """Return the other sizes, which kernels take as arguments."""
         return {
             "length_q": self.length_q,
             "length_k": self.length_k,
@@ -72,19 +74,19 @@ class Sizes:
 
 
 def padded(width: int) -> int:
-    """A power of two that `tl.dot` takes and that holds a head."""
+    """Return a power of two that `tl.dot` accepts and that holds a head."""
     return max(next_power_of_2(width), LEAST)
 
 
 def with_unit_stride(spec: TensorSpec) -> tuple[TensorSpec, Callable[[Any], Any]]:
-    """The operand as it is where the elements of a head lie side by side, else a contiguous copy of it."""
+    """Return the operand and the identity if a head is contiguous, else a contiguous spec and the copy."""
     if spec.strides[-1] == 1 or spec.sizes[-1] == 1 or not spec.numel:
         return spec, lambda data: data
     return contiguous_copy(spec)
 
 
 def mask_strides(mask: TensorSpec | None, sizes: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a mask over the scores, 0 where it is broadcast."""
+    """Return the strides of a mask broadcast to the scores, 0 for broadcast dimensions."""
     return (0, 0, 0, 0) if mask is None else broadcast_strides(mask, sizes)
 
 
@@ -133,7 +135,7 @@ class Arguments:
 
     @staticmethod
     def _reach(sizes: Sequence[int], strides: Sequence[int]) -> int:
-        """How far a tile of one head may go: a tile's rows more than there are."""
+        """Return a bound on the offsets of one head's tiles, which may go past the last row."""
         return (
             (sizes[2] + LARGEST_TILE) * abs(strides[2])
             + (max(sizes[1], 1) + 1) * abs(strides[1])

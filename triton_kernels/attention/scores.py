@@ -1,7 +1,8 @@
-"""What the programs of attention share: which rows a program has, its tile of scores, and which of them are dropped.
+"""Device functions that attention kernels share: the rows of a program, its tile of scores, and dropout.
 
-Scores are in units of log 2, so that a probability is one `exp2`. A *line* is one query of one head, numbered in the
-C order of (batch, head, query); lines number the softmax's statistics and the draws of dropout.
+Scores are in units of log 2, so that a probability is one `exp2`. A *line* is one query of one head, numbered
+in the C order of (batch, head, query). Line numbers index the softmax statistics and dropout's random
+numbers.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton

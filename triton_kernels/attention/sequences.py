@@ -1,9 +1,10 @@
-"""Where sequences lie: packed one after another, each in a batch of its own, or in pages that a table names.
+"""Layout of sequences: packed, in a batch dimension, or in pages of a page table.
 
-A packed sequence i has the rows from ``starts[i]`` to ``starts[i + 1]``, bounds in device memory that the host never
-waits for. They are held to the rows that exist, so that wrong ones reach nothing, and are reported. Rows behind the
-last sequence are one more, that of number `sequences`, without rows of the other operand. Without `starts` every
-sequence has all rows of its batch. Pages of a table that are none of the pool's are not read, and are reported.
+A packed sequence i has the rows from ``starts[i]`` to ``starts[i + 1]``; these bounds are in device memory
+and need no host synchronization. Kernels clamp the bounds to the existing rows and report invalid ones. Rows
+after the last sequence form one more sequence, with the number `sequences`, without rows of the other
+operand. Without `starts`, every sequence has all rows of its batch. Kernels do not read page numbers outside
+the pool, and report them.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton

@@ -1,4 +1,4 @@
-"""Which calls the forward pass with scores in tensor memory serves, and how it is given its operands."""
+"""Dispatch to the forward pass with scores in tensor memory: the calls that it serves, and their operands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DESIGN = 100
 """The design of devices that have tensor memory; see `DeviceProperties.design`."""
 KERNEL = attention_tensor_memory
 FEWEST_QUERIES = 129
-"""Of fewer queries than this, one of its two tiles would have none."""
+"""Minimum number of queries: with fewer, one of the two tiles would have none."""
 
 
 def tile_of(device: Device, sizes: Sizes) -> Configuration | None:

@@ -1,17 +1,19 @@
-"""Attention's forward pass for sm_100 in Gluon: products of one tile of queries run while another is in its softmax.
+"""Attention's forward pass for sm_100 in Gluon: matmuls of one tile of queries overlap the softmax of another.
 
-Scores, weights and sums are in tensor memory. A block has 256 queries in two tiles and 16 warps: one copies (TMA), one
-issues the products (``tcgen05.mma``), two groups of four compute the softmax of a tile of queries each, a row for each
-thread, and one group of four makes the sums of earlier keys smaller where a row's maximum has grown. So nothing but the
-softmax is on the way from a tile's scores to its weights. The weights take the place of their scores, as operand of the
-product by the values: while one tile's weights are multiplied and its next scores computed, the other one's softmax
-runs. A thread goes through its row twice, a quarter at a time, once for the maximum and once for the weights: of 512
-threads none has registers for all of it. Source: Shah et al., "FlashAttention-3", 2024; Zadouri et al.,
-"FlashAttention-4", of the groups' work.
+Scores, weights and sums are in tensor memory. A thread block has 256 queries in two tiles and 16 warps:
+- One warp copies (TMA), and one issues the matmuls (``tcgen05.mma``).
+- Two groups of four compute the softmax of a tile of queries each, a row for each thread.
+- One group of four rescales the sums of earlier keys if a row's maximum has grown.
 
-Keys and values go through one ring of `STAGES` tiles, with a barrier for a tile that is there and one, at which the
-tensor cores arrive, for a tile that they have read. Tiles go from the last one backwards, so that those with a mask
-come first. Other than that the numerics are those of `forward_kernels`.
+Only the softmax is on the critical path from a tile's scores to its weights. The weights overwrite their
+scores, as operand of the matmul by the values. While one tile's weights are multiplied and its next scores
+computed, the other tile's softmax runs. A thread reads its row twice, a quarter at a time, once for the
+maximum and once for the weights, since no thread of 512 has registers for a whole row. Source: Shah et al.,
+"FlashAttention-3", 2024; Zadouri et al., "FlashAttention-4", of the groups' work.
+
+Keys and values share one ring buffer of `STAGES` tiles. Each tile has a full barrier, and an empty barrier at
+which the tensor cores arrive. Tiles are visited from the last to the first, so that those with a mask come
+first. Other than that, the numerics are those of `forward_kernels`.
 """
 
 from ...runtime.cuda.triton.lazy_gluon import blackwell, gl, gluon

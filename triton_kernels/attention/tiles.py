@@ -1,8 +1,8 @@
-"""Tiles of attention by dtype, head, target and what is beside the scores; every one is declared and compiled.
+"""Attention tiles by dtype, head, target and extra work; each is declared and compiled ahead of time.
 
-A tile is (queries, keys, block of a head of query and key, block of a head of the values). What is *beside* the scores,
-a mask, the draws of dropout, or an address for each element of lines that are no whole vectors, takes registers, and
-smaller tiles.
+A tile is (queries, keys, block of a head of query and key, block of a head of the values). A mask, dropout's
+random numbers, or element-wise addresses for unaligned rows (`beside`) take registers, so they need smaller
+tiles.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from ..products.product import LEAST
 INTERPRETED_TILE = 128
 """The side of a tile in the interpreter, where a program costs far more than its elements."""
 
-# Forward, 16-bit. Of head 64 with 64 keys two blocks on sm_90 and sm_100, so that one multiplies while the other is in
-# its exponentials; with 128 keys, or a head of 128, the sums of one block take the registers.
+# Forward, 16-bit. Head 64 with 64 keys has two blocks on sm_90 and sm_100, so that one multiplies while the other
+# computes exponentials. With 128 keys, or a head of 128, the accumulators of one block take the registers.
 NARROW = Configuration((128, 64, 64, 64), 8, 3, {80: 1, 90: 2, 100: 2})
 NARROW_LONG = Configuration((128, 128, 64, 64), 8, 3, 1)
 HEAD = Configuration((128, 64, 128, 128), 8, 3, {90: 1, 100: 1})
@@ -29,10 +29,10 @@ UNALIGNED_NARROW = Configuration((64, 32, 64, 64), 4, 3, 2)
 BESIDE_HEAD = Configuration((64, 32, 128, 128), 4, 2, 1)
 UNALIGNED_HEAD_CARD = Configuration((64, 32, 128, 128), 8, 2, {86: 1})
 BESIDE_WIDE = Configuration((64, 32, 256, 256), 8, 2, 1)
-# Of few queries: the fewest rows that the tensor core multiplies, 64 on sm_90 and sm_100 and 16 on sm_80.
+# Few queries: the fewest rows that the tensor core multiplies, 64 on sm_90 and sm_100 and 16 on sm_80.
 FEW_HEAD = Configuration((64, 64, 128, 128), 4, 2, {90: 2, 100: 2})
 FEW_AMPERE = Configuration((16, 128, 128, 128), 4, 2, {80: 2})
-# By tensor descriptors. Of 128x64x128 and 64x64x64 the compiler for sm_100 spills a few values to stay at 128 and 96
+# Tensor descriptors. For 128x64x128 and 64x64x64 the compiler for sm_100 spills a few values to stay at 128 and 96
 # registers.
 BULK_NARROW = Configuration((128, 64, 64, 64), 8, 3, {90: 2, 100: 2})
 BULK_NARROW_LONG = Configuration((128, 128, 64, 64), 8, 3, {90: 1, 100: 1})
@@ -45,7 +45,7 @@ BULK_FEW = Configuration((64, 64, 128, 128), 4, 2, {90: 2, 100: 2})
 SPECIALIZED_NARROW = Configuration((128, 128, 64, 64), 4, 2, {90: 1}, resident=12)
 SPECIALIZED_HEAD = Configuration((128, 128, 128, 128), 4, 2, {90: 1}, resident=12)
 SPECIALIZED_WIDE = Configuration((128, 64, 256, 256), 4, 2, {90: 1}, resident=12)
-# float32 is multiplied by FFMA, whose operands are in registers beside the sums.
+# float32 is multiplied by FFMA, whose operands share the registers with the sums.
 SINGLE_NARROW = Configuration((32, 32, 64, 64), 8, 2, 1)
 SINGLE = Configuration((16, 32, 128, 128), 8, 1, 1)
 SINGLE_WIDE = Configuration((16, 16, 256, 256), 16, 1, 1)
@@ -118,7 +118,7 @@ QUERIES_HALF = (
 )
 QUERIES_SINGLES = (QUERIES_SINGLE_NARROW, QUERIES_SINGLE, QUERIES_SINGLE_WIDE)
 
-# Of variable lengths: the bounds of a sequence and a window's edges take registers, as what is beside scores does.
+# Variable lengths: the bounds of a sequence and a window's edges take registers, as masks and dropout do.
 VARLEN_HEAD = Configuration((64, 32, 128, 128), 4, 2, {90: 1, 100: 1})
 VARLEN_HEAD_AMPERE = Configuration((64, 32, 128, 128), 8, 2, {80: 1})
 VARLEN_WIDE = Configuration((64, 32, 256, 256), 8, 2, {80: 1, 90: 1})
@@ -147,8 +147,9 @@ def _design(device: Device) -> int:
 
 
 ROOM = 104 * 1024
-"""Bytes of shared memory that the larger tiles of a head of 256 take. Of devices that give a block less (99 KiB on
-sm_86, sm_89 and sm_120) they are those that leave room for what is beside the scores."""
+"""Bytes of shared memory that the larger tiles of a head of 256 take. Devices with less for a block (99 KiB on
+sm_86, sm_89 and sm_120) use the tiles that leave room for masks and dropout.
+"""
 
 
 def _has_room(device: Device) -> bool:
@@ -165,7 +166,7 @@ def forward_tile(
     beside: bool,
     is_whole: bool,
 ) -> Configuration:
-    """The tile of the forward pass, for heads padded to `head`; of a causal mask the one that wastes less of it."""
+    """Return the forward tile for heads padded to `head`; for a causal mask, the tile that wastes less of it."""
     if interpreted():
         return _interpreted(head, rows, columns)
     if itemsize == 4:
@@ -190,7 +191,7 @@ def forward_tile(
 
 
 def bulk_tile(device: Device, head: int, rows: int, columns: int, is_causal: bool) -> Configuration:
-    """The tile of the forward pass by tensor descriptors, for heads padded to `head`."""
+    """Return the forward tile with tensor descriptors, for heads padded to `head`."""
     if interpreted():
         return _interpreted(head, rows, columns)
     if head > 128:
@@ -204,19 +205,21 @@ def bulk_tile(device: Device, head: int, rows: int, columns: int, is_causal: boo
 
 
 def specialized_tile(head: int) -> Configuration | None:
-    """The tile of the warp-specialised forward pass, for heads padded to `head`; None for narrow ones."""
+    """Return the tile of the warp-specialized forward pass for heads padded to `head`, or None for narrow heads."""
     if head < 64:
         return None
     return SPECIALIZED_NARROW if head == 64 else SPECIALIZED_HEAD if head == 128 else SPECIALIZED_WIDE
 
 
 def tensor_memory_tile(head: int) -> Configuration | None:
-    """The tile of the forward pass with scores in tensor memory; None where heads do not suit it."""
+    """Return the tile of the forward pass with scores in tensor memory, or None for unsupported heads."""
     return {64: TENSOR_MEMORY_NARROW, 128: TENSOR_MEMORY_HEAD}.get(head)
 
 
 def specialized_backward_tiles(head: int) -> tuple[Configuration, Configuration] | None:
-    """The tiles of the warp-specialised backward pass by keys and by queries; None where heads do not suit it."""
+    """Return the tiles of the warp-specialized backward pass, by keys and by queries, or None for unsupported
+    heads.
+    """
     if head == 64:
         return KEYS_SPECIALIZED_NARROW, QUERIES_SPECIALIZED_NARROW
     return (KEYS_SPECIALIZED_HEAD, QUERIES_SPECIALIZED_HEAD) if head == 128 else None
@@ -225,7 +228,7 @@ def specialized_backward_tiles(head: int) -> tuple[Configuration, Configuration]
 def keys_tile(
     device: Device, itemsize: int, head: int, rows: int, columns: int, beside: bool
 ) -> Configuration:
-    """The tile of the backward pass by keys."""
+    """Return the tile of the backward pass by keys."""
     if interpreted():
         return _interpreted(head, rows, columns)
     if itemsize == 4:
@@ -244,7 +247,7 @@ def keys_tile(
 def queries_tile(
     device: Device, itemsize: int, head: int, rows: int, columns: int, beside: bool
 ) -> Configuration:
-    """The tile of the backward pass by queries."""
+    """Return the tile of the backward pass by queries."""
     if interpreted():
         return _interpreted(head, rows, columns)
     if itemsize == 4:
@@ -263,7 +266,7 @@ def queries_tile(
 def varlen_tile(
     device: Device, candidates: tuple[Configuration, ...], head: int, rows: int, columns: int
 ) -> Configuration:
-    """The first of these that the device takes, and whose head holds `head`, padded."""
+    """Return the first candidate that the device supports and whose head holds the padded `head`."""
     if interpreted():
         return _interpreted(head, rows, columns)
     # Targets without tiles of their own take those of the design that they share.

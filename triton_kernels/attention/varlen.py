@@ -27,21 +27,22 @@ CHUNK = 128
 
 
 def as_one_batch(spec: TensorSpec) -> TensorSpec:
-    """(rows, heads, width) as (1, heads, rows, width), as attention of one length has it."""
+    """View (rows, heads, width) as (1, heads, rows, width), the layout of fixed-length attention."""
     (rows, heads, width), (row, head, step) = spec.sizes, spec.strides
     return TensorSpec.of((1, heads, rows, width), (0, head, row, step), spec.dtype, spec.device)
 
 
 def as_pages(spec: TensorSpec) -> TensorSpec:
-    """(pages, page size, heads, width) as (pages, heads, page size, width)."""
+    """View (pages, page size, heads, width) as (pages, heads, page size, width)."""
     (pages, rows, heads, width), (page, row, head, step) = spec.sizes, spec.strides
     return TensorSpec.of((pages, heads, rows, width), (page, head, row, step), spec.dtype, spec.device)
 
 
 class Problem:
-    """What the launches of a call share: sizes of all sequences together, operands, and the window.
+    """Problem that the launches of a call share: total sizes of all sequences, operands, and the window.
 
-    Operands are (rows, heads, width) of packed sequences, keys and values also pages, or (batch, heads, length, width).
+    Operands are (rows, heads, width) of packed sequences, keys and values also pages, or (batch, heads,
+    length, width).
     """
 
     def __init__(self, call: StructuredCall, names: tuple[str, ...]) -> None:
@@ -64,7 +65,7 @@ class Problem:
         if table is not None:
             n_pages, page_size = call.args["key"].sizes[:2]
             self.pages = {"page_size": page_size, "n_pages": n_pages, "entries": table.sizes[1]}
-            # Where there are no pages, no key can count.
+            # Without pages, every key count must be zero.
             length = table.sizes[1] * page_size if n_pages else 0
             self.sizes = dataclasses.replace(self.sizes, length_k=length)
         # Wider ones see no more, and their sums with a place stay within 32 bits.
@@ -72,13 +73,13 @@ class Problem:
         self.window = [min(side, most) for side in call.extra["window"]]
 
     def in_batches(self, spec: TensorSpec) -> TensorSpec:
-        """An operand with dimensions (batch or page, heads, rows, width)."""
+        """Return an operand with dimensions (batch or page, heads, rows, width)."""
         if not self.is_packed:
             return spec
         return as_pages(spec) if spec.ndim == 4 else as_one_batch(spec)
 
     def gathered(self, data: tuple[Any, ...]) -> list[Any]:
-        """The operands with the elements of a head side by side, then the bounds."""
+        """Return the operands with contiguous heads, then the bounds."""
         return [gather(x) for (_, gather), x in zip((*self.operands, *self.starts), data, strict=True)]
 
     def tiles(self, rows: int, block: int) -> int:
@@ -88,14 +89,16 @@ class Problem:
         return rows // block + self.sequences + 1
 
     def tile(self, candidates: Any) -> Configuration:
-        """The tile of a launch."""
+        """Return the tile of a launch."""
         sizes = self.sizes
         return varlen_tile(self.call.device, candidates, sizes.head, sizes.length_q, sizes.length_k)
 
     def shared_heads(self, room: int) -> int:
-        """How many rows a query has in a tile of `room` for all heads that read its keys; 0 where each has tiles.
+        """Return the number of heads that share a tile of `room` rows for each query, or 0 if each head has its
+        own tiles.
 
-        They share one while the queries of a sequence, on average, fit it with all their heads.
+        Heads that read the same keys share a tile if an average sequence's queries fit it with all their
+        heads.
         """
         sizes = self.sizes
         shared, queries = next_power_of_2(sizes.group), sizes.length_q
@@ -169,7 +172,7 @@ class Problem:
 
 
 def _forward(problem: Problem, pointers: dict[str, str]) -> Callable[[list[int], float], None]:
-    """``run(addresses of everything that `pointers` name, then of what is common, scale)``."""
+    """Return ``run(addresses of everything that `pointers` name, then of what is common, scale)``."""
     specs, out = problem.specs, problem.in_batches(problem.call.outputs[0])
     lines = (("qm", specs["query"]), ("kn", specs["key"]), ("vn", specs["value"]), ("om", out))
     sizes, shared = problem.sizes, problem.shared_heads(problem.tile(VARLEN_FORWARD).tile[0])
@@ -189,7 +192,7 @@ def _forward(problem: Problem, pointers: dict[str, str]) -> Callable[[list[int],
 
 
 def varlen_attention_forward(call: StructuredCall) -> PlannedKernel:
-    """softmax(scale * query @ key^T) @ value of each sequence; wrong bounds and pages are faults."""
+    """Compute softmax(scale * query @ key^T) @ value of each sequence; wrong bounds and pages are faults."""
     problem = Problem(call, ("query", "key", "value"))
     if problem.sizes.lines == 0:
         return PlannedKernel(launch_nothing)
@@ -224,7 +227,7 @@ def varlen_attention_forward(call: StructuredCall) -> PlannedKernel:
 
 
 def sliding_window_forward(call: StructuredCall) -> PlannedKernel:
-    """softmax(scale * query @ key^T) @ value in a window, of each batch."""
+    """Compute softmax(scale * query @ key^T) @ value in a window, of each batch."""
     problem = Problem(call, ("query", "key", "value"))
     if problem.sizes.lines == 0:
         return PlannedKernel(launch_nothing)
@@ -254,9 +257,9 @@ def _flags(problem: Problem) -> FaultFlags:
 
 
 def varlen_attention_backward(call: StructuredCall) -> PlannedKernel:
-    """The gradients of query, key and value, of packed sequences or of batches.
+    """Compute the gradients of query, key and value, of packed sequences or of batches.
 
-    Bounds are those of the forward pass, which has reported wrong ones.
+    Bounds are those of the forward pass, which has reported invalid ones.
     """
     problem = Problem(call, ("grad_out", "query", "key", "value", "out"))
     specs, sizes, device = problem.specs, problem.sizes, call.device

@@ -1,10 +1,10 @@
-"""The programs of attention in sequences, packed, paged or a batch each, and in windows: forward, keys, queries.
+"""Kernels of attention over sequences, packed, paged or batched, and over windows: forward, keys, queries.
 
-Tiles are those of `forward_kernels` and `backward_kernels`, whose loops these programs call, with the same numerics; a
-tile never has rows of two sequences. The last query of a sequence stands at the place of its last key: a query of
-place p sees the keys from p - left (where LEFT) to p + right (where RIGHT). Tiles of keys outside of that are not
-looked at, and those that an edge goes through are masked. A query that sees no key gives zeros, and minus infinity as
-the logarithm of its sum.
+Tiles are those of `forward_kernels` and `backward_kernels`, whose loops these kernels call, with the same
+numerics. A tile never has rows of two sequences. The last query of a sequence is at the position of its last
+key: a query at position p sees the keys from p - left (if LEFT) to p + right (if RIGHT). Kernels skip tiles
+of keys outside of that window, and mask tiles that cross an edge. A query that sees no key gives zeros, and
+minus infinity as its logsumexp.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton

@@ -1,4 +1,4 @@
-"""Which calls the warp-specialised forward pass serves, and how it is given its operands."""
+"""Dispatch to the warp-specialized forward pass: the calls that it serves, and their operands."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ DESIGN = 90
 """The design of devices whose products it is written for, ``wgmma``; see `DeviceProperties.design`."""
 KERNEL = attention_warp_specialized
 FEWEST_QUERIES = 65
-"""Of fewer queries than this, one of its two groups of warps would compute nothing."""
+"""Minimum number of queries: with fewer, one of the two groups of warps would be idle."""
 
 
 def can_run(device: Device, sizes: Sizes) -> bool:
-    """Whether device and Triton have what such kernels are written in, and the two heads are of one width."""
+    """Return True if device and Triton support these Gluon kernels, and both head widths pad to the same block."""
     own = driver()
     if not own.has_gluon or own.properties(device.resolved_index).design != DESIGN:
         return False
@@ -34,7 +34,7 @@ def tile_of(device: Device, sizes: Sizes) -> Configuration | None:
 
 
 def operand_types(dtype: str, chosen: Configuration) -> dict[str, str]:
-    """The types of its descriptors: a group of warps has half of the tile's queries."""
+    """Return the types of the kernel's descriptors; a group of warps has half of the tile's queries."""
     block_m, block_n, width, _ = chosen.tile
     rows, keys = (shared_descriptor(dtype, 1, 1, block, width) for block in (block_m // 2, block_n))
     return {"q": rows, "k": keys, "v": keys, "out": rows}

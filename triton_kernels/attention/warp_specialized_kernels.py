@@ -1,18 +1,20 @@
-"""Attention's forward pass for sm_90 in Gluon: products of one tile run while another tile is in its softmax.
+"""Attention's forward pass for sm_90 in Gluon: matmuls of one tile overlap the softmax of another.
 
-Shah, Bikshandi, Zhang, Thakkar, Ramani, Dao, "FlashAttention-3: fast and accurate attention with asynchrony and
-low-precision", 2024. A block of 384 threads: four warps copy (TMA) and two groups of four compute, each with its own
-64 queries. One warp would do for the copies, but the number of registers is set for four at a time. Keys and values go
-through rings of `STAGES` tiles, with a barrier for a tile that is there and one for a tile that both groups are done
-with. A group issues the scores of a tile, then the product of the tile before by its values, waits for the scores alone
-(``wgmma.wait_group 1``), and is in their softmax while the other product runs. The groups take turns in issuing, so
-that their softmaxes do not fall together.
+Shah, Bikshandi, Zhang, Thakkar, Ramani, Dao, "FlashAttention-3: fast and accurate attention with asynchrony
+and low-precision", 2024. A thread block has 384 threads: four warps copy (TMA) and two groups of four
+compute, each with its own 64 queries. One warp would do for the copies, but register counts are set for four
+warps at a time.
 
-The compiler does not know what a wait is for, and ptxas moves it up in front of the softmax if it can. It cannot
-across a branch: that is why the wait for the next tile of keys stands between the softmax and `wait_group 0`.
+Keys and values go through ring buffers of `STAGES` tiles, with a full barrier for each tile and an empty
+barrier at which both groups arrive. A group issues the scores of a tile, then the previous tile's matmul by
+its values. It waits for the scores alone (``wgmma.wait_group 1``), and computes their softmax while the other
+matmul runs. The groups alternate in issuing, so that their softmaxes do not coincide.
 
-Tiles go from the last one backwards, so that those with a mask come first. Other than that the numerics are those of
-`forward_kernels`.
+The compiler does not know the purpose of a wait, and ptxas hoists it above the softmax if it can. It cannot
+hoist across a branch, so the wait for the next tile of keys is between the softmax and `wait_group 0`.
+
+Tiles are visited from the last to the first, so that those with a mask come first. Other than that, the
+numerics are those of `forward_kernels`.
 """
 
 from ...runtime.cuda.triton.lazy_gluon import gl, gluon, hopper

@@ -1,1 +1,1 @@
-"""Convolutions and their gradients as implicit matrix products: columns are never written to memory."""
+"""Convolutions and their gradients as implicit GEMMs: columns are never written to memory."""

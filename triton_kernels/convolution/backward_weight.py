@@ -1,4 +1,4 @@
-"""The gradient of a convolution's weight: how its pixels are cut into parts, and the parts added up."""
+"""Gradient of a convolution's weight: split-K over pixels, and the sum of the parts."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ MOST_SPLITS = 64
 STEPS = 8
 """The fewest steps along pixels that a part is worth a program of its own."""
 SUM_BYTES = 4096
-"""What a program of `add_parts` reads of a part."""
+"""Bytes of a part that a program of `add_parts` reads."""
 
 
 def reciprocal(divisor: int) -> tuple[int, int]:
-    """(magic, shift) with ``n * magic >> shift == n // divisor`` for every n below 2^31; see `quotient`.
+    """Return (magic, shift) with ``n * magic >> shift == n // divisor`` for every n below 2^31; see `quotient`.
 
     Example:
         >>> from triten.triton_kernels.convolution.backward_weight import reciprocal
@@ -46,7 +46,7 @@ def reciprocal(divisor: int) -> tuple[int, int]:
 
 
 def lies_evenly(spec: TensorSpec) -> bool:
-    """Whether the pixels of all images lie at one distance."""
+    """Return True if the pixels of all images have one common stride."""
     n, _, d, h, w = spec.sizes
     expected = spec.strides[4] if w > 1 else None
     running = w
@@ -61,7 +61,7 @@ def lies_evenly(spec: TensorSpec) -> bool:
 def default_configuration(
     call: StructuredCall, spec: TensorSpec, sums: Sums, few: bool, outputs: int, columns: int, taps: int
 ) -> Configuration:
-    """A configuration by dtype, vectors, and the sides of the product."""
+    """Return a configuration by dtype, vectors, and the GEMM's sizes."""
     properties = driver().properties(call.device.resolved_index)
     if spec.itemsize == 8:
         candidates = DOUBLE
@@ -78,7 +78,7 @@ def default_configuration(
 def laid(
     call: StructuredCall, grad: TensorSpec, source: TensorSpec, out: TensorSpec, groups: int, window: Window
 ) -> tuple[Operand, Operand]:
-    """The gradient and the source as the kernel wants them."""
+    """Return the gradient and the source in the layouts that the kernel wants."""
     n, outputs, *spatial = grad.sizes
     products = n * math.prod(spatial) * outputs * math.prod(out.sizes[1:])
     if is_depthwise(out, groups) or products < WORTH_A_COPY:
@@ -95,8 +95,9 @@ def laid(
 
 
 def in_vectors(spec: TensorSpec) -> Operand:
-    """A volume with channels innermost. Where it is copied anyway, a few zeros behind them fill the last vector, which
-    is what tensor descriptors ask for."""
+    """Return a channels-last volume; a copy pads channels with zeros to whole vectors, as tensor descriptors
+    need.
+    """
     operand, channels = laid_out(spec), spec.sizes[1]
     padded = cdiv(channels, BYTES // spec.itemsize) * (BYTES // spec.itemsize)
     if not operand.is_copied or spec.itemsize != 2 or 4 * padded > 5 * channels:
@@ -105,7 +106,7 @@ def in_vectors(spec: TensorSpec) -> Operand:
 
 
 def unpadded(operand: Operand) -> TensorSpec:
-    """The copy without the zeros behind its channels."""
+    """Return the copy without the padding channels."""
     return operand.laid.replace(sizes=operand.given.sizes, strides=operand.laid.strides)
 
 
@@ -218,7 +219,7 @@ def plan_parts(
 def plan_sum(
     call: StructuredCall, out: TensorSpec, splits: int, accumulator: str
 ) -> Callable[[Any, Any], None]:
-    """``run(out, parts)``: the sum over parts (splits, outputs, taps, channels), in their order."""
+    """Return ``run(out, parts)``: the sum over parts (splits, outputs, taps, channels), in their order."""
     _, channels, t, r, s = out.sizes
     triton_name = BY_NAME[accumulator].triton_name
     block = SUM_BYTES // BY_NAME[accumulator].itemsize
@@ -243,7 +244,7 @@ def plan_sum(
 
 
 def is_depthwise(out: TensorSpec, groups: int) -> bool:
-    """Whether each group has one channel on some side; `out` is the weight's gradient."""
+    """Return True for a depthwise convolution, from the weight gradient `out`."""
     return groups > 1 and min(out.sizes[0] // groups, out.sizes[1]) == 1
 
 
@@ -255,7 +256,7 @@ def plan_weight(
     groups: int,
     window: Window,
 ) -> Callable[[Any, Any, Any], None]:
-    """``run(out, grad, source)`` over data as they lie, by descriptors where addresses allow."""
+    """Return ``run(out, grad, source)`` over data as they lie, by descriptors where addresses allow."""
     if is_depthwise(out, groups):
         choices.chosen("depthwise", "each of the {} groups has a channel of its own", groups)
         splits, write = plan_depthwise_parts(call, grad, source, out, groups, window)
@@ -283,7 +284,7 @@ def plan_weight(
 def added_up(
     call: StructuredCall, out: TensorSpec, splits: int, write: Callable[[Any, Any, Any], None]
 ) -> Callable[[Any, Any, Any], None]:
-    """``run(out, grad, source)`` of what writes so many parts."""
+    """Return ``run(out, grad, source)`` of what writes so many parts."""
     choices.chosen("parts that are added up", "the pixels are cut into {}", splits)
     accumulator = "float64" if out.dtype.name == "float64" else "float32"
     add_up = plan_sum(call, out, splits, accumulator)
@@ -299,7 +300,7 @@ def added_up(
 
 
 def backward_weight(call: StructuredCall) -> PlannedKernel:
-    """Gradient by input, summed over all pixels; long sums are cut into parts that are added up after."""
+    """Multiply the gradient by the input, summed over all pixels; long sums use split-K with a second pass."""
     args = call.args
     grad, source = as_volume(args["grad_output"]), as_volume(args["input"])
     out, groups = as_volume(call.outputs[0]), args["groups"]

@@ -28,9 +28,9 @@ MOST = (512, 128, 128)
 
 
 def described(spec_sizes: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> DescribedTensor | None:
-    """A tensor map's tensor; None where elements are not adjacent, or lines do not lie whole vectors apart.
+    """Return a tensor map's tensor, or None if elements are not contiguous or strides are not whole vectors.
 
-    A dimension of one element has whatever stride the next one inside makes whole.
+    A dimension of size one takes the stride that the next inner dimension makes whole.
     """
     if strides[-1] != 1 and spec_sizes[-1] != 1:
         return None
@@ -46,14 +46,14 @@ def described(spec_sizes: tuple[int, ...], strides: tuple[int, ...], itemsize: i
 
 
 def picture(spec: TensorSpec) -> DescribedTensor | None:
-    """A plane's pixels as (images, lines, pixels, channels)."""
+    """Return a plane's pixels as (images, lines, pixels, channels)."""
     n, c, _, h, w = spec.sizes
     sn, sc, _, sh, sw = spec.strides
     return described((n, h, w, c), (sn, sh, sw, sc), spec.itemsize)
 
 
 def filters(problem: Problem) -> tuple[DescribedTensor | None, bool]:
-    """The weight as (columns, taps, channels), or (channels, taps, columns); and whether it is the former."""
+    """Return the weight as (columns, taps, channels), or (channels, taps, columns), and True for the first form."""
     weight = problem.weight
     k_stride, n_stride, _ = problem.weight_strides(weight)
     rows, taps = weight.sizes[3:]
@@ -71,9 +71,10 @@ def filters(problem: Problem) -> tuple[DescribedTensor | None, bool]:
 
 
 def block_of(positions: Triple, count: int) -> Triple:
-    """`count` positions as images by lines by pixels, each a power of two: with the fewest blocks over all of them.
+    """Return `count` positions as images by lines by pixels, each a power of two, with the fewest blocks over
+    all.
 
-    Of those that are alike the one whose lines are longest, since the taps of its positions share most pixels.
+    Ties go to the block with the longest lines, since the taps of its positions share most pixels.
 
     Example:
         >>> from triten.triton_kernels.convolution.bulk import block_of
@@ -90,22 +91,22 @@ def block_of(positions: Triple, count: int) -> Triple:
 
 
 def blocks_over(positions: Triple, block: Triple) -> int:
-    """How many blocks cover images by lines by pixels."""
+    """Return the number of blocks that cover images by lines by pixels."""
     images, lines, pixels = (cdiv(n, side) for n, side in zip(positions, block, strict=True))
     return images * lines * pixels
 
 
 def is_crowded(problem: Problem, fused: FusedEpilogue) -> bool:
-    """Whether an epilogue has so much in registers that a large tile's sums have no place beside it.
+    """Return True if an epilogue needs so many registers that a large tile's accumulators do not fit beside it.
 
-    That is another tile beside the one that is stored, or an address for each element.
+    This happens if it holds a second tile, or an address for each element.
     """
     has_vectors = unit_of(problem.columns) * problem.out.itemsize >= ALIGNMENT
     return fused.tiles > 1 or (fused.is_channels_last and not has_vectors)
 
 
 def choose(problem: Problem, positions: Triple, is_narrow: bool) -> Configuration:
-    """The configuration: measured, or the one whose whole waves of tiles cost least."""
+    """Return the tuned configuration, or the one whose whole waves of tiles cost least."""
     device, columns = problem.out.device, problem.columns
     inner = problem.channels * problem.window.taps
     if interpreted():
@@ -136,10 +137,11 @@ def refused(why: str) -> None:
 
 
 def plan_bulk(call: StructuredCall, problem: Problem, sums: Sums) -> Callable[..., None] | None:
-    """``run(out, source, weight, bias or None)`` over data at multiples of 16; None where there is none.
+    """Return ``run(out, source, weight, bias or None)`` over addresses that are multiples of 16, or None.
 
-    Planes whose strides are one, of one group, with channels innermost in source and weight; of float32 those that
-    round to TF32. Where the output's pixels lie side by side a tile is exchanged on its way and stored by its address.
+    It takes planes with strides of one, one group, and channels-last source and weight; of float32, those
+    that round to TF32. If the output's pixels are contiguous, the kernel transposes a tile and stores it by
+    address.
     """
     source, out, window = problem.source, problem.out, problem.window
     is_narrow = source.itemsize == 2
@@ -154,7 +156,7 @@ def plan_bulk(call: StructuredCall, problem: Problem, sums: Sums) -> Callable[..
     (weights, inner), pixels, results = filters(problem), picture(source), picture(out)
     if weights is None or pixels is None:
         return refused("channels do not lie innermost in whole vectors of 16 bytes")
-    # What a compiled graph fuses stores by addresses, but adds up where an eager call does.
+    # A compiled graph's fused kernels store by address, but accumulate in the eager call's order.
     if results is None and out.strides[4] != 1 and out.sizes[4] != 1:
         return refused("neither channels nor pixels of the output lie side by side")
     fused = problem.fused

@@ -1,10 +1,10 @@
-"""Convolutions by tensor descriptors: an input's pixels, shifted by a tap, are one block of a tensor map.
+"""Convolutions with tensor descriptors: an input's pixels, shifted by a tap, are one block of a tensor map.
 
-With strides of one the source pixels of a tile of positions are such a tile themselves, moved by the tap; what lies
-outside the source comes as zero. So no thread computes an address or a mask: operands come and results go through the
-tensor memory accelerator, and a program goes from tile to tile, as products by descriptors do
-(`products/persistent.py`). A tile's positions are images by lines by columns of pixels, so that few lie outside a
-small picture.
+With strides of one, the source pixels of a tile of positions are themselves a tile, shifted by the tap;
+out-of-bounds pixels read as zero. No thread computes an address or a mask: operands and results go through
+the tensor memory accelerator. A program is persistent and goes from tile to tile, as matmuls with descriptors
+do (`products/persistent.py`). A tile's positions are images by lines by columns of pixels, so that few lie
+outside a small picture.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ NARROW = (
     Configuration((64, 64, 64), 4, 4, {90: 2, 100: 2}, all_registers=True),
 )
 CROWDED = (Configuration((128, 128, 64), 8, 3, {90: 1, 100: 1}), *NARROW[3:])
-"""Beside an epilogue that reads another tile, or stores one element by element: 64 registers of sums for each lane."""
+"""Tiles for an epilogue that reads another tile, or stores element by element: 64 registers of sums for each lane."""
 TF32 = (
     # For sm_100 the compiler would rather spill than use them all, where planes are stored.
     Configuration((128, 128, 32), 8, 3, {90: 1, 100: 1}, all_registers=(100,)),

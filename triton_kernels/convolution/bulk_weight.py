@@ -29,7 +29,7 @@ MOST_SPLITS = 64
 STEPS = 8
 """The fewest blocks of pixels that a part is worth a program of its own."""
 WASTED = 5 / 4
-"""How much more pixels the blocks may hold than there are, where images are no multiple of a block's."""
+"""Limit of the ratio of the blocks' pixels to the image's, if images are no multiple of a block."""
 
 
 def whole_block(positions: Triple, count: int) -> Triple | None:
@@ -79,10 +79,10 @@ def reason_against(call: StructuredCall, grad: TensorSpec, source: TensorSpec, w
 def lines_of_planes(
     grad: TensorSpec, source: TensorSpec, window: Window
 ) -> tuple[DescribedTensor, DescribedTensor, Triple] | None:
-    """Both operands of one tap as (images, channels, 1, pixels), and the positions; None where they do not lie so.
+    """Return both operands of a 1x1 convolution as (images, channels, 1, pixels), and the positions, or None.
 
-    The last block of a plane may be a rest: behind it are zeros in both. Of several taps a block would have to start
-    between two vectors, which descriptors are not asked for.
+    The last block of a plane may be partial: out-of-bounds pixels are zeros in both operands. With several
+    taps, a block would have to start between two vectors, which descriptors do not support.
     """
     both = (grad, source)
     if not window.is_pointwise or all(channels_lie_innermost(spec) for spec in both):
@@ -100,7 +100,7 @@ def lines_of_planes(
 
 
 def channels_lie_innermost(spec: TensorSpec) -> bool:
-    """Whether a picture's channels lie side by side."""
+    """Return True if a picture is channels-last."""
     return spec.strides[1] == 1 and spec.sizes[1] > 1
 
 
@@ -213,7 +213,7 @@ def choose(
     groups: int,
     taps: int,
 ) -> Configuration:
-    """The configuration: measured, or the one whose whole waves of tiles cost least."""
+    """Return the tuned configuration, or the one whose whole waves of tiles cost least."""
     pixels = positions[0] * positions[1] * positions[2]
     if interpreted():
         tile = tuple(bounded(n, most) for n, most in zip((outputs, channels, pixels), MOST, strict=True))

@@ -1,10 +1,10 @@
-"""The gradient of a convolution's weight by tensor descriptors: pixels of the gradient by pixels that a tap has moved.
+"""Gradient of a convolution's weight with tensor descriptors: gradient pixels by pixels that a tap has shifted.
 
-What is summed are pixels: a block of them is images by lines by pixels, the source's the same block moved by the tap.
-Channels lie innermost in both operands; or pixels do in both (planes), which serves one tap, and then a plane is one
-line. Else lines and pixels of a block divide those of the gradient. So every position of a block is one of the
-gradient's, or one that neither operand has: a value of the source never meets a zero that stands for no gradient, which
-were it infinite would make NaN.
+The K dimension is pixels: a block of them is images by lines by pixels, and the source's block is shifted by
+the tap. Both operands are channels-last. Alternatively pixels are contiguous in both (planes), which serves
+one tap, and then a plane is one line. Otherwise the lines and pixels of a block divide those of the gradient.
+Every position of a block is therefore a gradient position, or one that neither operand has. A source value
+never meets a zero outside the gradient, which would make NaN of an infinity.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Convolutions, transposed ones and gradients of inputs: how each becomes a launch of one kernel.
+"""Convolutions, transposed convolutions and input gradients as launches of one kernel.
 
-Columns are never written to memory. A convolution of one tap is a matrix product and is handed to those; one whose
-groups have a channel each has kernels of its own.
+Columns are never written to memory. A 1x1 convolution is a matmul and uses those kernels. Depthwise
+convolutions have kernels of their own.
 """
 
 from __future__ import annotations
@@ -36,14 +36,15 @@ from .problem import Problem
 from .volume import BYTES, Arguments, Sums, as_volume, bounded, reach, sums_of, unit_of, window_of
 
 FLAT_BELOW = 32
-"""Channels of a group below which the inner side runs over channels and taps as one: a tap would leave most of a block
-empty."""
+"""Channels of a group below which the K dimension combines channels and taps: a single tap would leave most of a
+block empty.
+"""
 MOST = (512, 128, 128)
 """The tile of the interpreter, where a program costs far more than its elements."""
 
 
 def laid(problem: Problem, sums: Sums) -> tuple[Problem, Operand, Operand]:
-    """The problem over operands as the kernel wants them; how source and weight become those."""
+    """Return the problem over operands in the kernel's layouts, and how source and weight get there."""
     source, weight = problem.source, problem.weight
     if problem.products < WORTH_A_COPY:
         return problem, Operand(source, source), Operand(weight, weight)
@@ -70,7 +71,7 @@ def laid(problem: Problem, sums: Sums) -> tuple[Problem, Operand, Operand]:
 
 
 def default_configuration(problem: Problem, sums: Sums, is_flat: bool) -> Configuration:
-    """A configuration by dtype, vectors, and whether large tiles are enough to fill the device."""
+    """Return a configuration by dtype, vectors, and whether large tiles fill the device."""
     m, columns = problem.positions, problem.columns
     properties = driver().properties(problem.out.device.resolved_index)
     count, phases = properties.multi_processor_count, problem.phases
@@ -97,9 +98,10 @@ def default_configuration(problem: Problem, sums: Sums, is_flat: bool) -> Config
 
 
 def plan_convolution(call: StructuredCall, given: Problem) -> Callable[..., None]:
-    """``run(out, source, weight, bias or None)`` over data, which are laid out anew where that is worth it.
+    """Return ``run(out, source, weight, bias or None)`` over data, which it copies to a better layout if
+    worthwhile.
 
-    What `run` of this and of the plans below is given besides are addresses, of a fused epilogue's pointers.
+    The `run` of this plan and of those below also takes addresses for a fused epilogue's pointers.
     """
     sums = sums_of(call, given.source)
     problem, source, weight = laid(given, sums)
@@ -139,7 +141,7 @@ def plan_computed(
 
 
 def plan_laid(call: StructuredCall, problem: Problem, sums: Sums) -> Callable[..., None]:
-    """``run(out, source, weight, bias or None)`` over data as they lie, by descriptors where addresses allow."""
+    """Return ``run(out, source, weight, bias or None)`` over data in place, by descriptors where addresses allow."""
     bulk = plan_bulk(call, problem, sums)
     if bulk is None:
         choices.chosen("implicit GEMM, through pointers", "no tensor descriptors serve it")
@@ -165,7 +167,7 @@ def plan_laid(call: StructuredCall, problem: Problem, sums: Sums) -> Callable[..
 
 
 def plan_pointers(call: StructuredCall, problem: Problem, sums: Sums) -> Callable[..., None]:
-    """``run(out, source, weight, bias or None)`` over data, which lie in any way."""
+    """Return ``run(out, source, weight, bias or None)`` over data, which lie in any way."""
     source, weight, out, window = problem.source, problem.weight, problem.out, problem.window
     channels, columns, groups = problem.channels, problem.columns, problem.groups
     is_flat = channels < FLAT_BELOW or source.strides[1] != 1
@@ -277,7 +279,7 @@ def check_sources(problem: Problem) -> None:
 
 
 def plan_of(call: StructuredCall, problem: Problem) -> Callable[..., None]:
-    """``run(out, source, weight, bias or None)`` over data, by the kernel that fits."""
+    """Return ``run(out, source, weight, bias or None)`` over data, by the kernel that fits."""
     sums_of(call, problem.source)
     if problem.out.numel == 0:
         return launch_nothing
@@ -292,7 +294,7 @@ def plan_of(call: StructuredCall, problem: Problem) -> Callable[..., None]:
 
 
 def copies_input(call: StructuredCall) -> bool:
-    """Whether a call of `convolution` lays its input out anew."""
+    """Return True if a call of `convolution` copies its input to another layout."""
     problem = problem_of(call)
     if not problem.out.numel or is_depthwise(problem) or is_product(problem):
         return False
@@ -301,7 +303,7 @@ def copies_input(call: StructuredCall) -> bool:
 
 
 def problem_of(call: StructuredCall, fused: FusedEpilogue | None = None) -> Problem:
-    """A call of `convolution` as its kernels see it."""
+    """Return the kernels' problem of a `convolution` call."""
     args = call.args
     weight = args["weight"]
     return Problem(
@@ -322,10 +324,11 @@ def convolution(call: StructuredCall) -> PlannedKernel:
 
 
 def plan_fused(call: StructuredCall, fused: FusedEpilogue) -> tuple[Callable[..., None], tuple[str, ...]]:
-    """A convolution's launch with a fused epilogue, and the names of the arguments whose addresses it is given first.
+    """Return a convolution's launch with a fused epilogue, and the names of the arguments whose addresses come
+    first.
 
-    It is called as `products.fused.plan_fused` says. Raises CannotFuse where the kernel that serves the convolution
-    takes no such epilogue.
+    The calling convention is that of `products.fused.plan_fused`. Raise CannotFuse if the kernel that serves
+    the convolution takes no epilogue.
     """
     out = call.outputs[0]
     if out.numel == 0 or out.ndim != call.args["weight"].ndim:
@@ -342,7 +345,7 @@ def plan_fused(call: StructuredCall, fused: FusedEpilogue) -> tuple[Callable[...
 
 
 def backward_input(call: StructuredCall) -> PlannedKernel:
-    """Each input pixel gathers from the outputs that it went into: no scatter, no atomics."""
+    """Compute the input's gradient: each input pixel gathers from its outputs, without scatter or atomics."""
     args = call.args
     weight = args["weight"]
     problem = Problem(

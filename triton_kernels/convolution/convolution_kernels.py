@@ -1,10 +1,10 @@
-"""The program of convolutions and transposed convolutions: pixels by filters, summed over taps and channels.
+"""Kernel of convolutions and transposed convolutions: pixels by filters, summed over taps and channels.
 
 A position of the output gathers from source positions ``start + tap * step`` in each spatial dimension. In a
-convolution the source is the input. In the gradient of the input, which is also a transposed convolution, it is the
-gradient: the taps then go backwards, and with strides above one the positions fall into phases, each of which meets
-taps of its own. A phase is a convolution with a stride of one, so that no product is with a zero that a stride put
-there, and nothing is scattered.
+convolution the source is the input. In the gradient of the input, which is also a transposed convolution, the
+source is the gradient. The taps then go backwards, and strides above one split the positions into phases,
+each with its own taps. A phase is a convolution with a stride of one, so no multiplication is by a zero of
+the stride, and nothing is scattered.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton

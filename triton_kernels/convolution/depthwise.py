@@ -26,12 +26,12 @@ LOOPS = 8
 
 
 def is_depthwise(problem: Problem) -> bool:
-    """Whether each group has one channel on some side."""
+    """Return True for a depthwise convolution: one channel for each group on some side."""
     return problem.groups > 1 and min(problem.channels, problem.columns) == 1
 
 
 def chosen_tile(dtype: str, positions: int, outputs: int, last: bool) -> Configuration:
-    """Pixels and channels of a program; `last` where channels are innermost."""
+    """Return the pixels and channels of a program; `last` if the operands are channels-last."""
     if interpreted():
         rows = min(next_power_of_2(positions), MOST_INTERPRETED)
         return Configuration((rows, min(next_power_of_2(outputs), MOST_INTERPRETED // rows)), 4, 1)
@@ -43,13 +43,13 @@ def chosen_tile(dtype: str, positions: int, outputs: int, last: bool) -> Configu
 
 
 def taps_outermost(spec: TensorSpec) -> TensorSpec:
-    """A weight's sizes laid out by tap, input and output, so that outputs' vectors are whole."""
+    """Return a weight's spec in (tap, input, output) order, so that the outputs form whole vectors."""
     o, i, _, r, s = spec.sizes
     return spec.replace(sizes=spec.sizes, strides=(1, o, i * o * r * s, i * o * s, i * o))
 
 
 def relay_weight(problem: Problem, is_last: bool) -> tuple[TensorSpec, Callable[[Any], Any]]:
-    """The weight as the kernel wants it, and what makes it."""
+    """Return the weight in the kernel's layout, and the function that makes it."""
     weight = problem.weight
     if not is_last or problem.products < WORTH_A_COPY or problem.window.taps == 1:
         return weight, lambda data: data

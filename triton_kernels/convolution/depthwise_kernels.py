@@ -1,8 +1,9 @@
-"""The programs of convolutions whose groups have one channel: sums over taps, without products of matrices.
+"""Kernels of depthwise convolutions: sums over taps, without matmuls.
 
-Memory bounds them: a pixel is read again for each tap, from L1. With channels innermost the accesses are vectors of
-channels. With pixels innermost a tap's shift leaves no alignment along them: neighbouring lanes have neighbouring
-pixels. Sums are fused multiply-adds by name: what a compiled graph computes of them rounds at each step.
+They are memory-bound: each tap reads a pixel again, from L1. Channels-last accesses are vectors of channels.
+With contiguous pixels a tap's shift breaks vector alignment, so neighboring lanes take neighboring pixels.
+Sums are explicit fused multiply-adds, while pointwise code that a compiled graph fuses to them rounds at each
+step.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton

@@ -16,7 +16,7 @@ from .volume import as_volume, sums_of, window_of
 
 
 def backward_both(call: StructuredCall) -> PlannedKernel:
-    """The gradient of the input and that of the weight, of a convolution that is not transposed."""
+    """Compute the gradients of input and weight of a convolution that is not transposed."""
     args, (to_input, to_weight) = call.args, call.outputs
     grad, source, weight = (as_volume(args[name]) for name in ("grad_output", "input", "weight"))
     window, groups = window_of(call, args["weight"].sizes[2:]), args["groups"]
@@ -57,7 +57,7 @@ def backward_both(call: StructuredCall) -> PlannedKernel:
 
 
 def one_after_the_other(call: StructuredCall) -> PlannedKernel:
-    """Each gradient by a kernel that lays out what it reads."""
+    """Compute each gradient by a kernel that makes its own layout copies."""
     args, (to_input, to_weight) = call.args, call.outputs
     sizes = {"input_size": args["input"].sizes, "weight_size": args["weight"].sizes}
     first, second = (

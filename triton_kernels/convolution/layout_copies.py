@@ -1,20 +1,21 @@
-"""Operands brought to the layout that the kernels read in vectors: channels innermost, in whole vectors.
+"""Copies of operands to the layout that kernels read in vectors: channels-last, in whole vectors.
 
-Where channels are not innermost, pixels are, and a tap's shift leaves no alignment along them: addresses would load
-each element by itself, for each tap, and a block of a tensor descriptor starts at a whole vector. So operands of
-large products are copied first, and those of small ones are read as they lie, since a launch takes longer than they
-do. Vendors' libraries convert likewise for tensor cores.
+If channels are not contiguous, pixels are, and a tap's shift breaks alignment along them. Pointers would then
+load each element by itself, for each tap, and a block of a tensor descriptor must start at a whole vector.
+Operands of large GEMMs are therefore copied first. Operands of small ones are read in place, since a launch
+takes longer than the GEMM. Vendors' libraries convert likewise for tensor cores.
 
-A copy of a source reads and writes each element once; the product does `outputs * taps` multiply-adds with it. By
-what is published of an H100 (989 TFLOP/s of 16-bit floats, 3.35 TB/s) the copy takes 590 / (outputs * taps) of the
-product's time: a tenth for 640 outputs of nine taps, as long for 64, and of one tap longer up to 590 outputs.
-Hence one tap is not copied for: it is a product that reads planes, and so is its weight's gradient where descriptors
-serve (`bulk_weight`). Outputs are never copied: kernels exchange a tile on its way and store planes.
+A copy reads and writes each source element once; the GEMM does `outputs * taps` multiply-adds with it. By an
+H100's published figures (989 TFLOP/s of 16-bit floats, 3.35 TB/s), the copy takes 590 / (outputs * taps) of
+the GEMM's time: a tenth for 640 outputs of nine taps, as long for 64, and longer for one tap up to 590
+outputs. 1x1 convolutions are therefore not copied: they are matmuls that read planes, and so are their weight
+gradients if descriptors serve (`bulk_weight`). Outputs are never copied: kernels transpose a tile
+before the store of planes.
 
-The operands of one call are copied by one launch, however many they are; the two gradients are one call
-(`gradients`). A weight's copy is small and is made by the same launch. It is not kept from call to call: a kernel
-that a user launches writes a weight without telling its version, and what was kept would be stale. Nor is a large
-weight read as it lies: its taps are innermost, so that a tile of one tap would fetch all of them.
+One launch copies all operands of a call, however many they are; the two gradients are one call (`gradients`).
+A weight's copy is small, and the same launch makes it. It is not cached between calls: a user's kernel may
+write a weight without bumping its version, and the cache would be stale. A large weight is not read in place
+either: its taps are contiguous, so a tile of one tap would fetch all of them.
 """
 
 from __future__ import annotations
@@ -50,20 +51,20 @@ class Operand(NamedTuple):
 
     @property
     def is_copied(self) -> bool:
-        """Whether it is laid out anew."""
+        """True if the operand is copied to another layout."""
         return self.given is not self.laid
 
 
 def unit_of_spec(spec: TensorSpec) -> int:
-    """The unit of a volume's strides, its channels innermost; 1 where they are not."""
+    """Return the unit of a channels-last volume's strides, or 1 for other layouts."""
     n, c, *spatial = spec.strides
     return unit_of(n, *spatial, spec.sizes[1]) if c == 1 else 1
 
 
 def laid_out(spec: TensorSpec, channels: int | None = None, dim: int = 1) -> Operand:
-    """A volume with dimension 1 innermost, dimension `dim` padded by zeros to `channels`.
+    """Return a volume with dimension 1 contiguous, and dimension `dim` padded by zeros to `channels`.
 
-    It stays as it is where that would make the vectors no longer.
+    The volume stays as it is if the copy would not lengthen its vectors.
     """
     count = spec.sizes[dim] if channels is None else channels
     sizes = (*spec.sizes[:dim], count, *spec.sizes[dim + 1 :])
@@ -75,7 +76,7 @@ def laid_out(spec: TensorSpec, channels: int | None = None, dim: int = 1) -> Ope
 
 
 def transposed(spec: TensorSpec) -> TensorSpec:
-    """The spec with its first two dimensions exchanged."""
+    """Return the spec with its first two dimensions exchanged."""
     sizes, strides = spec.sizes, spec.strides
     return spec.replace(
         sizes=(sizes[1], sizes[0], *sizes[2:]), strides=(strides[1], strides[0], *strides[2:])
@@ -83,7 +84,7 @@ def transposed(spec: TensorSpec) -> TensorSpec:
 
 
 def pitch_of_pixels(spec: TensorSpec) -> int | None:
-    """How far the pixels of an image lie apart; None where they do not lie evenly."""
+    """Return the common stride of an image's pixels, or None if there is none."""
     pitch, running = None, 1
     for size, stride in zip(spec.sizes[:1:-1], spec.strides[:1:-1], strict=True):
         if size == 1:
@@ -97,7 +98,7 @@ def pitch_of_pixels(spec: TensorSpec) -> int | None:
 
 
 def plan_copies(operands: Sequence[Operand]) -> Callable[..., tuple[Any, ...]] | None:
-    """``copied(*data)``: the data of all operands as the kernels read them; None where nothing is copied."""
+    """Return ``copied(*data)``: the data of all operands as the kernels read them; None where nothing is copied."""
     slots = [i for i, operand in enumerate(operands) if operand.is_copied]
     if not slots:
         return None
@@ -128,7 +129,7 @@ def plan_copies(operands: Sequence[Operand]) -> Callable[..., tuple[Any, ...]] |
 
 
 def plan_computed_copies(operands: Sequence[Operand], fused: FusedEpilogue) -> Callable[..., tuple[Any, ...]]:
-    """``copied(addresses, *data)``: `plan_copies` where the launch computes operands of what is laid out.
+    """Return ``copied(addresses, *data)``: `plan_copies` where the launch computes operands of what is laid out.
 
     Args:
         operands: the input and the weight.
@@ -166,7 +167,7 @@ def plan_computed_copies(operands: Sequence[Operand], fused: FusedEpilogue) -> C
 
 
 def of_source(operand: Operand, source: Matrices) -> Operand:
-    """An operand that is computed of a source, whose pixels lie evenly."""
+    """Return an operand that is computed from a source whose pixels have a common stride."""
     given, (row, pixel, channel) = operand.given, source.strides
     h, w = given.sizes[3:]
     strides = (row, channel, h * w * pixel, w * pixel, pixel)
@@ -174,7 +175,7 @@ def of_source(operand: Operand, source: Matrices) -> Operand:
 
 
 def plan_gather(operand: Operand) -> Callable[[Any, Any], None]:
-    """``copy(data, made)`` of a volume in any strides."""
+    """Return ``copy(data, made)`` of a volume in any strides."""
     given, laid = operand
     gather = copy_kernel(given.replace(strides=laid.strides), given)
     fill = None
@@ -200,14 +201,14 @@ def block_of(pixels: int, channels: int, itemsize: int) -> tuple[int, int]:
 
 
 class Copied(NamedTuple):
-    """What `lay_out` is told of one operand: names without its number."""
+    """Arguments of `lay_out` for one operand: names without its number."""
 
     values: dict[str, int]
     constants: dict[str, object]
 
     @staticmethod
     def of(operand: Operand) -> Copied:
-        """Sizes and strides divided by their units."""
+        """Return sizes and strides divided by their units."""
         given, laid = operand
         rows, channels, pixels, pitch = (
             given.sizes[0],
@@ -251,7 +252,7 @@ class Copied(NamedTuple):
 def prepared_launch(
     operands: Sequence[Operand], kernel: Any, fused: FusedEpilogue | None = None
 ) -> tuple[Launch, tuple[int, int, int], list[tuple[int, ...]]]:
-    """The launch of copies of volumes whose pixels lie evenly, its grid, and the numbers of each operand."""
+    """Return the copy launch of volumes whose pixels have a common stride, its grid, and each operand's numbers."""
     signature: dict[str, str] = {}
     constants: dict[str, object] = {}
     numbers: list[tuple[int, ...]] = []
@@ -276,7 +277,7 @@ def prepared_launch(
 
 
 def plan_one_launch(operands: Sequence[Operand]) -> Callable[..., None]:
-    """``copy(data, made, data, made, ...)`` of volumes whose pixels lie evenly."""
+    """Return ``copy(data, made, data, made, ...)`` of volumes whose pixels lie evenly."""
     launch, grid, numbers = prepared_launch(operands, lay_out)
     if len(operands) == 1:
         (own0,) = numbers

@@ -1,4 +1,4 @@
-"""Convolutions of one tap that are matrix products, and are computed as those."""
+"""1x1 convolutions as matmuls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .volume import rounds_to_tf32
 
 
 def rows_of(spec: TensorSpec) -> TensorSpec | None:
-    """A volume's pixels as a matrix (pixels, channels); None where they do not lie evenly."""
+    """Return a volume's pixels as a matrix (pixels, channels), or None if they have no common stride."""
     n, c, d, h, w = spec.sizes
     pixels, pitch = n * d * h * w, None
     running = 1
@@ -31,7 +31,7 @@ def rows_of(spec: TensorSpec) -> TensorSpec | None:
 
 
 def planes_of(spec: TensorSpec) -> TensorSpec | None:
-    """A volume as matrices (N, channels, pixels); None where an image's pixels do not lie evenly."""
+    """Return a volume as matrices (N, channels, pixels), or None if an image's pixels have no common stride."""
     n, c = spec.sizes[:2]
     image = rows_of(spec.replace(sizes=(1, *spec.sizes[1:]), strides=spec.strides))
     if image is None:
@@ -42,7 +42,7 @@ def planes_of(spec: TensorSpec) -> TensorSpec | None:
 
 
 def is_product(problem: Problem) -> bool:
-    """Whether a convolution is one product, of a precision that products have too."""
+    """Return True if a convolution is one matmul, in a precision that matmuls also use."""
     if problem.groups != 1 or not problem.window.is_pointwise or problem.channels == 0:
         return False
     if problem.source.dtype.name == "float32" and rounds_to_tf32() != matmul_allows_tf32():
@@ -54,7 +54,7 @@ def is_product(problem: Problem) -> bool:
 
 
 def plan_product(call: StructuredCall, problem: Problem) -> Callable[..., None]:
-    """``run(out, source, weight, bias or None)`` over data, by the stubs of products.
+    """Return ``run(out, source, weight, bias or None)`` over data, by the stubs of products.
 
     With channels innermost all pixels are rows of one matrix; else an image's are columns of one, each image's of its
     own.
@@ -102,7 +102,7 @@ def plan_product(call: StructuredCall, problem: Problem) -> Callable[..., None]:
 
 
 def _plan_fused(inner: StructuredCall, fused: FusedEpilogue, data_first: bool) -> Callable[..., None]:
-    """The product with a fused epilogue, called as `plan_product`'s are."""
+    """Return the matmul with a fused epilogue, called as `plan_product`'s are."""
     multiply, _ = plan_fused(inner, {}, fused)
 
     def run(to: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:

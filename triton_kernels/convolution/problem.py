@@ -1,4 +1,4 @@
-"""What a convolution is to its kernels: a source, a weight, and positions that gather from the source."""
+"""Convolution problem as kernels see it: a source, a weight, and positions that gather from the source."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Problem:
         source, weight, out: volumes (N, C, D, H, W); the weight is (outputs, inputs / groups, *kernel) as of the
             convolution that is transposed.
         bias: (columns * groups,), or None.
-        groups: of channels.
-        window: of the convolution, or of the one that is transposed.
-        transposed: whether it is.
+        groups: Number of channel groups.
+        window: Window of the convolution, or of the one that is transposed.
+        transposed: If True, the convolution is transposed.
         fused: what a compiled graph computes of the output before it is stored, or instead.
     """
 
@@ -58,7 +58,7 @@ class Problem:
 
     @property
     def phases(self) -> int:
-        """How many classes of positions meet taps of their own."""
+        """Number of classes of positions with taps of their own."""
         return math.prod(self.window.stride) if self.transposed else 1
 
     @property
@@ -71,7 +71,7 @@ class Problem:
 
     @property
     def leaps(self) -> Triple:
-        """How many taps on the next one lies that meets the same phase."""
+        """Step between taps of the same phase."""
         depth, height, width = (
             s // math.gcd(s, d) for s, d in zip(self.window.stride, self.window.dilation, strict=True)
         )
@@ -88,7 +88,7 @@ class Problem:
         return depth, height, width
 
     def weight_strides(self, weight: TensorSpec) -> tuple[int, int, int]:
-        """Strides along the channels that are summed, along columns, and from group to group."""
+        """Return strides along the channels that are summed, along columns, and from group to group."""
         first, second = weight.strides[:2]
         if self.transposed:
             return first, second, first * (weight.sizes[0] // self.groups)

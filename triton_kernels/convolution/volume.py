@@ -1,7 +1,6 @@
-"""Convolutions over lines, planes and volumes as over volumes: missing dimensions have one element.
+"""Convolutions of 1, 2 and 3 spatial dimensions as 3-D convolutions: missing dimensions have size one.
 
-What the kernels are told of a tensor: strides divided by a unit that all of them share, so that the compiler knows
-how long the vectors are.
+Kernels take strides divided by a unit that all of them share, so that the compiler knows the vector length.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ class Window(NamedTuple):
 
     @property
     def taps(self) -> int:
-        """How many there are."""
+        """Number of taps."""
         return math.prod(self.kernel)
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether each position meets the one at its own place."""
+        """True if each position reads only the source element at its own position."""
         return self.kernel == self.stride == (1, 1, 1) and self.padding == (0, 0, 0)
 
     def constants(self) -> dict[str, object]:
-        """The kernels' constants."""
+        """Return the kernels' constexprs."""
         rows = (
             (("T", "R", "S"), self.kernel),
             (("SD", "SH", "SW"), self.stride),
@@ -58,7 +57,7 @@ class Window(NamedTuple):
 
 
 def window_of(call: StructuredCall, kernel: Sequence[int]) -> Window:
-    """The window of a call's arguments over three dimensions."""
+    """Return the window of a call's arguments over three dimensions."""
 
     def three(values: Sequence[int], neutral: int) -> Triple:
         values = for_each_dimension(values, len(kernel))
@@ -72,7 +71,7 @@ def window_of(call: StructuredCall, kernel: Sequence[int]) -> Window:
 
 
 def as_volume(spec: TensorSpec) -> TensorSpec:
-    """(A, B, *spatial) as (A, B, D, H, W); dimensions of one element have a stride of 0."""
+    """View (A, B, *spatial) as (A, B, D, H, W); dimensions of one element have a stride of 0."""
     missing = 5 - spec.ndim
     sizes = (*spec.sizes[:2], *(1,) * missing, *spec.sizes[2:])
     strides = (*spec.strides[:2], *(0,) * missing, *spec.strides[2:])
@@ -81,7 +80,7 @@ def as_volume(spec: TensorSpec) -> TensorSpec:
 
 
 def channels_last(spec: TensorSpec, channels: int | None = None) -> TensorSpec:
-    """A volume's sizes with channels innermost; `channels` of them lie there, more than it has where it is padded."""
+    """Return a volume's sizes channels-last; `channels` above its own count adds padding."""
     n, c, *spatial = spec.sizes
     return as_volume(
         spec.replace(sizes=spec.sizes, strides=channels_last_strides((n, channels or c, *spatial)))
@@ -89,7 +88,7 @@ def channels_last(spec: TensorSpec, channels: int | None = None) -> TensorSpec:
 
 
 def unit_of(*numbers: int) -> int:
-    """The largest power of two, at most `VECTOR`, that divides all of them.
+    """Return the largest power of two, at most `VECTOR`, that divides all of them.
 
     Example:
         >>> from triten.triton_kernels.convolution.volume import unit_of
@@ -109,7 +108,7 @@ class Arguments:
         self.values: dict[str, int] = {}
 
     def sizes(self, unit: int = 1, **sizes: int) -> None:
-        """Numbers of elements, divided by `unit`; spatial ones are constants where they are 1."""
+        """Add element counts, divided by `unit`; spatial counts of 1 are constexprs."""
         for name, size in sizes.items():
             if size == 1 and name in ("d", "h", "od", "oh"):
                 self.constants[name] = 1
@@ -127,12 +126,12 @@ class Arguments:
                 self.signature[name] = self.kind
 
     def wide(self, kind: str, values: Mapping[str, int]) -> None:
-        """Numbers of a type of their own."""
+        """Add numbers with a separate type."""
         self.values |= values
         self.signature |= dict.fromkeys(values, kind)
 
     def in_order(self, names: Iterable[str]) -> tuple[int, ...]:
-        """The values as the kernel takes them."""
+        """Return the values in the order of the kernel's arguments."""
         return tuple(self.values[name] for name in names if name in self.values)
 
 
@@ -142,19 +141,19 @@ class Sums(NamedTuple):
     type: Any
     precision: str
     is_exact: bool = False
-    """Whether they are of float32 and keep its precision, which takes tiles of their own."""
+    """True if operands are float32 and keep its precision, which needs separate tiles."""
 
     def constants(self) -> dict[str, object]:
-        """The kernels' constants."""
+        """Return the kernels' constexprs."""
         return {"ACCUMULATOR": self.type, "PRECISION": self.precision}
 
 
 ROUNDED_INTERPRETED = False
-"""Whether the interpreter rounds to TF32 where it may, which makes nothing quicker there: tests of the rounding do."""
+"""If True, the interpreter rounds to TF32 if allowed. This makes nothing faster; tests of the rounding set it."""
 
 
 def rounds_to_tf32() -> bool:
-    """Whether convolutions of float32 round their operands: where that is allowed, and there are tensor cores."""
+    """Return True if float32 convolutions round their operands to TF32: allowed, and on tensor cores."""
     return convolution_allows_tf32() and (ROUNDED_INTERPRETED or not interpreted())
 
 
@@ -171,10 +170,10 @@ def sums_of(call: StructuredCall, spec: TensorSpec) -> Sums:
 
 
 def reach(*specs: TensorSpec) -> int:
-    """A bound on the offsets within tensors, and of lanes that are masked off nearby."""
+    """Return a bound on the offsets within tensors, and of nearby masked lanes."""
     return 2 * max(sum(n * abs(s) for n, s in zip(spec.sizes, spec.strides, strict=True)) for spec in specs)
 
 
 def bounded(size: int, most: int) -> int:
-    """A power of two that covers the size, within what a tile may have."""
+    """Return a power of two that covers the size, within a tile's limits."""
     return min(max(next_power_of_2(size), SMALLEST_SIDE), most)

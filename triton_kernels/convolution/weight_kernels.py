@@ -1,7 +1,8 @@
-"""The programs of the gradient of a convolution's weight: gradients by inputs, summed over pixels in parts.
+"""Kernels of the gradient of a convolution's weight: gradients by inputs, with split-K over pixels.
 
-Rows of the product are outputs, its columns the channels of one tap, or channels and taps as one where channels are
-few. The pixels are cut into parts of float32 (float64 for itself), which a second launch adds up in their order.
+Rows of the GEMM are outputs. Its columns are the channels of one tap, or channels and taps together if
+channels are few. The pixels are split into parts in float32 (float64 for float64), which a second launch adds
+in order.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton

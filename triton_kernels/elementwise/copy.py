@@ -45,7 +45,7 @@ def copy(call: StructuredCall) -> PlannedKernel:
 
 
 def conversion(source: TensorSpec, out: TensorSpec) -> Any:
-    """What is done to an element before it is converted by its Triton type."""
+    """Return the function applied to an element before the conversion by its Triton type."""
     if source.dtype is not out.dtype:
         if source.dtype is EXPONENTS:
             return from_exponents
@@ -55,7 +55,7 @@ def conversion(source: TensorSpec, out: TensorSpec) -> Any:
 
 
 def copy_complex(call: StructuredCall, source: TensorSpec, out: TensorSpec) -> PlannedKernel:
-    """A complex number moves as four or eight bytes or as its parts; one that becomes real loses its imaginary part."""
+    """Copy complex numbers as four or eight bytes or as their parts; a copy to real drops the imaginary part."""
     name = call.runtime[0]
     if source.dtype is out.dtype and source.itemsize in WHOLE:
         chosen("integers of as many bytes", "both are {}", source.dtype.name)
@@ -74,14 +74,14 @@ def copy_complex(call: StructuredCall, source: TensorSpec, out: TensorSpec) -> P
 
 
 def as_real(spec: TensorSpec) -> TensorSpec:
-    """A complex tensor's bytes as pairs of real numbers, in a dimension of their own."""
+    """Return a complex tensor's spec as pairs of real numbers in a last dimension."""
     return spec.replace(
         sizes=(*spec.sizes, 2), strides=(*(2 * s for s in spec.strides), 1), dtype=spec.dtype.to_real()
     )
 
 
 def copy_from_device(call: StructuredCall, source: TensorSpec) -> PlannedKernel:
-    """Bytes cross contiguous, in the source's dtype; each side gathers or scatters its own."""
+    """Copy across contiguous bytes, in the source's dtype; each side gathers or scatters its own."""
     out = call.outputs[0]
     chosen("between devices", "the source lies on {}", source.device)
     expanded = source.replace(sizes=out.sizes, strides=broadcast_strides(source, out.sizes))
@@ -105,7 +105,7 @@ def copy_from_device(call: StructuredCall, source: TensorSpec) -> PlannedKernel:
 
 
 def copy_kernel(out: TensorSpec, source: TensorSpec) -> Any:
-    """The function ``copy(out bytes, source bytes)`` between two geometries on one device."""
+    """Return the function ``copy(out bytes, source bytes)`` between two geometries on one device."""
     call = StructuredCall("copy", {"self": source}, ("self",), (out,), None, out.device, {})
     return copy(call).into
 

@@ -1,9 +1,12 @@
-"""The elementwise skeleton: one scalar function over up to four operands of any strides.
+"""Elementwise skeleton: one scalar function over up to four operands of any strides.
 
-The plan chooses by geometry. Where every operand is dense, or a single element, index and offset are the same and a
-program takes a block of consecutive ones (`dense`); where operands lie side by side along different dimensions,
-`tiles` exchanges them; all else are `rows`. Partial blocks run a masked body of their own, so that no length spoils
-the others' accesses.
+The plan chooses by geometry:
+- If every operand is dense or a single element, index and offset are the same, and a program takes a block of
+  consecutive elements (`dense`).
+- If operands are contiguous along different dimensions, `tiles` transposes them.
+- All others are `rows`.
+
+Partial blocks run a separate masked body, so that no length slows down the full blocks.
 """
 
 from __future__ import annotations
@@ -134,7 +137,7 @@ def elementwise(
     inputs: Sequence[Any],
     types: Sequence[tl.dtype],
 ) -> PlannedKernel:
-    """The kernel that stores ``function(*inputs)``, converted to the output's dtype.
+    """Return the kernel that stores ``function(*inputs)``, converted to the output's dtype.
 
     Args:
         call: the plan; its output is the first one.
@@ -163,7 +166,7 @@ def complex_elementwise(
     complexes: Sequence[bool],
     complex_result: bool,
 ) -> PlannedKernel:
-    """As `elementwise`, where operands or the output are complex; see `over_pairs`."""
+    """Return the `elementwise` kernel of complex operands or outputs; see `over_pairs`."""
     out = call.outputs[0]
     check_parts(call, [out, *inputs])
     check_devices(out, inputs)
@@ -182,7 +185,9 @@ def check_parts(call: StructuredCall, specs: Sequence[Any]) -> None:
 def over_geometry(
     call: StructuredCall, function: Any, operands: Sequence[Operand], geometry: Geometry
 ) -> PlannedKernel:
-    """The kernel that stores ``function(*operands)`` over an index space; the output's strides come first."""
+    """Return the kernel that stores ``function(*operands)`` over an index space; the output's strides come
+    first.
+    """
     out = call.outputs[0]
     for operand, strides in zip(operands, geometry.strides[1:], strict=True):
         if operand.spec is not None and not any(strides):
@@ -233,11 +238,11 @@ def plan_dense(
     n: int,
     itemsize: int,
 ) -> Planned:
-    """The launch over dense operands."""
+    """Return the launch over dense operands."""
     if interpreted():
         chosen = Configuration((min(max(next_power_of_2(n), 16), INTERPRETED_BLOCK),))
     else:
-        # Of single bytes half as many: the compiler unpacks them into a register each, and more of them spill.
+        # Single bytes use half as many: the compiler unpacks each into a register, and more of them spill.
         chosen = Configuration((BYTES // max(itemsize, 2),))
         if constexprs["FUNCTION"] in HEAVY:
             chosen = Configuration((chosen.tile[0] // 2,))
@@ -257,7 +262,7 @@ def plan_dense(
 
 
 def with_numbers(geometry: Geometry, operands: Sequence[Operand]) -> Geometry:
-    """The geometry with strides of zero for operands that are no tensors, so that it has every operand."""
+    """Return the geometry with strides of zero for operands that are no tensors, so that it has every operand."""
     strides = iter(geometry.strides)
     zeros = (0,) * len(geometry.sizes)
     every = [next(strides), *(zeros if o.spec is None else next(strides) for o in operands)]
@@ -271,7 +276,7 @@ def launcher(
     prepares: Sequence[Callable[[Any], int | float]],
     offsets: Sequence[tuple[int, ...]],
 ) -> Callable[..., None]:
-    """The function over bytes that a plan calls, its frequent shapes spelt out to keep the call short."""
+    """Return the function over bytes that a plan calls; frequent arities are spelled out to shorten the call."""
     enqueue = launch.enqueue
     if len(offsets) == 1:
         if len(prepares) == 1 and prepares[0] is address:
@@ -302,7 +307,7 @@ def launcher(
 
 
 def common_types(call: StructuredCall, common: ScalarType) -> list[tl.dtype]:
-    """The common dtype's compute type for each runtime argument."""
+    """Return the common dtype's compute type for each runtime argument."""
     return [compute_type(common)] * len(call.runtime)
 
 
@@ -323,8 +328,8 @@ declare(
             Configuration((2048,), 8),
         ),
         ("fp64", "i64", "u64"): (Configuration((512,)), Configuration((256,)), Configuration((1024,), 8)),
-        # Of 16 elements a lane, seven blocks where they are not aligned: they are loaded one by one, each into a
-        # register of its own, with masks and addresses beside them; 28 KiB are in flight.
+        # 16 elements a lane, seven blocks if unaligned: elements are loaded one by one, each into a register of
+        # its own, with masks and addresses; 28 KiB are in flight.
         ("bf16", "fp16", "i16", "u16", "i8", "u8", "i1"): (
             Configuration((2048,), unaligned=7),
             Configuration((1024,)),

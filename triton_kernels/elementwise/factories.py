@@ -52,7 +52,7 @@ def spaced_element(index, n, start, end, step, TYPE: tl.constexpr):
 
 
 def fill(call: StructuredCall) -> PlannedKernel:
-    """Every element becomes the number; it comes last, after the tensor itself in ``fill_``."""
+    """Fill every element with the number, the last argument, after the tensor itself in ``fill_``."""
     dtype = call.outputs[0].dtype
     if dtype is PACKED:
         raise call.refuse(call.outputs[0])
@@ -71,7 +71,7 @@ def _fill(call: StructuredCall) -> Callable[..., None]:
 
 
 def zero(call: StructuredCall) -> PlannedKernel:
-    """Every element becomes zero."""
+    """Set every element to zero."""
     into = _fill(call)
     return PlannedKernel(lambda data, *_: into(data, 0))
 
@@ -79,9 +79,9 @@ def zero(call: StructuredCall) -> PlannedKernel:
 def by_index(
     call: StructuredCall, function: Any, type_: tl.dtype, numbers: Callable[[Any, Any], Sequence[Any]]
 ) -> PlannedKernel:
-    """The kernel of a function of the index, two numbers of its type and a float64.
+    """Return the kernel of a function of the index, two numbers of its type and a float64.
 
-    ``numbers(first, second)`` makes the three of the two that follow the tensor in the call.
+    ``numbers(first, second)`` makes the three numbers from the two that follow the tensor in the call.
     """
     spec = call.outputs[0]
     check_dtypes(call, [spec])
@@ -113,7 +113,7 @@ def by_index(
 
 
 def arange(call: StructuredCall) -> PlannedKernel:
-    """Element i is start + i * step, in int64 or float64 and then rounded."""
+    """Write start + i * step to element i, computed in int64 or float64 and then rounded."""
     spec = call.outputs[0]
     if spec.dtype.is_complex or spec.dtype.name == "bool":
         raise call.refuse(spec)
@@ -123,7 +123,7 @@ def arange(call: StructuredCall) -> PlannedKernel:
 
 
 def linspace(call: StructuredCall) -> PlannedKernel:
-    """Evenly spaced from `start` to `end`, both included, each half counted from its own end."""
+    """Write evenly spaced numbers from `start` to `end`, both included, each half counted from its own end."""
     spec = call.outputs[0]
     if spec.dtype.name == "bool":
         raise call.refuse(spec)

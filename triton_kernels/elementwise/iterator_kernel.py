@@ -7,7 +7,7 @@ from .elementwise import Operand, check_devices, check_dtypes, over_geometry
 
 
 def iterator_kernel(call: StructuredCall) -> PlannedKernel:
-    """The kernel of ``call.extra["function"]`` over the part of the operands that the iterator covers."""
+    """Return the kernel of ``call.extra["function"]`` over the part of the operands that the iterator covers."""
     iterator = call.iterator
     inputs = [call.args[name] for name in call.runtime]
     out = call.outputs[0]

@@ -1,4 +1,4 @@
-"""Sizes and strides as the parameters of an elementwise kernel: what is a constant, and what is given at launch."""
+"""Sizes and strides as the parameters of an elementwise kernel: constexprs, and launch arguments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..launch import ALIGNMENT, Launch
 
 MAX_DIMS = 6
 BYTES = 4096
-"""What one program of four warps reads of an operand: two 128-bit accesses for each thread."""
+"""Bytes of an operand that a program of four warps reads: two 128-bit accesses for each thread."""
 INTERPRETED_BLOCK = 16384
 OPERANDS = ("out", "a", "b", "c", "d")
 
@@ -29,7 +29,7 @@ class Planned(NamedTuple):
 
 
 def power_of_two_in(value: int, most: int) -> int:
-    """The largest power of two that divides `value`, at most `most`.
+    """Return the largest power of two that divides `value`, at most `most`.
 
     Example:
         >>> from triten.triton_kernels.elementwise.kernel_parameters import power_of_two_in
@@ -56,17 +56,17 @@ class Passed:
         self._elements: list[str] = []
 
     def constants(self, **values: object) -> None:
-        """Constants by their names."""
+        """Add constexprs by name."""
         self._constexprs |= values
 
     def numbers(self, kind: str = "", **values: int) -> None:
-        """Numbers given at launch, in the order of the kernel's parameters; of the type `kind`, or of an index."""
+        """Add launch arguments in the order of the kernel's parameters, of the type `kind` or of the index type."""
         for name, value in values.items():
             self._signature[name] = kind or self._index
             self._values.append(value)
 
     def sizes(self, sizes: Sequence[int], first: int = 1) -> None:
-        """Sizes ``n1``, ``n2``, ... of all dimensions but the last, by which indices are divided."""
+        """Add sizes ``n1``, ``n2``, ... of all dimensions but the last, by which indices are divided."""
         for i in range(first, MAX_DIMS - 1):
             place = i - first
             if place < len(sizes) - 1:
@@ -81,11 +81,12 @@ class Passed:
         contiguous: Sequence[int | None],
         wide: Sequence[str] = (),
     ) -> None:
-        """Each operand's strides, outer ones in units of a 128-bit access or as much of one as divides them all.
+        """Add each operand's strides, outer ones in units of a 128-bit access or the largest part that divides
+        them all.
 
         Args:
             geometry: the output's strides and those of the operands.
-            itemsizes: of the output and the operands, 0 for a number.
+            itemsizes: Item sizes of the output and the operands, 0 for a number.
             contiguous: the dimension along which each of them is accessed in vectors, None for no such one.
             wide: operands whose single elements are accessed in vectors.
 
@@ -109,7 +110,7 @@ class Passed:
                     self.numbers(**{f"{name}{i}": stride // unit})
 
     def planned(self, call: StructuredCall, kernel: Any, programs: int, warps: int = 4) -> Planned:
-        """The launch of as many programs."""
+        """Return the launch of `programs` programs."""
         launch = Launch(
             call.device,
             kernel,
@@ -124,9 +125,9 @@ class Passed:
 def split_outer(
     geometry: Geometry, specs: Sequence[TensorSpec | None]
 ) -> tuple[Geometry, list[tuple[int, ...]]]:
-    """What one launch covers, and the byte offsets of each operand at which it is repeated.
+    """Return the geometry of one launch, and each operand's byte offsets at which it is repeated.
 
-    More than `MAX_DIMS` dimensions that do not coalesce are walked through on the host.
+    The host iterates over dimensions beyond `MAX_DIMS` that do not coalesce.
     """
     inner = Geometry(geometry.sizes[:MAX_DIMS], tuple(s[:MAX_DIMS] for s in geometry.strides))
     outer = geometry.sizes[MAX_DIMS:]

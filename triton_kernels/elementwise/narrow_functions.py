@@ -1,10 +1,11 @@
-"""Scalar functions for float16 and bfloat16, in float32 with as many instructions as memory leaves time for.
+"""Scalar functions for float16 and bfloat16, in float32 with as few instructions as a memory-bound kernel can
+hide.
 
-A multiprocessor of an H200 has some 24 instructions and 3 of its special unit's for each 16-bit element that its
-share of the memory delivers and takes. libdevice's float32 functions take up to twice as many, to be right in bits
-that are rounded away here. Each function is within 2**-17 of the true value relative to it, infinities and NaN as in
-`pointwise_functions`; so it differs from the rounded true value by at most one unit in the last place, and seldom.
-Where exp(-a) overflows quotients are zero, as they are in float32.
+A multiprocessor of an H200 has some 24 instructions and 3 special-unit ones for each 16-bit element that its
+share of the memory loads and stores. libdevice's float32 functions take up to twice as many, to get bits
+right that rounding drops here. Each function has a relative error of at most 2**-17, with infinities and NaN
+as in `pointwise_functions`. After rounding it differs from the correctly rounded value by at most one ulp,
+and seldom. If exp(-a) overflows, quotients are zero, as they are in float32.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton

@@ -43,7 +43,7 @@ def read(x, offset, mask, KIND: tl.constexpr, TYPE: tl.constexpr):
 
 
 def number_for(type_: tl.dtype) -> Callable[[Any], int | float]:
-    """A function that makes a Python number an argument of this type: wrapped, or rounded to infinity."""
+    """Return a function that makes a Python number an argument of this type: wrapped, or rounded to infinity."""
     if type_ == tl.float64:
         return float
     if type_.is_floating():
@@ -60,7 +60,7 @@ def number_for(type_: tl.dtype) -> Callable[[Any], int | float]:
 
 
 def address(data: Any) -> int:
-    """Where a tensor's bytes begin."""
+    """Return the address of a tensor's bytes."""
     return data.address  # type: ignore[no-any-return]
 
 
@@ -69,7 +69,7 @@ class Operand:
 
     Args:
         given: the plan's argument: a spec, or the class of a number.
-        type_: what the function gets.
+        type_: Type that the function gets.
     """
 
     __slots__ = ("kind", "prepare", "spec", "type", "type_name")

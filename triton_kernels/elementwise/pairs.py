@@ -24,7 +24,7 @@ from .operands import ABSENT, BLOCKED, ELEMENT, NUMBER, apply, number_for, read
 from .rows import tile_of_rows
 
 APART, SIDE_BY_SIDE = tl.constexpr(1), tl.constexpr(2)
-"""How the pairs of an operand lie along a row; 0 for one of real numbers."""
+"""Layout of an operand's pairs along a row; 0 for an operand of real numbers."""
 
 
 @triton.jit
@@ -329,8 +329,8 @@ class Number:
 
     Args:
         given: the plan's argument: a spec, or the class of a number.
-        type_: what the function gets, of complex numbers the type of each part.
-        is_complex: whether the function gets a pair.
+        type_: Type that the function gets; for complex numbers, the type of each part.
+        is_complex: If True, the function gets a pair.
     """
 
     __slots__ = ("is_complex", "kind", "numbers", "spec", "type")
@@ -360,15 +360,15 @@ def over_pairs(
     complexes: Sequence[bool],
     complex_result: bool,
 ) -> PlannedKernel:
-    """The kernel that stores ``function(*inputs)``, where operands or the output hold complex numbers.
+    """Return the kernel that stores ``function(*inputs)`` for complex operands or outputs.
 
     Args:
         call: the plan; its output is the first one, and not empty.
         function: a `@triton.jit` function of as many numbers, complex ones as (real, imaginary).
         inputs: specs or classes of numbers, in the order of the kernel's runtime arguments.
         types: the Triton type in which the function gets each of them, or each part of it.
-        complexes: whether it gets a pair.
-        complex_result: whether it returns one.
+        complexes: For each operand, whether the function gets a pair.
+        complex_result: If True, the function returns a pair.
     """
     out = call.outputs[0]
     operands = [Number(*each) for each in zip(inputs, types, complexes, strict=True)]
@@ -402,7 +402,7 @@ def plan_pairs(
     geometry: Geometry,
     complex_result: bool,
 ) -> Planned:
-    """The launch over at most six dimensions."""
+    """Return the launch over at most six dimensions."""
     out = call.outputs[0]
     itemsizes = [out.itemsize, *(0 if each.spec is None else each.spec.itemsize for each in operands)]
     length, outer = geometry.sizes[0] if geometry.sizes else 1, geometry.sizes[1:]
@@ -452,19 +452,19 @@ def plan_pairs(
 
 
 def pairs_of(spec: TensorSpec, strides: Sequence[int]) -> int:
-    """How the pairs of an operand lie along a row."""
+    """Return the layout of an operand's real and imaginary parts along a row."""
     if not spec.dtype.is_complex:
         return 0
     return SIDE_BY_SIDE.value if strides[:1] == (1,) else APART.value
 
 
 def part_of(dtype: ScalarType) -> ScalarType:
-    """The dtype of a complex number's parts; a real dtype itself."""
+    """Return the dtype of a complex number's parts, or a real dtype itself."""
     return dtype.to_real() if dtype.is_complex else dtype
 
 
 def part_type(dtype: ScalarType) -> tl.dtype:
-    """The type in which a kernel computes a dtype, or the parts of a complex one."""
+    """Return the compute type of a dtype, or of a complex dtype's parts."""
     return compute_type(part_of(dtype))
 
 

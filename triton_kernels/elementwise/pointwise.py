@@ -1,7 +1,7 @@
-"""Pointwise operators: a line for each, the function that computes it (see `pointwise_functions.py`).
+"""Pointwise operators: a line for each, with the function that computes it (see `pointwise_functions.py`).
 
-A function gets its operands in the compute type of the call's common dtype (float32 for the narrow floats);
-what it returns is converted to the output's dtype.
+A function gets its operands in the compute type of the call's common dtype (float32 for 16-bit and 8-bit
+floats). The kernel converts its result to the output's dtype.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -135,7 +135,7 @@ NARROW: dict[Any, Any] = {
     f.silu: narrow.silu,
     f.tanh: narrow.tanh,
 }
-"""What takes a function's place where operands and result are float16 or bfloat16."""
+"""Replacements of functions if operands and result are float16 or bfloat16."""
 TRUNCATED_IN = {"float16": narrow.trunc_divide_half, "bfloat16": narrow.trunc_divide_bfloat16}
 """By the dtype of two tensors, their quotient rounded to it and then to a whole number."""
 
@@ -155,7 +155,7 @@ COMPLEX: dict[Any, Any] = {
     representation.nan_to_num: complex_functions.nan_to_num,
     representation.sinc: complex_functions.sinc,
 }  # fmt: skip
-"""What takes a function's place where the common dtype is complex, and returns complex numbers as well."""
+"""Replacements of functions if the common dtype is complex, which also return complex numbers."""
 
 REAL_OF_COMPLEX: dict[Any, Any] = {
     getattr(f, name): getattr(complex_functions, name)
@@ -165,7 +165,7 @@ REAL_OF_COMPLEX: dict[Any, Any] = {
 
 
 def kind_of(dtype: ScalarType) -> str:
-    """``b``, ``i``, ``u``, ``f`` or ``c``."""
+    """Return the kind of a dtype: ``b``, ``i``, ``u``, ``f`` or ``c``."""
     if dtype.is_integral:
         return "i" if dtype.is_signed else "u"
     return "f" if dtype.is_floating_point else "c" if dtype.is_complex else "b"
@@ -174,9 +174,9 @@ def kind_of(dtype: ScalarType) -> str:
 def computed(
     call: StructuredCall, function: Any, kinds: str = ANY, masks: Sequence[str] = ()
 ) -> PlannedKernel:
-    """The kernel of a scalar function over the runtime arguments; `masks` are read as bool.
+    """Return the kernel of a scalar function over the runtime arguments; `masks` are read as bool.
 
-    Raises NotImplementedError for a common dtype that is not among `kinds`.
+    Raise NotImplementedError for a common dtype that is not among `kinds`.
     """
     inputs = [call.args[name] for name in call.runtime]
     common = call.common_dtype
@@ -195,7 +195,7 @@ def computed(
 
 
 def rounding_numbers(kernel: PlannedKernel, inputs: Sequence[Any], narrow: ScalarType) -> PlannedKernel:
-    """A kernel whose numbers are rounded to a narrow dtype before they are widened."""
+    """Return a kernel that rounds its numbers to a 16-bit dtype before they widen."""
     places = host_places(inputs)
     if not places:
         return kernel
@@ -215,7 +215,7 @@ def rounding_numbers(kernel: PlannedKernel, inputs: Sequence[Any], narrow: Scala
 def prepared_first(
     element: ElementFunction | None, first: Mapping[int, Callable[[Any], Any]]
 ) -> ElementFunction | None:
-    """An element's function, the arguments at some places of which another function prepares before."""
+    """Return an element's function with some arguments prepared by another function first."""
     if element is None:
         return None
 
@@ -232,7 +232,7 @@ def prepared_first(
 def rounding_to_complex_half(
     kernel: PlannedKernel, names: Sequence[str], inputs: Sequence[Any], masks: Sequence[str]
 ) -> PlannedKernel:
-    """A kernel whose numbers are rounded to complex32 before they are widened; scales must be in its range."""
+    """Return a kernel that rounds its numbers to complex32 before they widen; scales must be in its range."""
     places = [place for place in host_places(inputs) if names[place] not in masks]
     if not places:
         return kernel
@@ -253,7 +253,7 @@ def rounding_to_complex_half(
 
 
 def host_places(inputs: Sequence[Any]) -> list[int]:
-    """Where numbers are among inputs, and tensors in host memory."""
+    """Return the indices of inputs that are numbers or tensors in host memory."""
     return [
         i
         for i, given in enumerate(inputs)
@@ -264,7 +264,7 @@ def host_places(inputs: Sequence[Any]) -> list[int]:
 def computed_in_pairs(
     call: StructuredCall, function: Any, kinds: str, masks: Sequence[str] = ()
 ) -> PlannedKernel:
-    """`computed` where the operands or the result are complex."""
+    """Return the `computed` kernel of complex operands or results."""
     common = call.common_dtype
     inputs = [call.args[name] for name in call.runtime]
     real = function in REAL_OF_COMPLEX
@@ -279,17 +279,17 @@ def computed_in_pairs(
 
 
 def not_implemented(call: StructuredCall, dtype: ScalarType) -> NotImplementedError:
-    """PyTorch's error for a common dtype that a kernel does not have."""
+    """Return PyTorch's error for a common dtype that a kernel does not support."""
     return NotImplementedError(f"\"{call.kernel_name()}\" not implemented for '{dtype.scalar_name}'")
 
 
 def pointwise(function: Any, kinds: str = ANY) -> Callable[[StructuredCall], PlannedKernel]:
-    """The kernel factory of a scalar function over the common dtype."""
+    """Return the kernel factory of a scalar function over the common dtype."""
     return lambda call: computed(call, function, kinds)
 
 
 def equality(function: Any, of_exponents: Any) -> Callable[[StructuredCall], PlannedKernel]:
-    """The kernel factory of ``eq`` and ``ne``, which powers of two have although nothing computes in them."""
+    """Return the kernel factory of ``eq`` and ``ne``, which also serve float8_e8m0fnu."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         if call.common_dtype is not EXPONENTS:
@@ -302,7 +302,7 @@ def equality(function: Any, of_exponents: Any) -> Callable[[StructuredCall], Pla
 
 
 def scaled(plain: Any, with_scale: Any, kinds: str) -> Callable[[StructuredCall], PlannedKernel]:
-    """The kernel factory of a row of `SCALED`."""
+    """Return the kernel factory of a row of `SCALED`."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         given = "alpha" in call.runtime or "value" in call.runtime
@@ -318,12 +318,12 @@ def scaled(plain: Any, with_scale: Any, kinds: str) -> Callable[[StructuredCall]
 
 
 def rounding(function: Any) -> Callable[[StructuredCall], PlannedKernel]:
-    """The kernel factory of a row of `ROUNDING`."""
+    """Return the kernel factory of a row of `ROUNDING`."""
     return lambda call: computed(call, f.same if call.common_dtype.is_integral else function, "iuf")
 
 
 def wide_of(dtype: ScalarType) -> ScalarType:
-    """The dtype that narrow floats are computed in; any other is itself."""
+    """Return float32 for 16-bit and 8-bit floats, else the dtype itself."""
     return float32 if dtype.is_floating_point and dtype.itemsize < 4 else dtype
 
 
@@ -333,7 +333,7 @@ def with_fitting(
     dtype: ScalarType | None = None,
     names: Container[str] | None = None,
 ) -> PlannedKernel:
-    """A kernel that refuses numbers, or those of some names, which the common dtype, or another, cannot hold."""
+    """Return a kernel that rejects numbers which the common dtype, or another, cannot hold."""
     places = [
         i
         for i, name in enumerate(call.runtime)
@@ -353,7 +353,7 @@ def with_fitting(
 
 
 def clamp(call: StructuredCall) -> PlannedKernel:
-    """Both bounds, or the one that there is."""
+    """Clamp to both bounds, or to the given one."""
     low, high = call.args.get("min") is not None, call.args.get("max") is not None
     by_tensors = isinstance(call.args.get("min", call.args.get("max")), TensorSpec)
     if call.dtype is bool_ and ((low and high) or not by_tensors):
@@ -385,7 +385,7 @@ def div_mode(call: StructuredCall) -> PlannedKernel:
 
 
 def power(call: StructuredCall) -> PlannedKernel:
-    """self ** exponent; a number as exponent has functions of its own."""
+    """Compute self ** exponent; a number as exponent has functions of its own."""
     function = f.pow if isinstance(call.args["exponent"], TensorSpec) else f.pow_number
     if call.args["exponent"] is bool and getattr(call.args["self"], "dtype", None) is bool_:
         return computed(call, representation.truth_power, "b")
@@ -396,24 +396,24 @@ def power(call: StructuredCall) -> PlannedKernel:
 
 
 def where(call: StructuredCall) -> PlannedKernel:
-    """`self` where the condition holds, else `other`."""
+    """Select `self` where the condition holds, else `other`."""
     kernel = computed(call, f.where, ANY, masks=("condition",))
     return kernel if call.common_dtype.name in ROUNDED_IN_WHERE else with_fitting(kernel, call)
 
 
 def gelu(call: StructuredCall) -> PlannedKernel:
-    """x * Phi(x), by erf or by tanh."""
+    """Compute x * Phi(x), by erf or by tanh."""
     return computed(call, f.gelu_tanh if call.args["approximate"] == "tanh" else f.gelu, FLOAT)
 
 
 def gelu_backward(call: StructuredCall) -> PlannedKernel:
-    """The gradient of gelu, by erf or by tanh."""
+    """Compute the gradient of gelu, by erf or by tanh."""
     function = f.gelu_tanh_backward if call.args["approximate"] == "tanh" else f.gelu_backward
     return computed(call, function, FLOAT)
 
 
 def bounded(unbounded: Any, within: Any) -> Callable[[StructuredCall], PlannedKernel]:
-    """The kernel factory of `logit` and its gradient, whose last argument may be None."""
+    """Return the kernel factory of `logit` and its gradient, whose last argument may be None."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         if call.args.get("eps") is not None:
@@ -426,7 +426,7 @@ def bounded(unbounded: Any, within: Any) -> Callable[[StructuredCall], PlannedKe
 
 
 def nan_to_num(call: StructuredCall) -> PlannedKernel:
-    """Numbers for NaN and the infinities: 0 and the finite limits where none are given; integers stay."""
+    """Replace NaN and infinities, by default with 0 and the finite limits; integers stay."""
     common = call.common_dtype
     if not (common.is_floating_point or common.is_complex):
         into = computed(call._replace(runtime=("self",)), f.same, ANY).into
@@ -456,7 +456,7 @@ def round_decimals(call: StructuredCall) -> PlannedKernel:
 
 
 def nextafter(call: StructuredCall) -> PlannedKernel:
-    """The neighbour of a number in the common dtype itself, which is not widened."""
+    """Return the neighbor of a number in the common dtype itself, without widening."""
     common = call.common_dtype
     inputs = [call.args[name] for name in call.runtime]
     check_dtypes(call, [*call.outputs, *inputs])

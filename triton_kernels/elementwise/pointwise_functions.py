@@ -1,8 +1,8 @@
 """Scalar functions of pointwise operators, as Triton compiles and interprets them.
 
-They get blocks in the compute type (float32 for the narrow floats) and return the result in any type, which
-the skeleton converts. Division and square root round as IEEE has it; NaN goes through comparisons as PyTorch
-lets it.
+They get blocks in the compute type (float32 for 16-bit and 8-bit floats) and return the result in any type,
+which the skeleton converts. Division and square root round as in IEEE 754. NaN behaves in comparisons as in
+PyTorch.
 """
 
 from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton

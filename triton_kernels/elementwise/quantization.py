@@ -70,7 +70,7 @@ def quantized(x, step, zero, low, high, CLAMPED: tl.constexpr):
 
 
 def planned(call: StructuredCall, *numbers: Any) -> PlannedKernel:
-    """The kernel of a call; `numbers` are scale, zero point and whether to quantize, as plans have them."""
+    """Return the kernel of a call; `numbers` are scale, zero point and whether to quantize, as in plans."""
     out, mask = call.outputs
     spec: TensorSpec = call.args["self"]
     check_dtypes(call, [spec, *numbers])
@@ -130,14 +130,14 @@ def planned(call: StructuredCall, *numbers: Any) -> PlannedKernel:
 
 
 def by_numbers(call: StructuredCall) -> PlannedKernel:
-    """By numbers."""
+    """Quantize by scalar parameters."""
     kernel = planned(call, float, int, int)
     into, zero_point = kernel.into, call.args["zero_point"]
     return PlannedKernel(lambda to, inside, x, scale: into(to, inside, x, scale, zero_point, 1))
 
 
 def by_tensors(call: StructuredCall) -> PlannedKernel:
-    """By tensors of one element."""
+    """Quantize by one-element tensors."""
     return planned(call, *(call.args[name] for name in call.runtime[1:]))
 
 

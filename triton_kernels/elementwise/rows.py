@@ -1,9 +1,9 @@
-"""Elementwise over rows: operands that are not dense, as slices, broadcasts and any strides make them.
+"""Elementwise kernels over rows: operands that are not dense, such as slices, broadcasts and any strides.
 
-A tile is some columns of some rows. A row's place is found by divisions once for all of its columns; along a row an
-operand's stride is a constant of the kernel where it is 0, 1 or 2, so that columns that lie side by side are
-accessed 128 bits at a time. Row starts are multiples of that where the strides of the other dimensions are: those
-are passed in units of a vector, and so is the length of a row, which then leaves masks as wide.
+A tile is some columns of some rows. Divisions find a row's offset once for all of its columns. Along a row,
+an operand's stride is a constexpr if it is 0, 1 or 2, so that contiguous columns are accessed 128 bits at a
+time. Row starts are multiples of 128 bits if the strides of the other dimensions are: those are passed in
+units of a vector. The row length is passed the same way, which keeps masks as wide.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .kernel_parameters import BYTES, INTERPRETED_BLOCK, Passed, Planned, power_
 from .operands import BLOCKED, COLUMN, ELEMENT, NUMBER, PAIRED, Operand, apply, read
 
 ROW_BYTES = 512
-"""What it reads of one row, where there are several: an access of each lane of a warp."""
+"""Bytes that a program reads of one row if it has several: an access of each lane of a warp."""
 
 
 @triton.jit
@@ -193,7 +193,7 @@ def plan_rows(
     geometry: Geometry,
     itemsizes: Sequence[int],
 ) -> Planned:
-    """The launch over rows of the first dimension."""
+    """Return the launch over rows of the first dimension."""
     length, outer = geometry.sizes[0], geometry.sizes[1:]
     n_rows = math.prod(outer)
     height, width = tile_of_rows(length, n_rows, max(itemsizes))
@@ -232,11 +232,11 @@ def plan_rows(
 
 
 def tile_of_rows(length: int, n_rows: int, itemsize: int) -> tuple[int, int]:
-    """Rows and columns of a tile."""
+    """Return rows and columns of a tile."""
     if interpreted():
         width = min(next_power_of_2(length), INTERPRETED_BLOCK)
         return min(next_power_of_2(n_rows), INTERPRETED_BLOCK // width), width
-    # Of single bytes half as many: the compiler unpacks them into a register each, and more of them spill.
+    # Single bytes use half as many: the compiler unpacks each into a register, and more of them spill.
     elements = BYTES // max(itemsize, 2)
     width = min(next_power_of_2(length), ROW_BYTES // itemsize)
     for narrower in (width // 2, width // 4):
@@ -248,11 +248,11 @@ def tile_of_rows(length: int, n_rows: int, itemsize: int) -> tuple[int, int]:
 
 
 def kind_of_block(strides: Sequence[int], itemsize: int) -> tl.constexpr:
-    """How an operand with these strides lies in a tile."""
+    """Return the layout of an operand with these strides in a tile."""
     inner, outer = strides[0], strides[1:]
     if inner == 0:
         return COLUMN
-    # Of wider elements the compiler leaves out every second register of a vector, and loads one by one again.
+    # For wider elements the compiler skips every second register of a vector, and loads one by one again.
     # All strides positive, so that whatever is behind an element which is not the last lies before the last.
     return PAIRED if inner == 2 and itemsize <= 2 and all(stride > 0 for stride in outer) else BLOCKED
 

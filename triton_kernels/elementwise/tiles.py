@@ -1,4 +1,4 @@
-"""Elementwise over tiles: operands that lie side by side along different dimensions, as transposed copies have.
+"""Elementwise kernels over tiles: operands contiguous along different dimensions, as in transposed copies.
 
 A tile has two dimensions: along the first the output lies side by side, along the second some operand does. Each
 is accessed 128 bits at a time along its own; the compiler exchanges them through shared memory in between.
@@ -21,7 +21,7 @@ from .kernel_parameters import Passed, Planned, power_of_two_in
 from .operands import apply, read
 
 TILES = {1: (64, 64), 2: (64, 64), 4: (32, 64), 8: (32, 32)}
-"""Of each itemsize: 64 bytes and more of a line on both sides, and up to four 128-bit accesses for each thread."""
+"""Tiles by itemsize: 64 bytes and more of a line on both sides, and up to four 128-bit accesses for each thread."""
 LEAST = 512
 """Elements of a tile from which on exchanging them pays; below, neighbours are found in the first-level cache."""
 INTERPRETED_TILE = 128
@@ -164,7 +164,7 @@ def plan_tiles(
     geometry: Geometry,
     itemsizes: Sequence[int],
 ) -> Planned:
-    """The launch over tiles of the first two dimensions."""
+    """Return the launch over tiles of the first two dimensions."""
     (n0, n1), outer = geometry.sizes[:2], geometry.sizes[2:]
     tile1, tile0 = tile_of(n0, n1, max(itemsizes))
     warps = 4
@@ -193,12 +193,12 @@ def plan_tiles(
 
 
 def side_by_side(strides: Sequence[int], itemsize: int) -> int | None:
-    """The dimension of a tile along which an operand's elements lie side by side, if there is one."""
+    """Return the dimension of a tile along which an operand is contiguous, or None."""
     return strides.index(1) if itemsize and 1 in strides[:2] else None
 
 
 def tile_of(n0: int, n1: int, itemsize: int) -> tuple[int, int]:
-    """Elements of a tile along the second dimension and along the first."""
+    """Return elements of a tile along the second dimension and along the first."""
     if interpreted():
         return min(next_power_of_2(n1), INTERPRETED_TILE), min(next_power_of_2(n0), INTERPRETED_TILE)
     tile1, tile0 = TILES[itemsize]

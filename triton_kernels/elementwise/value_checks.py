@@ -48,7 +48,7 @@ def report(
 
 
 def checked(call: StructuredCall, spec: TensorSpec, fault: Any, message: str) -> Callable[[Any], None]:
-    """``check(bytes)``: it is a fault of the call's operator if ``fault(element)`` holds anywhere."""
+    """Return ``check(bytes)``: it is a fault of the call's operator if ``fault(element)`` holds anywhere."""
     if spec.numel == 0:
         return launch_nothing
     flags = fault_flags(call.device.resolved_index, [Fault(call.name, RuntimeError, message)])

@@ -1,7 +1,8 @@
-"""Factorisations by cuSOLVER and cuBLAS: operands are copied to column-major matrices, and the library works in place.
+"""Factorizations by cuSOLVER and cuBLAS: operands are copied to column-major matrices, and the library works in
+place.
 
-What it does not do is done by copies: results that lie otherwise, wide matrices for the singular values, whose
-routine wants tall ones, and real matrices for general eigenvalues, which are computed as complex ones.
+Copies supply what the library lacks: results of other layouts, wide matrices for singular values, whose
+routine wants tall ones, and general eigenvalues of real matrices, which are computed as complex ones.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ Copy = Callable[[Any, Any], None]
 
 
 def in_columns(sizes: Sequence[int], dtype: ScalarType, device: Any) -> TensorSpec:
-    """The spec of column-major matrices."""
+    """Return the spec of column-major matrices."""
     return TensorSpec.of(tuple(sizes), column_major(sizes), dtype, device)
 
 
 def operand(spec: TensorSpec, batch: int, rank: int, data: Any) -> Operand:
-    """A tensor as the library takes it: matrices, vectors, or a number for each of `batch` members of `rank` dims."""
+    """Return a tensor as the library takes it: matrices, vectors, or a number for each of `batch` members."""
     tail = spec.sizes[rank:]
     rows = tail[0] if tail else -1
     columns = tail[1] if len(tail) == 2 else None
@@ -46,14 +47,14 @@ def operand(spec: TensorSpec, batch: int, rank: int, data: Any) -> Operand:
 
 
 def transposed(spec: TensorSpec) -> TensorSpec:
-    """The same bytes with the last two dimensions exchanged."""
+    """Return the spec with the last two dimensions exchanged."""
     *sizes, m, n = spec.sizes
     *strides, row, column = spec.strides
     return spec.replace(sizes=(*sizes, n, m), strides=(*strides, column, row))
 
 
 def conjugate_copy(out: TensorSpec, source: TensorSpec) -> Copy:
-    """A copy between two geometries that conjugates complex numbers."""
+    """Return a copy between two geometries that conjugates complex numbers."""
     if not out.numel:
         return lambda to, data: None
     if not out.dtype.is_complex:
@@ -65,7 +66,7 @@ def conjugate_copy(out: TensorSpec, source: TensorSpec) -> Copy:
 
 
 def by_library(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
-    """The kernel factory of a stub."""
+    """Return the kernel factory of a stub."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         routine = routine_of(stub, call)
@@ -130,7 +131,7 @@ def _complex(dtype: ScalarType) -> ScalarType:
 
 
 def _filling(out: TensorSpec, source: TensorSpec, triangle: str | None) -> Copy:
-    """The copy of an input to a result, broadcast; of one triangle where the other is to be zero."""
+    """Return the broadcast copy of an input to a result, of one triangle if the other is to be zero."""
     if not out.numel:
         return lambda to, data: None
     if triangle is not None:
@@ -152,7 +153,7 @@ def check_flags(failure: str | None, flags: TensorSpec, block: Any) -> None:
 
 
 def plan_svd(call: StructuredCall, routine: LibraryRoutine) -> PlannedKernel:
-    """Singular values of tall matrices, and of wide ones by their adjoint, whose bases change places."""
+    """Compute the SVD of tall matrices, and of wide ones by their adjoint, whose bases are exchanged."""
     source, (u_spec, s_spec, vh_spec) = call.args["A"], call.outputs
     *batch_sizes, m, n = source.sizes
     full, vectors, driver = (call.args[name] for name in ("full_matrices", "compute_uv", "driver"))
@@ -207,7 +208,7 @@ def plan_svd(call: StructuredCall, routine: LibraryRoutine) -> PlannedKernel:
             copy(results[place], basis)
 
     def identities(results: Sequence[Any]) -> None:
-        """The bases of matrices without rows or columns."""
+        """Write identity matrices as the bases of matrices without rows or columns."""
         for place, spec in ((0, u_spec), (2, vh_spec)) if vectors else ():
             if spec.numel:
                 whole = np.broadcast_to(np.eye(spec.sizes[-1], dtype=spec.np_dtype), spec.sizes)

@@ -13,9 +13,9 @@ from ..launch import launch_nothing
 
 
 def transform(call: StructuredCall) -> PlannedKernel:
-    """One library call, over a copy in the order of the result where the operand lies in another.
+    """Plan one library call, over a copy in the result's dimension order if the operand's order differs.
 
-    Raises RuntimeError for float16, which CuPy's cuFFT has not here.
+    Raise RuntimeError for float16, which CuPy's cuFFT does not support here.
     """
     spec, out = call.args["self"], call.outputs[0]
     if spec.dtype.name not in ("float32", "float64", "complex64", "complex128"):

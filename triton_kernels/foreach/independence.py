@@ -1,4 +1,4 @@
-"""Whether the rows of lists may be written in any order: no row writes what another one has."""
+"""Independence of a foreach call's rows: no row writes memory of another, so they may run in any order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Rows:
         self._found: dict[tuple[int, ...], bool] = {}
 
     def are_independent(self, columns: Sequence[Sequence[Any]]) -> bool:
-        """Whether no row writes what another one reads or writes; a row may read what it writes.
+        """Return True if no row writes what another reads or writes; a row may read what it writes.
 
         Args:
             columns: the bytes of each list, a `DataPtr` a row.

@@ -1,7 +1,7 @@
-"""Norms of the tensors of lists: partial results of all tensors, then those of a tensor, or all of them, together.
+"""Norms of tensor lists: partial results of all tensors, then of each tensor, or of all of them together.
 
-A program combines CHUNK elements of one tensor, lane by lane and then by a tree, and the second kernel combines the
-partial results in the order of tensors and elements. So results depend on sizes alone, whatever runs when.
+A program combines CHUNK elements of one tensor, lane by lane and then by a tree. The second kernel combines
+the partial results in the order of tensors and elements. Results depend on sizes alone, not on scheduling.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton

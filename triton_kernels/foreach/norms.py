@@ -22,7 +22,7 @@ from .norm_kernels import multi_tensor_norm_parts, multi_tensor_norms, multi_ten
 
 
 def configuration_of(kernel: Any, dtype: ScalarType) -> Configuration:
-    """The declared configuration of a kernel's dtype."""
+    """Return the declared configuration of a kernel's dtype."""
     return DECLARATIONS[name_of(kernel)].configurations[str(dtype.triton_name)][0]
 
 
@@ -30,12 +30,12 @@ class Parts:
     """The rows of one dtype, and the launch that gives their partial results.
 
     Args:
-        device: where they are.
-        order: of the norm, a key of `NORMS`.
-        specs: of the rows.
-        places: of the rows among all.
+        device: Device of the tensors.
+        order: Order of the norm, a key of `NORMS`.
+        specs: Specs of the rows.
+        places: Indices of the rows among all.
         part: the type of a partial result.
-        results: whether the rows' norms have columns in the table.
+        results: If True, the rows' norms have columns in the table.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Parts:
 
 
 def groups(call: StructuredCall, part: tl.dtype | None, results: bool) -> list[Parts]:
-    """The rows of a call by dtype; partial results are of the type of the arithmetic unless `part` is another."""
+    """Return the rows of a call by dtype; partial results have the compute type unless `part` is given."""
     specs: Sequence[TensorSpec] = call.args["self"]
     by_dtype: dict[ScalarType, list[int]] = {}
     for place, spec in enumerate(specs):
@@ -106,7 +106,7 @@ def groups(call: StructuredCall, part: tl.dtype | None, results: bool) -> list[P
 
 
 def tail_constants(order: str, accumulator: tl.dtype, block: int) -> dict[str, object]:
-    """The constants of what combines partial results."""
+    """Return the constexprs of the kernel that combines partial results."""
     norm = NORMS[order]
     return {
         "COMBINE": norm.combine,
@@ -119,7 +119,7 @@ def tail_constants(order: str, accumulator: tl.dtype, block: int) -> dict[str, o
 
 
 def plan_norms(call: StructuredCall) -> PlannedKernel:
-    """``into(tensors, results)``: the norm of each tensor, two launches for each dtype."""
+    """Return ``into(tensors, results)``: the norm of each tensor, two launches for each dtype."""
     order, every, launches = call.extra["ord"], groups(call, None, True), []
     for group in every:
         dtype = call.args["self"][group.places[0]].dtype
@@ -151,7 +151,7 @@ def plan_norms(call: StructuredCall) -> PlannedKernel:
 
 
 def plan_total_norm(call: StructuredCall) -> PlannedKernel:
-    """``into(tensors, total, coefficient, most)``: one launch for each dtype, and one for both results."""
+    """Return ``into(tensors, total, coefficient, most)``: one launch for each dtype, and one for both results."""
     specs: Sequence[TensorSpec] = call.args["self"]
     out = call.outputs[0].dtype
     part = tl.float64 if any(spec.dtype is float64 for spec in specs) else tl.float32

@@ -25,7 +25,7 @@ RENAMED: dict[str, Any] = {
 
 
 def function_of(operator: str, operands: int, dtype: ScalarType) -> Any:
-    """The function of scalars that an operator is over so many operands of a dtype, a scale among them."""
+    """Return the scalar function of an operator over this many operands of a dtype, a scale among them."""
     if operator in SCALED:
         plain, with_scale, _ = SCALED[operator]
         return with_scale if operands > (3 if operator.startswith("addc") else 2) else plain

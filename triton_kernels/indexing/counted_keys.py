@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from .placement import Placed
 
 CLEARED_BYTES = 16384
-"""Of a program that clears: eight vectors of 128 bits for each of 128 lanes."""
+"""Bytes that a program clears: eight vectors of 128 bits for each of 128 lanes."""
 
 InOrder = Callable[[Sequence[Any], DataPtr], tuple[DataPtr, DataPtr]]
 """The keys in order and their places, from the indices' bytes and the output's."""
 
 
 def plan_in_order(placed: Placed, clears: bool) -> InOrder:
-    """The launches that order the keys of a placement. They clear an output without gaps, if they are to."""
+    """Return the launches that sort the keys of a placement; if `clears`, they also zero a dense output."""
     p, device, dtype = placed.placement, placed.device, placed.keys.dtype
     sort = plan_sort(device, p.rows, p.largest_key, dtype)
     if not p.keys_are_indices:

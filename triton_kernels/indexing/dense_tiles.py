@@ -1,4 +1,4 @@
-"""Tiles of elements that lie side by side, read in vectors."""
+"""Tiles of contiguous elements, read in vectors."""
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton
 

@@ -27,7 +27,9 @@ NAMES = ("weight", "indices", "offsets", "scale", "out", "origin", "sizes", "att
 
 
 def embedding_bag(call: StructuredCall) -> PlannedKernel:
-    """All four results. Wrong indices and offsets are faults; a wrong index is left out, a wrong bag is empty."""
+    """Compute all four results. Kernels report invalid indices and offsets, skip such indices, and empty such
+    bags.
+    """
     weight, indices, offsets = (call.args[name] for name in ("weight", "indices", "offsets"))
     scale = call.args["per_sample_weights"]
     out, origin, sizes, attained = call.outputs
@@ -99,7 +101,7 @@ def embedding_bag(call: StructuredCall) -> PlannedKernel:
             raise RuntimeError(WRONG_INDEX.format(wrong=wrong))
 
     def offset_error(starts: Any) -> Exception:
-        """The error of the offsets: the first one's, or of one beyond the indices, or of one that descends."""
+        """Return the error of the offsets: a nonzero first one, one beyond the indices, or a descending one."""
         first = np.empty((), offsets.dtype.np)
         copy_across(first, starts, first.nbytes)
         if first != 0:

@@ -88,7 +88,7 @@ KINDS = {0.0: "count", 1.0: "sum", 2.0: "euclidean", float("inf"): "largest"}
 
 
 def embedding_renorm(call: StructuredCall) -> PlannedKernel:
-    """Rows that the indices name are marked; then the marked ones are scaled."""
+    """Mark the rows that the indices name, then scale the marked ones."""
     table, where = call.outputs[0], call.args["indices"]
     check_dtypes(call, [table])
     if not table.dtype.is_floating_point:

@@ -1,4 +1,4 @@
-"""Indices out of bounds: what kernels report of them, and the errors that say so."""
+"""Bounds checks of indices: the faults that kernels report, and their errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..launch import integer_type
 
 
 class Bound(NamedTuple):
-    """What an index of an operator may be, and its error: ``message`` has places for wrong, dim and size."""
+    """Range of an operator's index, and its error: ``message`` has fields for wrong, dim and size."""
 
     operator: str
     spec: TensorSpec
@@ -32,23 +32,23 @@ class Bound(NamedTuple):
     message: str = "index {wrong} is out of bounds for dimension {dim} with size {size}"
 
     def error_of(self, wrong: int) -> Exception:
-        """The error of a wrong index."""
+        """Return the error of an invalid index."""
         return self.error(self.message.format(wrong=wrong, dim=self.dim, size=self.size))
 
     @property
     def fault(self) -> Fault:
-        """What a kernel reports that finds a wrong index."""
+        """Fault that a kernel reports for an invalid index."""
         message = f"index out of bounds for dimension {self.dim} with size {self.size}"
         return Fault(self.operator, self.error, message)
 
 
 def allocate(nbytes: int, device: Device) -> DataPtr:
-    """Scratch memory of a CUDA device, in the order of its current stream."""
+    """Allocate scratch memory of a CUDA device, in the order of its current stream."""
     return get_allocator("cuda").allocate(nbytes, device)
 
 
 def filled_bytes(nbytes: int, value: int, device: Device) -> DataPtr:
-    """Scratch memory with every byte set."""
+    """Allocate scratch memory with every byte set."""
     data = allocate(nbytes, device)
     index = device.resolved_index
     with device_guard(index) as cuda:
@@ -57,7 +57,7 @@ def filled_bytes(nbytes: int, value: int, device: Device) -> DataPtr:
 
 
 def flags_for(bounds: Sequence[Bound], device: Device) -> FaultFlags:
-    """A word for each index tensor, which says that one of its indices is wrong."""
+    """Return a flag word for each index tensor, which kernels set for an invalid index."""
     return fault_flags(device.resolved_index, [bound.fault for bound in bounds])
 
 
@@ -73,7 +73,7 @@ def check_flags(flags: FaultFlags, bounds: Sequence[Bound], indices: Sequence[An
 
 
 def extreme(stub: str, spec: TensorSpec, data: DataPtr) -> int:
-    """The largest or smallest element of an index tensor."""
+    """Return the largest or smallest element of an index tensor."""
     out = TensorSpec.contiguous((), spec.dtype, spec.device)
     dims = {"dims": tuple(range(spec.ndim))}
     call = StructuredCall("amax", {"self": spec}, ("self",), (out,), None, spec.device, dims)
@@ -85,6 +85,6 @@ def extreme(stub: str, spec: TensorSpec, data: DataPtr) -> int:
 
 
 def key_spec(sizes: Sequence[int], largest: int, device: Device) -> TensorSpec:
-    """The spec of keys up to `largest`: int32 where they and their number fit in it."""
+    """Return the spec of keys up to `largest`: int32 if they and their count fit."""
     kind = integer_type(max(largest, math.prod(sizes)) + 1)
     return TensorSpec.contiguous(tuple(sizes), int32 if kind == "i32" else int64, device)

@@ -21,7 +21,7 @@ BLOCK = 1024
 INTERPRETED_BLOCK = 16384
 
 MOVED_AS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
-"""The type as which elements of so many bytes are moved: what they mean does not matter."""
+"""Integer types that move elements of each size, regardless of their dtype."""
 
 
 class Space(NamedTuple):
@@ -36,19 +36,21 @@ class Space(NamedTuple):
         return math.prod(self.geometry.sizes)
 
     def is_dense(self, *names: str) -> bool:
-        """Whether these operands have no gaps, and the order of the space."""
+        """Return True if these operands are contiguous in the order of the space."""
         gapless = contiguous_strides(self.geometry.sizes[::-1])[::-1]
         own = dict(zip(self.names, self.geometry.strides, strict=True))
         return all(own[name] == gapless for name in names)
 
 
 def space(prefix: str, sizes: Sequence[int], strides: Mapping[str, Sequence[int]], ordered: bool) -> Space:
-    """A coalesced space; `ordered` keeps linear indices in the logical order of the dimensions."""
+    """Return a coalesced space; `ordered` keeps linear indices in the logical order of the dimensions."""
     return Space(prefix, coalesced(sizes, list(strides.values()), ordered), tuple(strides))
 
 
 def split(whole: Space) -> tuple[Space, list[tuple[int, ...]]]:
-    """The inner dimensions that one launch covers, and each operand's offset in elements for each outer index."""
+    """Return the inner dimensions that one launch covers, and each operand's element offset for each outer
+    index.
+    """
     sizes, strides = whole.geometry
     inner = Geometry(sizes[:MAX_DIMS], tuple(s[:MAX_DIMS] for s in strides))
     outer = [range(n) for n in reversed(sizes[MAX_DIMS:])]
@@ -78,14 +80,14 @@ def launch_over(
     warps: int = 4,
     width: int = 0,
 ) -> Callable[..., None]:
-    """The function of the pointers' addresses that launches a lane for each of `n` indices.
+    """Return a function of the pointers' addresses that launches a lane for each of `n` indices.
 
     Args:
-        device: where it runs.
+        device: Device of the launch.
         kernel: takes the pointers, then ``n``, sizes and strides of the spaces, `numbers` and `constexprs`;
             as constants also NDIM of each space by its prefix, INDEX and BLOCK.
         extent: the largest offset that the spaces' strides do not tell.
-        lanes, warps: of a program on a GPU.
+        lanes, warps: Lanes and warps of a program on a GPU.
         width: if not 0, how many elements lie side by side at each index: `kernel` takes it after ``n``, and as
             constant RUNS too, how many indices a program has.
     """

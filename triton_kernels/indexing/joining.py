@@ -37,12 +37,12 @@ class Member(NamedTuple):
 
 
 def moved(data: DataPtr, nbytes: int) -> DataPtr:
-    """A pointer some bytes further, whose memory is kept by the one it came from."""
+    """Return a pointer offset by some bytes; the original pointer keeps the memory alive."""
     return data.offset_by(nbytes) if nbytes else data
 
 
 def members_of(call: StructuredCall) -> list[Member]:
-    """The tensors with elements."""
+    """Return the tensors with elements."""
     out, axis = call.outputs[0], call.extra["dim"]
     found, start = [], 0
     for position in call.extra["kept"]:
@@ -55,7 +55,7 @@ def members_of(call: StructuredCall) -> list[Member]:
 
 
 def cat(call: StructuredCall) -> PlannedKernel:
-    """Each tensor that counts into its part of the output."""
+    """Copy each tensor that is not skipped to its part of the output."""
     members = members_of(call)
     by_dtype: dict[ScalarType, list[Member]] = {}
     for member in members:
@@ -80,7 +80,7 @@ def cat(call: StructuredCall) -> PlannedKernel:
 
 
 def one_copy(member: Member) -> Callable[[Any, Sequence[Any]], None]:
-    """The copy of one tensor."""
+    """Return the copy of one tensor."""
     copy = copy_kernel(member.target, member.spec)
     nbytes = member.begin * member.target.itemsize
 
@@ -115,7 +115,7 @@ class Joined:
             self._whole = Form(call.device, members, spaces, self._vector, self._few)
 
     def _has_vectors(self, member: Member, space: Geometry) -> bool:
-        """Whether a tensor and its target are runs of whole vectors."""
+        """Return True if a tensor and its target are runs of whole vectors."""
         if not space.sizes or any(strides[0] != 1 for strides in space.strides):
             return False
         numbers = (member.begin, space.sizes[0], *(s for strides in space.strides for s in strides[1:]))
@@ -136,11 +136,11 @@ class Form:
     """The launch in units of so many elements.
 
     Args:
-        device: where it runs.
+        device: Device of the launch.
         members: the tensors.
         spaces: the index space of each, its target's strides first.
-        unit: how many elements go together.
-        few: whether addresses are given at launch.
+        unit: Number of elements that are moved together.
+        few: If True, addresses are given at launch.
     """
 
     def __init__(
@@ -195,7 +195,9 @@ class Form:
 def columns_of(
     members: Sequence[Member], spaces: Sequence[Geometry], ndim: int, unit: int
 ) -> list[list[int]]:
-    """The columns of the table: begins, sizes of all dimensions but the last, strides of tensors, and of targets."""
+    """Return the table's columns: begins, sizes of all dimensions but the last, strides of tensors and of
+    targets.
+    """
     rows = []
     for member, space in zip(members, spaces, strict=True):
         missing = ndim - len(space.sizes)

@@ -1,7 +1,8 @@
-"""Places of elements that are not zero: counted by part, the counts summed, and written in order.
+"""Indices of nonzero elements: counted by part, the counts summed, and written in order.
 
-As many programs as fill the device have a part of the elements each, so that one tile holds all counts and their sums
-take a single step. `nonzero` waits for the number of places, which is the result's size; `nonzero_static` does not.
+The grid fills the device, and each program has one part of the elements. One tile then holds all counts, and
+a single step sums them. `nonzero` waits for the number of indices, which is the result's size;
+`nonzero_static` does not.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from .index_space import block_for
 from .nonzero_kernels import count_nonzero, write_nonzero
 
 WARPS = 8
-"""Of a program that writes places: four 64-bit offsets for each lane and their sums, instead of eight."""
+"""Warps of a program that writes indices: four 64-bit offsets for each lane and their sums, instead of eight."""
 WRITTEN_BLOCK = 1024
 COUNTED_BLOCK = {1: 2048, 2: 2048, 4: 1024, 8: 1024}
 """Elements of a tile that is counted by their size: a vector of 128 bits for each lane, at least."""
@@ -48,7 +49,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(n: int, itemsize: int) -> Parts:
-    """Parts of whole tiles, as many as `SCAN_BLOCK` where there are elements for them."""
+    """Return parts of whole tiles, `SCAN_BLOCK` of them if there are enough elements."""
     if interpreted():
         block = block_for(-(-n // 2))
         blocks, unit = (block, block), block
@@ -112,7 +113,7 @@ class Finder:
         return made
 
     def starts_of(self, data: Any) -> DataPtr:
-        """How many places there are before each part, and after the last."""
+        """Return the number of indices before each part, and after the last."""
         starts = allocate((self.parts.programs + 1) * self.dtype.itemsize, self.device)
         self.count(data.address, starts.address)
         self.total(starts.address)
@@ -120,7 +121,7 @@ class Finder:
 
 
 def truths_of(call: StructuredCall, spec: TensorSpec) -> tuple[TensorSpec, Callable[[Any], DataPtr]]:
-    """Whether complex numbers are not zero: the spec of that, and the function that makes its bytes of theirs."""
+    """Return the bool spec of nonzero complex numbers, and the function that computes it."""
     truth = TensorSpec.contiguous(spec.sizes, bool_, spec.device)
     if spec.numel == 0:
         return truth, lambda data: allocate(0, spec.device)
@@ -166,7 +167,7 @@ def nonzero(call: StructuredCall) -> PlannedKernel:
 
 
 def nonzero_static(call: StructuredCall) -> PlannedKernel:
-    """As many places as are wanted, and a number where there are fewer."""
+    """Return the first indices of nonzero elements, padded with a fill value to a static size."""
     spec, out = call.args["self"], call.outputs[0]
     if spec.dtype.is_complex:
         truth, truths = truths_of(call, spec)

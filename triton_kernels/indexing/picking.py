@@ -41,10 +41,10 @@ def plan_locate(
     base: Sequence[int],
     keys: TensorSpec,
 ) -> Callable[[int, Sequence[int], int], None]:
-    """The launches that write ``keys[j] = base . j + sum of index[j] * step``, in the order of j.
+    """Return the launches that write ``keys[j] = base . j + sum of index[j] * step``, in the order of j.
 
     Args:
-        sizes: of the space that the indices are broadcast to.
+        sizes: Sizes of the space that the indices are broadcast to.
         indices: for each its bound, its strides over `sizes`, and its step.
         base: strides of what is added by position.
 
@@ -84,7 +84,7 @@ def plan_locate(
 
 
 def run_width(inner: Space) -> int:
-    """How many elements lie side by side at each index, in the output and in the source; 0 for a few only."""
+    """Return the number of contiguous elements at each index, in output and source, or 0 if they are few."""
     sizes, strides = inner.geometry
     if len(sizes) < 2 or sizes[0] < SHORTEST_RUN or sizes[0] > LONGEST_RUN:
         return 0
@@ -101,9 +101,11 @@ def plan_pick(
     step: int,
     bound: Bound | None,
 ) -> Callable[[int, int, int, int], None]:
-    """The launches of ``out[d] = source[d, index[d]]``, as a function of source, index, out and flag addresses.
+    """Return the launches of ``out[d] = source[d, index[d]]``, as a function of source, index, out and flag
+    addresses.
 
-    `strides` and `index_strides` lie over the output's sizes. Without a bound the index is not checked.
+    `strides` and `index_strides` are over the output's sizes. Without a bound, the kernel does not check the
+    index.
     """
     if out.itemsize == 16:
         out, source = as_real(out), as_real(source)
@@ -155,7 +157,7 @@ def pick_by_one(
     step: int,
     bound: Bound,
 ) -> Callable[[Any, Any, Any], None]:
-    """The function ``(out, source, index)`` over bytes that picks and checks in one launch."""
+    """Return the function ``(out, source, index)`` over bytes that gathers and checks bounds in one launch."""
     index = bound.spec
     if index.numel == 0:
         return launch_nothing
@@ -174,7 +176,7 @@ def pick_by_one(
 
 
 def plan_check(bound: Bound) -> Callable[[Any], None]:
-    """The function of an index tensor's bytes that only checks its bounds."""
+    """Return the function of an index tensor's bytes that only checks its bounds."""
     spec = bound.spec
     keys = key_spec(spec.sizes, 0, spec.device)
     zeros = [0] * spec.ndim
@@ -250,7 +252,7 @@ def index(call: StructuredCall) -> PlannedKernel:
 
 
 def index_select(call: StructuredCall) -> PlannedKernel:
-    """Entries of one dimension."""
+    """Return entries of one dimension."""
     source, out, where = call.args["self"], call.outputs[0], call.args["index"]
     refuse_untyped(call, [out])
     axis: int = call.extra["dim"]
@@ -264,7 +266,7 @@ def index_select(call: StructuredCall) -> PlannedKernel:
 
 
 def gather(call: StructuredCall) -> PlannedKernel:
-    """Elements along one dimension, each by its own index."""
+    """Return elements along one dimension, each by its own index."""
     source, out, where = call.args["self"], call.outputs[0], call.args["index"]
     refuse_untyped(call, [out])
     axis: int = call.extra["dim"]
@@ -277,7 +279,7 @@ def gather(call: StructuredCall) -> PlannedKernel:
 
 
 def take(call: StructuredCall) -> PlannedKernel:
-    """Elements of the flattened tensor, which is made contiguous for it."""
+    """Return elements of the flattened tensor, which is made contiguous for it."""
     source, out, where = call.args["self"], call.outputs[0], call.args["index"]
     refuse_untyped(call, [out])
     message = "out of range: tried to access index {wrong} on a tensor of {size} elements."
@@ -297,7 +299,7 @@ def take(call: StructuredCall) -> PlannedKernel:
 
 
 def embedding(call: StructuredCall) -> PlannedKernel:
-    """Rows of a table."""
+    """Return rows of a table."""
     table, out, where = call.args["weight"], call.outputs[0], call.args["indices"]
     refuse_untyped(call, [out])
     bound = Bound(call.name, where, table.sizes[0], 0, False, IndexError, "index out of range in self")

@@ -1,8 +1,9 @@
-"""Source elements (j, c) that go to ``out[key of j, c]``: what index_put, scatter and their like have in common.
+"""Placement of source elements (j, c) at ``out[key of j, c]``, the common core of index_put, scatter and similar
+ops.
 
-Keys are offsets in the output, worked out from the index tensors first. Where keys are equal the last source
-element stays, as on the CPU, by a vote with the maximum of integers; sums and products run over sorted keys in
-the order of the source.
+Keys are offsets in the output, computed from the index tensors first. For equal keys the last source element
+wins, as on the CPU, by an integer atomic maximum. Sums and products run over sorted keys in the order of the
+source.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ RUN_LANES = 128
 
 @dataclass(frozen=True)
 class Placement:
-    """Where elements go: sizes and strides over the picked space (j) and over the columns (c) beside it.
+    """Target of elements: sizes and strides over the indexed space (j) and over the columns (c) beside it.
 
     Args:
         out: the tensor written to, with one dimension at least.
@@ -77,7 +78,7 @@ class Placement:
 
     @property
     def unit(self) -> int:
-        """What every key is a multiple of, as an offset in `out`; keys are counted in it."""
+        """Common factor of all keys, as an offset in `out`; keys are counted in it."""
         steps = [self.out.strides[d] for bound, _, d in self.indices if bound.size > 1]
         base = [s for n, s in zip(self.picked, self.base_strides, strict=True) if n > 1]
         return math.gcd(*steps, *base) or 1
@@ -90,7 +91,7 @@ class Placement:
 
     @property
     def keys_are_indices(self) -> bool:
-        """Whether keys are the elements of one index tensor in their order, times a step."""
+        """True if keys are the elements of one index tensor in order, times a step."""
         if len(self.indices) != 1 or any(self.base_strides):
             return False
         ((bound, strides, _),) = self.indices
@@ -99,13 +100,13 @@ class Placement:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all values are one number."""
+        """True if all values are one number."""
         moving = [s for n, s in zip(self.picked, self.value_picked, strict=True) if n > 1]
         moving += [s for n, s in zip(self.column_sizes, self.value_columns, strict=True) if n > 1]
         return not any(moving)
 
     def as_pairs(self) -> Placement:
-        """The same of elements of 16 bytes as pairs of 8, in a column of their own."""
+        """Return the placement with 16-byte elements as pairs of 8 bytes, in a column of their own."""
         return replace(
             self,
             out=as_real(self.out),
@@ -134,7 +135,7 @@ class Placed:
         self.extent = storage_size(p.out.sizes, p.out.strides)
 
     def write_keys(self, indices: Sequence[Any]) -> Any:
-        """The keys' bytes; an index out of bounds counts as 0. Where the call raises its error nothing is changed."""
+        """Return the keys' bytes; an out-of-bounds index counts as 0. If the call raises, nothing is changed."""
         if not self.placement.indices:
             return filled_bytes(self.keys.nbytes, 0, self.device)
         words = self.flags.begin()
@@ -149,9 +150,9 @@ Finish = Callable[[Placed], Callable[..., None]]
 
 
 def placed_kernel(placement: Placement, finish: Finish) -> Callable[..., None]:
-    """The function ``(out, values, indices, *rest)`` over bytes.
+    """Return the function ``(out, values, indices, *rest)`` over bytes.
 
-    Spaces with too many dimensions go through copies: of the values, then of the output too.
+    Spaces with too many dimensions go through copies: of the values, then also of the output.
     """
     p = placement
     if p.rows == 0:
@@ -174,7 +175,7 @@ def placed_kernel(placement: Placement, finish: Finish) -> Callable[..., None]:
 
 
 def through_values(p: Placement, flat: TensorSpec, finish: Finish) -> Callable[..., None]:
-    """A copy of the values that is contiguous over j and c."""
+    """Return the placement through a copy of the values that is contiguous over j and c."""
     straighten = copy_kernel(flat, flat.replace(sizes=flat.sizes, strides=p.value_picked + p.value_columns))
     n = len(p.picked)
     run = placed_kernel(
@@ -190,7 +191,7 @@ def through_values(p: Placement, flat: TensorSpec, finish: Finish) -> Callable[.
 
 
 def through_output(p: Placement, finish: Finish) -> Callable[..., None]:
-    """A contiguous copy of the output, with the columns' dimensions last, and back."""
+    """Return the placement through a contiguous copy of the output, with the columns' dimensions last, and back."""
     out = p.out
     order = [*(d for d in range(out.ndim) if d not in p.columns), *p.columns]
     turned = out.replace(
@@ -219,7 +220,7 @@ def through_output(p: Placement, finish: Finish) -> Callable[..., None]:
 
 
 def put(placed: Placed) -> Callable[..., None]:
-    """Values replace what is there; of several for one place the last."""
+    """Replace elements by values; of several values for one index, the last wins."""
     p, device = placed.placement, placed.device
     key_type = f"*{placed.keys.dtype.triton_name}"
     type_ = f"*{MOVED_AS[p.out.itemsize]}"
@@ -264,16 +265,16 @@ def combining(
     mean: bool = False,
     clears: bool = False,
 ) -> Finish:
-    """Values are combined with what is there, in their order.
+    """Combine values with the existing elements, in order.
 
     Args:
         function: a `@triton.jit` function of two numbers.
-        scaled: whether a number follows that the values are multiplied by.
-        averaged: whether values are divided by how many go to their place.
+        scaled: If True, a number follows that the values are multiplied by.
+        averaged: If True, divide values by how many go to the same index.
         skip: a key whose values are left out.
-        includes: whether what is there counts; otherwise the first value replaces it.
-        mean: whether the result is divided by how many counted.
-        clears: whether zeros are to be there first: for keys that are indices, and an output without gaps.
+        includes: If True, existing elements take part; otherwise the first value replaces them.
+        mean: If True, divide the result by the number of values that took part.
+        clears: If True, zero the output first: for keys that are indices, and a dense output.
     """
 
     def finish(placed: Placed) -> Callable[..., None]:

@@ -27,7 +27,7 @@ def filled_where(a, mask, value):
 
 
 def flip(call: StructuredCall) -> PlannedKernel:
-    """A copy through negative strides, from the last element of each dimension that is turned."""
+    """Copy through negative strides, from the last element of each flipped dimension."""
     out, source = call.outputs[0], call.args["self"]
     dims: tuple[int, ...] = call.extra["dims"]
     if out.numel == 0:
@@ -39,7 +39,7 @@ def flip(call: StructuredCall) -> PlannedKernel:
 
 
 def masked_fill(call: StructuredCall) -> PlannedKernel:
-    """A number where the mask holds."""
+    """Fill a number where the mask holds."""
     out = call.outputs[0]
     inputs = [call.args[name] for name in ("self", "mask", "value")]
     fixed = () if "value" in call.runtime else (call.args["value"],)
@@ -68,7 +68,7 @@ def masked_fill(call: StructuredCall) -> PlannedKernel:
 
 
 def triangle_of(lower: bool) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory of ``tril`` or ``triu``."""
+    """Return the factory of ``tril`` or ``triu``."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         out, source = call.outputs[0], call.args["self"]
@@ -83,7 +83,7 @@ def triangle_of(lower: bool) -> Callable[[StructuredCall], PlannedKernel]:
 
 
 def pairs_in_front(spec: TensorSpec) -> TensorSpec:
-    """Elements of 16 bytes as two batches of 8."""
+    """Return elements of 16 bytes as two batches of 8."""
     real = as_real(spec)
     return real.replace(sizes=(2, *spec.sizes), strides=(real.strides[-1], *real.strides[:-1]))
 
@@ -91,7 +91,7 @@ def pairs_in_front(spec: TensorSpec) -> TensorSpec:
 def plan_triangle(
     out: TensorSpec, source: TensorSpec, diagonal: int, lower: bool
 ) -> Callable[[Any, Any], None]:
-    """The launches over all matrices, as a function of both tensors' bytes."""
+    """Return the launches over all matrices, as a function of both tensors' bytes."""
     *batch, rows, columns = out.sizes
     strides = {"ob": out.strides[:-2], "sb": source.strides[:-2]}
     inner, offsets = split(space("b", batch, strides, False))

@@ -24,16 +24,17 @@ from .scatter_reduction_kernels import add, larger, multiply, smaller
 
 
 def with_dimension(spec: TensorSpec) -> TensorSpec:
-    """A number as a vector of one."""
+    """Return a 0-d spec as a vector of one element."""
     return spec if spec.ndim else TensorSpec.contiguous((1,), spec.dtype, spec.device)
 
 
 def writing(
     call: StructuredCall, placement: Placement, finish: Finish | None, summed: bool = False
 ) -> Callable[..., None]:
-    """The function ``(out, self, values, indices, *rest)``: a copy of `self` in `out`, and the placement upon it.
+    """Return ``(out, self, values, indices, *rest)``, which copies `self` to `out` and applies the placement to
+    it.
 
-    Without `finish` values replace what is there; `summed` says that it adds them up.
+    Without `finish`, values replace the elements; `summed` says that the placement adds them.
     """
     source, out = call.args["self"], call.outputs[0]
     if finish is None:
@@ -57,7 +58,7 @@ def writing(
         if out.address != data.address:
             copy(out, data)
         elif values.root is out.root:
-            # What is read must not be what another lane has written.
+            # No lane may read what another lane has written.
             with device_guard(out.device.resolved_index):
                 values = clone(values, value_bytes)
         run(out, values, indices, *rest)
@@ -66,7 +67,7 @@ def writing(
 
 
 def index_put(call: StructuredCall) -> PlannedKernel:
-    """`self` with values put or added at integer indices."""
+    """Write or add values at integer indices of a copy of `self`."""
     source, out, values = call.args["self"], call.outputs[0], call.args["values"]
     indices = call.args["indices"]
     sizes, _ = indexed_sizes(source, indices)
@@ -102,7 +103,7 @@ def index_put(call: StructuredCall) -> PlannedKernel:
 
 
 def slices(call: StructuredCall) -> Placement:
-    """Slices of ``source`` along a dimension that a vector of numbers names."""
+    """Return the placement of slices of ``source`` along a dimension, at the indices of a vector."""
     out, source, where = with_dimension(call.outputs[0]), call.args["source"], call.args["index"]
     axis: int = call.extra["dim"]
     bound = Bound(call.name, where, out.sizes[axis], axis, False, IndexError)
@@ -120,7 +121,7 @@ def slices(call: StructuredCall) -> Placement:
 
 
 def index_add(call: StructuredCall) -> PlannedKernel:
-    """Slices of the source, times alpha, added at the index."""
+    """Add slices of the source, times alpha, at the index."""
     scaled = "alpha" in call.runtime
     if scaled and call.outputs[0].dtype.is_complex:
         return index_add_of_products(call)
@@ -146,7 +147,7 @@ def index_add_of_products(call: StructuredCall) -> PlannedKernel:
 
 
 def index_copy(call: StructuredCall) -> PlannedKernel:
-    """Slices of the source put at the index."""
+    """Write slices of the source at the index."""
     run = writing(call, slices(call), None)
     return PlannedKernel(lambda out, data, where, source: run(out, data, source, (where,)))
 
@@ -163,7 +164,7 @@ COMBINE = {
 
 
 def index_reduce(call: StructuredCall) -> PlannedKernel:
-    """Slices of the source combined at the index."""
+    """Reduce slices of the source at the index."""
     reduce: str = call.args["reduce"]
     includes: bool = call.args["include_self"]
     finish = combining(COMBINE[reduce], includes=includes, mean=reduce == "mean")
@@ -172,7 +173,7 @@ def index_reduce(call: StructuredCall) -> PlannedKernel:
 
 
 def scatter(call: StructuredCall) -> PlannedKernel:
-    """Elements of the source, or a number, put, added or multiplied along one dimension by index."""
+    """Write, add or multiply elements of the source, or a number, along one dimension by index."""
     out, where = with_dimension(call.outputs[0]), call.args["index"]
     axis: int = call.extra["dim"]
     reduce: str | None = call.extra["reduce"]
@@ -213,7 +214,7 @@ def scatter(call: StructuredCall) -> PlannedKernel:
 
 
 def embedding_dense_backward(call: StructuredCall) -> PlannedKernel:
-    """Rows of the gradient added by number; the padding's row stays zero."""
+    """Add the gradient's rows at their indices; the padding's row stays zero."""
     out, grad, where = call.outputs[0], call.args["grad_output"], call.args["indices"]
     check_dtypes(call, [out])
     bound = Bound(call.name, where, out.sizes[0], 0, False, IndexError, "index out of range in self")

@@ -15,12 +15,14 @@ from .picking import plan_check
 from .searching_kernels import bisect
 
 LANES = 512
-"""Of a program: a lane keeps value, bounds and addresses of each of its elements."""
+"""Lanes of a program: a lane keeps value, bounds and addresses of each of its elements."""
 OUT_OF_RANGE = "torch.searchsorted(): sorter index out of range"
 
 
 def searchsorted(call: StructuredCall) -> PlannedKernel:
-    """The launches over all values; a sorter is checked before, and read between a lane and its sequence."""
+    """Plan the launches over all values; a sorter is bounds-checked first, and lanes read the sequence through
+    it.
+    """
     sequence, values, sorter = (call.args[name] for name in ("sorted_sequence", "self", "sorter"))
     out, common = call.outputs[0], call.extra["common"]
     check_dtypes(call, [sequence, values])

@@ -33,7 +33,7 @@ from .nll_loss import (
 )
 
 PARTIALS_BLOCK = 1024
-"""How many partial sums the last program reads at a time."""
+"""Partial sums that the last program reads at a time."""
 
 
 class Scores(NamedTuple):
@@ -47,7 +47,7 @@ class Scores(NamedTuple):
 
     @property
     def has_probabilities(self) -> bool:
-        """Whether targets are probabilities of all classes."""
+        """True if targets are probabilities of all classes."""
         return self.target.dtype.is_floating_point
 
     @property
@@ -74,7 +74,7 @@ class Scores(NamedTuple):
         return Sides(kept, Geometry((n,), tuple(tuple(each) for each in along)))
 
     def cut(self, sides: Sides, spread: list[TensorSpec]) -> Cut:
-        """How rows are cut, where all tensors that have rows have their elements side by side."""
+        """Return how rows are split, if all tensors with rows are contiguous along them."""
         specs = [*spread, *([self.target] if self.has_probabilities else [])]
         count = len(specs)
         return cut_of(
@@ -87,7 +87,7 @@ class Scores(NamedTuple):
 
 
 def scores_of(call: StructuredCall, fits: Callable[[Scores], bool]) -> Scores:
-    """The operands, of contiguous copies where those at hand have more dimensions than kernels have parameters for."""
+    """Return the operands, copied to contiguous memory if their dimensions exceed the kernels' parameters."""
     spec, target, weight = check_losses(call)
     found = Scores(spec, target, weight, lambda data: data, lambda data: data)
     if fits(found):
@@ -115,7 +115,7 @@ def plan_both(
     kept_names: tuple[str, ...],
     reduced_names: tuple[str, ...],
 ) -> Launches:
-    """The launches; `pointers` without a type are None in the kernel. The share of smoothing follows them."""
+    """Return the launches; `pointers` without a type are None in the kernel. The smoothing share follows them."""
 
     def planned(smoothing: str | None) -> tuple[Launch, tuple[int, int, int], tuple[int, ...]]:
         every = {**pointers, "smoothing": smoothing, "weight_stride": "i64", "ignore_index": "i64"}
@@ -139,14 +139,14 @@ def plan_both(
 
 
 def pointer(spec: TensorSpec | None) -> str | None:
-    """The type of a pointer to a tensor's elements; None for no tensor."""
+    """Return the type of a pointer to a tensor's elements, or None for no tensor."""
     return None if spec is None else f"*{spec.dtype.triton_name}"
 
 
 def forward(call: StructuredCall) -> PlannedKernel:
-    """The loss of each sample or their sum or mean, three statistics of each sample, and what the mean is divided by.
+    """Compute the losses or their sum or mean, three statistics of each sample, and the divisor of the mean.
 
-    A target that is no class is a fault, and counts as one to be ignored.
+    The kernel reports a target that is no class, and ignores it.
     """
     loss, statistics, total = call.outputs
     reduction, ignore_index = call.args["reduction"], call.args["ignore_index"]
@@ -232,7 +232,7 @@ def forward(call: StructuredCall) -> PlannedKernel:
 
 
 def backward(call: StructuredCall) -> PlannedKernel:
-    """(probability * masses' sum - mass) * grad, over the divisor for the mean."""
+    """Compute (probability * masses' sum - mass) * grad, over the divisor for the mean."""
     grad, statistics, total = (call.args[name] for name in ("grad_output", "statistics", "total_weight"))
     out = call.outputs[0]
     if out.numel == 0:

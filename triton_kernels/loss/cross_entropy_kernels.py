@@ -1,10 +1,10 @@
-"""The programs of cross entropy: rows of scores are read once forward, and once more for their gradient.
+"""Kernels of cross entropy: rows of scores are read once forward, and once more for their gradient.
 
-The loss of a sample is the sum over classes c of ``mass_c * (normaliser - x_c)``, where the masses are what the target
-says: the weight of its class, or weighted probabilities, smoothed. Forward keeps three numbers of a sample: its largest
-score, the logarithm of the sum of exponentials from there, and the sum of its masses. They give each element of the
-gradient without a look at its row. Two numbers stand for the normaliser, since their sum would round off what tells
-probabilities near 1 apart.
+The loss of a sample is the sum over classes c of ``mass_c * (normaliser - x_c)``. The masses come from the
+target: the weight of its class, or weighted probabilities, smoothed. Forward stores three numbers for each
+sample: its largest score, the logarithm of the sum of exponentials relative to it, and the sum of its masses.
+They give each element of the gradient without reading its row. Two numbers represent the normalizer, since
+their sum would round off the difference between probabilities near 1.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton

@@ -19,7 +19,7 @@ from ..launch import Launch, cdiv, next_power_of_2
 from .ctc_kernels import ctc_forward, ctc_gradient, ctc_shares
 
 MOST_BYTES = 16384
-"""Of a sequence's states, each a logarithm: a program has them all in its registers."""
+"""Bytes of a sequence's states, each a logarithm: a program has them all in its registers."""
 
 
 class Problem:
@@ -61,7 +61,7 @@ class Problem:
         self._counts: DataPtr | None = None
 
     def counts(self) -> int:
-        """Where times, labels and first labels of all sequences are, as a plan's calls share them."""
+        """Return the address of the times, labels and first labels of all sequences, which a plan's calls share."""
         if self._counts is None:
             data = get_allocator("cuda").allocate(self.lengths.nbytes, self.device)
             copy_across(data, self.lengths, self.lengths.nbytes)
@@ -69,7 +69,7 @@ class Problem:
         return self._counts.address
 
     def launch(self, kernel: Any, pointers: dict[str, str], **constants: object) -> Launch:
-        """A launch over the states of each sequence."""
+        """Return a launch over the states of each sequence."""
         options = constants or {"BLOCK": self.block}
         return Launch(
             self.device,

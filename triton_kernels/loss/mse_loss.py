@@ -21,7 +21,7 @@ from .loss_kernels import squared_difference, squared_difference_backward
 
 
 def common_type(call: StructuredCall) -> tl.dtype:
-    """The type that both sides are brought to, refusing what has no squares."""
+    """Return the compute type of both sides; raise NotImplementedError for dtypes that are not floating."""
     assert call.iterator is not None
     common = call.iterator.common_dtype
     if not common.is_floating_point:
@@ -30,7 +30,7 @@ def common_type(call: StructuredCall) -> tl.dtype:
 
 
 def mse_loss(call: StructuredCall) -> PlannedKernel:
-    """(self - target) ** 2, its mean or its sum."""
+    """Compute (self - target) ** 2, its mean or its sum."""
     type_ = common_type(call)
     pair = [call.args["self"], call.args["target"]]
     if call.args["reduction"] == NONE:
@@ -51,13 +51,13 @@ def mse_loss(call: StructuredCall) -> PlannedKernel:
 
 
 def squares(call: StructuredCall, type_: tl.dtype, element: Any) -> JointReduction:
-    """The sum of what `element` makes of each pair, divided by their number for the mean."""
+    """Return the reduction that sums `element` over pairs, divided by their number for the mean."""
     finish = k.first_over_number if call.args["reduction"] == MEAN else k.first_of
     return JointReduction(k.sum_of, k.total_across, element, finish, lambda *_: ((type_, 0),))
 
 
 def summed_after(call: StructuredCall, type_: tl.dtype, sizes: tuple[int, ...]) -> PlannedKernel:
-    """The squares in memory of their own first: for strides that do not coalesce, and for numbers."""
+    """Write the squares to memory first, for strides that do not coalesce and for numbers."""
     out = call.outputs[0]
     n = math.prod(sizes)
     each = TensorSpec.contiguous(sizes, float64 if type_ == tl.float64 else float32, call.device)
@@ -76,7 +76,7 @@ def summed_after(call: StructuredCall, type_: tl.dtype, sizes: tuple[int, ...]) 
 
 
 def mse_loss_backward(call: StructuredCall) -> PlannedKernel:
-    """2 * (self - target) * grad, over the number of elements for the mean."""
+    """Compute 2 * (self - target) * grad, over the number of elements for the mean."""
     type_ = common_type(call)
     mean = call.args["reduction"] == MEAN
     factor = 2.0 / max(call.outputs[0].numel, 1) if mean else 2.0

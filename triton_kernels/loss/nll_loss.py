@@ -31,12 +31,12 @@ NO_DIMS = Geometry((), ((),))
 
 
 def compute_dtype(dtype: ScalarType) -> ScalarType:
-    """The dtype in which losses of a floating dtype are computed and summed."""
+    """Return the dtype in which losses of a floating dtype are computed and summed."""
     return float64 if dtype is float64 else float32
 
 
 def cleared(nbytes: int, data: DataPtr) -> DataPtr:
-    """The same memory, its first bytes zero from here on in the order of the current stream."""
+    """Zero the first bytes of the memory on the current stream, and return it."""
     index = data.device.resolved_index
     with device_guard(index) as cuda:
         cuda.memset(data.address, 0, nbytes, cuda.current_stream(index))
@@ -44,17 +44,17 @@ def cleared(nbytes: int, data: DataPtr) -> DataPtr:
 
 
 def sample_strides(spec: TensorSpec) -> tuple[int, ...]:
-    """The strides of a tensor of scores over the samples: all but its classes."""
+    """Return the strides of a tensor of scores over the samples: all but its classes."""
     return spec.strides[:0] if spec.ndim == 1 else (spec.strides[0], *spec.strides[2:])
 
 
 def sample_sizes(spec: TensorSpec) -> tuple[int, ...]:
-    """How many samples a tensor of scores has along each dimension but its classes."""
+    """Return the sizes of a tensor of scores over the samples: all but its classes."""
     return spec.sizes[:0] if spec.ndim == 1 else (spec.sizes[0], *spec.sizes[2:])
 
 
 def check_losses(call: StructuredCall) -> tuple[TensorSpec, TensorSpec, TensorSpec | None]:
-    """The scores, the targets and the weights. Refuses integers and tensors of other devices."""
+    """Return the scores, the targets and the weights; raise for integers and tensors of other devices."""
     spec, target, weight = (call.args[name] for name in ("self", "target", "weight"))
     if not spec.dtype.is_floating_point:
         raise call.refuse(spec)
@@ -67,12 +67,12 @@ def check_losses(call: StructuredCall) -> tuple[TensorSpec, TensorSpec, TensorSp
 
 
 def target_strides(target: TensorSpec, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """The targets' strides over the samples; a single one may have a dimension that these have not."""
+    """Return the targets' strides over the samples; a single target may have one more dimension."""
     return target.strides if target.ndim == len(sizes) else ()
 
 
 def nll_loss_forward(call: StructuredCall) -> PlannedKernel:
-    """-weight[target] * self[target] for each sample, reduced; and the sum of the weights.
+    """Compute -weight[target] * self[target] for each sample, reduced; and the sum of the weights.
 
     A target that is no class is a fault, and counts as one to be ignored.
     """
@@ -119,7 +119,7 @@ def nll_loss_forward(call: StructuredCall) -> PlannedKernel:
 
 
 def target_flags(call: StructuredCall, classes: int) -> FaultFlags:
-    """The word that says that a target is no class."""
+    """Return the flag word that kernels set for a target that is no class."""
     fault = Fault(call.name, IndexError, f"target out of bounds for {classes} classes")
     return fault_flags(call.device.resolved_index, [fault])
 
@@ -127,7 +127,7 @@ def target_flags(call: StructuredCall, classes: int) -> FaultFlags:
 def plan_picks(
     call: StructuredCall, spec: TensorSpec, target: TensorSpec, weight: TensorSpec | None, to: TensorSpec
 ) -> Any:
-    """The launch that picks each sample's loss, into `to`; and its weight too where the loss is reduced."""
+    """Return the launch that gathers each sample's loss into `to`, and its weight if the loss is reduced."""
     sizes = sample_sizes(spec)
     axis = 0 if spec.ndim == 1 else 1
     operands = [sample_strides(spec), target_strides(target, sizes), to.strides]
@@ -178,7 +178,7 @@ def plan_picks(
 
 
 def plan_examination(target: TensorSpec, classes: int, ignore_index: int) -> Any:
-    """A function that waits for the kernel. Raises IndexError with the first wrong target where it found one."""
+    """Return a function that waits for the kernel, and raises IndexError with the first invalid target."""
 
     def examine(flags: FaultFlags, data: DataPtr) -> None:
         if flags.raised():
@@ -192,7 +192,7 @@ def plan_examination(target: TensorSpec, classes: int, ignore_index: int) -> Any
 
 
 def nll_backward(call: StructuredCall) -> PlannedKernel:
-    """-weight[target] * grad at the target's class, zero elsewhere, and for targets that are no class."""
+    """Compute -weight[target] * grad at the target's class, zero elsewhere and for invalid targets."""
     spec, target, weight = check_losses(call)
     grad, out = call.args["grad_output"], call.outputs[0]
     if out.numel == 0:

@@ -15,7 +15,7 @@ from .operands import as_row
 
 
 def layout_of(spec: TensorSpec) -> TensorSpec:
-    """The input's spec as contiguous or channels-last, which its results are laid out as."""
+    """Return the input's spec as contiguous or channels-last, which is also the layout of its results."""
     strides = TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device).strides
     if spec.ndim in (4, 5) and not spec.is_contiguous and spec.strides == channels_last_strides(spec.sizes):
         strides = spec.strides
@@ -23,7 +23,7 @@ def layout_of(spec: TensorSpec) -> TensorSpec:
 
 
 def batch_norm(call: StructuredCall) -> PlannedKernel:
-    """(N, C, ...) normalised over all but channels, by its own statistics or by the running ones."""
+    """Normalize (N, C, ...) over all but channels, by its own statistics or by the running ones."""
     args, training = call.args, call.extra["training"]
     x, weight, bias, running = (args[k] for k in ("input", "weight", "bias", "running_mean"))
     out, kept = call.outputs[:2]
@@ -104,7 +104,7 @@ def _measured(call: StructuredCall, norm: ChannelNorm, lines: Lines) -> Callable
 
 
 def batch_norm_backward(call: StructuredCall) -> PlannedKernel:
-    """The gradients of input, weight and bias; in evaluation the statistics were constants."""
+    """Compute the gradients of input, weight and bias; in evaluation, statistics are constants."""
     args, train = call.args, call.extra["train"]
     grad, x, mean, spread, weight = (args[k] for k in ("grad_out", "input", "mean", "spread", "weight"))
     to, to_weight, to_bias = call.extra["outputs"]

@@ -46,7 +46,7 @@ class Lines(NamedTuple):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """What a configuration is chosen by."""
+        """Key of a configuration."""
         return self.lines, self.n, min(self.step, 2)
 
     def block(self, double: bool) -> tuple[int, int]:
@@ -61,7 +61,7 @@ class Lines(NamedTuple):
 
 
 def lines_of(spec: TensorSpec, group: int) -> Lines:
-    """The lines of (N, C, ...), contiguous or channels-last, with `group` channels each."""
+    """Return the lines of (N, C, ...), contiguous or channels-last, with `group` channels each."""
     n, c, *spatial = spec.sizes
     positions = math.prod(spatial)
     if positions == 1 and group == 1:
@@ -72,7 +72,7 @@ def lines_of(spec: TensorSpec, group: int) -> Lines:
 
 
 def laid_out(spec: TensorSpec, like: TensorSpec) -> Callable[[Any], Any]:
-    """A function from a tensor's data to data in the strides of `like`."""
+    """Return a function from a tensor's data to data in the strides of `like`."""
     wanted = TensorSpec.of(spec.sizes, like.strides, spec.dtype, spec.device)
     if wanted.strides == spec.strides or (wanted.is_contiguous and spec.is_contiguous):
         return lambda data: data
@@ -95,7 +95,7 @@ class Family(NamedTuple):
     statistics: int
 
     def sizes(self, lines: Lines) -> dict[str, int]:
-        """What kernels are told about it."""
+        """Return the kernels' arguments for it."""
         return {
             "lines": lines.lines,
             "n": lines.n,
@@ -130,9 +130,9 @@ class ChannelNorm:
     def chosen(
         self, kernel: LazyKernel, dtype: ScalarType, shape: tuple[int, ...], block: tuple[int, int]
     ) -> Configuration:
-        """The configuration of a launch, which is that of `block` until another one was measured to be quicker.
+        """Return the configuration of a launch: that of `block`, unless a faster one was measured.
 
-        The longer side of a block is the one along which elements lie side by side: it gets no shorter.
+        The longer side of a block is the contiguous one: it gets no shorter.
         """
         default = Configuration(block)
         if interpreted():
@@ -152,7 +152,7 @@ class ChannelNorm:
         constants: dict[str, object] | None = None,
         numbers: dict[str, str] | None = None,
     ) -> Step:
-        """A function of data, None among it, and of the numbers that come last."""
+        """Return a function of data, which may be None, and of the numbers that come last."""
         fixed = {name: value for name, value in sizes.items() if value == 1 and name in UNIT_STRIDES}
         launch, values = prepare(
             self.call,
@@ -176,7 +176,7 @@ class ChannelNorm:
         return self.chosen(kernel, self.layout.dtype, lines.sizes, lines.block(self.double))
 
     def _parts(self, kernel: LazyKernel, lines: Lines) -> tuple[Configuration, int, int]:
-        """The block of a two-stage reduction, how many parts a line has, and the length of one."""
+        """Return the block of a two-stage reduction, the number of parts of a line, and the length of a part."""
         chosen = self._over_lines(kernel, lines)
         block = chosen.tile
         programs = cdiv(lines.lines, block[0])
@@ -352,12 +352,12 @@ class ChannelNorm:
         )
 
     def sums(self, parts: TensorSpec, dims: tuple[int, ...], out: TensorSpec) -> Callable[[Any, Any], Any]:
-        """``add_up(out, parts)`` over some dimensions."""
+        """Return ``add_up(out, parts)`` over some dimensions."""
         return sum_parts(self.call, parts, out, dims)
 
 
 def zeros(call: StructuredCall) -> PlannedKernel:
-    """The gradients of nothing: sums are 0."""
+    """Return zero gradients for an input without elements."""
     specs = call.extra["outputs"]
     fills = [None if spec is None else zero_filled(spec) for spec in specs]
 
@@ -370,7 +370,7 @@ def zeros(call: StructuredCall) -> PlannedKernel:
 
 
 def zero_filled(spec: TensorSpec) -> Callable[[Any], Any]:
-    """A function that fills such a tensor with zeros."""
+    """Return a function that fills a tensor of this spec with zeros."""
     from ..elementwise.factories import zero
 
     if spec.numel == 0:

@@ -1,9 +1,10 @@
-"""The programs of batch_norm and group_norm: lines of one channel, their statistics, and what is made of those.
+"""Kernels of batch_norm and group_norm: statistics of the lines of one channel, and the normalization.
 
-A line is a channel of a sample, or a group of them, where positions are the inner dimension, and a channel of all
-samples where channels are. Blocks are [lines, positions], one of whose strides is 1. Deviations are taken from the mean
-of the first block that a program sees: its distance to the line's own mean is at most the deviation times the root of
-the number of blocks, which bounds what the correction cancels. Parts are combined as by Chan, Golub and LeVeque (1979).
+A line is a channel of a sample, or a group of them, if positions are the inner dimension, and a channel of
+all samples if channels are. Blocks are [lines, positions], one of whose strides is 1. Deviations are relative
+to the mean of the first block that a program reads. Its distance to the line's own mean is at most the
+deviation times the root of the number of blocks, which bounds the cancellation of the correction. Parts are
+combined as by Chan, Golub and LeVeque (1979).
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton

@@ -37,12 +37,14 @@ class Planes(NamedTuple):
     step: int
 
     def sizes(self, letter: str) -> dict[str, int]:
-        """As the kernels call them."""
+        """Return the sizes under the kernels' argument names."""
         return {f"{letter}_sample": self.sample, f"{letter}_line": self.line, f"{letter}_step": self.step}
 
 
 def planes_of(spec: TensorSpec) -> Planes | None:
-    """The strides of (N, C, ...) if positions lie evenly apart, and they or channels side by side; else None."""
+    """Return the strides of (N, C, ...) if positions have one stride, and they or channels are contiguous, else
+    None.
+    """
     spatial = coalesced(spec.sizes[2:], [spec.strides[2:]], keep_order=True)
     if len(spatial.sizes) > 1:
         return None
@@ -56,7 +58,7 @@ def planes_of(spec: TensorSpec) -> Planes | None:
 def group_tile(
     call: StructuredCall, kernel: LazyKernel, x: TensorSpec, group: int, most: int
 ) -> Configuration | None:
-    """The block of one group, as [channels, positions]; None if it does not fit."""
+    """Return the block of one group, as [channels, positions], or None if it does not fit."""
     each, positions = x.sizes[1] // group, math.prod(x.sizes[2:])
     tile = (next_power_of_2(each), next_power_of_2(positions))
     elements = tile[0] * tile[1]
@@ -83,7 +85,7 @@ def prepared(
     tile: Configuration,
     numbers: dict[str, str],
 ) -> tuple[Any, tuple[int, ...]]:
-    """The launch over groups, and its sizes; strides of 1 are constants."""
+    """Return the launch over groups, and its sizes; strides of 1 are constexprs."""
     x = call.args["input"]
     group = call.args["group"] if "group" in call.args else call.extra["group"]
     each, positions = x.sizes[1] // group, math.prod(x.sizes[2:])
@@ -118,7 +120,7 @@ def prepared(
 
 
 def in_one_pass(call: StructuredCall, planes: tuple[Any, ...], tile: Configuration) -> PlannedKernel:
-    """A program for each group, which reads it once."""
+    """Return the kernel with a program for each group, which reads it once."""
     x, weight, bias = (call.args[k] for k in ("input", "weight", "bias"))
     out, mean, rstd = call.outputs[:3]
     launch, numbers = prepared(
@@ -142,7 +144,9 @@ def in_one_pass(call: StructuredCall, planes: tuple[Any, ...], tile: Configurati
 def gradients_in_one_pass(
     call: StructuredCall, planes: tuple[Any, ...], tile: Configuration
 ) -> PlannedKernel:
-    """A program for each group, which reads gradient and input once; then sums over samples."""
+    """Return the kernel with a program for each group, which reads gradient and input once; then sum over
+    samples.
+    """
     grad, x, mean, rstd, weight = (call.args[k] for k in ("grad_out", "input", "mean", "rstd", "weight"))
     to, to_weight, to_bias = call.extra["outputs"]
     n, c = x.sizes[:2]
@@ -184,7 +188,7 @@ def gradients_in_one_pass(
 
 
 def group_norm(call: StructuredCall) -> PlannedKernel:
-    """(N, C, ...) normalised over each group of channels."""
+    """Normalize (N, C, ...) over each group of channels."""
     args, group = call.args, call.args["group"]
     x, weight, bias = (args[k] for k in ("input", "weight", "bias"))
     out, kept = call.outputs[:2]
@@ -236,7 +240,7 @@ def group_norm(call: StructuredCall) -> PlannedKernel:
 
 
 def group_norm_backward(call: StructuredCall) -> PlannedKernel:
-    """The gradients of input, weight and bias from sums over each channel of each sample."""
+    """Compute the gradients of input, weight and bias from sums over each channel of each sample."""
     args, group = call.args, call.extra["group"]
     grad, x, mean, rstd, weight = (args[k] for k in ("grad_out", "input", "mean", "rstd", "weight"))
     to, to_weight, to_bias = call.extra["outputs"]

@@ -20,7 +20,7 @@ from ..reduction.reduction import REDUCTIONS, reduction
 
 
 def strided_rows(spec: TensorSpec, lead: int) -> int | None:
-    """The stride between a tensor's rows, whose elements lie one after another; None where that is not so."""
+    """Return the stride between a tensor's rows, or None if they are not contiguous."""
     step = 1
     for size, stride in zip(reversed(spec.sizes[lead:]), reversed(spec.strides[lead:]), strict=True):
         if size != 1 and stride != step:
@@ -40,7 +40,7 @@ class Operand(NamedTuple):
 
 
 def as_rows(spec: TensorSpec, lead: int) -> Operand:
-    """A tensor's rows where they lie, or those of a contiguous copy."""
+    """Return a tensor's rows in place, or those of a contiguous copy."""
     stride = strided_rows(spec, lead)
     if stride is not None:
         return Operand(stride, lambda data: data)
@@ -48,7 +48,7 @@ def as_rows(spec: TensorSpec, lead: int) -> Operand:
 
 
 def as_row(spec: TensorSpec | None) -> Callable[[Any], Any]:
-    """A parameter's data, contiguous; None stays."""
+    """Return a function that makes a parameter's data contiguous; None stays."""
     return (lambda data: data) if spec is None else contiguous_copy(spec)[1]
 
 
@@ -62,7 +62,7 @@ def prepare(
     extent: int,
     numbers: Mapping[str, str] | None = None,
 ) -> tuple[Launch, tuple[int, ...]]:
-    """The launch, and the sizes that follow its pointers at each call; `numbers` come after those.
+    """Return the launch, and the sizes that follow its pointers at each call; `numbers` come after those.
 
     Pointers without a spec are None in the kernel, and not passed.
     """
@@ -83,21 +83,22 @@ def prepare(
 
 
 def accumulator_dtype(dtype: ScalarType) -> ScalarType:
-    """The dtype in which sums of a floating dtype are kept."""
+    """Return the accumulator dtype of a floating dtype."""
     return float64 if dtype is float64 else float32
 
 
 def resident_programs(call: StructuredCall, blocks: int) -> int:
-    """How many blocks run at a time, if `blocks` share a multiprocessor; few in the interpreter."""
+    """Return the number of resident programs if `blocks` share a multiprocessor; few in the interpreter."""
     if interpreted():
         return 3
     return blocks * driver().properties(call.device.resolved_index).multi_processor_count
 
 
 def is_alike(found: Configuration, default: Configuration, body: int) -> bool:
-    """Whether a block of [rows, elements] may take the place of another: whole rows stay whole.
+    """Return True if a block of [rows, elements] may replace another: whole rows stay whole.
 
-    Blocks of longer rows have sums for each of their elements, for which only those that are meant so have room.
+    Blocks of longer rows have sums for each of their elements, which fit only blocks that were declared for
+    them.
     """
     if body <= default.tile[1]:
         return body <= found.tile[1]
@@ -107,7 +108,7 @@ def is_alike(found: Configuration, default: Configuration, body: int) -> bool:
 def sum_parts(
     call: StructuredCall, parts: TensorSpec, out: TensorSpec, dims: tuple[int, ...]
 ) -> Callable[[Any, Any], Any]:
-    """``add_up(out, parts)`` over some dimensions, in a fixed order."""
+    """Return ``add_up(out, parts)`` over some dimensions, in a fixed order."""
     add_up = reduction(REDUCTIONS["sum_stub"])
     return add_up(
         call._replace(

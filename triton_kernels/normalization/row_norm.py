@@ -23,7 +23,7 @@ from .vectors import Cut, cut_rows
 INTERPRETED_ROW = 1 << 14
 """The longest row that the interpreter takes whole."""
 LONGEST_CUT = 8192
-"""Of a row with edges: a lane has eight elements, and as many of weight and bias that its program keeps."""
+"""Elements of a row with edges: a lane has eight, and as many of weight and bias that its program keeps."""
 
 
 class RowTile(NamedTuple):
@@ -50,29 +50,29 @@ class Rows(NamedTuple):
 
     @property
     def in_vectors(self) -> bool:
-        """Whether neighbouring elements are loaded together."""
+        """True if neighboring elements are loaded together."""
         return self.cut.vector > 0 or self.n % ALIGNMENT == 0
 
     def constants(self) -> dict[str, object]:
-        """The kernels'."""
+        """Return the kernels' constexprs."""
         return {**self.cut.constants(), "PERIOD": self.period}
 
     def parts(self, chunk: int) -> int:
-        """How many programs have `chunk` rows each."""
+        """Return the number of programs with `chunk` rows each."""
         return max(self.period * cdiv(cdiv(self.rows, self.period), chunk), 1)
 
 
 def rows_of(rows: int, n: int, specs: Sequence[TensorSpec], strides: Sequence[int]) -> Rows:
-    """Rows of these tensors, which lie so far apart in each."""
+    """Return the rows of these tensors, with the given row strides."""
     cut = cut_rows(n, [spec.itemsize for spec in specs], [[stride] for stride in strides])
     return Rows(rows, n, cut, cut.vector // math.gcd(cut.vector, strides[0]) if cut.edges else 1)
 
 
 def row_tile(rows: Rows, double: bool, longest: int, blocked: int) -> Configuration:
-    """A block of 16 elements of a row for each lane, several rows where they are short.
+    """Return a block of 16 elements of a row for each lane, with several rows if they are short.
 
     Args:
-        double: whether numbers are computed in float64, of which a lane has eight.
+        double: If True, compute in float64, of which a lane has eight numbers.
         longest: rows up to this are whole; longer ones are read in blocks of `blocked`.
     """
     body = rows.body
@@ -95,7 +95,7 @@ def row_tile(rows: Rows, double: bool, longest: int, blocked: int) -> Configurat
 def chosen_tile(
     call: StructuredCall, kernel: LazyKernel, dtype: str, rows: Rows, default: Configuration
 ) -> RowTile:
-    """The block that a launch takes. With edges it has one row, and no more of it for each lane than is meant."""
+    """Return the block of a launch; with edges it has one row, and no more elements per lane than declared."""
     found = default
     if not interpreted():
         found = configuration(kernel, call.device, dtype, (rows.rows, rows.n), default)
@@ -106,7 +106,7 @@ def chosen_tile(
 
 
 def forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
-    """layer_norm, or rms_norm, which subtracts no mean and has no bias."""
+    """Compute layer_norm, or rms_norm, which subtracts no mean and has no bias."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         args = call.args

@@ -70,7 +70,7 @@ class WeightSums:
         self.grid = (cdiv(n, columns), len(flat), 1)
 
     def targets(self, outs: tuple[Any, Any]) -> list[Any]:
-        """Where the parts go."""
+        """Return the memory that the parts are written to."""
         if self.direct:
             return list(outs)
         return [None if out is None else self.allocate(self.nbytes, self.device) for out in outs]
@@ -82,7 +82,7 @@ class WeightSums:
 
 
 def backward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
-    """The gradients of input, weight and bias; whole rows give all three in one pass over gradient and input."""
+    """Return the factory of input, weight and bias gradients; whole rows compute all three in one pass."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         args, lead = call.args, call.extra["lead"]
@@ -141,7 +141,7 @@ class Backward:
 
     @property
     def is_fused(self) -> bool:
-        """Whether rows are whole, so that one pass over gradient and input gives all three gradients."""
+        """True if rows fit a block, so that one pass over gradient and input computes all three gradients."""
         if interpreted():
             return self.rows.body <= row_norm.INTERPRETED_ROW
         return self.rows.body <= self.longest
@@ -153,7 +153,7 @@ class Backward:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether a lane has more than elements to keep: their addresses and masks, or those of edges."""
+        """True if a lane also holds addresses and masks of elements, or those of edges."""
         return self.rows.cut.edges or not self.rows.in_vectors
 
     def _prepare(
@@ -218,7 +218,7 @@ class Backward:
         return step
 
     def of_columns(self, outs: tuple[Any, Any]) -> Callable[..., None]:
-        """The gradients of weight and bias alone, of long rows."""
+        """Return the kernel of weight and bias gradients alone, for long rows."""
         rows = self.rows
         meant = Configuration((16 if self.double or self.is_crowded else 32, 64))
         if interpreted():

@@ -298,7 +298,7 @@ def add_up_parts(
 
 
 BACKWARD = (
-    # Of odd lengths each element has an address and a mask, which sm_100's compiler keeps beside the sums.
+    # With odd lengths each element has an address and a mask, which sm_100's compiler keeps beside the sums.
     Configuration((1, 4096), 8, blocks={80: 2, 90: 2, 100: 1}),
     Configuration((1, 8192), 16, blocks=1),
     Configuration((2, 1024), 4, blocks=4),
@@ -317,7 +317,7 @@ declare(
     "many in all as 32 warps of a kernel that reads one tensor",
     operand="x",
     tile=("BLOCK_O", "BLOCK_R"),
-    # Eight warps over rows of 1024 leave a lane half a vector of narrow floats.
+    # Eight warps over rows of 1024 leave a lane half a vector of 16-bit floats.
     dtypes={("fp32",): BACKWARD, ("fp16", "bf16"): BACKWARD[:-1], ("fp64",): BACKWARD_DOUBLE},
     smaller=True,
     operations="12 rows n",

@@ -1,8 +1,9 @@
-"""The programs of layer_norm and rms_norm: a row in registers, or longer rows block by block.
+"""Kernels of layer_norm and rms_norm: a row in registers, or longer rows block by block.
 
-Statistics are computed in the accumulator's type: the mean first, then the mean of the squared deviations from it.
-Where a row does not fit, deviations are taken from the mean of its first block instead; its distance to the row's own
-mean is at most the deviation times sqrt(n / BLOCK_R), which bounds what the correction cancels.
+Statistics are computed in the accumulator's type: the mean first, then the mean of the squared deviations
+from it. If a row does not fit, deviations are relative to the mean of its first block instead. That mean's
+distance to the row's own mean is at most the deviation times sqrt(n / BLOCK_R), which bounds the cancellation
+of the correction.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton

@@ -20,14 +20,15 @@ from .softmax_kernels import softmax, softmax_backward
 from .vectors import AS_THEY_ARE, Cut, cut_rows
 
 LONGEST_BYTES = 32768
-"""What a program holds of its rows in registers; longer rows are read twice, in blocks of half as much, since each
-element of a block then has a maximum and a sum that live as long as the row."""
+"""Bytes of rows that a program holds in registers. Longer rows are read twice, in blocks of half the size, since
+each element of a block then has a maximum and a sum that live as long as the row.
+"""
 
 
 def longest_row(specs: Sequence[TensorSpec], itemsize: int, is_vectors: bool) -> int:
-    """The bytes of the longest row that 32 warps hold: more where elements have an address in common.
+    """Return the bytes of the longest row that 32 warps hold: more if elements share an address.
 
-    Those of gradient and output fill the registers sooner than those of an input, and float32 than what is narrower.
+    Gradient and output fill the registers sooner than one input does, and float32 sooner than 16-bit floats.
     """
     if not is_vectors or itemsize != 4:
         return LONGEST_BYTES
@@ -37,9 +38,9 @@ def longest_row(specs: Sequence[TensorSpec], itemsize: int, is_vectors: bool) ->
 def row_tile(
     n_out: int, n: int, itemsize: int, row_is_inner: bool, longest_bytes: int = LONGEST_BYTES
 ) -> Configuration:
-    """A block for whole rows where they are short enough, several of them where they are very short.
+    """Return a block of whole rows if they are short enough, of several rows if they are very short.
 
-    `itemsize` is that of the type in which they are computed. Rows longer than `longest_bytes` are read twice.
+    `itemsize` is that of the compute type. Rows longer than `longest_bytes` are read twice.
     """
     if n * itemsize > longest_bytes:
         longest_bytes = LONGEST_BYTES
@@ -60,14 +61,14 @@ def row_tile(
 
 
 def cut_of(sides: Sides, specs: Sequence[TensorSpec]) -> Cut:
-    """How rows are cut, where all tensors have their elements side by side."""
+    """Return how rows are split into vectors, if all tensors are contiguous along them."""
     if any(own != (1,) for own in sides.reduced.strides):
         return AS_THEY_ARE
     return cut_rows(sides.n, [spec.itemsize for spec in specs], sides.kept.strides)
 
 
 def step_of(sides: Sides) -> int:
-    """How far apart the elements of a row are; 1 for rows of one element, which have no dimension left."""
+    """Return the stride of a row's elements, or 1 for rows of one element, which have no dimension left."""
     return next(iter(sides.reduced.strides[0]), 1)
 
 
@@ -86,7 +87,9 @@ def _tell(sides: Sides, body: int, cut: Cut, outputs: int, reduced: int) -> None
 
 
 def along_rows(names: tuple[str, ...], letters: str, kernel: Any, log: bool) -> Any:
-    """A kernel factory over the tensors `names` and the output, whose strides `kernel` calls by `letters`."""
+    """Return a kernel factory over the tensors `names` and the output, whose strides `kernel` calls by
+    `letters`.
+    """
 
     def factory(call: StructuredCall) -> PlannedKernel:
         specs: list[TensorSpec] = [call.args[name] for name in names]

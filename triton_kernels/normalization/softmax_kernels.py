@@ -231,9 +231,8 @@ def softmax_backward(
 
 
 FORWARD = "32 warps: two blocks of the longest rows that stay in registers, so that one loads while the other computes"
-# Of whole columns one block: elements of a lane lie a row apart, so that each of its 16 has an address of its own, two
-# registers wide, beside its value. The smaller tiles with as many warps, or of columns
-# half as many, are those of longer ones.
+# Whole columns have one block: a lane's elements are a row apart, so each of its 16 has its own address, two registers
+# wide, beside its value. The smaller tiles with as many warps, or half as many for columns, are those of longer ones.
 NARROW = (
     Configuration((1, 4096), 8),
     Configuration((1, 8192), 16),

@@ -1,7 +1,8 @@
-"""Rows cut into whole vectors of 16 bytes and the elements before and after them, wherever in memory they begin.
+"""Rows split into whole vectors of 16 bytes and the elements before and after them, at any start address.
 
-A row is a run of memory. Its whole vectors are its body, accessed 128 bits at a time; the fewer than two vectors of
-elements at its edges are a small tile of their own, each with an address and a mask. Nothing outside of a row is read.
+A row is a run of memory. Its whole vectors are its body, accessed 128 bits at a time. Fewer than two vectors
+of elements are at its edges; they form a small tile of their own, each with an address and a mask. Kernels
+read nothing outside of a row.
 """
 
 from __future__ import annotations
@@ -15,29 +16,29 @@ from ..launch import ALIGNMENT, interpreted
 from ..reduction.reduction_kernels import largest, sum_of
 
 SHORTEST = 1025
-"""Of a row with edges, which has a program to itself: shorter ones share theirs."""
+"""Minimum length of a row with edges, which has a program to itself: shorter rows share theirs."""
 INTERPRETED_VECTORS = 4
 """The interpreter cuts rows of so many vectors."""
 
 
 class Cut(NamedTuple):
-    """How a kernel sees rows: elements of a vector, and whether rows begin or end within one.
+    """Split of rows for a kernel: elements of a vector, and whether rows begin or end within a vector.
 
-    Those that do have a program each. Elements of 64 bits are as well loaded one by one.
+    Rows with edges have a program each. 64-bit elements may as well be loaded one by one.
 
-    `vector` is 0 where rows are accessed as they are: as whole vectors if their length and strides are multiples of 16,
-    which the compiler is told, else an element at a time.
+    `vector` is 0 if rows are accessed without edges: as whole vectors if their length and strides are
+    multiples of 16, which the compiler is told, else an element at a time.
     """
 
     vector: int
     edges: bool
 
     def constants(self) -> dict[str, object]:
-        """The kernel's."""
+        """Return the kernel's constexprs."""
         return {"VECTOR": self.vector, "EDGES": self.edges}
 
     def body(self, n: int) -> int:
-        """The most elements that a row of `n` has in its body."""
+        """Return the most elements that the body of a row of `n` has."""
         return n // self.vector * self.vector if self.edges else n
 
 
@@ -45,11 +46,11 @@ AS_THEY_ARE = Cut(0, False)
 
 
 def cut_rows(n: int, itemsizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Cut:
-    """The cut of rows of `n` elements that lie side by side.
+    """Return the split of contiguous rows of `n` elements.
 
     Args:
-        itemsizes: of each tensor; a vector is one of the narrowest.
-        strides: those between rows, of each tensor. All rows of an index must begin at the same place in a vector.
+        itemsizes: Item size of each tensor; a vector has elements of the smallest one.
+        strides: Strides between rows, of each tensor. All rows of an index must have the same offset in a vector.
 
     Example:
         >>> from triten.triton_kernels.normalization.vectors import cut_rows

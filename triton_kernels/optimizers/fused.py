@@ -19,20 +19,20 @@ from .tensor_table import TensorTable, block_of
 from .unscale_kernel import unscale
 
 COUNT_BYTES = 4
-"""Of a number of steps, which is a float32."""
+"""Bytes of a step count, which is a float32."""
 POINTERS = {"scale": "*fp32", "found_inf": "*fp32", "inverse": "*fp32"}
 
 
 class Group:
-    """The rows of one dtype: which they are, and the launches over them.
+    """The rows of one dtype: their indices, and the launches over them.
 
     Args:
-        device: where they are.
+        device: Device of the tensors.
         kernel: a declared kernel.
         specs: all rows' first tensors; those without elements are left out.
-        places: of the rows of this dtype.
-        operands: how many tensors of the dtype a row has.
-        counts: whether each row has a number of steps too.
+        places: Indices of the rows of this dtype.
+        operands: Number of tensors of the dtype in a row.
+        counts: If True, each row has a step count too.
         rate: the spec of a rate that stands in memory.
     """
 
@@ -125,7 +125,7 @@ class Group:
 
 
 def groups(call: StructuredCall, kernel: LazyKernel, counts: bool = False) -> list[Group]:
-    """The rows of a call by dtype."""
+    """Return the rows of a call by dtype."""
     specs: Sequence[TensorSpec] = call.args["self"]
     by_dtype: dict[Any, list[int]] = {}
     for place, spec in enumerate(specs):
@@ -136,12 +136,12 @@ def groups(call: StructuredCall, kernel: LazyKernel, counts: bool = False) -> li
 
 
 def is_indirect(lr: Any) -> bool:
-    """Whether the rate stands in device memory."""
+    """Return True if the learning rate is in device memory."""
     return not isinstance(lr, float | int)
 
 
 def plan_sgd(call: StructuredCall) -> PlannedKernel:
-    """``into(parameters, gradients, buffers, weight_decay, momentum, lr, dampening, scale, found)``."""
+    """Return ``into(parameters, gradients, buffers, weight_decay, momentum, lr, dampening, scale, found)``."""
     every = groups(call, fused_sgd)
     nesterov, maximize, is_first = (call.extra[n] for n in ("nesterov", "maximize", "is_first_step"))
 
@@ -224,7 +224,7 @@ def plan_adam(call: StructuredCall) -> PlannedKernel:
 
 
 def plan_unscale(call: StructuredCall) -> PlannedKernel:
-    """``into(gradients, found, inverse)``."""
+    """Return ``into(gradients, found, inverse)``."""
     every = groups(call, unscale)
 
     def into(gradients: Any, found: Any, inverse: Any) -> None:

@@ -1,9 +1,9 @@
-"""How a program of one launch over many tensors finds its elements.
+"""Device functions that map a program of one multi-tensor launch to its elements.
 
-A table in device memory has a column for each thing that is known of a tensor, and a row for each tensor with
-elements. The first column counts the programs of the tensors before; so a program finds its row by bisection, in a
-column that stays in the L1, and no list of chunks has to be made or moved. The other columns are the number of elements
-and, for each operand, where it begins: in elements, from address 0.
+A table in device memory has a row for each tensor with elements, and a column for each of its properties. The
+first column counts the programs of all previous tensors. A program finds its row by bisection of that column,
+which stays in the L1, so the host makes and copies no list of chunks. The other columns are the number of
+elements and, for each operand, its start in elements from address 0.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton

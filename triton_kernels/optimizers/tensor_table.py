@@ -1,9 +1,9 @@
-"""The table by which one launch serves many tensors: made on the host, moved when addresses change.
+"""Table by which one launch serves many tensors: made on the host, copied when addresses change.
 
-What stands in it is described in `table_kernels.py`. A table is written once and never changed. It is kept with the
-addresses that it has and the stream that it was moved on, and used again there; so a step of an optimizer whose
-tensors stay where they are moves nothing. In a capture a table is made for the graph alone, out of page-locked memory
-that the graph keeps, since a replay moves it again.
+`table_kernels.py` describes its contents. A table is immutable after it is written. It is cached by its
+addresses and the stream of its copy, and reused there, so an optimizer step over unmoved tensors copies
+nothing. A CUDA graph capture makes a table for the graph alone, from pinned memory that the graph keeps,
+since each replay copies it again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PinnedArray(np.ndarray[Any, Any]):
 
 
 def pinned_array(values: np.ndarray[Any, Any]) -> PinnedArray:
-    """A copy in page-locked memory."""
+    """Return a copy in pinned memory."""
     memory = PINNED_ALLOCATOR.allocate(values.nbytes)
     buffer = (ctypes.c_char * values.nbytes).from_address(memory.address)
     array = np.frombuffer(buffer, values.dtype).reshape(values.shape).view(PinnedArray)
@@ -49,9 +49,9 @@ class TensorTable:
     """The tables of a list of rows in one dtype, for launches in blocks of some size.
 
     Args:
-        device: where they are.
+        device: Device of the tensors.
         specs: each row's first tensor.
-        itemsizes: of the elements of each operand that a row has.
+        itemsizes: Item sizes of each operand of a row.
         block: elements of a program.
         unit: how many elements count as one, here and in what `itemsizes` are sizes of.
         fixed: further columns, which stand before those of the operands.
@@ -79,7 +79,7 @@ class TensorTable:
         self._kept: dict[tuple[Any, ...], DataPtr] = {}
 
     def at(self, operands: Sequence[Sequence[Any]]) -> DataPtr:
-        """The table of these operands, a sequence of `DataPtr` each, on the device's current stream."""
+        """Return the table of these operands, a sequence of `DataPtr` each, on the device's current stream."""
         cuda, index = driver(), self._device.resolved_index
         stream = cuda.current_stream(index)
         if not operands and not cuda.captures_underway:
@@ -111,7 +111,7 @@ class TensorTable:
 
 
 def block_of(found: Configuration, is_interpreted: bool, numel: int) -> int:
-    """The elements of a program: the configuration's tile, or all of the largest tensor where a program is dear."""
+    """Return a program's element count: the tile, or all of the largest tensor in the interpreter."""
     return (
         max(found.tile[0], 1 << (min(numel, 1 << 16) - 1).bit_length()) if is_interpreted else found.tile[0]
     )

@@ -118,7 +118,7 @@ def fractional_max_pool(
 
 
 def fractional_max_pool_(call: StructuredCall) -> PlannedKernel:
-    """The largest element of each window; of equals the first, of NaNs the last."""
+    """Compute the maximum of each window: the first of equal elements, the last of NaNs."""
     spec, samples, pool = check_floating(call), call.args["random_samples"], call.extra["pool"]
     values, indices = call.outputs
     if values.numel == 0:

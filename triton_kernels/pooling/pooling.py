@@ -19,7 +19,7 @@ from .pooling_kernels import average_pool, average_pool_backward, max_pool, max_
 BLOCK = 256
 INTERPRETED_BLOCK = 8192
 CHANNELS = 64
-"""Of a tile, where they are the fastest dimension."""
+"""Channels of a tile, if they are the fastest dimension."""
 
 
 def with_batch(spec: TensorSpec, rank: int) -> TensorSpec:
@@ -34,12 +34,12 @@ def with_batch(spec: TensorSpec, rank: int) -> TensorSpec:
 
 
 def three(sizes: tuple[int, ...], fill: int) -> tuple[int, ...]:
-    """A list for each spatial dimension as one for three."""
+    """Pad a list over spatial dimensions to three entries."""
     return (*(fill,) * (3 - len(sizes)), *sizes)
 
 
 def check_floating(call: StructuredCall) -> TensorSpec:
-    """The spec of `self`. Refuses dtypes that pooling does not have; some operators name integers that they take."""
+    """Return the spec of `self`; raise for dtypes that pooling lacks, except integers that an operator names."""
     spec: TensorSpec = call.args["self"]
     check_dtypes(call, [spec])
     if not (spec.dtype.is_floating_point or spec.dtype.name in call.extra.get("integers", ())):
@@ -54,11 +54,11 @@ def plan(
     over: TensorSpec,
     constants: Mapping[str, object],
 ) -> Any:
-    """``launch(*addresses)`` of a program over the elements of `over`.
+    """Return ``launch(*addresses)`` of a program over the elements of `over`.
 
     Args:
         tensors: parameter names of the pointers, in the kernel's order, with the letter of their strides.
-        constants: what this kernel has beside the window; among them a divisor of None or a number.
+        constants: Constexprs of this kernel other than the window; among them a divisor of None or a number.
     """
     pool = call.extra["pool"]
     rank = len(pool.out)
@@ -125,7 +125,7 @@ def plan(
 
 
 def tile_of(n: int, channels: int, itemsize: int, last: bool) -> tuple[int, int]:
-    """Positions and channels of a program; a lane has 16 bytes of each position where channels are last.
+    """Return the positions and channels of a program; a lane has 16 bytes of each position where channels are last.
 
     `itemsize` is of elements that are read in vectors; of 8 bytes where they cannot be.
     """
@@ -138,7 +138,7 @@ def tile_of(n: int, channels: int, itemsize: int, last: bool) -> tuple[int, int]
 
 
 def max_pool_(call: StructuredCall) -> PlannedKernel:
-    """The largest element under each window; of equals the first, of NaNs the last."""
+    """Compute the maximum of each window: the first of equal elements, the last of NaNs."""
     spec = check_floating(call)
     values, indices = call.outputs
     if values.numel == 0:
@@ -154,7 +154,7 @@ def max_pool_(call: StructuredCall) -> PlannedKernel:
 
 
 def max_pool_backward_(call: StructuredCall) -> PlannedKernel:
-    """Each element adds up the gradients of the windows whose index names it."""
+    """Sum for each element the gradients of the windows whose index names it."""
     check_floating(call)
     out = call.outputs[0]
     if out.numel == 0:
@@ -167,7 +167,7 @@ def max_pool_backward_(call: StructuredCall) -> PlannedKernel:
 
 
 def averaging(call: StructuredCall) -> dict[str, object]:
-    """The constants of averages."""
+    """Return the kernels' constexprs of averages."""
     return {
         "divisor": call.args.get("divisor_override"),
         "WITH_PAD": call.args.get("count_include_pad", False),
@@ -175,7 +175,7 @@ def averaging(call: StructuredCall) -> dict[str, object]:
 
 
 def average_pool_(call: StructuredCall) -> PlannedKernel:
-    """The mean under each window; integers are divided as C divides them."""
+    """Compute the mean of each window; integers divide as in C."""
     spec = check_floating(call)
     out = call.outputs[0]
     if out.numel == 0:
@@ -185,7 +185,7 @@ def average_pool_(call: StructuredCall) -> PlannedKernel:
 
 
 def average_pool_backward_(call: StructuredCall) -> PlannedKernel:
-    """Each element adds up its shares of the gradients of the windows that it lies in."""
+    """Sum for each element its shares of the gradients of the windows that contain it."""
     check_floating(call)
     out = call.outputs[0]
     if out.numel == 0:

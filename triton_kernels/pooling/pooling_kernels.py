@@ -1,9 +1,11 @@
-"""The programs of pooling: forwards each output looks at its window, backwards each input at its windows.
+"""Kernels of pooling: in forward each output reads its window, in backward each input reads its windows'
+gradients.
 
-A program has a tile of positions by channels. Without LAST the channel is part of the position, the width fastest;
-with LAST channels are the fastest dimension and a tile's second one. Planes have up to three dimensions; indices
-within a plane count lines of `w` elements. ADAPTIVE windows divide a dimension evenly: output i has those from
-floor(i n / out) to ceil((i + 1) n / out), so that an input's windows are found as an output's elements are.
+A program has a tile of positions by channels. Without LAST the channel is part of the position, and the width
+is the fastest dimension. With LAST, channels are the fastest dimension and a tile's second one. Planes have
+up to three dimensions; indices within a plane count lines of `w` elements. ADAPTIVE windows divide a
+dimension evenly: output i has the elements from floor(i n / out) to ceil((i + 1) n / out), so the same rule
+finds an input's windows.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton
@@ -399,7 +401,7 @@ def average_pool_backward(
 GATHERING = "24 warps: each lane waits for one element of a window after the other, and other warps hide that"
 PLANES = Configuration((256, 1))
 WIDE = Configuration((8, 64))
-# Windows that differ in size have their bounds beside the 16 elements of a lane: 16 warps.
+# Windows of different sizes keep their bounds with the 16 elements of a lane: 16 warps.
 WIDER = Configuration((16, 64), blocks=4)
 """Channels last: 16 bytes of each position for a lane."""
 

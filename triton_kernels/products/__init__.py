@@ -1,4 +1,4 @@
-"""Products of matrices and vectors, with their epilogues.
+"""Matmuls and matrix-vector multiplication, with their epilogues.
 
-`product.py` has what convolutions share with them. No convolution lives here.
+`product.py` has the code that convolutions share with them. No convolution lives here.
 """

@@ -1,7 +1,9 @@
-"""Products of 8-bit and 4-bit floats whose scales belong to 32 or 16 inner elements: MXFP8, MXFP4 and NVFP4.
+"""Block-scaled matmuls of 8-bit and 4-bit floats, with a scale for 32 or 16 K elements: MXFP8, MXFP4 and NVFP4.
 
-Tensor cores take the scales from sm_100 on. What Triton compiles for earlier ones rounds an element times its scale to
-bfloat16, which is infinite from 2**128 on and loses bits below 2**-126: other results than these, and refused here.
+Tensor cores take the scales from sm_100 on. For earlier devices Triton's code rounds an element times its
+scale to bfloat16, which is infinite from 2**128 on and loses bits below 2**-126. Those results differ, so
+this module rejects such devices.
+
 Source: OCP Microscaling Formats (MX), version 1.0; the layout of scales is that of cuBLAS, "1D Block Scaling Factors".
 """
 
@@ -24,7 +26,7 @@ from .problem import Matrices, multiprocessors
 from .product import Tiling, bounded, stride_arguments, tile_of
 
 FORMATS = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "float4_e2m1fn_x2": "e2m1"}
-"""What `tl.dot_scaled` calls the formats."""
+"""Names of the formats in `tl.dot_scaled`."""
 FIRST_CAPABILITY = 100
 
 
@@ -127,7 +129,7 @@ UNALIGNED = (
     Configuration((128, 32, 128), 8, 2, {100: 1}),
     Configuration((64, 32, 128), 8, 2, {120: 1}),
 )
-"""Where operands do not lie along the inner side in whole vectors, or begin between two of them."""
+"""Tiles for operands without whole contiguous vectors along K, or that begin between two vectors."""
 
 declare(
     block_scaled_matmul,
@@ -144,7 +146,7 @@ declare(
 
 
 def tilings(call: StructuredCall) -> tuple[Tiling, Tiling]:
-    """The tile: the large one where there is one of it for each multiprocessor; and that of unaligned operands."""
+    """Return the tile, large if the tiles fill the multiprocessors, and the tile of unaligned operands."""
     (m, n), packed = call.outputs[0].sizes, call.args["self"].dtype is PACKED
     if interpreted():
         one = Tiling(bounded(m, 64), bounded(n, 64), 256 if packed else 128, 4, 1)
@@ -173,7 +175,7 @@ def refuse_old_devices(call: StructuredCall) -> None:
 
 
 def block_scaled_mm(call: StructuredCall) -> PlannedKernel:
-    """The kernel of ``_scaled_mm`` whose scales are for 32 or 16 elements each."""
+    """Return the kernel of ``_scaled_mm`` with a scale for each 32 or 16 elements."""
     refuse_old_devices(call)
     tile, small = tilings(call)
     run = where_aligned(plan_launch(call, tile), 2, lambda: plan_launch(call, small))
@@ -189,7 +191,7 @@ def block_scaled_mm(call: StructuredCall) -> PlannedKernel:
 
 
 def plan_launch(call: StructuredCall, tile: Tiling) -> Callable[..., None]:
-    """``launch(a, b, [addend,] out, scale of a, scale of b, [scale of out])`` over addresses."""
+    """Return ``launch(a, b, [addend,] out, scale of a, scale of b, [scale of out])`` over addresses."""
     left, right, by_row = (call.args[name] for name in ("self", "mat2", "scale_a"))
     bias, out = call.args["bias"], call.outputs[0]
     scaling = block_scaling(left, right, by_row, call.args["scale_b"])

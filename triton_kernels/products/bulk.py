@@ -1,4 +1,4 @@
-"""Plans of products by tensor descriptors: which operands can be described, which tile is taken, how it is launched."""
+"""Plans of matmuls with tensor descriptors: supported operands, choice of the tile, launch."""
 
 from __future__ import annotations
 
@@ -45,13 +45,15 @@ class Description:
     batched: bool
 
     def type_name(self, element: str, rows: int, columns: int) -> str:
-        """The signature's entry for tiles of this size."""
+        """Return the signature's entry for tiles of this size."""
         block = (columns, rows) if self.transposed else (rows, columns)
         return f"tensordesc<{element}[1, {block[0]}, {block[1]}]>"
 
 
 def describe(matrices: Matrices, rows_only: bool = False) -> Description | None:
-    """The map of matrices whose lines lie whole vectors apart, by rows or else by columns; None for others."""
+    """Return the tensor map of matrices whose line strides are whole vectors, by rows or else by columns, or
+    None.
+    """
     batch, sizes, strides = matrices.sizes[0], matrices.sizes[1:], matrices.strides[1:]
     whole = ALIGNMENT // matrices.dtype.itemsize
     batched = batch > 1 and matrices.strides[0] != 0
@@ -71,12 +73,12 @@ def describe(matrices: Matrices, rows_only: bool = False) -> Description | None:
 
 
 def multiplied_by_tensor_cores(problem: Problem) -> bool:
-    """Whether sums are float32, and operands what the tensor cores take: narrow floats, or float32 rounded to TF32."""
+    """Return True if tensor cores multiply the operands with float32 sums: 16-bit or 8-bit floats, or TF32."""
     return (problem.left.dtype.itemsize <= 2 and problem.how.dot) or problem.precision == "tf32"
 
 
 def tables_for(problem: Problem) -> tuple[tuple[Configuration, ...], tuple[Configuration, ...]]:
-    """The tiles to choose from, and those where shared memory or registers hold something more than sums."""
+    """Return the candidate tiles, and those that leave shared memory or registers for more than the sums."""
     itemsize = problem.left.dtype.itemsize
     if itemsize == 1:
         exact = problem.imprecise is not None or problem.out.dtype.itemsize == 4
@@ -87,25 +89,25 @@ def tables_for(problem: Problem) -> tuple[tuple[Configuration, ...], tuple[Confi
 
 
 def tiles_in(one: Configuration, problem: Problem) -> int:
-    """Tiles that cover a result."""
+    """Return the number of tiles that cover a result."""
     return cdiv(problem.m, one.tile[0]) * cdiv(problem.n, one.tile[1])
 
 
 def in_halves(one: Configuration) -> bool:
-    """Whether a tile's output is stored half by half: it takes half of the shared memory, and fewer registers."""
+    """Return True if a tile's output is stored in halves, with half the shared memory and fewer registers."""
     return one.elements // one.tile[2] >= 128 * 32 * one.warps
 
 
 def for_interpreter(problem: Problem) -> Configuration:
-    """A tile that covers small products: a program costs far more than its elements."""
+    """Return a tile that covers small matmuls, since a program costs far more than its elements."""
     m, n, k = problem.m, problem.n, problem.k
-    # `tl.dot` takes no fewer than 32 bytes along the inner side.
+    # `tl.dot` needs at least 32 bytes along K.
     inner = max(bounded(k, 128), 32 // problem.left.dtype.itemsize)
     return Configuration((bounded(m, 256), bounded(n, 128), inner), 4, 1, 1)
 
 
 def cut_tiles(problem: Problem, candidates: Sequence[Configuration]) -> Sequence[Configuration]:
-    """The tiles that a cut is chosen by."""
+    """Return the tiles from which a cut is chosen."""
     return (for_interpreter(problem),) if interpreted() else candidates
 
 
@@ -117,9 +119,9 @@ registers beside their sums."""
 def beside_epilogue(
     problem: Problem, crowded: Sequence[Configuration], places: int, is_in_tensor_memory: bool
 ) -> Configuration:
-    """The tile beside an epilogue: the cheapest one that has no operand computed too often.
+    """Return the cheapest tile beside an epilogue that does not recompute an operand too often.
 
-    Raises CannotFuse where there is none, or where it costs more than the launch that it saves.
+    Raise CannotFuse if there is none, or if it costs more than the launch that it saves.
     """
 
     def cost_of(one: Configuration) -> float:
@@ -177,7 +179,7 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
         tuple(one for one in table if one.is_for(properties.design)) for table in tables_for(problem)
     )
     candidates = large if plain else crowded
-    # A tile of the addend has no place beside that kernel's ring.
+    # A tile of the addend does not fit that kernel's shared memory next to its ring buffer.
     form = IN_GLUON.get(properties.design)
     specialized = form.tile_of(problem, left, right) if plain and form is not None else None
     if interpreted():
@@ -274,7 +276,7 @@ def plan_launch(
     steps: int | None,
     batches: int,
 ) -> Callable[..., None]:
-    """The launch of the persistent kernel with a configuration."""
+    """Return the launch of the persistent kernel with a configuration."""
     block_m, block_n, block_k = chosen.tile
     # A descriptor of the output has half of a tile; without one, or in the interpreter for some tiles, it is whole.
     has_halves = out is not None or problem.epilogue.fused is not None

@@ -1,7 +1,7 @@
-"""Products of complex matrices over pairs of reals: four real products to a tile, in one launch.
+"""Matmuls of complex matrices over pairs of reals: four real matmuls for each tile, in one launch.
 
-Three would do (Gauss), but a sum of operands loses what the smaller part had; so it is four, and sums are those of the
-real products: float32 for complex64, float64 for complex128.
+Three would do (Gauss), but a sum of operands loses low bits of the smaller part. Sums have the real matmuls'
+types: float32 for complex64, float64 for complex128.
 """
 
 from __future__ import annotations
@@ -197,11 +197,11 @@ class ComplexScales:
         self.drops_addend = "beta" not in self.position and call.args.get("beta") == 0
 
     def passed(self, has_addend: bool) -> list[str]:
-        """The names that a launch with or without an addend is given."""
+        """Return the names of the scales that a launch with or without an addend takes."""
         return [name for name in self.position if has_addend or name == "alpha"]
 
     def values(self, inputs: Sequence[Any]) -> tuple[bool, list[float]]:
-        """Whether the addend counts, and the reals."""
+        """Return whether the addend counts, and the real and imaginary parts of the scales."""
         beta = self.position.get("beta")
         has_addend = not self.drops_addend and (beta is None or inputs[beta] != 0)
         numbers = (complex(inputs[self.position[name]]) for name in self.passed(has_addend))
@@ -209,7 +209,7 @@ class ComplexScales:
 
 
 def as_matrices(spec: TensorSpec, row: bool = False) -> Matrices:
-    """Matrices as they are; a vector as a column, or as a row."""
+    """Return matrices as they are; a vector as a column, or as a row."""
     if spec.ndim >= 2:
         return Matrices.of(spec)
     size, stride = (spec.sizes[0], spec.strides[0]) if spec.ndim else (1, 1)
@@ -220,7 +220,7 @@ def as_matrices(spec: TensorSpec, row: bool = False) -> Matrices:
 def complex_product(
     call: StructuredCall, names: tuple[str, str], row: bool = False, conjugated: bool = False
 ) -> PlannedKernel:
-    """The kernel of left @ right, or of beta * self + alpha * (left @ right) where neither is called `self`.
+    """Return the kernel of left @ right, or of beta * self + alpha * (left @ right) if neither is called `self`.
 
     A left operand of one dimension is a `row`, and may be `conjugated`.
     """

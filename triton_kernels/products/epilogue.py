@@ -1,4 +1,4 @@
-"""What is done to sums before they are stored: scales, an addend, and an activation."""
+"""Epilogue of a matmul before the store: scales, an addend, and an activation."""
 
 from __future__ import annotations
 

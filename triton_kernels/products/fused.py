@@ -1,6 +1,6 @@
-"""Products with an epilogue that a compiled graph wrote: the kernel that serves the product, with another end.
+"""Matmuls with an epilogue from a compiled graph: the same matmul kernel with another store.
 
-What is added up, and in which order, is what it is without the epilogue: tiles along the inner side are the same.
+The K dimension has the same tiles as without the epilogue, so sums accumulate in the same order.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ NUMBERS = ("alpha", "beta")
 def plan_fused(
     call: StructuredCall, numbers: Mapping[str, Any], fused: FusedEpilogue
 ) -> tuple[Callable[..., None], tuple[str, ...]]:
-    """A product's launch, and the names of the arguments whose addresses it is given before all others.
+    """Return a matmul's launch, and the names of the arguments whose addresses come first.
 
-    It is called with those, the address of the result, and those of the epilogue's pointers; where the result itself is
-    not stored, any address stands in its place.
+    Its arguments are those addresses, the address of the result, and those of the epilogue's pointers. If the
+    result itself is not stored, any address may stand for it.
 
     Args:
-        call: of one of `OPERANDS`, planned.
+        call: Planned call of one of `OPERANDS`.
         numbers: the values of `alpha` and `beta`, as far as the call is given them.
         fused: the epilogue.
 

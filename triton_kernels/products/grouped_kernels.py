@@ -203,7 +203,7 @@ TF32 = (
     Configuration((64, 64, 32), 4, 3, 2),
 )
 EIGHT_BITS = (
-    # Of whole vectors, which come by tensor descriptors from sm_90 on.
+    # Whole vectors, which tensor descriptors load from sm_90 on.
     Configuration((128, 128, 128), 8, 3, {89: 1}),
     Configuration((64, 64, 64), 4, 3, {89: 2, 90: 2, 100: 2}),
 )

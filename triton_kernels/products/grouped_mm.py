@@ -1,7 +1,7 @@
-"""Products in groups: groups of rows or columns with a matrix each, or groups along the inner side.
+"""Grouped matmuls: groups of rows or columns with a matrix each, or groups along the K dimension.
 
-Groups of columns are groups of rows of the transposed product, so that one program serves both. Without groups, two
-batches are multiplied as any others are.
+Groups of columns are groups of rows of the transposed matmul, so one kernel serves both. Without groups, two
+batches are a plain batched matmul.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Groups:
 
     Args:
         shared: "rows", "inner", or "" for batches.
-        left, right, out: what `grouped_matmul` calls a, b and out.
-        swapped: whether these are the operands transposed, in the other order.
+        left, right, out: Operands that `grouped_matmul` calls a, b and out.
+        swapped: If True, these are the operands transposed and exchanged.
         scales: the specs of the scales of rows of `left` and columns of `right`; None where there are none.
         count: the number of groups.
     """
@@ -55,7 +55,7 @@ class Groups:
 
     @classmethod
     def of(cls, call: StructuredCall) -> Groups:
-        """The groups of a call of ``_grouped_mm`` or ``_scaled_grouped_mm``."""
+        """Return the groups of a call of ``_grouped_mm`` or ``_scaled_grouped_mm``."""
         left, right, out = call.args["self"], call.args["mat2"], call.outputs[0]
         scales = (call.args["scale_a"], call.args["scale_b"]) if "scale_a" in call.args else None
         offs = call.args["offs"]
@@ -75,7 +75,7 @@ class Groups:
         return self.left.sizes[-2], self.right.sizes[-1], self.left.sizes[-1]
 
     def strides(self) -> dict[str, int]:
-        """The strides by the names of the kernel's parameters, of operands and scales."""
+        """Return the strides of operands and scales by the names of the kernel's parameters."""
         strides = {"az": 0, "bz": 0, "oz": 0, "ra": 0, "rb": 0}
         for letters, spec in (("amk", self.left), ("bkn", self.right), ("omn", self.out)):
             letter, row, column = letters
@@ -90,7 +90,7 @@ class Groups:
 
 
 def exchanged(spec: TensorSpec) -> TensorSpec:
-    """The spec with its last two dimensions exchanged."""
+    """Return the spec with its last two dimensions exchanged."""
     return spec.replace(
         sizes=(*spec.sizes[:-2], spec.sizes[-1], spec.sizes[-2]),
         strides=(*spec.strides[:-2], spec.strides[-1], spec.strides[-2]),
@@ -98,9 +98,10 @@ def exchanged(spec: TensorSpec) -> TensorSpec:
 
 
 def tiling(call: StructuredCall, groups: Groups, precision: str, by_bytes: bool) -> Tiling:
-    """The tile: the large one where there is one of it for each multiprocessor, if groups are of one size.
+    """Return the tile: for groups of one size, large if the tiles fill the multiprocessors.
 
-    `by_bytes` says that elements of 8 bits have an address and a mask each, which leave a large tile no registers.
+    `by_bytes` says that 8-bit elements have an address and a mask each, which leave a large tile no
+    registers.
     """
     m, n, k = groups.sizes
     if interpreted():
@@ -123,7 +124,7 @@ def tiling(call: StructuredCall, groups: Groups, precision: str, by_bytes: bool)
 def plan_groups(
     call: StructuredCall, groups: Groups, precision: str, imprecise: int | None, by_bytes: bool
 ) -> Callable[..., None]:
-    """``launch(a, b, out, [offs,] [scale of rows, scale of columns])`` over addresses."""
+    """Return ``launch(a, b, out, [offs,] [scale of rows, scale of columns])`` over addresses."""
     m, n, k = groups.sizes
     tile = tiling(call, groups, precision, by_bytes)
     strides = groups.strides()
@@ -183,10 +184,10 @@ def plan_groups(
 def plan_bulk_groups(
     call: StructuredCall, groups: Groups, precision: str, imprecise: int | None
 ) -> Callable[..., None] | None:
-    """As `plan_groups`, by tensor descriptors, over operands at multiples of 16; None where they do not serve.
+    """Return the launch of `plan_groups` by tensor descriptors, for addresses that are multiples of 16, or None.
 
-    Groups of rows that do not lie along lines: a descriptor does not end where a group along the inner side does, and
-    its blocks begin at whole vectors of a line.
+    Groups must be of rows: a descriptor does not end where a group along K does, and its blocks begin at
+    whole vectors of a line.
     """
     properties = driver().properties(call.device.resolved_index)
     itemsize = groups.left.itemsize
@@ -250,14 +251,14 @@ def plan_bulk_groups(
 
 
 def runner(call: StructuredCall, groups: Groups, precision: str, imprecise: int | None) -> PlannedKernel:
-    """The kernel over the call's tensors."""
+    """Return the kernel over the call's tensors."""
     run = plan_bulk_groups(call, groups, precision, imprecise)
     is_bulk = run is not None
     if run is None:
         chosen(
             "tiled, through pointers", "no tensor descriptors serve groups of {}", groups.shared or "batches"
         )
-        # A group begins anywhere along the inner side.
+        # A group begins anywhere along the K dimension.
         along = groups.shared != "inner"
         whole = along and all(Matrices.of(one).has_whole_vectors for one in (groups.left, groups.right))
         run = plan_groups(call, groups, precision, imprecise, by_bytes=not whole)
@@ -280,7 +281,7 @@ def runner(call: StructuredCall, groups: Groups, precision: str, imprecise: int 
 
 
 def grouped_mm(call: StructuredCall) -> PlannedKernel:
-    """The kernel of ``_grouped_mm``."""
+    """Return the kernel of ``_grouped_mm``."""
     if call.outputs[0].numel == 0:
         return PlannedKernel(launch_nothing)
     groups = Groups.of(call)
@@ -291,7 +292,7 @@ def grouped_mm(call: StructuredCall) -> PlannedKernel:
 
 
 def scaled_grouped_mm(call: StructuredCall) -> PlannedKernel:
-    """The kernel of ``_scaled_grouped_mm``."""
+    """Return the kernel of ``_scaled_grouped_mm``."""
     refuse_old_devices(call)
     if call.outputs[0].numel == 0:
         return PlannedKernel(launch_nothing)

@@ -83,8 +83,9 @@ TILES = (
     Configuration((64, 64, 64), 4, 4, 2),
 )
 BY_BYTES = Configuration((64, 64, 32), 4, 3, 1)
-"""Where operands do not lie along the inner side in whole vectors, or begin between two of them: each byte has an
-address and a mask."""
+"""Tile for operands without whole contiguous vectors along K, or that begin between two vectors: each byte has an
+address and a mask.
+"""
 
 declare(
     int_matmul,
@@ -103,7 +104,7 @@ declare(
 
 
 def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
-    """The tile: the large one where there is one of it for each multiprocessor."""
+    """Return the tile, large if the tiles fill the multiprocessors."""
     if interpreted():
         return Tiling(bounded(m, 128), bounded(n, 128), max(bounded(k, 128), 32), 4, 1)
     operands = Matrices.of(call.args["self"]), Matrices.of(call.args["mat2"])
@@ -118,7 +119,7 @@ def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
 
 
 def int_mm(call: StructuredCall) -> PlannedKernel:
-    """The kernel of ``_int_mm``, and of those whose sums are scaled before they are stored."""
+    """Return the kernel of ``_int_mm``, and of the variants that scale the sums before the store."""
     left, right = call.args["self"], call.args["mat2"]
     if call.outputs[0].numel == 0:
         return PlannedKernel(launch_nothing)
@@ -141,7 +142,7 @@ def int_mm(call: StructuredCall) -> PlannedKernel:
 
 
 def plan_launch(call: StructuredCall, tile: Tiling) -> Callable[..., None]:
-    """``launch(a, b, out)`` over addresses."""
+    """Return ``launch(a, b, out)`` over addresses."""
     left, right, out = call.args["self"], call.args["mat2"], call.outputs[0]
     (m, k), n = left.sizes, right.sizes[1]
     strides = dict(

@@ -1,7 +1,8 @@
-"""Products whose tiles do not fill whole waves: the rows or columns of the last wave are a product of their own.
+"""Matmuls whose tiles do not fill whole waves: the rows or columns of the last wave are a separate matmul.
 
-Its tiles are smaller, or cut along the inner side, so that they fill the multiprocessors that would else wait. Nothing
-is added up in another order than in the product of these rows or columns alone.
+Its tiles are smaller, or use split-K, so that they fill multiprocessors that would otherwise idle. Its sums
+accumulate in the order of a matmul of these rows or columns alone.
+
 Source: Osama et al., "Stream-K" (2023), section 2, of quantisation into waves.
 """
 
@@ -15,8 +16,9 @@ from ..launch import cdiv
 from .problem import Matrices, Problem
 
 LAUNCH_COST = 1.0e7
-"""What another launch costs beside multiply-adds of a place: 4 us of a multiprocessor of H100 at its published rate
-(989 TFLOP/s in 132 of them, two thirds of it reached). A guess, until it is measured."""
+"""Cost of another launch in multiply-adds of a slot: 4 us of a multiprocessor of H100 at its published rate (989
+TFLOP/s in 132 of them, two thirds of it reached). A guess, until it is measured.
+"""
 LEAST_GAIN = 0.04
 """The share of a product's cost that a cut must save: less is within what the guesses of costs are off by."""
 
@@ -25,9 +27,9 @@ Cost = Callable[[Configuration, int, int, int], float]
 
 @dataclass(frozen=True)
 class Cut:
-    """Where a product is cut: before row or column `start` (`side` 1 or 2), a multiple of a tile's.
+    """Cut of a matmul before row or column `start` (`side` 1 or 2), a multiple of a tile's side.
 
-    `cost` is that of both parts, in multiply-adds of a place.
+    `cost` is that of both parts, in multiply-adds of a resident slot.
     """
 
     side: int
@@ -36,14 +38,14 @@ class Cut:
 
 
 def tiles_of(one: Configuration, sizes: Sequence[int]) -> int:
-    """Tiles that cover a batch of results."""
+    """Return the number of tiles that cover a batch of results."""
     return sizes[0] * cdiv(sizes[1], one.tile[0]) * cdiv(sizes[2], one.tile[1])
 
 
 def cheapest(
     candidates: Sequence[Configuration], sizes: Sequence[int], inner: int, places: int, cost: Cost
 ) -> float:
-    """The cost of a product by the tile that is best for it."""
+    """Return the cost of a matmul with its best tile."""
     return min(cost(one, tiles_of(one, sizes), inner, places) for one in candidates)
 
 
@@ -55,14 +57,14 @@ def best_cut(
     resident: Callable[[Configuration], int],
     cost: Cost,
 ) -> Cut | None:
-    """The cut whose parts cost least, if that is less than the whole costs by `LEAST_GAIN`; None where there is none.
+    """Return the cut whose parts cost least, if that saves `LEAST_GAIN` of the whole's cost, or None.
 
     Args:
         sizes: the batch, rows and columns of the result.
-        inner: how many products each of its elements adds up.
+        inner: Number of multiply-adds of each element.
         places: multiprocessors.
-        candidates: tiles to choose from, for each part anew.
-        resident: how many blocks of one a multiprocessor has.
+        candidates: Tiles to choose from, for each part separately.
+        resident: Number of blocks of a configuration on a multiprocessor.
         cost: that of so many tiles.
     """
     best: Cut | None = None
@@ -85,7 +87,7 @@ def best_cut(
 
 
 def part_of(problem: Problem, cut: Cut, first: bool) -> tuple[Problem, tuple[int, int, int, int]]:
-    """A part of the product, and how many bytes after the whole's a, b, addend and out begin."""
+    """Return a part of the matmul, and the byte offsets of its a, b, addend and out."""
     side = cut.side
     start, size = (0, cut.start) if first else (cut.start, problem.out.sizes[side] - cut.start)
 

@@ -1,6 +1,6 @@
-"""Matrix products: one tiled kernel over strides as they come, so that a transpose costs no copy.
+"""Matmuls by one tiled kernel over any strides, so that a transpose costs no copy.
 
-The kernel ends with ``alpha * product + beta * addend`` where there is an addend, before anything is stored.
+If there is an addend, the epilogue computes ``alpha * product + beta * addend`` before the store.
 """
 
 from __future__ import annotations
@@ -139,15 +139,16 @@ HALF = (
     Configuration((64, 64, 32), 4, 3, 2),
 )
 FEW_ROWS = Configuration((16, 64, 128), 4, 4, {80: 2})
-"""As few rows as HMMA takes: the right operand alone counts, and 48 KiB of it are on their way for each block, in lines
-of 256 bytes. sm_90 and later multiply 64 rows at least, and get theirs through tensor maps."""
+"""Tile with the fewest rows of HMMA: loads of the right operand dominate, with 48 KiB in flight for each block, in
+lines of 256 bytes. sm_90 and later multiply 64 rows at least, and load through tensor maps.
+"""
 TF32 = (
-    # Operands wait in registers on sm_80, and on sm_90 where they do not lie along the inner side.
+    # Operands wait in registers on sm_80, and on sm_90 if they are not contiguous along K.
     Configuration((128, 128, 32), 8, 3, 1),
     Configuration((64, 64, 32), 4, 3, {80: 2, 90: 2, 100: 2}, all_registers=True),
 )
 EIGHT_BITS = Configuration((64, 64, 64), 4, 3, {89: 2, 90: 2, 100: 2})
-"""Where a tensor map cannot describe the operands, and before sm_90: the sums are scaled by a launch of its own."""
+"""Tile for operands that a tensor map cannot describe, and before sm_90: a separate launch scales the sums."""
 SINGLE = (
     # 16 warps, four for each scheduler, hide the latency of FFMA.
     Configuration((64, 128, 16), 8, 3, 2),
@@ -183,7 +184,7 @@ declare(
 
 
 def plan_tiled(problem: Problem) -> Callable[..., None]:
-    """``launch(a, b, [addend,] out, *scales)`` over any addresses: every tile a program, through pointers."""
+    """Return ``launch(a, b, [addend,] out, *scales)`` over any addresses: every tile a program, through pointers."""
     m, n, k, batch = problem.shape
     itemsize, how = problem.left.dtype.itemsize, problem.how
     gathered = itemsize == 2 and not all(each.has_whole_vectors for each in problem.loaded)
@@ -216,14 +217,14 @@ def plan_tiled(problem: Problem) -> Callable[..., None]:
 
 
 def has_few_rows(problem: Problem) -> bool:
-    """Whether `FEW_ROWS` is the tile on this device: in decoding a row for each sequence, and large matrices."""
+    """Return True if `FEW_ROWS` is the tile on this device: skinny GEMMs of decoding, with large matrices."""
     rows, columns, inner = FEW_ROWS.tile
     design = driver().properties(problem.device.resolved_index).design
     return design < 90 and problem.m <= rows and problem.n >= columns and problem.k >= inner
 
 
 def tiling_tf32(problem: Problem) -> Tiling:
-    """A tile for operands that are rounded to TF32."""
+    """Return a tile for operands that round to TF32."""
     tiles = cdiv(problem.m, 128) * cdiv(problem.n, 128) * problem.batch
     whole = problem.left.has_whole_vectors and problem.right.has_whole_vectors
     one = TF32[0] if whole and tiles >= multiprocessors(problem.device) else TF32[1]
@@ -231,7 +232,7 @@ def tiling_tf32(problem: Problem) -> Tiling:
 
 
 def plan_launch(problem: Problem, tile: Tiling, part: int | None, parts: int = 1) -> Callable[..., None]:
-    """The launch of the tiled kernel; with parts of `part` along the inner side, one workspace after another."""
+    """Return the launch of the tiled kernel; split-K has parts of `part` along K, in consecutive workspaces."""
     m, n, k, batch = problem.shape
     addend = problem.epilogue.addend
     left, right = problem.loaded

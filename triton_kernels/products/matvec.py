@@ -1,6 +1,6 @@
-"""Products of matrices and vectors, a pair or a batch of pairs: rows read once, lanes added up at the end.
+"""Matrix-vector multiplication, single or batched: rows are read once, and lanes are added at the end.
 
-Long rows of few are cut into parts, whose sums the same kernel adds up in a second launch.
+A few long rows are split into parts, whose sums the same kernel adds in a second launch.
 """
 
 from __future__ import annotations
@@ -180,12 +180,12 @@ class Part:
 
 
 def tile_elements(itemsize: int) -> int:
-    """Elements of a program's tile."""
+    """Return the number of elements of a program's tile."""
     return TILE if itemsize <= 4 else TILE // 2
 
 
 def tile_for(m: int, k: int, rows_are_inner: bool, itemsize: int) -> tuple[int, int]:
-    """Rows and inner elements of a program, longer along the contiguous side."""
+    """Return the rows and K elements of a program, more of them along the contiguous side."""
     tile = tile_elements(itemsize)
     if interpreted():
         inner = min(next_power_of_2(k), 4096)
@@ -207,7 +207,7 @@ def plan_product(
     addend: Lines | None = None,
     scales: Scales | None = None,
 ) -> Any:
-    """``run(matrix, vector, addend or None, out, numbers)`` over addresses; `sizes` are (batch, m, k)."""
+    """Return ``run(matrix, vector, addend or None, out, numbers)`` over addresses; `sizes` are (batch, m, k)."""
     batch, m, k = sizes
     rows, inner = tile_for(m, k, matrix.rows < matrix.inner, matrix.dtype.itemsize)
     blocks = cdiv(m, rows) * batch
@@ -257,7 +257,7 @@ def plan_pair(
     addend: TensorSpec | None = None,
     scales: Scales | None = None,
 ) -> Any:
-    """`plan_product` of one matrix (m, k) and one vector (k,)."""
+    """Return `plan_product` of one matrix (m, k) and one vector (k,)."""
     out = call.outputs[0]
     m, k = matrix.sizes
     return plan_product(
@@ -273,7 +273,7 @@ def plan_pair(
 
 
 def mv(call: StructuredCall) -> PlannedKernel:
-    """(m, k) by (k,)."""
+    """Multiply a matrix (m, k) by a vector (k,)."""
     matrix, vector = call.args["self"], call.args["vec"]
     if matrix.dtype.is_complex:
         return complex_product(call, ("self", "vec"))
@@ -285,7 +285,7 @@ def mv(call: StructuredCall) -> PlannedKernel:
 
 
 def addmv(call: StructuredCall) -> PlannedKernel:
-    """beta * self + alpha * (matrix by vector)."""
+    """Compute beta * self + alpha * (matrix by vector)."""
     matrix, vector, addend = call.args["mat"], call.args["vec"], call.args["self"]
     if matrix.dtype.is_complex:
         return complex_product(call, ("mat", "vec"))
@@ -306,7 +306,7 @@ def addmv(call: StructuredCall) -> PlannedKernel:
 
 
 def dot(call: StructuredCall) -> PlannedKernel:
-    """(k,) by (k,): a matrix of one row."""
+    """Compute the dot product of (k,) and (k,), as a matrix of one row."""
     first, second = call.runtime
     left, right = call.args[first], call.args[second]
     if left.dtype.is_complex:

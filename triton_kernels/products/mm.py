@@ -1,4 +1,4 @@
-"""The operators of matrix products, and the choice of the kernel that computes one."""
+"""Matmul operators, and the choice of the kernel for each call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .repacked import plan_repacked, turned
 
 
 def precision_of(call: StructuredCall, spec: TensorSpec) -> str:
-    """How a product's operands are multiplied: as they are, or rounded to TF32 where the process allows it."""
+    """Return how a matmul multiplies its operands: unrounded, or rounded to TF32 if the process allows it."""
     return "tf32" if spec.dtype.name == "float32" and matmul_allows_tf32() else "ieee"
 
 
@@ -35,7 +35,7 @@ def plan_matmul(
     activation: str | None = None,
     fused: FusedEpilogue | None = None,
 ) -> Callable[..., None]:
-    """``launch(a address, b address, [addend address,] out address, *scales)``.
+    """Return ``launch(a address, b address, [addend address,] out address, *scales)``.
 
     With a fused epilogue the addresses of its operands and results come before the scales. Raises CannotFuse where the
     kernel that serves the product takes none.
@@ -95,15 +95,15 @@ def plan_matmul(
 
 
 def plan_vectors(problem: Problem) -> Callable[..., None] | None:
-    """A single row or column of each result: the other operand's lines by a vector; None for everything else.
+    """Return the matrix-vector kernel for results with a single row or column, or None for others.
 
-    A matrix that all of a batch share is left to tiles, which read it once for many vectors.
+    A matrix that a whole batch shares uses tiles, which read it once for many vectors.
     """
     if problem.epilogue.activation is not None or 1 not in (problem.m, problem.n):
         return None
     by_row = problem.m == 1 and problem.n != 1
     matrix, vector = (problem.right, problem.left) if by_row else (problem.left, problem.right)
-    # The matrix's dimension of lines and the one that is added up; the vector lies along the first of them.
+    # The matrix's line dimension and its K dimension; the vector is contiguous along the first of them.
     line, inner = (2, 1) if by_row else (1, 2)
     if problem.batch > 1 and matrix.strides[0] == 0:
         return None
@@ -157,7 +157,7 @@ def where_aligned(
 
 
 def product(names: tuple[str, str]) -> Callable[[StructuredCall], PlannedKernel]:
-    """The kernel factory of ``left @ right`` for two matrices, or two batches of them; `names` are theirs."""
+    """Return the kernel factory of ``left @ right`` for two matrices or batches; `names` are the operands'."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         left, right = call.args[names[0]], call.args[names[1]]
@@ -185,9 +185,10 @@ ACTIVATIONS = {None: None, False: "relu", True: "gelu"}
 
 
 def product_sum(names: tuple[str, str]) -> Callable[[StructuredCall], PlannedKernel]:
-    """The kernel factory of ``beta * self + alpha * (left @ right)``; a beta of 0 drops `self`, its NaNs too.
+    """Return the kernel factory of ``beta * self + alpha * (left @ right)``; a beta of 0 drops `self`, its NaNs
+    too.
 
-    For a call with ``use_gelu`` that of its gelu (by erf, on every backend) or relu, in the same launch.
+    For a call with ``use_gelu``, the epilogue applies gelu (by erf, on every backend) or relu.
     """
 
     def factory(call: StructuredCall) -> PlannedKernel:
@@ -215,7 +216,7 @@ def product_sum(names: tuple[str, str]) -> Callable[[StructuredCall], PlannedKer
 
 
 def folded(spec: TensorSpec) -> TensorSpec | None:
-    """(b, n, k) as a matrix (n, b * k), or None where the strides do not allow it."""
+    """Return (b, n, k) as a matrix (n, b * k), or None if the strides do not allow it."""
     (b, n, k), (sb, sn, sk) = spec.sizes, spec.strides
     if b != 1 and k != 1 and sb != k * sk:
         return None
@@ -223,7 +224,7 @@ def folded(spec: TensorSpec) -> TensorSpec | None:
 
 
 def transposed(spec: TensorSpec) -> TensorSpec:
-    """The spec with its last two dimensions exchanged."""
+    """Return the spec with its last two dimensions exchanged."""
     return spec.replace(
         sizes=(*spec.sizes[:-2], spec.sizes[-1], spec.sizes[-2]),
         strides=(*spec.strides[:-2], spec.strides[-1], spec.strides[-2]),
@@ -237,7 +238,7 @@ def gapless_fold(spec: TensorSpec) -> TensorSpec:
 
 
 def addbmm(call: StructuredCall) -> PlannedKernel:
-    """A sum over the batch is one product whose inner side runs over the batch too."""
+    """Compute the sum over the batch as one matmul whose K dimension includes the batch."""
     batches = (call.args["batch1"], transposed(call.args["batch2"]))
     if not batches[0].dtype.is_complex:
         accumulation(call, batches[0])

@@ -1,9 +1,10 @@
-"""Products by tensor descriptors: a program for each place on a multiprocessor, which goes from tile to tile.
+"""Persistent matmuls with tensor descriptors: a program for each resident slot goes from tile to tile.
 
-Operands come and results go through the tensor memory accelerator, so that no thread computes an address, and the
-loop over tiles and the one over the inner side are flattened into one, so that a tile's first operands are on their
-way while the tile before is stored. A transposed operand is described as it is stored; its tile is turned round in
-shared memory, where the tensor cores take it either way.
+Operands and results go through the tensor memory accelerator, so no thread computes an address. The loop over
+tiles and the loop over K are flattened into one, so a tile's first operands load while the previous tile is
+stored. A transposed operand is described as it is stored. Its tile is transposed in shared memory, where the
+tensor cores take either layout.
+
 Source: CUTLASS, "Efficient GEMM in CUDA", of persistent kernels and their rasterisation.
 """
 
@@ -180,7 +181,7 @@ def matmul_persistent(
 # has been timed.
 
 LARGE = (
-    # 128 registers of sums for each lane; the output is stored in halves, so that four stages fit beside it.
+    # 128 registers of sums for each lane; the output is stored in halves, which leaves shared memory for four stages.
     Configuration((128, 256, 64), 8, 4, {90: 1, 100: 1}),
     Configuration((256, 128, 64), 8, 4, {90: 1, 100: 1}),
     Configuration((128, 128, 64), 4, 3, {90: 2, 100: 2}),
@@ -188,16 +189,16 @@ LARGE = (
     Configuration((64, 64, 64), 4, 4, {90: 2, 100: 2}),
 )
 CROWDED = (
-    # Beside a tile of the addend, or of float32 sums, there is place for fewer stages; and where the output is stored
-    # by pointers, each of its elements has an address and a mask.
+    # A tile of the addend, or of float32 sums, leaves shared memory for fewer stages. If the output is stored by
+    # pointers, each of its elements has an address and a mask.
     Configuration((128, 128, 64), 8, 3, {90: 1, 100: 1}),
     Configuration((64, 128, 64), 4, 3, {90: 2, 100: 2}),
     Configuration((64, 64, 64), 4, 4, {90: 2, 100: 2}),
 )
 TILES = LARGE, CROWDED
 LARGE_TF32 = (
-    # Tensor cores of sm_90 take elements of 32 bits along the inner side only: others are turned round on their way,
-    # through registers. sm_100 turns them round in shared memory, which leaves place for two stages.
+    # sm_90's tensor cores take 32-bit elements along K only: the kernel transposes others through registers.
+    # sm_100 transposes them in shared memory, which leaves room for two stages.
     Configuration((128, 256, 32), 8, 3, {90: 1}),
     Configuration((64, 64, 32), 4, 3, {90: 2, 100: 2}),
 )
@@ -210,10 +211,10 @@ EIGHT_BITS = (
     Configuration((128, 128, 128), 8, 3, {90: 1, 100: 1}),
     Configuration((64, 64, 128), 4, 4, {90: 2, 100: 2}),
 )
-# Scales of rows and columns stand beside the sums while these are stored, which sm_100 has no registers for.
+# The store holds row and column scales with the sums, for which sm_100 lacks registers.
 ROW_WISE_EIGHT_BITS = (Configuration((128, 256, 128), 8, 3, {90: 1}), *EIGHT_BITS[1:])
 EXACT_EIGHT_BITS = EIGHT_BITS[1:]
-"""Where sums are kept twice: those of the tensor cores, and those that they are added to in float32."""
+"""Tiles that keep sums twice: the tensor cores' sums, and the float32 sums that they are added to."""
 TF32_TILES = (LARGE_TF32[0], *CROWDED_TF32), CROWDED_TF32
 
 declare(

@@ -1,4 +1,4 @@
-"""A matrix product as every kernel for it sees it: three dimensions, strides, and what is done to the sums."""
+"""Matmul problem as every kernel sees it: three dimensions, strides, and the epilogue of the sums."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .product import Accumulation
 Triple = tuple[int, int, int]
 
 DIVISOR = 16
-"""What the compiler is told of integers that it divides."""
+"""Divisor of integers that the compiler is told about."""
 
 
 @dataclass(frozen=True)
@@ -36,16 +36,16 @@ class Matrices:
 
     @classmethod
     def of(cls, spec: TensorSpec) -> Matrices:
-        """A matrix, or a batch of them."""
+        """Return the view of a matrix, or of a batch of them."""
         if spec.ndim == 3:
             return cls(spec.sizes, spec.strides, spec.dtype)  # type: ignore[arg-type]
         return cls((1, *spec.sizes), (0, *spec.strides), spec.dtype)  # type: ignore[arg-type]
 
     @property
     def has_whole_vectors(self) -> bool:
-        """Whether lines lie whole vectors apart as the compiler sees it, else elements are loaded one by one.
+        """True if the compiler sees line strides of whole vectors; else elements are loaded one by one.
 
-        Of a stride it knows no less than that 16 divides it.
+        The compiler knows at most that 16 divides a stride.
         """
         near, far = sorted(self.strides[1:])
         return near == 1 and far % DIVISOR == 0
@@ -72,7 +72,7 @@ class Scales:
         return dict.fromkeys(passed, self.type_name), dict.fromkeys(fixed)
 
     def values(self, inputs: Sequence[Any]) -> tuple[bool, list[int | float]]:
-        """Whether the addend counts, and the scales as the kernel is given them."""
+        """Return whether the addend counts, and the scales as kernel arguments."""
         beta = self.position.get("beta")
         has_addend = not self.drops_addend and (beta is None or inputs[beta] != 0)
         names = [name for name in self.position if has_addend or name == "alpha"]
@@ -84,15 +84,15 @@ class Factors:
     """The scales of 8-bit operands and outputs, numbers in memory which a launch is given the addresses of.
 
     Args:
-        row_wise: whether there is one for each row of the left operand and each column of the right one.
-        result: whether an 8-bit output has one.
+        row_wise: If True, there is a scale for each row of the left operand and each column of the right one.
+        result: If True, an 8-bit output has a scale.
     """
 
     row_wise: bool
     result: bool
 
     def signature(self) -> dict[str, str]:
-        """The types of the addresses."""
+        """Return the types of the addresses."""
         names = ("scale_a", "scale_b", "scale_out") if self.result else ("scale_a", "scale_b")
         return dict.fromkeys(names, "*fp32")
 
@@ -103,13 +103,13 @@ class CannotFuse(Exception):
 
 @dataclass(frozen=True)
 class Source:
-    """What a product's kernel loads, where it computes an operand of that.
+    """Operand source: the tensor that a matmul's kernel loads to compute an operand in its prologue.
 
     Args:
         matrices: its elements, where the operand's are.
-        most_repeats: how often each may be loaded, and the operand's computed: once for each tile of the other side.
-        is_narrow: whether something that the operand is computed of has fewer bits than it.
-        is_volume: whether it is what a convolution copies: images or filters, pixels or taps, and channels.
+        most_repeats: Limit on loading and computing the operand again: once for each tile of the other side.
+        is_narrow: If True, some source of the operand has fewer bits than the operand.
+        is_volume: If True, a convolution copies it: images or filters, pixels or taps, and channels.
     """
 
     matrices: Matrices
@@ -120,19 +120,19 @@ class Source:
 
 @dataclass(frozen=True)
 class FusedEpilogue:
-    """What a compiled graph computes of a product's elements, in the kernel that adds them up.
+    """Epilogue and prologue that a compiled graph fuses into a matmul's kernel.
 
     Args:
         kernel: from the name of a form, as ``tiled`` or ``parts``, to the kernel: that form's with another end.
-        pointers: the types of its addresses beside those of the product, by name, in the order in which they come.
+        pointers: Types of its addresses after those of the matmul, by name, in order.
         elements: those of one element.
-        tiles: how many operands and results have an element for each of the product's.
-        is_channels_last: whether it is of a convolution whose channels lie innermost.
-        sources: what is loaded in the place of the left and the right operand, where the kernel computes these.
+        tiles: Number of operands and results with an element for each of the matmul's.
+        is_channels_last: If True, it belongs to a channels-last convolution.
+        sources: Sources loaded instead of the left and the right operand, if the kernel computes these.
         result: the dtype of the first result, which has the address of the product's.
         sums: the same of what makes the parts of a product whose inner side is cut and whose operands are computed, or
             lays out the operands of a convolution.
-        computes_elements: whether something is computed of the elements; else the product's own kernel may serve.
+        computes_elements: If True, the epilogue computes with the elements; else the matmul's own kernel may serve.
     """
 
     kernel: Callable[[str], Any]
@@ -147,20 +147,20 @@ class FusedEpilogue:
 
     @property
     def has_prologue(self) -> bool:
-        """Whether the kernel computes an operand."""
+        """True if the kernel computes an operand."""
         return self.sources != (None, None)
 
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What is done to sums: activation(alpha * sums + beta * addend).
+    """Epilogue of the sums: activation(alpha * sums + beta * addend).
 
     Args:
         addend: its strides, expanded to the output's three dimensions, and its dtype; None for no addend.
         scales: those of the call; None where there are none.
         activation: "relu", "gelu" or None.
         factors: those of 8-bit operands, applied before the addend.
-        fused: what is computed of the result before it is stored, or instead.
+        fused: Epilogue that computes with the result before or instead of its store.
     """
 
     addend: Matrices | None = None
@@ -171,7 +171,7 @@ class Epilogue:
 
     @property
     def pointers(self) -> int:
-        """How many addresses a launch is given beside those of the operands and the output."""
+        """Number of addresses that a launch takes after those of the operands and the output."""
         count = 0 if self.factors is None else len(self.factors.signature())
         return count + (self.addend is not None) + (0 if self.fused is None else len(self.fused.pointers))
 
@@ -209,7 +209,7 @@ class Problem:
 
     @property
     def saturates(self) -> bool:
-        """Whether an 8-bit output holds its largest numbers where sums are beyond them."""
+        """True if an 8-bit output saturates at its largest numbers."""
         return self.epilogue.factors is not None and self.out.dtype.itemsize == 1
 
     @property
@@ -230,7 +230,7 @@ class Problem:
 
     @property
     def loaded(self) -> tuple[Matrices, Matrices]:
-        """What a kernel loads for the left and the right operand: these, or what it computes them of."""
+        """Matrices that a kernel loads for the left and the right operand: the operands or their sources."""
         fused = self.epilogue.fused
         left, right = (None, None) if fused is None else fused.sources
         return left.matrices if left else self.left, right.matrices if right else self.right
@@ -249,17 +249,17 @@ class Problem:
         return replace(self, epilogue=replace(self.epilogue, fused=fused))
 
     def computes_seldom(self, tile: Sequence[int]) -> bool:
-        """Whether tiles of so many rows and columns have no operand computed more often than it may be."""
+        """Return True if a tile of these rows and columns recomputes no operand more often than allowed."""
         fused = self.epilogue.fused
         left, right = (None, None) if fused is None else fused.sources
         repeats = (left, cdiv(self.n, tile[1])), (right, cdiv(self.m, tile[0]))
         return all(source is None or count <= source.most_repeats for source, count in repeats)
 
     def keeps_order(self, rows: int) -> bool:
-        """Whether tiles of so many rows add up computed operands in the order in which they add up loaded ones.
+        """Return True if tiles of `rows` rows accumulate computed operands in the order of loaded ones.
 
-        Of instructions that take operands from registers (``mma.sync``: before sm_90 and from sm_120 on, and for fewer
-        than 64 rows) the compiler chooses the order along the inner side by the narrowest type that one comes from.
+        For ``mma.sync``, which takes operands from registers (before sm_90, from sm_120 on, and below 64
+        rows), the compiler orders K by the narrowest type that an operand comes from.
         """
         fused = self.epilogue.fused
         is_exact = self.left.dtype.itemsize > 2 and self.precision != "tf32"
@@ -270,26 +270,26 @@ class Problem:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """What a configuration is chosen by: m, n, k and the batch."""
+        """Key of a configuration: m, n, k and the batch."""
         return self.m, self.n, self.k, self.batch
 
 
 def expanded(addend: TensorSpec, out: TensorSpec) -> Matrices:
-    """An addend as the output's every element finds it."""
+    """Return an addend broadcast to the output's sizes."""
     strides = (0, *broadcast_strides(addend, out.sizes))[-3:]
     return Matrices(Matrices.of(out).sizes, strides, addend.dtype)  # type: ignore[arg-type]
 
 
 def multiprocessors(device: Device) -> int:
-    """How many a device has."""
+    """Return the number of multiprocessors of a device."""
     return driver().properties(device.resolved_index).multi_processor_count
 
 
 def worthwhile_parts(problem: Problem, tiles: int, places: int, least: int) -> int:
-    """Into how many parts the inner side is cut where there are fewer tiles than places for them.
+    """Return the number of split-K parts for a grid with fewer tiles than resident slots.
 
-    A part is at least `least` long, and the parts' sums, written and read again, are at most half of the operands'
-    bytes.
+    A part is at least `least` long, and writing and reading the parts' sums takes at most half of the
+    operands' bytes.
     """
     if interpreted():
         places = 2 * tiles

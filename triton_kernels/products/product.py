@@ -1,7 +1,7 @@
-"""What matrix products and convolutions share: how a tile is multiplied, and how large tiles are.
+"""Code that matmuls and convolutions share: how a tile is multiplied, and tile sizes.
 
-Floats go through `tl.dot` and add up in float32 (float64 for itself), float32 exactly as IEEE has it;
-integers are multiplied and summed in the tile, and wrap.
+Floats go through `tl.dot` and accumulate in float32 (float64 for float64), float32 exactly as in IEEE 754.
+Integers are multiplied and summed in the tile, and wrap.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Accumulation:
 
 
 def accumulation(call: StructuredCall, spec: TensorSpec) -> Accumulation:
-    """The accumulation of a dtype. Refuses bool, complex and 8-bit floats."""
+    """Return the accumulation of a dtype; raise for bool, complex and 8-bit floats."""
     dtype = spec.dtype
     if dtype.name in ("float16", "bfloat16", "float32"):
         return Accumulation(tl.float32, True)
@@ -82,7 +82,7 @@ class Tiling:
     stages: int
 
     def constants(self) -> dict[str, int]:
-        """The kernel's constants."""
+        """Return the kernel's constexprs."""
         return {"BLOCK_M": self.m, "BLOCK_N": self.n, "BLOCK_K": self.k}
 
 
@@ -96,9 +96,9 @@ def tiling(
     batch: int = 1,
     gathered: bool = False,
 ) -> Tiling:
-    """A tile for a product (m, k) by (k, n), `batch` times over.
+    """Return a tile for a matmul (m, k) by (k, n) over `batch` matrices.
 
-    `gathered` operands have an address of their own for each element, which takes registers.
+    `gathered` operands have an address for each element, which takes registers.
     """
     if interpreted():
         if not how.dot:
@@ -130,7 +130,7 @@ def tiling(
 
 
 def bounded(size: int, most: int) -> int:
-    """A power of two that covers the size, within what a tile may have."""
+    """Return a power of two that covers the size, within a tile's limits."""
     return min(max(next_power_of_2(size), LEAST), most)
 
 

@@ -1,9 +1,9 @@
-"""Products of operands that lie badly: those are copied into lines whole vectors apart, or along the inner side.
+"""Matmuls of badly laid out operands, copied first to lines of whole vectors, or to lines along K.
 
-Element by element, lines that are no whole vectors apart keep the tensor cores waiting. Warpgroups take 32-bit operands
-along the inner side alone (PTX ISA, wgmma, "Matrix-multiply instructions"): others the kernel would turn over in every
-tile anew, at a fifth of the speed on an H200. A copy moves each element twice, a product reads it once for every tile.
-Only for products large enough that the copy is the smaller part.
+Element-wise loads of unaligned lines keep the tensor cores waiting. Warpgroups take 32-bit operands along K
+alone (PTX ISA, wgmma, "Matrix-multiply instructions"). The kernel would transpose others in every tile again,
+at a fifth of the speed on an H200. A copy moves each element twice; a matmul reads it once for every tile.
+The copy therefore pays only for large matmuls.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WARPGROUPS = 90
 LEAST_WORK = 1 << 24
 """Multiply-adds of a product that is worth another launch."""
 LEAST_USES = 128
-"""How many elements of the result each element of an operand goes into, for its copy to be worthwhile."""
+"""Result elements for each element of an operand, from which its copy is worthwhile."""
 
 
 class Bytes(NamedTuple):
@@ -37,9 +37,9 @@ class Bytes(NamedTuple):
 
 
 def padded(matrices: Matrices, near: int | None = None) -> Matrices:
-    """The same sizes over lines whole vectors apart; expanded batches once.
+    """Return the same sizes with line strides of whole vectors; expanded batches have one copy.
 
-    Lines are along the dimension `near`; by default in the order in which they lie.
+    Lines are along the dimension `near`, by default in memory order.
     """
     whole = ALIGNMENT // matrices.dtype.itemsize
     batch, rows, columns = matrices.sizes
@@ -51,7 +51,7 @@ def padded(matrices: Matrices, near: int | None = None) -> Matrices:
 
 
 def turned(problem: Problem) -> tuple[bool, bool]:
-    """Whether each operand lies across the inner side, and warpgroups want it along it."""
+    """Return for each operand whether it is not contiguous along K although warpgroups need it."""
     if problem.precision != "tf32" or driver().properties(problem.device.resolved_index).design != WARPGROUPS:
         return False, False
     return problem.left.strides[2] != 1, problem.right.strides[1] != 1
@@ -71,14 +71,14 @@ class Repacking:
         self.device = device
 
     def __call__(self, address: int) -> Any:
-        """The copy's memory."""
+        """Return the memory of the copy."""
         memory = get_allocator("cuda").allocate(self.nbytes, self.device)
         self.copy(memory, Bytes(address))
         return memory
 
 
 def plan_repacked(problem: Problem) -> Callable[..., None] | None:
-    """``launch(a, b, [addend,] out, *scales)``; None where nothing is to be copied, or not worth it."""
+    """Return ``launch(a, b, [addend,] out, *scales)``; None where nothing is to be copied, or not worth it."""
     m, n, k, batch = problem.shape
     if batch * m * n * k < LEAST_WORK:
         return None

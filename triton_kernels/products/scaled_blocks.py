@@ -84,13 +84,13 @@ def scaled_blocks_matmul(
 
 
 TILES = (
-    # Sums are kept twice, and a step's scales stand beside them.
+    # Sums are kept twice, together with a step's scales.
     Configuration((128, 128, 128), 8, 3, {90: 1, 100: 1}),
     Configuration((128, 64, 128), 8, 3, {89: 1}),
     Configuration((64, 64, 128), 4, 3, {89: 2, 90: 2, 100: 2}),
 )
 UNALIGNED = Configuration((64, 32, 128), 8, 2, {89: 1, 90: 1, 100: 1})
-"""Where operands do not lie along the inner side in whole vectors, or begin between two of them."""
+"""Tile for operands without whole contiguous vectors along K, or that begin between two vectors."""
 
 declare(
     scaled_blocks_matmul,
@@ -107,7 +107,7 @@ declare(
 
 
 def tiling(call: StructuredCall, m: int, n: int) -> Tiling:
-    """The tile: the large one where there is one of it for each multiprocessor."""
+    """Return the tile, large if the tiles fill the multiprocessors."""
     if interpreted():
         return Tiling(bounded(m, 64), bounded(n, 64), INNER, 4, 1)
     operands = Matrices.of(call.args["self"]), Matrices.of(call.args["mat2"])
@@ -121,7 +121,7 @@ def tiling(call: StructuredCall, m: int, n: int) -> Tiling:
 
 
 def scaled_blocks_mm(call: StructuredCall, shared: tuple[int, int]) -> PlannedKernel:
-    """The kernel of ``_scaled_mm`` whose scales `shared` rows and columns have together."""
+    """Return the kernel of ``_scaled_mm`` whose scales `shared` rows and columns share."""
     tile = tiling(call, call.outputs[0].sizes[0], call.outputs[0].sizes[1])
     small = tile if interpreted() else Tiling(*UNALIGNED.tile, UNALIGNED.warps, UNALIGNED.stages)
     run = where_aligned(plan_launch(call, shared, tile), 2, lambda: plan_launch(call, shared, small))
@@ -137,7 +137,7 @@ def scaled_blocks_mm(call: StructuredCall, shared: tuple[int, int]) -> PlannedKe
 
 
 def plan_launch(call: StructuredCall, shared: tuple[int, int], tile: Tiling) -> Callable[..., None]:
-    """``launch(a, b, [addend,] out, scale of a, scale of b, [scale of out])`` over addresses."""
+    """Return ``launch(a, b, [addend,] out, scale of a, scale of b, [scale of out])`` over addresses."""
     names = ("self", "mat2", "scale_a", "scale_b")
     left, right, by_row, by_column = (call.args[name] for name in names)
     bias, out = call.args["bias"], call.outputs[0]

@@ -38,7 +38,7 @@ def refuse_old_devices(call: StructuredCall) -> None:
 
 
 def scaled_mm(call: StructuredCall) -> PlannedKernel:
-    """The kernel of ``_scaled_mm``."""
+    """Return the kernel of ``_scaled_mm``."""
     left, right, out = call.args["self"], call.args["mat2"], call.outputs[0]
     bias, result = call.args["bias"], call.args["scale_result"]
     refuse_old_devices(call)

@@ -1,12 +1,13 @@
-"""Products with matrices of which two in four elements are kept, which are made whole between load and product.
+"""Matmuls with 2:4 sparse matrices, which are expanded between the load and the tensor cores.
 
-Triton has no product of a sparse operand (`mma.sp`), so that the tensor cores multiply the zeros, too: what is gained
-is memory. Of 16-bit floats 9 bytes are read in the place of 16 (half of the elements, and four bits for each four), of
-8 bits 10, of float32 (one in two, four bits for each) 9. For few columns, where reading the matrix takes the time, that
-bounds the gain at 1.78, 1.6 and 1.78; for many there is no gain, since there is as much arithmetic as in a dense
-product, and the tile to be made whole besides.
+Triton has no sparse matmul (`mma.sp`), so the tensor cores multiply the zeros too, and the gain is memory
+traffic. For 16-bit floats the kernel reads 9 bytes instead of 16 (half of the elements, and four bits for
+each four). For 8 bits it reads 10, for float32 (one in two, four bits for each) 9. For few columns, with
+reads as the bottleneck, that bounds the speed-up at 1.78, 1.6 and 1.78. For many columns there is none, since
+the arithmetic is that of a dense matmul plus the expansion.
 
-The packed matrix is the left operand of `tl.dot`: tensor cores of sm_90 take that one from registers, where it is made.
+The packed matrix is the left operand of `tl.dot`: sm_90's tensor cores take it from registers, where it is
+expanded.
 """
 
 from __future__ import annotations
@@ -129,11 +130,11 @@ TILES = (
 FEW = Configuration((16, 64, 256), 4, 3, 1)
 """For few columns: three steps' 54 KiB of the packed matrix are under way in each program."""
 FEW_OF_INT8 = Configuration((16, 64, 128), 4, 4, 2)
-"""As many elements of 8 bits as `FEW` has take more registers than there are on sm_100."""
+"""Tile of few columns for 8 bits: the elements of `FEW` would exceed the registers of sm_100."""
 FLOAT32 = (Configuration((64, 64, 32), 8, 3, 2), Configuration((16, 32, 128), 4, 3, 2))
 """By multiplication and addition, since tensor cores have no product of float32."""
 BY_ELEMENTS = Configuration((32, 64, 64), 4, 2, 2)
-"""Where lines are not whole vectors, or begin between two of them: each element has an address and a mask."""
+"""Tile for lines that are not whole vectors, or begin between two of them: each element has an address and a mask."""
 FLOAT32_BY_ELEMENTS = Configuration((32, 64, 32), 4, 2, 2)
 
 declare(
@@ -154,13 +155,13 @@ declare(
 
 
 def by_elements(call: StructuredCall) -> Tiling:
-    """The tile of operands that no vectors are read of."""
+    """Return the tile for operands that are not loaded in vectors."""
     one = FLOAT32_BY_ELEMENTS if call.args["values"].dtype.itemsize == 4 else BY_ELEMENTS
     return Tiling(*one.tile, one.warps, one.stages)
 
 
 def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
-    """The tile: one of few columns for few, else the large one where there is one of it for each multiprocessor."""
+    """Return the tile: the skinny one for few columns, else large if the tiles fill the multiprocessors."""
     if interpreted():
         return Tiling(bounded(m, 64), bounded(n, 64), max(bounded(k, 128), 64), 4, 1)
     x = call.args["mat2"]
@@ -177,7 +178,7 @@ def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
 
 
 def semi_structured_mm(call: StructuredCall) -> PlannedKernel:
-    """The kernel of ``_semi_structured_mm``."""
+    """Return the kernel of ``_semi_structured_mm``."""
     x, values, bias = (call.args[name] for name in ("mat2", "values", "bias"))
     properties = driver().properties(call.device.resolved_index)
     if properties.capability < 80:
@@ -196,7 +197,7 @@ def semi_structured_mm(call: StructuredCall) -> PlannedKernel:
 
 
 def plan_launch(call: StructuredCall, tile: Tiling) -> Callable[..., None]:
-    """``launch(x, values, words, [bias,] out)`` over addresses."""
+    """Return ``launch(x, values, words, [bias,] out)`` over addresses."""
     x, values, words, bias = (call.args[name] for name in ("mat2", "values", "meta", "bias"))
     out = call.outputs[0]
     (k, m), (n, half) = x.sizes, values.sizes

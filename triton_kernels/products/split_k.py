@@ -1,6 +1,6 @@
-"""Products of few tiles: the inner side cut into parts, whose sums are added in the order of the parts.
+"""Split-K for matmuls of few tiles: parts of the K dimension, whose sums are added in order.
 
-Without atomics, so that results do not depend on which part is done first.
+It uses no atomics, so results do not depend on which part finishes first.
 """
 
 from __future__ import annotations
@@ -163,10 +163,10 @@ def plan_addition(problem: Problem, count: int) -> Callable[..., None]:
 
 
 def in_parts(problem: Problem, count: int, multiply: Callable[..., None]) -> Callable[..., None]:
-    """A product over a workspace: `multiply(a, b, workspace)` writes the parts, and they are added up.
+    """Return a split-K matmul: `multiply(a, b, workspace)` writes the parts, and a second launch adds them.
 
-    The result is called as every plan of a product: ``(a, b, [addend,] out, *scales)`` over addresses. What is fused
-    with the product is computed where the parts are added.
+    It is called as every plan of a matmul: ``(a, b, [addend,] out, *scales)`` over addresses. The launch that
+    adds the parts also computes the fused epilogue.
     """
     add = plan_addition(problem, count)
     fused = problem.epilogue.fused

@@ -1,4 +1,4 @@
-"""Which products the kernel with sums in tensor memory serves, and how it is launched."""
+"""Dispatch to the matmul kernel with sums in tensor memory: the calls that it serves, and its launch."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ KERNEL = matmul_tensor_memory
 ROWS = 128
 """Rows that a product adds up in tensor memory."""
 LOAD_COST = 80.0
-"""What an element of an operand costs a tile beside one of its multiply-adds: twice that of `tile_cost`, since these
-take half of the time that they take on sm_90. A guess, until tables are measured."""
+"""Cost of an operand's element relative to one of its multiply-adds: twice that of `tile_cost`, since multiply-adds
+take half of their time on sm_90. A guess, until tables are measured.
+"""
 WIDEST_PART = 64
 """Columns of a tile that a warp of the epilogue holds at a time, as many registers of a thread."""
 
 
 def places_taken(one: Configuration, problem: Problem) -> int:
-    """How often a place in tensor memory is filled: once for `ROWS` rows of a tile."""
+    """Return how many times a slot in tensor memory is filled: once for `ROWS` rows of a tile."""
     return tiles_in(one, problem) * one.tile[0] // ROWS
 
 
 def cost(one: Configuration, tiles: int, inner: int, places: int) -> float:
-    """How long a number of tiles take, in multiply-adds of a place; most epilogues are behind other tiles' products."""
+    """Return the cost of tiles in multiply-adds of a slot; most epilogues overlap other tiles' matmuls."""
     rows, columns = one.tile[:2]
     return cdiv(tiles, places) * inner * (rows * columns + LOAD_COST * (rows + columns))
 
@@ -60,7 +61,7 @@ def tile_of(problem: Problem, left: Description, right: Description) -> Configur
 def plan(
     problem: Problem, chosen: Configuration, left: Description, right: Description, out: Description
 ) -> Callable[..., None]:
-    """``launch(a, b, [addend,] out, *scales)`` of a product that `tile_of` has a tile for; an addend is a row.
+    """Return ``launch(a, b, [addend,] out, *scales)`` of a product that `tile_of` has a tile for; an addend is a row.
 
     With a fused epilogue `out` is its first result, and its addresses come before the scales.
     """
@@ -75,7 +76,7 @@ def plan(
     a_block = (block_k, ROWS) if left.transposed else (ROWS, block_k)
     b_block = (block_n, block_k) if right.transposed else (block_k, block_n)
     addend, fused = problem.epilogue.addend, problem.epilogue.fused
-    # Another tile beside the one that is stored takes as many registers.
+    # A second tile takes as many registers as the stored one.
     widest = WIDEST_PART if fused is None or fused.tiles < 2 else WIDEST_PART // 2
     part = min(widest, 128 // problem.out.dtype.itemsize)
     kernel = matmul_tensor_memory if fused is None else fused.kernel("tensor_memory")

@@ -1,16 +1,17 @@
-"""Products for sm_100 in Gluon: one warp copies, one multiplies, and four store what was multiplied before.
+"""Matmuls for sm_100 in Gluon: one warp copies, one multiplies, and four store the previous tile.
 
-A block has four warps for the epilogue, one that copies (TMA) and one that multiplies (``tcgen05.mma``). Tiles of `a`
-and `b` go through a ring of `STAGES`, with a barrier for a place that is filled and one, at which the tensor cores
-arrive, for a place that they have read. Sums are not in registers but in tensor memory, in two places of 128 rows:
-while the epilogue takes the sums out of one place, products are added up in the other.
+A thread block has four warps for the epilogue, one that copies (TMA) and one that multiplies
+(``tcgen05.mma``). Tiles of `a` and `b` go through a ring buffer of `STAGES`, with a full barrier for each
+slot and an empty barrier at which the tensor cores arrive. Sums are not in registers but in tensor memory, in
+two slots of 128 rows. While the epilogue reads the sums of one slot, the other slot accumulates.
 
-Of tiles of 128 rows the places take turns: the tensor cores wait for an epilogue only where it takes longer than a
-tile's products. Tiles of 256 rows have both, and the next tile's products begin in the first place when its rows are
-out; for that, operands are 64 bytes out of L2 in a cycle of full products, instead of 96 for 128x256 sums.
+Tiles of 128 rows alternate between the slots: the tensor cores wait for an epilogue only if it takes longer
+than a tile's matmul. Tiles of 256 rows take both slots, and the next tile's matmul begins in the first slot
+when its rows are read. For that, operands are 64 bytes from L2 in a cycle of full-rate matmul, instead of 96
+for 128x256 sums.
 
-Sums are those of `persistent`: over the inner side in its order, in float32. Source: CUTLASS, "Blackwell SM100 GEMMs",
-of warp-specialised persistent kernels; NVIDIA, PTX ISA 8.8, "TensorCore 5th Generation Family Instructions".
+Sums are those of `persistent`: along K in order, in float32. Source: CUTLASS, "Blackwell SM100 GEMMs", of
+warp-specialised persistent kernels; NVIDIA, PTX ISA 8.8, "TensorCore 5th Generation Family Instructions".
 """
 
 from ...runtime.cuda.triton.lazy_gluon import blackwell, gl, gluon
@@ -301,8 +302,8 @@ def matmul_tensor_memory(
 
 
 def tiles(inner: int) -> tuple[Configuration, ...]:
-    """The tiles of operands of which so many elements are 128 bytes: those of a step along the inner side."""
-    # Of float32 the compiler takes 64 registers by itself, and spills some.
+    """Return the tiles of operands for which `inner` elements, one step along K, are 128 bytes."""
+    # For float32 the compiler takes 64 registers by default, and spills some.
     whole = inner == 32
     return (
         Configuration((256, 256, inner), 4, 3, {100: 1}, all_registers=whole, resident=8),

@@ -1,4 +1,4 @@
-"""How long the tiles of a product take, by the guesses that tiles are chosen by until tables are measured."""
+"""Cost model of a matmul's tiles, which chooses tiles until tables are measured."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from ..budget import Configuration
 from ..launch import cdiv
 
 LOAD_COST = 40.0
-"""What an element of an operand costs a tile beside one of its multiply-adds: a guess, until tables are measured."""
+"""Cost of an operand's element relative to one of its multiply-adds: a guess, until tables are measured."""
 EPILOGUE_COST = 128.0
-"""What an element of a tile costs to store where no other block of the multiprocessor multiplies meanwhile: a guess."""
+"""Cost of storing an element of a tile while no other block of the multiprocessor multiplies: a guess."""
 
 
 def resident(one: Configuration) -> int:
-    """How many blocks of a configuration a multiprocessor is meant to have; it is the same on every target."""
+    """Return the declared blocks per multiprocessor of a configuration, which are the same on every target."""
     return one.blocks if isinstance(one.blocks, int) else next(iter((one.blocks or {90: 1}).values()))
 
 
 def cost(one: Configuration, tiles: int, inner: int, places: int) -> float:
-    """How long a number of tiles take, in multiply-adds of a place: whole waves, and loads beside arithmetic.
+    """Return the cost of tiles in multiply-adds of a slot: whole waves, and loads beside arithmetic.
 
-    `inner` products are added up in each element of a tile.
+    Each element of a tile accumulates `inner` multiply-adds.
     """
     rows, columns = one.tile[:2]
     blocks = resident(one)

@@ -1,4 +1,4 @@
-"""Which products the warp-specialised kernel serves, and how it is launched."""
+"""Dispatch to the warp-specialized matmul kernel: the calls that it serves, and its launch."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ DESIGN = 90
 """The design of devices whose products it is written for, ``wgmma``; see `DeviceProperties.design`."""
 KERNEL = matmul_warp_specialized
 LEAST_WAVES = 2
-"""As many tiles as this for each multiprocessor: of fewer there is no next tile to load, or to multiply, meanwhile."""
+"""Minimum tiles for each multiprocessor: with fewer there is no next tile to load or multiply during a store."""
 
 
 def tiles_in(one: Configuration, problem: Problem) -> int:
-    """Tiles that cover the results of all batches."""
+    """Return the number of tiles that cover the results of all batches."""
     return cdiv(problem.m, one.tile[0]) * cdiv(problem.n, one.tile[1]) * problem.batch
 
 
@@ -53,7 +53,7 @@ def tile_of(problem: Problem, left: Description, right: Description) -> Configur
 def plan(
     problem: Problem, chosen: Configuration, left: Description, right: Description, out: Description
 ) -> Callable[..., None]:
-    """``launch(a, b, [addend,] out, *scales)`` of a product that `tile_of` has a tile for; an addend is a row.
+    """Return ``launch(a, b, [addend,] out, *scales)`` of a product that `tile_of` has a tile for; an addend is a row.
 
     With a fused epilogue `out` is its first result, and its addresses come before the scales.
     """

@@ -1,18 +1,18 @@
-"""Products for sm_90 in Gluon: one group of warps stores its part of a tile while another multiplies.
+"""Matmuls for sm_90 in Gluon: one group of warps stores its part of a tile while another multiplies.
 
-A block of 384 threads: four warps copy (TMA), and two groups of four compute a tile of `BLOCK_M` rows together, each
-its own half of the rows, so that both multiply by the same columns of `b`. Tiles of `a` and `b` go through a ring of
-`STAGES`, with a barrier for a place that is filled and one for a place that both groups are done with; copies run on
-from one tile of the output to the next. The second group starts `LAG` steps after the first, and stays behind it: while
-the first stores, the second has the tensor cores, and the other way round at the start of the next tile. The ring holds
-what both are at, so `LAG` is less than half of it.
+A thread block has 384 threads: four warps copy (TMA), and two groups of four compute a tile of `BLOCK_M` rows
+together, each its own half of the rows, so that both multiply by the same columns of `b`. Tiles of `a` and
+`b` go through a ring buffer of `STAGES`, with a full barrier for each slot and an empty barrier at which both
+groups arrive. Copies run ahead across tiles of the output. The second group starts `LAG` steps after the
+first, and stays behind it. While the first stores, the second has the tensor cores, and vice versa at the
+start of the next tile. The ring holds the tiles of both groups, so `LAG` is less than half of it.
 
-Two groups with a tile each (ping-pong) could be a whole tile apart. But a group has registers for 128x128 or 64x256
-sums, whose operands are 4/3 or 5/3 of the bytes of those of 128x256 sums: 64 or 80 out of L2 in a cycle of full
-products, instead of 48.
+Two groups with a tile each (ping-pong) could be a whole tile apart. But a group has registers for 128x128 or
+64x256 sums, whose operands are 4/3 or 5/3 of the bytes of those of 128x256 sums: 64 or 80 from L2 in a cycle
+of full-rate matmul, instead of 48.
 
-Sums are those of `persistent`: over the inner side in its order, in float32. Source: CUTLASS, "Efficient GEMM in CUDA",
-of warp-specialised persistent kernels.
+Sums are those of `persistent`: along K in order, in float32. Source: CUTLASS, "Efficient GEMM in CUDA", of
+warp-specialised persistent kernels.
 """
 
 from ...runtime.cuda.triton.lazy_gluon import gl, gluon, hopper

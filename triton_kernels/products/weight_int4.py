@@ -1,7 +1,7 @@
-"""Products with weights of 4 bits in tensor cores' order, which become the activations' type between load and product.
+"""Matmuls with 4-bit weights in tensor-core order, converted to the activations' type between load and matmul.
 
-A word of 32 bits holds columns 2 t, 2 t + 1, 2 t + 8, ... 2 t + 25 of a row, t being its lane of four. Columns are
-added up in the order in which words have them, and activations are read in that order, too.
+A word of 32 bits holds columns 2 t, 2 t + 1, 2 t + 8, ... 2 t + 25 of a row, for lane t of four. Columns
+accumulate in the order of the words, and activations are read in that order, too.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ declare(
 
 
 def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
-    """The tile: one of few rows for few, or where the large one is not there for each multiprocessor."""
+    """Return the tile: the skinny one for few rows or too few large tiles for the multiprocessors, else large."""
     words = call.args["mat2"].sizes[3]
     if interpreted():
         return Tiling(bounded(m, 64), bounded(n, 64), max(bounded(k, 128), 32 * words), 4, 1)
@@ -103,7 +103,7 @@ def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
 
 
 def weight_int4pack_mm(call: StructuredCall) -> PlannedKernel:
-    """The kernel of ``_weight_int4pack_mm``."""
+    """Return the kernel of ``_weight_int4pack_mm``."""
     x, weight, group, out = (*(call.args[name] for name in ("self", "mat2", "qGroupSize")), call.outputs[0])
     if out.numel == 0:
         return PlannedKernel(launch_nothing)

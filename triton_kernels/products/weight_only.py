@@ -1,7 +1,7 @@
-"""Products with weights of 8 bits, which become the activations' type between their load and the tensor cores.
+"""Matmuls with 8-bit weights, converted to the activations' type between the load and the tensor cores.
 
-The weight is the left operand of `tl.dot`: tensor cores of sm_90 take that one from registers, where it was converted,
-and have 64 rows of it beside as few columns of activations as 16.
+The weight is the left operand of `tl.dot`: sm_90's tensor cores take it from registers, where it was
+converted, and pair 64 rows of it with as few as 16 columns of activations.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ FEW = Configuration((16, 64, 256), 4, 3, 1)
 FLOAT32 = (Configuration((64, 64, 32), 8, 3, 2), Configuration((16, 32, 128), 4, 3, 4))
 """By multiplication and addition, since tensor cores have no product of float32."""
 BY_BYTES = Configuration((32, 64, 32), 4, 2, 3)
-"""Where lines are not whole vectors, or begin between two of them: each byte has an address and a mask."""
+"""Tile for lines that are not whole vectors, or begin between two of them: each byte has an address and a mask."""
 
 declare(
     weight8_matmul,
@@ -87,7 +87,7 @@ declare(
 
 
 def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
-    """The tile: one of few rows for few, else the large one where there is one of it for each multiprocessor."""
+    """Return the tile: the skinny one for few rows, else large if the tiles fill the multiprocessors."""
     if interpreted():
         return Tiling(bounded(m, 64), bounded(n, 64), bounded(k, 128), 4, 1)
     x = call.args["self"]
@@ -106,7 +106,7 @@ def tiling(call: StructuredCall, m: int, n: int, k: int) -> Tiling:
 
 
 def weight_int8pack_mm(call: StructuredCall) -> PlannedKernel:
-    """The kernel of ``_weight_int8pack_mm``."""
+    """Return the kernel of ``_weight_int8pack_mm``."""
     x, weight = call.args["self"], call.args["mat2"]
     least = LEAST_CAPABILITY.get(weight.dtype.triton_name or "", 0)
     properties = driver().properties(call.device.resolved_index)
@@ -124,7 +124,7 @@ def weight_int8pack_mm(call: StructuredCall) -> PlannedKernel:
 
 
 def plan_launch(call: StructuredCall, tile: Tiling) -> Callable[..., None]:
-    """``launch(x, weight, scales, out)`` over addresses."""
+    """Return ``launch(x, weight, scales, out)`` over addresses."""
     x, weight, scales, out = call.args["self"], call.args["mat2"], call.args["scales"], call.outputs[0]
     (m, k), n = x.sizes, weight.sizes[0]
     xm = x.strides[0] if m > 1 else k

@@ -1,1 +1,1 @@
-"""Random numbers: Philox by counter, the same on every backend, and what is drawn with it."""
+"""Random ops: counter-based Philox, the same on every backend, and the distributions made with it."""

@@ -64,7 +64,7 @@ def drop(
 
 
 def native_dropout(call: StructuredCall) -> PlannedKernel:
-    """(input * mask / (1 - p), mask)."""
+    """Return (input * mask / (1 - p), mask)."""
     spec, out, mask = call.args["input"], *call.outputs
     check_dtypes(call, [spec])
     if not spec.dtype.is_floating_point:
@@ -126,12 +126,12 @@ def native_dropout(call: StructuredCall) -> PlannedKernel:
 
 
 def scale_for(p: float) -> float:
-    """What kept elements are multiplied by."""
+    """Return the scale of kept elements."""
     return 0.0 if p == 1 else 1.0 / (1.0 - p)
 
 
 def native_dropout_backward(call: StructuredCall) -> PlannedKernel:
-    """grad * mask * scale."""
+    """Compute grad * mask * scale."""
     inputs = [call.args[name] for name in call.runtime]
     check_dtypes(call, inputs)
     type_ = compute_type(call.outputs[0].dtype)

@@ -103,7 +103,7 @@ ELEMENTS = 128
 
 
 def gradient_of(function: Any) -> Callable[[StructuredCall], PlannedKernel]:
-    """The kernel of a function of two or three parameters."""
+    """Return the kernel of a function of two or three parameters."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         inputs = [call.args[name] for name in call.runtime]

@@ -1,4 +1,4 @@
-"""Indices drawn by weights, row by row; a program of each row looks at its weights before."""
+"""Weighted sampling of indices, row by row; a program for each row checks its weights first."""
 
 from __future__ import annotations
 
@@ -105,12 +105,12 @@ ROW_WARPS = 8
 
 
 def row_block(columns: int) -> int:
-    """How many elements of a row a program has at a time."""
+    """Return the number of a row's elements that a program processes at a time."""
     return min(next_power_of_2(columns), 4096 if interpreted() else 1024)
 
 
 def inspection(call: StructuredCall, rows: int, columns: int) -> Callable[..., None]:
-    """``check(weights address, last positive address)``: finds the faults of the weights."""
+    """Return ``check(weights address, last positive address)``: finds the faults of the weights."""
     block = row_block(columns)
     launch = Launch(
         call.device,
@@ -137,7 +137,7 @@ def inspection(call: StructuredCall, rows: int, columns: int) -> Callable[..., N
 
 
 def multinomial(call: StructuredCall) -> PlannedKernel:
-    """Indices by weight, row by row of the weights."""
+    """Sample indices by weight, row by row of the weights."""
     out, given = call.outputs[0], call.args["weights"]
     check_dtypes(call, [given])
     if out.numel == 0:
@@ -173,7 +173,7 @@ def multinomial(call: StructuredCall) -> PlannedKernel:
 
 
 def with_replacement(call: StructuredCall, rows: int, columns: int, samples: int) -> Callable[..., None]:
-    """``pick(out, weights, last positive, seed, first)``: running sums, then a search for each sample."""
+    """Return ``pick(out, weights, last positive, seed, first)``: running sums, then a search for each sample."""
     words, fill = drawn_words(call, call.outputs[0].sizes, True)
     block = row_block(columns)
     lanes = min(next_power_of_2(samples), 4096 if interpreted() else 256)

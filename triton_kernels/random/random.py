@@ -1,8 +1,8 @@
-"""Random numbers: a program turns a block of Philox counters into elements in C order, 128 bits at a time.
+"""Random ops: a program turns a block of Philox counters into elements in C order, 128 bits at a time.
 
-Kernels draw the same words as every backend for the same seed and counter (see
-`dispatch/structured/meta/draws.py`). Outputs of other strides are drawn into contiguous memory and
-copied; operators with tensors for parameters draw words first and combine them elementwise.
+Kernels generate the same words as every backend for the same seed and counter (see
+`dispatch/structured/meta/draws.py`). Outputs of other strides are generated in contiguous memory and copied.
+Operators with tensor parameters generate words first and combine them elementwise.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
 from . import random_functions as f
 
 COUNTERS = 256
-"""What a program of four warps has: two counters, eight elements, for each thread."""
+"""Counters of a program of four warps: two counters, eight elements, for each thread."""
 INTERPRETED_COUNTERS = 8192
 BITS = {float32: 24, float16: 11, bfloat16: 8}
 
@@ -114,22 +114,22 @@ def fill_with_draws(
 
 
 def signed64(value: int) -> int:
-    """The bits of a 64-bit number as a signed one."""
+    """Return the bits of a 64-bit number as a signed number."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def philox_numbers(seed: Seed, first: int) -> tuple[int, int, int]:
-    """The arguments ``seed, first, state`` of a kernel."""
+    """Return the arguments ``seed, first, state`` of a kernel."""
     return (signed64(seed), first, 0) if isinstance(seed, int) else (0, first, seed.address)
 
 
 def single(value: float) -> float:
-    """The nearest float32."""
+    """Return the nearest float32."""
     return ctypes.c_float(value).value
 
 
 def block_of(counters: int) -> int:
-    """How many counters a program has."""
+    """Return the number of counters of a program."""
     if interpreted():
         return min(max(next_power_of_2(counters), 16), INTERPRETED_COUNTERS)
     return COUNTERS
@@ -144,14 +144,14 @@ def drawn(
     paired: bool = False,
     out: TensorSpec | None = None,
 ) -> Callable[..., None]:
-    """``fill(bytes, *numbers given, seed, first)`` for the elements of `out`, the call's output unless given.
+    """Return ``fill(bytes, *numbers given, seed, first)`` for the elements of `out`, the call's output unless given.
 
     Args:
         function: one of `random_functions`.
         types: the types of the numbers that it gets.
         numbers: makes them of the numbers given.
-        wide: whether draws have 64 bits.
-        paired: whether the function gets pairs of draws.
+        wide: If True, random words have 64 bits.
+        paired: If True, the function gets pairs of words.
     """
     spec = call.outputs[0] if out is None else out
     if spec.dtype.is_complex:
@@ -201,12 +201,12 @@ def drawn(
 
 
 def is_wide(spec: TensorSpec) -> bool:
-    """Whether a dtype's draws have 64 bits."""
+    """Return True if a dtype uses 64-bit random words."""
     return spec.dtype.to_real() is float64
 
 
 def check_floating(call: StructuredCall, allow_complex: bool = False) -> TensorSpec:
-    """The output's spec. Refuses dtypes that are not floating."""
+    """Return the output's spec; raise for dtypes that are not floating."""
     spec = call.outputs[0]
     if not (spec.dtype.is_floating_point or (allow_complex and spec.dtype.is_complex)):
         raise call.refuse(spec)
@@ -214,7 +214,7 @@ def check_floating(call: StructuredCall, allow_complex: bool = False) -> TensorS
 
 
 def uniform(call: StructuredCall) -> PlannedKernel:
-    """u * (high - low) + low."""
+    """Compute u * (high - low) + low."""
     spec = check_floating(call, allow_complex=True)
     wide = is_wide(spec)
     rounded: Callable[[float], float] = float if wide else single
@@ -234,7 +234,7 @@ def uniform(call: StructuredCall) -> PlannedKernel:
 
 
 def normal(call: StructuredCall) -> PlannedKernel:
-    """mean + std * z; a complex number has its variance in equal parts."""
+    """Compute mean + std * z; a complex number has its variance in equal parts."""
     spec = check_floating(call, allow_complex=True)
     scale = math.sqrt(0.5) if spec.dtype.is_complex else 1.0
 
@@ -250,7 +250,7 @@ def normal(call: StructuredCall) -> PlannedKernel:
 
 
 def log_normal(call: StructuredCall) -> PlannedKernel:
-    """exp(mean + std * z)."""
+    """Compute exp(mean + std * z)."""
     spec = check_floating(call)
     return PlannedKernel(
         drawn(call, f.log_normal, ["fp64"] * 2, lambda *values: values, is_wide(spec), paired=True)
@@ -258,19 +258,19 @@ def log_normal(call: StructuredCall) -> PlannedKernel:
 
 
 def exponential(call: StructuredCall) -> PlannedKernel:
-    """-log(v) / lambd."""
+    """Compute -log(v) / lambd."""
     spec = check_floating(call)
     return PlannedKernel(drawn(call, f.exponential, ["fp64"], lambda lambd: (-lambd,), is_wide(spec)))
 
 
 def cauchy(call: StructuredCall) -> PlannedKernel:
-    """median + sigma * tan(pi * (v - 0.5))."""
+    """Compute median + sigma * tan(pi * (v - 0.5))."""
     spec = check_floating(call)
     return PlannedKernel(drawn(call, f.cauchy, ["fp64"] * 2, lambda *values: values, is_wide(spec)))
 
 
 def geometric(call: StructuredCall) -> PlannedKernel:
-    """The number of trials up to the first success."""
+    """Return the number of trials up to the first success."""
     spec = call.outputs[0]
     if spec.dtype.is_complex or spec.dtype is bool_:
         raise call.refuse(spec)
@@ -278,12 +278,12 @@ def geometric(call: StructuredCall) -> PlannedKernel:
 
 
 def threshold(p: float) -> tuple[int]:
-    """The number below which 32-bit draws lie with probability `p`."""
+    """Return the bound that a 32-bit random word is below with probability `p`."""
     return (math.ceil(p * 4294967296.0),)
 
 
 def bernoulli(call: StructuredCall) -> PlannedKernel:
-    """1 with probability p."""
+    """Sample 1 with probability p."""
     spec = call.outputs[0]
     if spec.dtype.is_complex:
         raise call.refuse(spec)
@@ -291,7 +291,7 @@ def bernoulli(call: StructuredCall) -> PlannedKernel:
 
 
 def random(call: StructuredCall) -> PlannedKernel:
-    """low + floor(draw * span / 2**bits)."""
+    """Compute low + floor(draw * span / 2**bits)."""
     spec = call.outputs[0]
     if spec.dtype.is_complex:
         raise call.refuse(spec)
@@ -307,7 +307,7 @@ def drawn_words(call: StructuredCall, sizes: Sequence[int], wide: bool) -> tuple
 
 
 def bernoulli_tensor(call: StructuredCall) -> PlannedKernel:
-    """1 with the probability of the element."""
+    """Sample 1 with the probability of the element."""
     spec, p = call.outputs[0], call.args["p"]
     check_dtypes(call, [spec, p])
     words, fill = drawn_words(call, spec.sizes, False)
@@ -325,7 +325,7 @@ def bernoulli_tensor(call: StructuredCall) -> PlannedKernel:
 
 
 def normal_tensor(call: StructuredCall) -> PlannedKernel:
-    """mean + std * z with tensors that broadcast."""
+    """Compute mean + std * z with tensors that broadcast."""
     spec = check_floating(call)
     mean, std = call.args["mean"], call.args["std"]
     z = TensorSpec.contiguous(spec.sizes, float64, call.device)

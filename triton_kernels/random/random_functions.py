@@ -1,8 +1,9 @@
-"""What random operators make of Philox's draws; `dispatch/structured/meta/draws.py` is the contract.
+"""Device functions that map Philox words to the values of random ops; `dispatch/structured/meta/draws.py` is the
+contract.
 
-A function gets a block of draws (uint32, or uint64) and up to four numbers, with the output's type and the
-significant bits of a uniform as constants. *Paired* functions get the even and the odd elements' draws apart
-and return both values.
+A function gets a block of words (uint32 or uint64) and up to four numbers, with the output's type and the
+significant bits of a uniform as constexprs. *Paired* functions get the words of even and odd elements
+separately and return both values.
 """
 
 from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton

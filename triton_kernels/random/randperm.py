@@ -1,7 +1,7 @@
-"""Permutations: the rank of each 64-bit draw, counted; the smaller index first among equal draws.
+"""Permutations as ranks of 64-bit random words; the smaller index first among equal words.
 
-Few draws are each compared with all. Many are put into buckets by their upper bits first, and ranked within
-their bucket; which place in it a draw gets changes from run to run, its rank does not.
+Each of few words is compared with all. Many are put into buckets by their upper bits first, and ranked within
+their bucket. The slot of a word in its bucket changes from run to run; its rank does not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..launch import Launch, cdiv, interpreted, launch_nothing, next_power_of_2
 from .random import drawn_words
 
 FEW = 2048
-"""So many draws are compared with each other."""
+"""Limit of random words that are all compared with each other."""
 IN_BUCKET = 256
 """The least that buckets have on average; the most is twice that."""
 BLOCK = 64
@@ -102,7 +102,7 @@ def rank_buckets(keys, numbers, counts, starts, out, stride, BLOCK_I: tl.constex
 
 
 def randperm(call: StructuredCall) -> PlannedKernel:
-    """The order of 64-bit draws."""
+    """Return the argsort of 64-bit random words."""
     out = call.outputs[0]
     check_dtypes(call, [out])
     n = out.numel

@@ -78,7 +78,7 @@ def normalize_rows(logs, out, columns, least, most, BLOCK: tl.constexpr):
 
 
 def laid_out(call: StructuredCall, given: TensorSpec) -> tuple[TensorSpec, Callable[[Any], Any]]:
-    """A parameter's spec in the order of the output's elements, and what brings its bytes there."""
+    """Return a parameter's spec in the order of the output's elements, and the function that copies it there."""
     out = call.outputs[0]
     if given.is_contiguous and given.sizes == out.sizes:
         return given, lambda data: data
@@ -97,7 +97,7 @@ def laid_out(call: StructuredCall, given: TensorSpec) -> tuple[TensorSpec, Calla
 def by_elements(
     call: StructuredCall, function: Any, parameters: Sequence[str], least: float
 ) -> Callable[..., None]:
-    """``fill(out, *parameters, seed, first)`` with a function's numbers, which are at least `least`."""
+    """Return ``fill(out, *parameters, seed, first)`` with a function's numbers, which are at least `least`."""
     out = call.outputs[0]
     check_dtypes(call, [out, *(call.args[name] for name in parameters)])
     n = out.numel
@@ -133,13 +133,13 @@ def by_elements(
 
 
 def gamma(call: StructuredCall) -> PlannedKernel:
-    """Gamma numbers, not below the least normal number of the dtype."""
+    """Sample gamma numbers, at least the smallest normal number of the dtype."""
     spec = check_floating(call)
     return PlannedKernel(by_elements(call, f.standard_gamma, ["alpha"], finfo(spec.dtype).tiny))
 
 
 def poisson(call: StructuredCall) -> PlannedKernel:
-    """Poisson numbers by rates."""
+    """Sample Poisson numbers by rates."""
     check_floating(call)
     rate = call.args["rate"]
     check_dtypes(call, [rate])
@@ -154,7 +154,7 @@ def poisson(call: StructuredCall) -> PlannedKernel:
 
 
 def binomial(call: StructuredCall) -> PlannedKernel:
-    """Binomial numbers by counts and probabilities."""
+    """Sample binomial numbers by counts and probabilities."""
     check_floating(call)
     return PlannedKernel(by_elements(call, f.binomial, ["count", "prob"], 0.0))
 

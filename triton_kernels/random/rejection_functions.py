@@ -1,8 +1,9 @@
-"""Gamma, Poisson and binomial numbers by rejection: a lane draws from its own counters until its proposal is accepted.
+"""Gamma, Poisson and binomial samples by rejection: a lane consumes its own counters until its proposal is
+accepted.
 
-The same formulas as on the host (`cpu_fallback/random/rejection.py`, which names the sources), all in float64. A
-function gets up to two parameters, what Philox needs, and which lanes are inside; a lane that is done waits for the
-others of its program, whose draws do not depend on it.
+The formulas are those of the host (`cpu_fallback/random/rejection.py`, which names the sources), all in
+float64. A function gets up to two parameters, Philox's arguments, and a mask of valid lanes. A finished lane
+waits for the others of its program, whose samples do not depend on it.
 """
 
 from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton

@@ -1,11 +1,12 @@
-"""The programs of fused steps: a tile is [rows, columns of a gate], whose gates lie a hidden size apart.
+"""Kernels of fused steps: a tile is [rows, columns of a gate], and gates are a hidden size apart.
 
-The numerics are those of the operators that a step would else be made of, in float32 for narrow floats and rounded
-once: quotients and exponentials as `pointwise_functions` has them. What backward reads of forward is the workspace.
+The numerics are those of the separate operators of a step, in float32 for 16-bit floats and rounded once,
+with quotients and exponentials as in `pointwise_functions`. The workspace holds the forward values that
+backward reads.
 
-Sources: S. Hochreiter, J. Schmidhuber, "Long short-term memory", 1997, with the forget gate of F. Gers and others,
-2000; K. Cho and others, "Learning phrase representations using RNN encoder-decoder", 2014, with the reset gate after
-the product, as PyTorch has it.
+Sources: S. Hochreiter, J. Schmidhuber, "Long short-term memory", 1997, with the forget gate of F. Gers and
+others, 2000; K. Cho and others, "Learning phrase representations using RNN encoder-decoder", 2014, with the
+reset gate after the matmul, as in PyTorch.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton
@@ -214,9 +215,8 @@ CONFIGURATIONS = {
     ("fp16", "bf16"): (Configuration((4, 256), blocks=7),),
     ("fp64",): (Configuration((4, 64)),),
 }
-"""As many elements as make one access of 128 bits for each lane, of each gate.
-
-Eight elements for a lane take 72 registers, which leave 28 warps: with nine operands of 16 bytes a lane in flight.
+"""Configurations with one access of 128 bits for each lane, of each gate. Eight elements for a lane take 72
+registers, which leave 28 warps: with nine operands of 16 bytes a lane in flight.
 """
 
 for _kernel, _operand, _loads, _stores, _operations, _traffic in (

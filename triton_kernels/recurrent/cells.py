@@ -36,7 +36,7 @@ def step(
     parameters: Specs,
     outputs: Mapping[str, TensorSpec],
 ) -> Callable[..., None]:
-    """A launch over (rows, hidden), called with outputs, operands and parameters.
+    """Return a launch over (rows, hidden), called with outputs, operands and parameters.
 
     Args:
         operands: tensors as rows, by the kernel's name for them, with that of their stride in `strides`.
@@ -77,7 +77,7 @@ def step(
 
 
 def lstm_cell(call: StructuredCall) -> PlannedKernel:
-    """The hidden state and the cell's after a step, and the activated gates."""
+    """Compute the hidden state and the cell state after a step, and the activated gates."""
     args, (hy, cy, kept) = call.args, call.outputs
     run = step(
         call,
@@ -92,7 +92,7 @@ def lstm_cell(call: StructuredCall) -> PlannedKernel:
 
 
 def gru_cell(call: StructuredCall) -> PlannedKernel:
-    """The hidden state after a step, and what backward needs."""
+    """Compute the hidden state after a step, and the values that backward needs."""
     args, (hy, kept) = call.args, call.outputs
     run = step(
         call,
@@ -107,12 +107,12 @@ def gru_cell(call: StructuredCall) -> PlannedKernel:
 
 
 def _sums(call: StructuredCall, gates: TensorSpec, bias: TensorSpec | None) -> Callable[[Any, Any], Any]:
-    """A bias' gradient from that of its gates; nothing where there is none."""
+    """Return the reduction of a bias gradient from that of its gates, or nothing without a bias."""
     return launch_nothing if bias is None else sum_parts(call, gates, bias, (0,))
 
 
 def lstm_cell_backward(call: StructuredCall) -> PlannedKernel:
-    """The gradients of the gates, of the cell's state, and of a bias."""
+    """Compute the gradients of the gates, of the cell state, and of a bias."""
     args, (gates, state, bias) = call.args, call.extra["outputs"]
     run = step(
         call,
@@ -133,7 +133,7 @@ def lstm_cell_backward(call: StructuredCall) -> PlannedKernel:
 
 
 def gru_cell_backward(call: StructuredCall) -> PlannedKernel:
-    """The gradients of both kinds of gates, of the hidden state, and of both biases."""
+    """Compute the gradients of both kinds of gates, of the hidden state, and of both biases."""
     args, (gates, _, state, bias, _) = call.args, call.extra["outputs"]
     run = step(
         call,

@@ -1,8 +1,9 @@
-"""logcumsumexp of complex numbers, by doubling: prefixes of 1, 2, 4, ... elements, each of two that are there.
+"""logcumsumexp of complex numbers, by doubling: prefixes of 1, 2, 4, ... elements, each combined from two.
 
-log2(n) launches of the kernel of `logaddexp` between two buffers: sines, cosines, a logarithm and an arc tangent of
-two tiles do not fit the registers of a scan's program. Prefix i goes through ceil(log2(i + 1)) steps, each in
-the parts' own type. Operations: n log2(n) complex logaddexp; traffic: 24 n log2(n) bytes of complex64.
+It takes log2(n) launches of the kernel of `logaddexp` between two buffers. Sines, cosines, a logarithm and an
+arc tangent of two tiles do not fit the registers of a scan's program. Prefix i goes through ceil(log2(i + 1))
+steps, each in the parts' own type. Operations: n log2(n) complex logaddexp; traffic: 24 n log2(n) bytes of
+complex64.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .scan import SCANS, scan
 
 
 def complex_logcumsumexp(call: StructuredCall) -> PlannedKernel:
-    """The logarithms of the sums of complex exponentials along ``call.extra["dim"]``."""
+    """Compute the logarithms of prefix sums of complex exponentials along ``call.extra["dim"]``."""
     spec, out, dim = call.args["self"], call.outputs[0], call.extra["dim"]
     if out.numel == 0:
         return PlannedKernel(launch_nothing)
@@ -66,7 +67,7 @@ def _step(call: StructuredCall, dim: int, shift: int, source: TensorSpec, target
 
     def run(to: Any, x: Any) -> None:
         keep(to, x)
-        # Of equals the later one gives the angle, as where numbers come one after another.
+        # The later of equals gives the angle, as in a sequential scan.
         combine(to.offset_by(past_target), x.offset_by(past), x)
 
     return run

@@ -20,7 +20,7 @@ from .reduction import REDUCTIONS, reduction
 
 
 def complex_logsumexp(call: StructuredCall) -> PlannedKernel:
-    """The logarithm of the sum of complex exponentials over ``call.extra["dims"]``."""
+    """Compute the logarithm of the sum of complex exponentials over ``call.extra["dims"]``."""
     spec, out = call.args["self"], call.outputs[0]
     if out.numel == 0:
         return PlannedKernel(launch_nothing)

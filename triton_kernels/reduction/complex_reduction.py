@@ -19,12 +19,12 @@ Factory = Callable[[StructuredCall], PlannedKernel]
 
 
 def count_of(call: StructuredCall, count: int) -> Callable[..., float]:
-    """How many elements were added, for a mean."""
+    """Return the number of summed elements, for a mean."""
     return lambda *_: float(count)
 
 
 def truth(start: int) -> Callable[[ScalarType, ScalarType, int], Sequence[Accumulator]]:
-    """One accumulator."""
+    """Return one boolean accumulator."""
     return lambda input, output, count: ((tl.int1, start),)
 
 
@@ -37,11 +37,11 @@ COMPLEX: dict[str, JointReduction] = {
     "any_stub": JointReduction(k.either, k.any_across, k.is_not_zero, k.all_of, truth(0)),
     "all_stub": JointReduction(k.both, k.all_across, k.is_not_zero, k.all_of, truth(1)),
 }
-"""What each operator combines."""
+"""Reduction of each operator."""
 
 
 def complex_reduction(row: JointReduction) -> Factory:
-    """The kernel factory of a row over a complex input; the output is complex, or a truth value."""
+    """Return the kernel factory of a row over a complex input; the output is complex or bool."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         spec, out = call.args["self"], call.outputs[0]
@@ -76,7 +76,7 @@ def complex_reduction(row: JointReduction) -> Factory:
 
 
 def real_or_complex(real: Factory, of_complex: Factory) -> Factory:
-    """One factory for inputs of both kinds."""
+    """Return one factory for real and complex inputs."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         spec: TensorSpec = call.args["self"]

@@ -1,7 +1,7 @@
-"""Extremes and where they stand: the first of equals, NaN before any number.
+"""argmax and argmin: the first of equals, NaN before any number.
 
-Few outputs with much to reduce are split: the extreme of each part and its index first, then theirs, by the program
-that ends last. No rounding: the result does not depend on the tile.
+Few outputs with much to reduce are split. Each part's extremum and index come first, and the last program to
+finish combines them. Nothing is rounded, so the result does not depend on the tile.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .stream_counters import counters_of
 
 
 def comparable_type(dtype: ScalarType) -> tl.dtype:
-    """The type in which elements are compared: 32 bits where that holds them."""
+    """Return the type in which elements are compared: 32 bits if it holds them."""
     narrow = dtype.itemsize < 4 and not dtype.is_floating_point
     return tl.int32 if narrow else compute_type(dtype)
 
 
 def extreme(largest: bool) -> Callable[[StructuredCall], PlannedKernel]:
-    """The kernel factory of one end; outputs are the indices, or the values and the indices."""
+    """Return the kernel factory of a maximum or minimum; outputs are the indices, or values and indices."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         spec, out = call.args["self"], call.outputs[-1]
@@ -50,7 +50,7 @@ def extreme(largest: bool) -> Callable[[StructuredCall], PlannedKernel]:
 
 
 def plan_extreme(call: StructuredCall, sides: Sides, largest: bool) -> Callable[[int, int, int], None]:
-    """The launches, as a function of the addresses of input, values (if they are wanted) and indices."""
+    """Return the launches as a function of the addresses of input, values (if requested) and indices."""
     spec, index = call.args["self"], call.outputs[-1]
     type_ = comparable_type(spec.dtype)
     position = tl.int32 if sides.n <= INT32_MAX else tl.int64

@@ -1,7 +1,7 @@
-"""The program of extremes with their indices.
+"""Kernel of argmax and argmin.
 
-A lane keeps the extreme of what it has seen and where: later elements must beat it, so that the first of equals
-stays. The indices are compared once, at the end, among the lanes that hold the extreme.
+A lane keeps the extremum so far and its index. Later elements must be strictly better, so that the first of
+equals stays. At the end, indices are compared once among the lanes that hold the extremum.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton

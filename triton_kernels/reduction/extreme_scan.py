@@ -1,6 +1,6 @@
-"""Running extremes and where they stand: the last of equals, and NaN from the first one on.
+"""cummax and cummin: the last of equals, and NaN from the first NaN on.
 
-Few long lines are split as those of `scan.py` are. Nothing is rounded, so the result does not depend on the tile.
+A few long lines are split as in `scan.py`. Nothing is rounded, so the result does not depend on the tile.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .sides import Sides, line_sides
 
 
 def running_extreme(largest: bool) -> Callable[[StructuredCall], PlannedKernel]:
-    """The kernel factory of ``cummax`` and ``cummin`` along ``call.extra["dim"]``."""
+    """Return the kernel factory of ``cummax`` and ``cummin`` along ``call.extra["dim"]``."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         spec, values, indices = call.args["self"], *call.outputs
@@ -65,7 +65,7 @@ def through_contiguous_results(
 
 
 def plan_running_extreme(call: StructuredCall, sides: Sides, largest: bool) -> PlannedKernel:
-    """The scan of elements with their positions."""
+    """Return the scan of elements with their indices."""
     spec, values = call.args["self"], call.outputs[0]
     type_ = comparable_type(spec.dtype)
     if largest:

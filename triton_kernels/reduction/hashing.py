@@ -53,7 +53,7 @@ LOADS = {
     "float32": (int32, float32_bits),
     "float64": (int64, identity),
 }
-"""As what floats are loaded, and what makes float64 bits of that."""
+"""Load types of floats, and the functions that make float64 bits of the loaded values."""
 
 INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
 

@@ -1,7 +1,7 @@
-"""Reductions with several accumulators, a line for each: both extremes, logsumexp, losses.
+"""Reductions with several accumulators, a table row for each: aminmax, logsumexp, losses.
 
-As in `reduction.py` few outputs with much to reduce are split: the accumulators of each part first, then their
-combination by the program that ends last. The order depends on sizes, strides and the device only.
+As in `reduction.py`, few outputs with much to reduce are split: the accumulators of each part first, then
+their combination by the last program to finish. The order depends on sizes, strides and the device only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Accumulator = tuple[tl.dtype, int | float]
 
 
 def no_number(call: StructuredCall, count: int) -> Callable[..., float]:
-    """The number of rows that want none."""
+    """Return the number argument of rows that do not use it."""
     return lambda *_: 0.0
 
 
@@ -57,19 +57,19 @@ class JointReduction:
 
 
 def both_extremes(input: ScalarType, output: ScalarType, count: int) -> Sequence[Accumulator]:
-    """The least and the greatest."""
+    """Return the accumulators of minimum and maximum."""
     type_ = compute_type(input)
     return (type_, highest(type_)), (type_, lowest(type_))
 
 
 def shifted_sum(input: ScalarType, output: ScalarType, count: int) -> Sequence[Accumulator]:
-    """The maximum, and the sum of exponentials."""
+    """Return the accumulators of the maximum and the sum of exponentials."""
     type_ = compute_type(output)
     return (type_, lowest(type_)), (type_, 0)
 
 
 def pairs_starting(first: int) -> Callable[[ScalarType, ScalarType, int], Sequence[Accumulator]]:
-    """The accumulators of a pair: `first` and 0 for nothing."""
+    """Return the accumulators of a pair whose initial values are `first` and 0."""
 
     def accumulators(input: ScalarType, output: ScalarType, count: int) -> Sequence[Accumulator]:
         type_ = compute_type(output)
@@ -79,7 +79,7 @@ def pairs_starting(first: int) -> Callable[[ScalarType, ScalarType, int], Sequen
 
 
 def joint_reduction(row: JointReduction) -> Callable[[StructuredCall], PlannedKernel]:
-    """The kernel factory of a reduction over ``call.extra["dims"]``."""
+    """Return the kernel factory of a reduction over ``call.extra["dims"]``."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         spec, out = call.args["self"], call.outputs[0]
@@ -112,7 +112,7 @@ def plan_joint(
     inputs: Sequence[ScalarType],
     outputs: Sequence[ScalarType],
 ) -> Run:
-    """The launches of a row, as a function of the inputs' and the outputs' addresses and of the number.
+    """Return a row's launches as a function of the input and output addresses and the number.
 
     The reduced side has strides for one or both inputs, the kept side those of the inputs and the outputs.
     """
@@ -139,7 +139,7 @@ def plan_joint(
 
 
 def words_of(accumulators: Sequence[Accumulator]) -> int:
-    """How many 64-bit words they fill."""
+    """Return the number of 64-bit words that the accumulators fill."""
     return cdiv(sum(type_.primitive_bitwidth for type_, _ in accumulators), 64)
 
 
@@ -153,7 +153,7 @@ def one_pass(
     results: Sequence[str],
     part_stride: int = 0,
 ) -> Run:
-    """One launch in which each program writes its own results."""
+    """Return one launch in which each program writes its own results."""
     launch, grid, numbers = plan_jointly(
         call, row, sides, tile, accumulators, sources, results, (), part_stride
     )
@@ -171,7 +171,7 @@ def plan_jointly(
     parts: Sequence[str],
     part_stride: int,
 ) -> tuple[Launch, tuple[int, int, int], tuple[int, ...]]:
-    """The launch; `parts` are the types of the accumulators of parts, where the last program combines these."""
+    """Return the launch; `parts` are the types of partial accumulators, which the last program combines."""
     constexprs: dict[str, object] = {
         "COMBINE": row.combine,
         "ACROSS": row.across,
@@ -227,7 +227,7 @@ def in_parts(
     sources: Sequence[str],
     results: Sequence[str],
 ) -> Run:
-    """One launch: the accumulators of each part, as [splits, outputs]; then their combination."""
+    """Return one launch that writes each part's accumulators, as [splits, outputs], and then combines them."""
     n_out = sides.n_out
     types = [f"*{type_name(type_)}" for type_, _ in accumulators]
     launch, grid, numbers = plan_jointly(call, row, sides, tile, accumulators, sources, results, types, n_out)
@@ -249,8 +249,8 @@ JOINT_REDUCTIONS: dict[str, JointReduction] = {
         k.shifted_sums, k.shifted_sums_across, k.with_one, k.log_of_sum, shifted_sum
     ),
 }
-"""What each operator combines; extremes with indices and moments have programs of their own."""
+"""Reduction of each operator; argmax, argmin and moments have kernels of their own."""
 
 for _stub, _row in JOINT_REDUCTIONS.items():
-    if _stub != "logsumexp_stub":  # Of complex numbers too: registered beside that.
+    if _stub != "logsumexp_stub":  # Complex numbers too: registered beside that.
         register_stub(_stub, "cuda", joint_reduction(_row))

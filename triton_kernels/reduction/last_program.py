@@ -1,8 +1,9 @@
-"""The program of a launch that ends last, which finishes what all of them began: a reduction in one launch.
+"""Last-program reduction: the program that finishes last combines the parts of all, in one launch.
 
-Programs leave their parts in memory, and each adds one to a counter. The one that finds all others there combines the
-parts in the order of the programs, whichever it is, so that results do not depend on the order in which they end. It
-sets the counter back to zero for the next launch, which on the same stream begins after it (`stream_counters.py`).
+Programs write their parts to memory, and each increments a counter. The program that finds all others counted
+combines the parts in program order, so that results do not depend on the order in which programs end. It
+resets the counter to zero for the next launch, which on the same stream begins after it
+(`stream_counters.py`).
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton

@@ -41,13 +41,13 @@ Run = Callable[[int, int, int, float], None]
 
 
 def freedom(call: StructuredCall, count: int) -> Callable[..., float]:
-    """The number of elements less the correction, which is 1 by default."""
+    """Return the number of elements less the correction, 1 by default."""
     fixed = call.extra.get("correction", 1)
     return lambda correction=None: float(max(count - (fixed if correction is None else correction), 0))
 
 
 def moments(root: bool, with_mean: bool, of_pairs: bool) -> Callable[[StructuredCall], PlannedKernel]:
-    """The kernel factory of a spread, the variance or its root, of real numbers or of complex ones as pairs."""
+    """Return the kernel factory of a variance or its root, of real numbers or of complex ones as pairs."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         spec, out = call.args["self"], call.outputs[0]
@@ -70,14 +70,14 @@ def moments(root: bool, with_mean: bool, of_pairs: bool) -> Callable[[Structured
 
 
 def as_pairs(sides: Sides) -> Sides:
-    """The sides of complex numbers as those of real ones, whose first dimension is the pair; it has one result."""
+    """Return the sides of complex numbers as real ones, with the pair as the first dimension and one result."""
     x, out = doubled(sides.kept, (True, False)).strides
     kept = Geometry((2, *sides.kept.sizes), ((1, *x), (0, *out)))
     return Sides(kept, doubled(sides.reduced, (True,)))
 
 
 def plan_moments(call: StructuredCall, sides: Sides, root: bool, with_mean: bool, of_pairs: bool) -> Run:
-    """The launch. `sides` are those of the tensor, be it complex or not."""
+    """Return the launch; `sides` are those of the real or complex tensor."""
     spec, out = call.args["self"], call.outputs[0]
     number = spec.dtype.to_real() if of_pairs else spec.dtype
     inner = sides.reduced_is_inner
@@ -131,10 +131,10 @@ def plan_moments(call: StructuredCall, sides: Sides, root: bool, with_mean: bool
 
 
 def bytes_for(number: ScalarType, inner: bool, with_mean: bool, of_pairs: bool, n: int) -> int:
-    """What an element counts for in a tile: more where a lane keeps more of it than a mean and squares until the end.
+    """Return an element's size in a tile: more if a lane keeps more than a mean and squares until the end.
 
-    A lane with as many elements as fill 64 bytes runs out of registers then, and the compiler waits for one load before
-    it begins the next. Lines that fit a tile are their own means.
+    With 64 bytes of elements, a lane would run out of registers then, and the compiler would serialize its
+    loads. Lines that fit a tile are their own means.
     """
     wide = max(number.itemsize, 4) * (2 if of_pairs else 1)
     if inner and n * wide <= TILE_BYTES:
@@ -144,7 +144,7 @@ def bytes_for(number: ScalarType, inner: bool, with_mean: bool, of_pairs: bool, 
 
 
 def parts_at_a_time(tile: Tile) -> int:
-    """How many parts of each line the last program reads at a time: 4 means and squares in float64 for a lane."""
+    """Return the parts of each line that the last program reads at a time: 4 float64 means and squares per lane."""
     return min(next_power_of_2(tile.splits), max(4 * LANES * tile.warps // tile.outputs, 1))
 
 

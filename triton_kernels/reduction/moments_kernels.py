@@ -1,9 +1,9 @@
-"""The program of means and sums of squared deviations; where lines are cut into parts, the last one unites these.
+"""Kernel of means and sums of squared deviations; the last program merges the parts of split lines.
 
-Each lane updates its mean and squares by every element (Welford, "Note on a method for calculating corrected sums of
-squares and products", 1962). All lanes have seen as many, so that one division serves a whole tile. Lanes are merged
-in two passes over their means, the second of which subtracts what the rounded mean left over (Chan, Golub, LeVeque,
-"Algorithms for computing the sample variance: analysis and recommendations", 1983).
+Each lane updates its mean and squares by every element (Welford, "Note on a method for calculating corrected
+sums of squares and products", 1962). All lanes have the same count, so one division serves a whole tile.
+Lanes are merged in two passes over their means, the second of which corrects the rounding of the mean (Chan,
+Golub, LeVeque, "Algorithms for computing the sample variance: analysis and recommendations", 1983).
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton

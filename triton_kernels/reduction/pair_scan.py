@@ -19,7 +19,7 @@ from .scan_kernels import pair_scan
 from .sides import Sides, Tile, gapless_strides, plan_sides, tile_for
 
 INTERPRETED_TILE = 128
-"""Of a line: the interpreter combines one element after another."""
+"""Elements of a line: the interpreter combines one element after another."""
 
 Run = Callable[[Sequence[int], Sequence[int]], None]
 """Launches from the addresses of the inputs, of which there are one or two, to those of both results."""
@@ -43,7 +43,7 @@ class PairScan:
     type_of_other: tl.dtype
 
     def constants(self) -> dict[str, object]:
-        """The kernel's."""
+        """Return the kernel's constexprs."""
         return {
             "COMBINE": self.combine,
             "ACROSS": self.across,
@@ -55,7 +55,7 @@ class PairScan:
 
 
 def line_tile(n_out: int, n: int, inner: bool, may_split: bool, nbytes: int) -> Tile:
-    """Tiles of half as many elements of `nbytes` as sums have: each has another beside it."""
+    """Return tiles with half as many elements of `nbytes` as sums have, since each element is a pair."""
     tile = tile_for(n_out, n, inner, may_split, itemsize=2 * nbytes)
     if not interpreted() or tile.reduced <= INTERPRETED_TILE:
         return tile
@@ -66,7 +66,7 @@ def line_tile(n_out: int, n: int, inner: bool, may_split: bool, nbytes: int) -> 
 def plan_pair_scan(
     call: StructuredCall, row: PairScan, sides: Sides, inputs: Sequence[str], results: Sequence[str]
 ) -> Run:
-    """One launch, or three over parts of each line.
+    """Return one launch, or three over parts of each line.
 
     Args:
         sides: the lines and the positions in them, over the input's strides and the results'.

@@ -1,14 +1,14 @@
-"""The reduction skeleton, and the reductions made of it: a line for each.
+"""Reduction skeleton, and the reductions made of it: a table row for each.
 
-The input is seen as [outer, reduced], each side with up to four coalesced dimensions of any stride. A program
-has a tile of outputs by reduced elements: each lane combines every BLOCK_R-th element, then a tree combines
-the lanes. Few outputs with much to reduce are split among programs, the last of which reduces the partial
-results of its block of outputs in their order: one launch. No atomics touch a result, so the order depends on
-sizes, strides and the device only.
+The input is viewed as [outer, reduced], each side with up to four coalesced dimensions of any stride. A
+program has a tile of outputs by reduced elements: each lane combines every BLOCK_R-th element, then a tree
+combines the lanes. Few outputs with much to reduce are split among programs in one launch. The last program
+reduces the partial results of its block of outputs in order. No atomics touch a result, so the order depends
+on sizes, strides and the device only.
 
-A launch for the partial results alone would have a program for each block of outputs too, and would read them as this
-one does; what it costs is the gap between two launches, and what it saves are a counter for each block and an
-addition to it by each program. In a graph the counters are cleared by a node of their own.
+A separate launch for the partial results would also have a program for each block of outputs, with the same
+reads. It would cost the gap between two launches, and save a counter for each block and an atomic add by each
+program. In a graph, a separate node clears the counters.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Reduction:
         across: ``tl.reduce(tile, 1, combine)`` as a function: the compiler wants `combine` by its name there.
         start: the accumulator of nothing, from the accumulator's type.
         accumulate: the accumulator's type, from the input's and the output's dtype.
-        load: what becomes of an element before it is combined.
+        load: Function applied to an element before the reduction.
         finish: ``finish(accumulator, count)`` gives the result.
     """
 
@@ -77,31 +77,31 @@ class Reduction:
 
 
 def lowest(type_: tl.dtype) -> int | float:
-    """A number that no number of this type is below."""
+    """Return the least number of this type."""
     if type_.is_floating():
         return -math.inf
     return -(1 << (type_.primitive_bitwidth - 1)) if type_.is_int_signed() else 0
 
 
 def highest(type_: tl.dtype) -> int | float:
-    """A number that no number of this type exceeds."""
+    """Return the greatest number of this type."""
     if type_.is_floating():
         return math.inf
     return (1 << (type_.primitive_bitwidth - (1 if type_.is_int_signed() else 0))) - 1
 
 
 def sum_type(input: ScalarType, output: ScalarType) -> tl.dtype:
-    """Sums and products: in the output's compute type, integers in int64."""
+    """Return the accumulator type of sums and products: the output's compute type, int64 for integers."""
     return compute_type(output) if output.is_floating_point else tl.int64
 
 
 def own_type(input: ScalarType, output: ScalarType) -> tl.dtype:
-    """Extremes: in the input's compute type."""
+    """Return the input's compute type, for minimum and maximum."""
     return compute_type(input)
 
 
 def bool_type(input: ScalarType, output: ScalarType) -> tl.dtype:
-    """Truth: whether an element is zero."""
+    """Return the accumulator type of boolean reductions."""
     return tl.int1
 
 
@@ -110,7 +110,7 @@ UNSPLIT: dict[str, object] = {"parts": None, "counters": None, "BLOCK_P": 1}
 
 
 def reduction(row: Reduction, of_truth: Reduction | None = None) -> Callable[[StructuredCall], PlannedKernel]:
-    """The kernel factory of a reduction over ``call.extra["dims"]``; `of_truth` is for a boolean output."""
+    """Return the kernel factory of a reduction over ``call.extra["dims"]``; `of_truth` is for a boolean output."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         spec, out = call.args["self"], call.outputs[0]
@@ -161,14 +161,14 @@ def reduction(row: Reduction, of_truth: Reduction | None = None) -> Callable[[St
 
 
 def itemsize_of(spec: TensorSpec, accumulator: tl.dtype) -> int:
-    """Bytes of an element of the input; where sums are far wider, of a half of its accumulator."""
+    """Return the bytes of an input element, or of half of its accumulator if sums are far wider."""
     return max(spec.dtype.itemsize, accumulator.primitive_bitwidth // 16)
 
 
 def vector_of(spec: TensorSpec, sides: Sides) -> int:
-    """How many elements make 16 bytes, where lines are runs of memory that may begin or end within as many.
+    """Return the elements of 16 bytes, for contiguous lines that may begin or end within a vector.
 
-    0 where lines are no runs, or too short, or whole multiples of 16 elements, and nothing is to be gained.
+    Return 0 if lines are not contiguous, too short, or whole multiples of 16 elements.
     """
     step = ALIGNMENT // spec.dtype.itemsize
     (strides,) = sides.reduced.strides[:1]
@@ -186,7 +186,7 @@ def split_reduction(
     constexprs: dict[str, object],
     accumulator: tl.dtype,
 ) -> PlannedKernel:
-    """One launch whose last programs reduce partial results, which lie as [splits, outputs]."""
+    """Return one launch whose last programs reduce partial results, stored as [splits, outputs]."""
     n_out, splits = sides.n_out, tile.splits
     launch, grid, numbers = plan_sides(
         call,
@@ -217,7 +217,7 @@ REDUCTIONS: dict[str, Reduction] = {
     "any_stub": Reduction(logical_or, or_across, lambda _: 0, bool_type),
     "all_stub": Reduction(logical_and, and_across, lambda _: 1, bool_type),
 }
-"""What each operator combines; those with several accumulators are in `joint_reduction.py`."""
+"""Reduction of each operator; those with several accumulators are in `joint_reduction.py`."""
 
 NORMS: dict[str, Reduction] = {
     "0": Reduction(sum_of, sum_across, lambda _: 0, sum_type, load=one_unless_zero),
@@ -226,15 +226,15 @@ NORMS: dict[str, Reduction] = {
     "inf": Reduction(largest, largest_across, lowest, own_type, load=magnitude),
     "-inf": Reduction(smallest, smallest_across, highest, own_type, load=magnitude),
 }
-"""What the vector norms that one pass gives combine, by their order."""
+"""Reductions of the vector norms that one pass computes, by their order."""
 
 
 def vector_norm(call: StructuredCall) -> PlannedKernel:
-    """A norm of real elements."""
+    """Compute a norm of real elements."""
     return reduction(NORMS[call.args["ord"]])(call)
 
 
 TRUTHS = {"sum_stub": REDUCTIONS["any_stub"], "prod_stub": REDUCTIONS["all_stub"]}
-"""What sums and products of truth values are."""
+"""Reductions that replace sums and products of bools."""
 
 register_stub("_vector_norm_stub", "cuda", vector_norm)

@@ -266,7 +266,7 @@ def reduce(
 
 
 def tiles(size: int, columns: int, **options: Any) -> tuple[Configuration, ...]:
-    """A row of `size` elements, short rows and columns of half as many; then what else is worth timing."""
+    """Return a row of `size` elements, short rows and columns of half as many, and other candidates to time."""
     return (
         Configuration((1, size), 8, **options),
         Configuration((size // 128, 64)),

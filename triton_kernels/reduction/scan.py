@@ -1,15 +1,17 @@
-"""Prefixes along one dimension: sums, products, sums of exponentials; a line for each.
+"""Prefix scans along one dimension, a table row for each: sums, products, sums of exponentials.
 
-A program has whole lines. Few long lines are split: what each part comes to first, then the prefixes of that over the
-parts, and last the prefixes within each part. The order depends on sizes, strides and the device only.
+A program has whole lines. A few long lines are split: the total of each part first, then the scan of the
+totals, and last the scan within each part. The order depends on sizes, strides and the device only.
 
-Sums of float32 and narrower are added in float32. A tile's prefixes are a tree of its lanes: through 23 roundings at
-most go the numbers of one (at most 7 along the elements of a lane, 5 among the lanes, 7 among the warps, 3 among the
-lanes' vectors, 1 with the carry). What a program carries from tile to tile is two floats, and from part to part a
-float64, so that they add 2 more, however long the line: |error| <= 25 * 2**-24 * (|x[0]| + ... + |x[i]|). PyTorch's
-own are plain float32. Products have no such order: prefix i has rounded i times in every one. They are
-multiplied in float64, whose range also keeps a product of the later factors finite where an earlier one is zero: that
-is one instruction and one 64-bit shuffle for each, where two floats would take four and as much.
+Sums of float32 and 16-bit floats accumulate in float32. A tile's prefixes are a tree of its lanes. An element
+goes through at most 23 roundings (at most 7 along the elements of a lane, 5 among the lanes, 7 among the
+warps, 3 among the lanes' vectors, 1 with the carry). A program's carry between tiles is two floats, and
+between parts a float64, which add 2 more, however long the line: |error| <= 25 * 2**-24 * (|x[0]| + ... +
+|x[i]|). PyTorch's own sums are plain float32.
+
+Products have no such order: prefix i has rounded i times in every order. They are multiplied in float64,
+whose range also keeps a product of the later factors finite if an earlier one is zero. That is one
+instruction and one 64-bit shuffle for each, while two floats would take four instructions and the same shuffle.
 """
 
 from __future__ import annotations
@@ -56,10 +58,10 @@ class Scan:
         combine, across, along: a `@triton.jit` function of two accumulators, its reduction and its scan over axis 1.
         start: the accumulator of nothing.
         accumulate: the accumulator's type, from the output's dtype.
-        takes_integers: whether integers are scanned too.
+        takes_integers: If True, the scan also takes integers.
         weights: by how much tiles of four bytes, and of eight, are smaller than those of sums, for the registers
             that combining takes.
-        is_sum: what is carried is added up with what rounding left over.
+        is_sum: If True, the carry is added with its rounding error (compensated).
     """
 
     combine: Any
@@ -72,16 +74,16 @@ class Scan:
     is_sum: bool = False
 
     def itemsize(self, nbytes: int) -> int:
-        """The size of an element that tiles are as large as for; those of narrow ones are as of float32."""
+        """Return the element size that sets the tile; 16-bit floats count as float32."""
         return max(nbytes, 4) * self.weights[nbytes == 8]
 
     def grows(self, type_: tl.dtype) -> bool:
-        """Whether the error grows with the number of tiles that one program goes through."""
+        """Return True if the error grows with the number of tiles that a program scans."""
         return type_.is_floating() and not self.is_sum
 
 
 def sum_type(output: ScalarType) -> tl.dtype:
-    """Integers in int64, narrow floats in float32."""
+    """Return the accumulator type: int64 for integers, float32 for 16-bit floats."""
     return compute_type(output) if output.is_floating_point else tl.int64
 
 
@@ -91,7 +93,7 @@ def wide_type(output: ScalarType) -> tl.dtype:
 
 
 def carry_type(row: Scan, type_: tl.dtype) -> tl.dtype:
-    """What parts hand on: of sums of float32 float64, as wide as the two floats in a program."""
+    """Return the type of carries between parts: float64 for float32 sums, as wide as a program's two floats."""
     return tl.float64 if row.is_sum and type_ == tl.float32 else type_
 
 
@@ -105,7 +107,7 @@ SCANS: dict[str, Scan] = {
 
 
 def scan(row: Scan) -> Callable[[StructuredCall], PlannedKernel]:
-    """The kernel factory of a scan along ``call.extra["dim"]``."""
+    """Return the kernel factory of a scan along ``call.extra["dim"]``."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         spec, out = call.args["self"], call.outputs[0]
@@ -129,7 +131,7 @@ def scan(row: Scan) -> Callable[[StructuredCall], PlannedKernel]:
             True,
             itemsize=itemsize,
             grows=row.grows(type_),
-            # What is declared beside those tiles is sums', and more than other functions' registers allow.
+            # The other declared tiles are for sums, and exceed the registers of other functions.
             ask=asking(prefix_scan, call, spec.dtype) if row.is_sum else None,
         )
         if tile.splits == 1:
@@ -152,7 +154,7 @@ def plan_scan(
     type_: tl.dtype,
     carried: bool = False,
 ) -> Any:
-    """The launch of `prefix_scan`; `carried` adds each part's carry and the number of parts."""
+    """Return the launch of `prefix_scan`; `carried` adds each part's carry and the number of parts."""
     constexprs: dict[str, object] = {
         "COMBINE": row.combine,
         "ACROSS": row.across,
@@ -222,7 +224,7 @@ def plan_totals(
     source: str,
     type_: tl.dtype,
 ) -> Callable[[int, int], None]:
-    """What each part comes to, as [lines, parts]: a launch from the input's address to that of the totals."""
+    """Return the launch that computes each part's total, [lines, parts], from the addresses of input and totals."""
     partly = Sides(
         Geometry(sides.kept.sizes, (sides.kept.strides[0], parts)),
         Geometry(sides.reduced.sizes, sides.reduced.strides[:1]),
@@ -253,7 +255,7 @@ def plan_totals(
 
 
 def cumsum(call: StructuredCall) -> PlannedKernel:
-    """Sums of prefixes; those of complex numbers part by part."""
+    """Compute prefix sums; complex numbers are summed part by part."""
     spec, out = call.args["self"], call.outputs[0]
     if spec.dtype.is_complex and out.dtype.is_complex:
         pairs = call._replace(args={**call.args, "self": pairs_of(spec)}, outputs=(pairs_of(out),))

@@ -1,7 +1,7 @@
-"""The programs of scans: of one accumulator, and of pairs, as extremes with their indices and complex numbers are.
+"""Kernels of scans with one accumulator, and with pairs, such as values with indices and complex numbers.
 
-A program goes along its lines tile by tile and carries what it has combined. Parts of a line carry what the parts
-before them have, which `carry` [lines, parts] holds.
+A program goes along its lines tile by tile and carries the combined value. The carry of a part combines the
+parts before it, which `carry` [lines, parts] holds.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton

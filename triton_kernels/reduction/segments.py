@@ -1,4 +1,4 @@
-"""Reductions of segments: of lengths the prefix sums first, then one launch over all segments."""
+"""Segment reductions: for lengths, the prefix sums first, then one launch over all segments."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ COMBINED = {
 
 
 class Problem:
-    """What both directions share: data as [rows, size, inner], and the bounds of each row's segments."""
+    """Problem that forward and backward share: data as [rows, size, inner], and the bounds of each row's
+    segments.
+    """
 
     def __init__(self, call: StructuredCall) -> None:
         data, dim = call.args["data"], call.extra["dim"]
@@ -66,7 +68,7 @@ class Problem:
         self.grid = (self.rows * self.count, cdiv(self.inner, self.columns), 1)
 
     def ends_of(self, call: StructuredCall, lengths: TensorSpec, dim: int) -> Callable[[Any], Any]:
-        """A function from the lengths to where each segment ends."""
+        """Return a function from the lengths to the end of each segment."""
         ends = TensorSpec.contiguous(lengths.sizes, int64, lengths.device)
         if not ends.numel:
             return lambda data: data
@@ -83,7 +85,7 @@ class Problem:
         return summed
 
     def constants(self) -> dict[str, object]:
-        """The kernels' own that both have."""
+        """Return the constexprs that both kernels share."""
         return {
             "KIND": KINDS[self.kind],
             "FROM_ENDS": self.from_ends,
@@ -93,16 +95,16 @@ class Problem:
         }
 
     def numbers(self) -> dict[str, int]:
-        """The integers of a launch."""
+        """Return the integers of a launch."""
         return {"count": self.count, "size": self.size, "inner": self.inner}
 
     def messages(self) -> tuple[str, ...]:
-        """What each flag says."""
+        """Return the message of each flag."""
         return NEGATIVE, UNEQUAL, DESCENDING.format(size=self.size, wrong="others")
 
 
 def segment_reduce(call: StructuredCall) -> PlannedKernel:
-    """The kernel of all segments. Unless `unsafe`, wrong bounds are faults."""
+    """Return the kernel of all segments; unless `unsafe`, it reports invalid bounds."""
     problem = Problem(call)
     spec, out, names = call.args["data"], call.outputs[0], call.runtime
     flat, copied = contiguous_copy(spec)
@@ -162,7 +164,7 @@ def segment_reduce(call: StructuredCall) -> PlannedKernel:
 
 
 def segment_reduce_backward(call: StructuredCall) -> PlannedKernel:
-    """The gradient of the data, zero outside of the segments."""
+    """Compute the gradient of the data, zero outside of the segments."""
     problem = Problem(call)
     out, names = call.outputs[0], call.runtime
     tensors = {name: contiguous_copy(call.args[name]) for name in ("grad", "output", "data")}

@@ -1,9 +1,9 @@
-"""The programs of segments: a program for each segment and block of columns.
+"""Kernels of segment reductions: a program for each segment and block of columns.
 
-Data are [rows, size, inner]; a row's segments are found from where each ends, or from where all begin and the last
-ends. Sums and products are formed in float64, whose additions a GPU that memory feeds has time for, in parts of which
-each takes every REDUCED-th element in order: the result depends on the segment alone. Bounds that are wrong raise a
-flag, and nothing outside of their row is read.
+Data are [rows, size, inner]. A row's segments are given by their ends, or by all begins and the last end.
+Sums and products accumulate in float64, whose additions a memory-bound kernel hides. They are in parts, each
+of which takes every REDUCED-th element in order, so the result depends on the segment alone. Invalid bounds
+raise a flag, and the kernel reads nothing outside of their row.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton
@@ -12,7 +12,7 @@ from ..conversion import convert
 
 SUM, MEAN, MAX, MIN, PRODUCT = (tl.constexpr(i) for i in range(5))
 NEGATIVE, UNEQUAL, DESCENDING = (tl.constexpr(i) for i in range(3))
-"""Which flag says what: a length below 0, lengths that do not add up to the row, offsets that leave it or descend."""
+"""Meaning of the flags: a length below 0, lengths that do not add up to the row, offsets that leave it or descend."""
 
 
 @triton.jit

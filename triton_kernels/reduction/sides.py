@@ -1,6 +1,7 @@
 """Kernels over [outer, reduced] tiles: the two sides' geometry, the tile of a program, and the launch.
 
-A side has up to four coalesced dimensions of any stride. What has more goes through contiguous copies.
+A side has up to four coalesced dimensions of any stride. Tensors with more dimensions go through contiguous
+copies.
 """
 
 from __future__ import annotations
@@ -25,21 +26,22 @@ from ..tuning.choice import configuration
 
 MAX_DIMS = 4
 TILE_BYTES = 16384
-"""Of a row: each lane of 8 warps loads 64 bytes at a time, in four accesses that do not wait for one another."""
+"""Bytes of a row: each lane of 8 warps loads 64 bytes at a time, in four independent accesses."""
 MOST_ELEMENTS = 8192
-"""Of a tile: 32 accumulators for each lane."""
+"""Elements of a tile: 32 accumulators for each lane."""
 INTERPRETED_TILE, INTERPRETED_REDUCED = 1 << 16, 4096
 WARPS = 32
-"""Of a multiprocessor, each with 64 bytes in flight for each lane, when parts are to fill the device."""
+"""Warps of a multiprocessor, each with 64 bytes in flight for each lane, when parts are to fill the device."""
 MOST_PARTS = 65535
 """CUDA's grids have no more programs in their second dimension."""
 MOST_TILES = 64
-"""Of a part: one lane adds so many numbers one after another. What is longer is split, so that the error of
-sums grows with the logarithm of their length."""
+"""Tiles of a part, which is the number of values that one lane adds sequentially. Longer lines are split, so that
+the error of sums grows with the logarithm of their length.
+"""
 
 
 LANES = 32
-"""Of a warp."""
+"""Lanes of a warp (the warp size)."""
 
 Ask = Callable[[tuple[int, ...], Configuration], Configuration]
 """The configuration for (outputs, reduced elements, whether those are the inner ones), given the default."""
@@ -47,7 +49,7 @@ Ask = Callable[[tuple[int, ...], Configuration], Configuration]
 
 @dataclass(frozen=True)
 class Tile:
-    """How many outputs and reduced elements a program has, and how many parts share the reduced side."""
+    """Outputs and reduced elements of a program, and the number of parts that share the reduced side."""
 
     outputs: int
     reduced: int
@@ -57,14 +59,14 @@ class Tile:
 
     @property
     def parts(self) -> int:
-        """How many parts of each line the last program reads at a time: 16 elements for a lane, or fewer."""
+        """Parts of each line that the last program reads at a time: 16 elements for a lane, or fewer."""
         return min(
             next_power_of_2(self.splits), self.reduced, max(16 * LANES * self.warps // self.outputs, 1)
         )
 
 
 def asking(kernel: LazyKernel, call: StructuredCall, dtype: ScalarType) -> Ask:
-    """What was measured for a kernel over elements of this dtype, as `tile_for` asks it."""
+    """Return the lookup of a kernel's tuned configuration for this dtype, in the form that `tile_for` calls."""
     name = dtype.triton_name or ""
     return lambda shape, default: configuration(kernel, call.device, name, shape, default)
 
@@ -79,7 +81,7 @@ def tile_for(
     grows: bool = True,
     ask: Ask | None = None,
 ) -> Tile:
-    """Tiles that read along the contiguous side, and enough programs to fill the device.
+    """Return tiles that read along the contiguous side, and enough programs to fill the device.
 
     `words` says how many 64-bit words of accumulators an element has: tiles are the smaller. `itemsize` is the
     input's: each lane is to have 64 bytes in flight. `grows` says that the error does with the number of a part's
@@ -147,17 +149,17 @@ class Sides:
 
     @property
     def reduced_is_inner(self) -> bool:
-        """Whether the smallest stride of the input lies among the reduced dimensions."""
+        """True if the smallest stride of the input is among the reduced dimensions."""
         inner, outer = self.reduced.strides[0][:1], self.kept.strides[0][:1]
         return not outer or (bool(inner) and inner[0] <= outer[0])
 
     def fits(self) -> bool:
-        """Whether the skeleton has parameters enough."""
+        """Return True if both sides fit the skeleton's parameters."""
         return len(self.kept.sizes) <= MAX_DIMS and len(self.reduced.sizes) <= MAX_DIMS
 
 
 def sides_of(spec: TensorSpec, out: TensorSpec, dims: Sequence[int], keep_order: bool) -> Sides:
-    """The two sides; `out` has the reduced dimensions as size 1 or not at all."""
+    """Return the two sides; `out` has the reduced dimensions as size 1 or not at all."""
     kept = [i for i in range(spec.ndim) if i not in dims]
     if out.ndim == spec.ndim:
         out_strides = [out.strides[i] for i in kept]
@@ -171,7 +173,7 @@ def sides_of(spec: TensorSpec, out: TensorSpec, dims: Sequence[int], keep_order:
 
 
 def line_sides(specs: Sequence[TensorSpec], dim: int) -> Sides:
-    """The lines of several tensors of the same sizes along a dimension, and the positions in a line."""
+    """Return the lines of equally sized tensors along a dimension, and the positions in a line."""
     sizes = specs[0].sizes or (1,)
     strides = [spec.strides or (1,) for spec in specs]
     kept = [i for i in range(len(sizes)) if i != dim]
@@ -180,7 +182,7 @@ def line_sides(specs: Sequence[TensorSpec], dim: int) -> Sides:
 
 
 def pairs_of(spec: TensorSpec) -> TensorSpec:
-    """A complex tensor as real numbers, with a dimension of two more."""
+    """Return a complex tensor as real numbers, with a last dimension of size two."""
     real = spec.dtype.to_real()
     return spec.replace(
         sizes=(*(spec.sizes or (1,)), 2), strides=(*(2 * s for s in spec.strides or (1,)), 1), dtype=real
@@ -188,7 +190,7 @@ def pairs_of(spec: TensorSpec) -> TensorSpec:
 
 
 def doubled(side: Geometry, which: Sequence[bool]) -> Geometry:
-    """A side whose strides count real numbers for the operands that are complex."""
+    """Return a side whose strides count real numbers for the complex operands."""
     strides = tuple(
         tuple(s * (2 if complex_ else 1) for s in own)
         for own, complex_ in zip(side.strides, which, strict=True)
@@ -228,7 +230,7 @@ def plan_sides(
     kept_names: Sequence[str] = ("xk", "ok"),
     reduced_names: Sequence[str] = ("xr",),
 ) -> tuple[Launch, tuple[int, int, int], tuple[int, ...]]:
-    """One launch: what `pointers` names comes first at each call, then the numbers returned here.
+    """Return one launch whose arguments are those of `pointers`, then the returned numbers.
 
     `kept_names` and `reduced_names` are the kernel's parameters for the strides of each operand over a side.
     """
@@ -277,7 +279,7 @@ def plan_sides(
 
 
 def gapless_strides(sizes: Sequence[int], step: int) -> tuple[int, ...]:
-    """Strides of a gapless array whose first dimension is the inner one, each element `step` wide."""
+    """Return strides of a gapless array whose first dimension is the inner one, each element `step` wide."""
     strides = []
     for size in sizes:
         strides.append(step)

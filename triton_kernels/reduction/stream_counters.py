@@ -71,7 +71,7 @@ _counters: dict[tuple[Driver, int], Counters] = {}
 
 
 def counters_of(cuda: Driver, device: Device) -> Counters:
-    """The counters of a device's streams."""
+    """Return the counters of a device's streams."""
     key = cuda, device.resolved_index
     found = _counters.get(key)
     return _counters.setdefault(key, Counters(cuda, device)) if found is None else found

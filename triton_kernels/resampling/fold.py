@@ -20,7 +20,7 @@ INTERPRETED_ELEMENTS = 8192
 
 
 def checked(call: StructuredCall) -> TensorSpec:
-    """The operand. Refuses dtypes that PyTorch's kernels have not."""
+    """Return the operand; raise for dtypes that PyTorch's kernels lack."""
     spec: TensorSpec = call.args["self"]
     if not (spec.dtype.is_floating_point or spec.dtype.is_complex or spec.dtype.name == "bool"):
         raise call.refuse(spec)
@@ -35,7 +35,7 @@ def launching(
     strides: dict[str, int],
     constants: dict[str, object],
 ) -> Callable[[Any, Any], None]:
-    """``run(output, input)`` of a program over lines by columns, once for each part of an element."""
+    """Return ``run(output, input)`` of a program over lines by columns, once for each part of an element."""
     part, offsets = by_parts(spec)
     check_dtypes(call, [part])
     windows: Windows = call.extra["windows"]
@@ -92,14 +92,14 @@ def launching(
 
 
 def batched(spec: TensorSpec, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Sizes and strides with a batch."""
+    """Return sizes and strides with a batch."""
     if spec.ndim == rank:
         return spec.sizes, spec.strides
     return (1, *spec.sizes), (0, *spec.strides)
 
 
 def im2col_(call: StructuredCall) -> PlannedKernel:
-    """Each element of a column from the image."""
+    """Gather each element of a column from the image."""
     spec, out = checked(call), call.outputs[0]
     if out.numel == 0:
         return PlannedKernel(launch_nothing)
@@ -121,7 +121,7 @@ def im2col_(call: StructuredCall) -> PlannedKernel:
 
 
 def col2im_(call: StructuredCall) -> PlannedKernel:
-    """Each element of the image from the columns."""
+    """Sum each element of the image from the columns."""
     spec, out = checked(call), call.outputs[0]
     if out.numel == 0:
         return PlannedKernel(launch_nothing)

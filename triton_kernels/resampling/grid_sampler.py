@@ -23,7 +23,7 @@ INTERPRETED_BLOCK = 4096
 
 
 def places_apart(grid: TensorSpec) -> int | None:
-    """The one stride at which all places of an image follow one another; None where there is none."""
+    """Return the common stride of an image's grid positions, or None if there is none."""
     merged = coalesced(grid.sizes[1:-1], [grid.strides[1:-1]], keep_order=True)
     if len(merged.sizes) > 1:
         return None
@@ -37,7 +37,7 @@ def launching(
     grid: TensorSpec,
     image: dict[str, int],
 ) -> Any:
-    """``run(*addresses)`` in the kernel's order; `image` has sizes and strides of what is sampled."""
+    """Return ``run(*addresses)`` in the kernel's order; `image` has sizes and strides of what is sampled."""
     for spec in (grid, *pointers.values()):
         if not spec.dtype.is_floating_point and (spec is grid or spec.dtype.name != "int64"):
             raise NotImplementedError(f"\"grid_sampler\" not implemented for '{spec.dtype.scalar_name}'")
@@ -106,7 +106,7 @@ def launching(
 
 
 def image_of(spec: TensorSpec) -> dict[str, int]:
-    """Sizes and strides of (N, C, *spatial), with a plane of its own where there is none."""
+    """Return sizes and strides of (N, C, *spatial), with a plane of its own where there is none."""
     missing = 5 - spec.ndim
     d, h, w = (*(1,) * missing, *spec.sizes[2:])
     xd, xh, xw = (*(0,) * missing, *spec.strides[2:])
@@ -124,7 +124,7 @@ def image_of(spec: TensorSpec) -> dict[str, int]:
 
 
 def grid_of(call: StructuredCall) -> tuple[TensorSpec, Any]:
-    """The grid as the programs read it, and what brings its data there."""
+    """Return the grid as the kernels read it, and the function that copies its data there."""
     grid: TensorSpec = call.args["grid"]
     if places_apart(grid) is not None:
         return grid, lambda data: data
@@ -132,7 +132,7 @@ def grid_of(call: StructuredCall) -> tuple[TensorSpec, Any]:
 
 
 def grid_sampler(call: StructuredCall) -> PlannedKernel:
-    """Each place's elements, weighted and added up in the order of the taps."""
+    """Compute each position's weighted sum of elements, in the order of the taps."""
     spec, out = call.args["input"], call.outputs[0]
     if out.numel == 0:
         return PlannedKernel(launch_nothing)
@@ -153,7 +153,7 @@ def grid_sampler(call: StructuredCall) -> PlannedKernel:
 
 
 def grid_sampler_taps(call: StructuredCall) -> PlannedKernel:
-    """What `_grid_sampler_taps` gives: indices and weights."""
+    """Compute the indices and weights of `_grid_sampler_taps`."""
     index, weight = call.outputs
     if index.numel == 0:
         return PlannedKernel(launch_nothing)
@@ -172,7 +172,7 @@ def grid_sampler_taps(call: StructuredCall) -> PlannedKernel:
 
 
 def grid_sampler_grid_backward(call: StructuredCall) -> PlannedKernel:
-    """The gradient of each coordinate."""
+    """Compute the gradient of each coordinate."""
     spec, out = call.args["input"], call.outputs[0]
     if out.numel == 0:
         return PlannedKernel(launch_nothing)

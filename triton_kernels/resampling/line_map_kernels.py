@@ -1,10 +1,10 @@
-"""The programs of padding and interpolation: forwards each result looks at its taps, backwards each element at the
-results that it is a tap of, which are found by the forward rule itself.
+"""Kernels of padding and interpolation: in forward each result reads its taps.
 
-A program has a tile of lines by columns. A column is an element of the fastest dimension of memory: of the width, or
-with LAST of the channels, and then the width is a part of the line. So positions, taps and weights are computed for
-lines and for columns alone, and an element costs additions. Kinds of maps are those of
-`dispatch/structured/meta/line_maps.py`, whose names stand here as numbers.
+In backward each element gathers from the results that it is a tap of, which the forward rule itself finds. A
+program has a tile of lines by columns. A column is an element of the fastest dimension of memory: of the
+width, or with LAST of the channels, and then the width is part of the line. Positions, taps and weights are
+computed once for lines and columns, so an element costs only additions. Kinds of maps are those of
+`dispatch/structured/meta/line_maps.py`, as numbers.
 """
 
 from ...dispatch.structured.meta.line_maps import Kind

@@ -47,7 +47,7 @@ class Plan(NamedTuple):
 
 
 def plan_of(dims: Sequence[Mapped], backward: bool) -> Plan | None:
-    """The plan of all dimensions; None where they are too many."""
+    """Return the plan of all dimensions, or None if there are too many."""
     mapped = [dim for dim in dims if dim.line.kind is not Kind.KEEP]
     kept = [(dim.line.n, dim.x, dim.y) for dim in dims if dim.line.kind is Kind.KEEP and dim.line.n != 1]
     if len(mapped) > 3:
@@ -75,7 +75,7 @@ def plan_of(dims: Sequence[Mapped], backward: bool) -> Plan | None:
 
 
 def dims_of(source: TensorSpec, result: TensorSpec, maps: Sequence[LineMap]) -> list[Mapped]:
-    """All dimensions of a tensor; `maps` are those of its last ones."""
+    """Return all dimensions of a tensor; `maps` are those of its last ones."""
     lead = source.ndim - len(maps)
     lines = [LineMap(Kind.KEEP, n, n) for n in source.sizes[:lead]] + list(maps)
     return [Mapped(*dim) for dim in zip(lines, source.strides, result.strides, strict=True)]
@@ -89,7 +89,7 @@ def launching(
     backward: bool,
     value: str | None,
 ) -> Callable[..., None]:
-    """``run(output address, input address, number)``; of both tensors the real parts' dtype counts.
+    """Return ``run(output address, input address, number)``; of both tensors the real parts' dtype counts.
 
     Args:
         value: the type of the number that stands in borders; None without one.
@@ -140,7 +140,7 @@ def launching(
         for name, value in runtime.items()
         if (name in strides or name == "nb") and value in (0, 1)
     }
-    # How many taps there are depends on the scale only where it is antialiased.
+    # The number of taps depends on the scale only if the map is antialiased.
     fixed |= {
         f"k{name}": line.taps for name, line in zip("dhw", lines, strict=True) if not line.kind.is_antialiased
     }
@@ -193,7 +193,7 @@ def launching(
 
 
 def tile_of(n_lines: int, width: int, itemsize: int, backward: bool) -> tuple[int, int]:
-    """Lines and columns of a program: 16 bytes of the output for a lane; backwards no more than 4 elements."""
+    """Return lines and columns of a program: 16 bytes of the output for a lane; backwards no more than 4 elements."""
     elements = 128 * min(ALIGNMENT // itemsize, 4 if backward else 8)
     if interpreted():
         elements = INTERPRETED_ELEMENTS
@@ -202,7 +202,7 @@ def tile_of(n_lines: int, width: int, itemsize: int, backward: bool) -> tuple[in
 
 
 def by_parts(spec: TensorSpec) -> tuple[TensorSpec, tuple[int, ...]]:
-    """The spec of one part of a tensor's elements, and the parts' places in bytes."""
+    """Return the spec of one part of a tensor's elements, and the parts' byte offsets."""
     if not spec.dtype.is_complex:
         return spec, (0,)
     real = spec.dtype.to_real()
@@ -243,7 +243,7 @@ def mapped(
 def in_passes(
     call: StructuredCall, source: TensorSpec, result: TensorSpec, maps: tuple[LineMap, ...], value: str | None
 ) -> Callable[..., None]:
-    """The last mapped dimension first, to memory of its own, then the others."""
+    """Map the last mapped dimension to a buffer first, then the others."""
     last = max(i for i, line in enumerate(maps) if line.kind is not Kind.KEEP)
     first = tuple(line if i == last else LineMap(Kind.KEEP, line.n, line.n) for i, line in enumerate(maps))
     rest = tuple(LineMap(Kind.KEEP, line.out, line.out) if i == last else line for i, line in enumerate(maps))
@@ -277,7 +277,7 @@ def check_dtype(call: StructuredCall, spec: TensorSpec) -> None:
 
 
 def forward(call: StructuredCall) -> PlannedKernel:
-    """Each result looks at its taps."""
+    """Compute each result from its taps."""
     spec, out = call.args["self"], call.outputs[0]
     check_dtype(call, spec)
     if out.numel == 0:
@@ -286,7 +286,7 @@ def forward(call: StructuredCall) -> PlannedKernel:
 
 
 def backward(call: StructuredCall) -> PlannedKernel:
-    """Each element adds up what it gave, in the order of the results."""
+    """Sum for each element the gradients of the results that read it, in order."""
     spec, out = call.args["grad_output"], call.outputs[0]
     check_dtype(call, spec)
     if out.numel == 0:
@@ -303,7 +303,7 @@ def backward(call: StructuredCall) -> PlannedKernel:
 
 
 def constant_pad(call: StructuredCall) -> PlannedKernel:
-    """The elements with a number around them."""
+    """Pad the elements with a number."""
     spec, out = call.args["self"], call.outputs[0]
     if out.numel == 0:
         return PlannedKernel(launch_nothing)
@@ -329,7 +329,7 @@ def constant_pad(call: StructuredCall) -> PlannedKernel:
 
 
 def wrapped(value: Any) -> int:
-    """A number as int64, in two's complement."""
+    """Return a number as int64, in two's complement."""
     number = int(value)
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 

@@ -18,7 +18,7 @@ Run = Callable[[DataPtr, DataPtr, DataPtr], None]
 
 
 def turned(spec: TensorSpec, dim: int, has_dim: bool = True) -> TensorSpec:
-    """A view of a tensor with `dim` last; where it was reduced away, of size 1."""
+    """Return a view of a tensor with `dim` last, or of size 1 if it was reduced away."""
     if not spec.ndim:
         return spec.replace(sizes=(1,), strides=(1,))
     if not has_dim:
@@ -30,9 +30,9 @@ def turned(spec: TensorSpec, dim: int, has_dim: bool = True) -> TensorSpec:
 
 
 def over_lines(call: StructuredCall, plan: Callable[[int, int], Run]) -> PlannedKernel:
-    """The kernel ``(values, indices, self)``, along ``call.extra["dim"]`` or, where that is None, ``(value, self)``.
+    """Return ``(values, indices, self)`` along ``call.extra["dim"]``, or ``(value, self)`` if that is None.
 
-    `plan` is given the number of lines and their length. Tensors whose lines are not contiguous, and outputs
+    `plan` takes the number of lines and their length. Tensors whose lines are not contiguous, and outputs
     that share memory with the input, go through copies.
     """
     spec: TensorSpec = call.args["self"]

@@ -18,12 +18,12 @@ WORDS = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 
 
 class KeyFormat(NamedTuple):
-    """What the bits of an element mean.
+    """Interpretation of an element's bits as a sort key.
 
     Args:
         word: Triton's name of the unsigned integer that has them.
         infinity: the bits of infinity, above which magnitudes are NaN; 0 for integers.
-        signed: whether the first bit is a sign.
+        signed: If True, the first bit is a sign.
     """
 
     word: str
@@ -35,12 +35,12 @@ class KeyFormat(NamedTuple):
         return int(self.word[1:])
 
     def constants(self) -> dict[str, object]:
-        """The parameters of the programs that take keys."""
+        """Return the constexprs of kernels that take keys."""
         return {"INFINITY": self.infinity, "SIGNED": self.signed}
 
 
 def key_format(dtype: ScalarType) -> KeyFormat:
-    """The format of a dtype with an order: bool, integers, floats of 16 bits and more."""
+    """Return the format of an ordered dtype: bool, integers, floats of 16 bits and more."""
     word = WORDS[dtype.itemsize]
     if dtype.is_floating_point:
         infinity = int(np.array(np.inf, dtype.np).view(f"u{dtype.itemsize}"))

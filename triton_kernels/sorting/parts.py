@@ -1,4 +1,4 @@
-"""How lines are cut into parts and tiles for the programs of a radix sort."""
+"""Split of lines into parts and tiles for a radix sort's kernels."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ BUCKETS = 1 << DIGIT_BITS
 BLOCK, WARPS = 2048, 8
 INTERPRETED_BLOCK = 1 << 14
 WAVES = 8
-"""How many programs come after one another, so that the last ones end at nearly the same time."""
+"""Programs that run one after another in a slot, so that the last ones end at nearly the same time."""
 
 
 class Parts:
-    """How lines are cut into parts, one for each program: a part is a multiple of a tile.
+    """Split of lines into parts, one for each program; a part is a multiple of a tile.
 
     Args:
-        lines, n: how many lines there are, and how long each is.
-        block: of a tile.
+        lines, n: Number of lines, and their length.
+        block: Elements of a tile.
         resident: programs that a multiprocessor has at a time.
     """
 
@@ -40,7 +40,7 @@ class Parts:
 
 
 def tile_of(n: int) -> int:
-    """Elements of a tile over lines of this length."""
+    """Return the number of elements of a tile over lines of this length."""
     if interpreted():
         return min(max(next_power_of_2(n), 16), INTERPRETED_BLOCK)
     return BLOCK
@@ -49,7 +49,7 @@ def tile_of(n: int) -> int:
 def chosen_tile(
     kernel: LazyKernel, device: Device, format_: KeyFormat, lines: int, n: int, block: int
 ) -> Configuration:
-    """The tile and the warps of a kernel that reads lines: `block` and 8, if nothing else was measured."""
+    """Return the tuned tile and warps of a kernel that reads lines, or `block` and 8."""
     default = Configuration((block,), WARPS)
     if interpreted():
         return default

@@ -14,7 +14,7 @@ SCAN_BLOCK = 4096
 
 
 def plan_running_total(device: Device, n: int, dtype: ScalarType) -> Callable[[int], None]:
-    """The launch that replaces `n` integers by the sum of those before each, and writes the sum of all after them."""
+    """Return the launch of an in-place exclusive prefix sum of `n` integers, with the total written after them."""
     block = next_power_of_2(n) if interpreted() else min(max(next_power_of_2(n), 128), SCAN_BLOCK)
     name = dtype.triton_name
     launch = Launch(

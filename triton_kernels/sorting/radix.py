@@ -27,17 +27,17 @@ TICKETS = 64
 
 
 def position_dtype(n: int) -> ScalarType:
-    """The dtype of positions in a line and of counts: int32 where it holds the line's length."""
+    """Return the dtype of indices in a line and of counts: int32 if it holds the line's length."""
     return int32 if integer_type(n) == "i32" else int64
 
 
 def count_dtype(n: int) -> ScalarType:
-    """The dtype of the counts of lines of this length."""
+    """Return the dtype of the counts of lines of this length."""
     return int32 if n < NARROW_COUNTS else int64
 
 
 def passes_of(bits: int) -> int:
-    """How many digits keys have that differ in their lowest bits."""
+    """Return the number of digits of keys that differ in their lowest `bits` bits."""
     return max(cdiv(bits, DIGIT_BITS), 1)
 
 
@@ -53,14 +53,15 @@ def plan_radix(
     bits: int | None = None,
     label_dtype: ScalarType | None = None,
 ) -> Callable[..., None]:
-    """The function ``(x, values, places[, labels[, counted_by]])`` that sorts each of `lines` contiguous lines of `n`.
+    """Return ``(x, values, places[, labels[, counted_by]])``, which sorts each of `lines` contiguous lines of
+    `n`.
 
     Args:
-        format_: what the bits of `x` mean.
-        place_dtype: of the places that are written.
-        decoded: whether elements are written as values, and not their keys.
-        bits: how many of the lowest bits of keys differ at all; None for all.
-        label_dtype: of `labels`, if they are given, which are written for places.
+        format_: Format of the bits of `x`.
+        place_dtype: Dtype of the indices that are written.
+        decoded: If True, write elements as values instead of their keys.
+        bits: Number of low bits in which keys differ; None for all.
+        label_dtype: Dtype of `labels`, which are written instead of indices if given.
 
     Operands are bytes. ``counted_by`` is a function of the address of zeroed counts [passes, lines, digits], of
     integers of `count_dtype`, which adds up how often each digit occurs, where whoever makes `x` does that.

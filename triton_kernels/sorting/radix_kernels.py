@@ -1,14 +1,15 @@
-"""The programs of a radix sort of lines, least significant digit first: count every digit, then a sweep for each.
+"""Kernels of a least-significant-digit radix sort of lines: count every digit, then one sweep for each
+(Onesweep).
 
-A line is cut into tiles. Within one, elements are brought into the order of their digits in registers, by numbers that
-hold a digit above and a lane below; elements of one digit are then stored beside each other.
+A line is split into tiles. Within a tile, elements are sorted by digit in registers, as integers with the
+digit above the lane. Elements of one digit are then stored next to each other.
 
-A program of a sweep has one tile. It publishes how often each digit occurs in it, and looks back over the tiles before
-it, adding up their counts until it meets one whose prefix is known. A word holds a count and says what it is, so that
-it is whole whenever it is read; nothing else is handed over. Tiles are taken by tickets: the tiles before a program's
-own have been taken by programs that run or have ended, and each publishes its counts before it waits, so that whoever
-waits is waited for by nobody that it waits for. Counts are integers, so that sums do not depend on who comes when, and
-where an element goes depends on the keys alone.
+A program of a sweep has one tile. It publishes the tile's digit counts, and looks back over the previous
+tiles, adding their counts until it finds a tile with a known prefix (decoupled look-back). A word holds a
+count and its state, so a single read is consistent, and the programs share nothing else. Programs take tiles
+by tickets. The tiles before a program's own belong to programs that run or have ended, and each publishes its
+counts before it waits, so no wait is circular. Counts are integers, so sums do not depend on timing, and an
+element's position depends on the keys alone.
 
 Source: Andy Adinets, Duane Merrill, "Onesweep: A Faster Least Significant Digit Radix Sort for GPUs", 2022.
 """
@@ -19,7 +20,7 @@ from ..programmatic import let_later_begin, wait_for_earlier
 from .ordered_keys import bits_of_key, ordered_key
 
 OF_TILE, OF_ALL_BEFORE = tl.constexpr(1), tl.constexpr(2)
-"""What the count of a word is over: one tile, or that and all before it in its line. 0 is a word not published."""
+"""Scope of a word's count: one tile, or the tile and all before it in its line. 0 is an unpublished word."""
 
 
 @triton.jit

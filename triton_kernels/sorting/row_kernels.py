@@ -11,7 +11,7 @@ from .ordered_keys import ordered_key
 from .select_kernels import rank_of_median
 
 FIRST, LAST, MEDIAN, MEDIAN_OF_NUMBERS = (tl.constexpr(i) for i in range(4))
-"""What is written of each row."""
+"""Output of each row."""
 
 
 @triton.jit

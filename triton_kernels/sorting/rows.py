@@ -12,7 +12,7 @@ from .ordered_keys import KeyFormat
 from .row_kernels import sort_rows
 
 RANKS = ("first", "last", "median", "nanmedian")
-"""What a program writes of each row, by its number."""
+"""Outputs of each row that a program can write, by number."""
 LONGEST = 4096
 """Rows up to this length are sorted in registers."""
 TILE = 1024
@@ -32,12 +32,12 @@ def plan_rows(
     order_dtype: ScalarType | None = None,
     rank: str = "first",
 ) -> Callable[..., None]:
-    """The function ``(x, [order,] values, places)`` over addresses: the first `k` of each row of `n`, in order.
+    """Return ``(x, [order,] values, places)`` over addresses, which sorts the first `k` of each row of `n`.
 
     Args:
-        format_: what the bits of `x` mean.
-        place_dtype: of the places that are written.
-        order_dtype: of the numbers that are written instead of places in a row; None for the places.
+        format_: Format of the bits of `x`.
+        place_dtype: Dtype of the indices that are written.
+        order_dtype: Dtype of the numbers that are written instead of indices in a row; None for the indices.
         rank: ``first``, or for one alone of each row: ``last`` of these `k`, ``median``, ``nanmedian``.
     """
     block = max(next_power_of_2(n), 2)

@@ -20,7 +20,7 @@ from .select_kernels import count_candidates, count_selected, narrow_down, write
 RESIDENT = 2
 """Parts for each multiprocessor: few, since each adds a table that one program reads."""
 TABLES = 16
-"""How many such tables are read at a time."""
+"""Number of these tables that are read at a time."""
 
 
 def plan_select(
@@ -34,12 +34,12 @@ def plan_select(
     descending: bool = False,
     median: str = "",
 ) -> Callable[[DataPtr, DataPtr, DataPtr], None]:
-    """The function ``(x, values, places)`` over the bytes of `lines` contiguous lines of `n`.
+    """Return the function ``(x, values, places)`` over the bytes of `lines` contiguous lines of `n`.
 
     Args:
-        k: how many of a line are written, the first ones in order; or, of `one`, which one counted from 1.
-        one: whether one alone is written.
-        median: ``median`` or ``nanmedian`` for that in place of the `k`-th.
+        k: Number of elements to write from a line, the first ones in order; or, with `one`, the 1-based rank.
+        one: If True, write a single element.
+        median: ``median`` or ``nanmedian`` to write that instead of the `k`-th.
     """
     block = tile_of(n)
     cut = Parts(lines, n, block, RESIDENT)
@@ -135,7 +135,7 @@ def plan_select(
 def plan_in_order(
     device: Device, lines: int, k: int, format_: KeyFormat, descending: bool, position: Any
 ) -> Callable[[DataPtr, DataPtr, DataPtr, DataPtr], None]:
-    """The function ``(elements, their places, values, places)`` that sorts what was selected."""
+    """Return ``(elements, their places, values, places)``, which sorts the selected elements."""
     if k <= LONGEST:
         rows = plan_rows(device, lines, k, k, format_, int64, descending=descending, order_dtype=position)
         return lambda x, order, values, places: rows(x.address, order.address, values.address, places.address)

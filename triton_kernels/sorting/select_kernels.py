@@ -1,7 +1,8 @@
-"""The programs that find the element of a rank in each long line, and collect those before it.
+"""Kernels of radix select: find the element of a rank in each long line, and collect those before it.
 
-The key of a rank is found digit by digit, the highest first: count the digits of all keys that share what was
-found so far, then go on in the digit that the rank falls into. A pass over the line reads it and writes nothing.
+The key of a rank is found digit by digit, the highest first. Each pass counts the next digit of all keys that
+share the digits found so far, and continues in the bucket that contains the rank. A pass over the line reads
+it and writes nothing.
 
 Source: Tolu Alabi, Jeffrey D. Blanchard, Bradley Gordon, Russel Steinbach, "Fast K-Selection Algorithms for
 Graphics Processing Units", 2012 (radix selection).

@@ -22,7 +22,7 @@ from .select import plan_select
 
 
 def format_of(call: StructuredCall) -> KeyFormat:
-    """The format of the elements. Raises NotImplementedError for dtypes without an order on the device."""
+    """Return the format of the elements. Raise NotImplementedError for dtypes without an order on the device."""
     spec = call.args["self"]
     check_dtypes(call, [spec])
     dtype: ScalarType = spec.dtype
@@ -32,14 +32,14 @@ def format_of(call: StructuredCall) -> KeyFormat:
 
 
 def through_row(call: StructuredCall, rows: int, n: int, k: int, **options: Any) -> Run:
-    """Lines that fit in registers."""
+    """Return the launch for lines that fit in registers."""
     chosen("rows in registers", "lines of {} are no longer than {}", n, LONGEST)
     run = plan_rows(call.device, rows, n, k, format_of(call), int64, **options)
     return lambda x, *outputs: run(x.address, *[out.address for out in outputs])
 
 
 def sort(call: StructuredCall) -> PlannedKernel:
-    """Lines in order, and where their elements come from."""
+    """Return sorted lines, and the source indices of their elements."""
     format_ = format_of(call)
     descending: bool = call.args["descending"]
 
@@ -53,7 +53,7 @@ def sort(call: StructuredCall) -> PlannedKernel:
 
 
 def topk(call: StructuredCall) -> PlannedKernel:
-    """The `k` largest or smallest of each line, in order whether asked for or not."""
+    """Return the `k` largest or smallest of each line, always sorted."""
     format_ = format_of(call)
     # A number has one element, which is selected however few are wanted.
     k: int = call.args["k"] if call.args["self"].ndim else 1
@@ -69,7 +69,7 @@ def topk(call: StructuredCall) -> PlannedKernel:
 
 
 def kthvalue(call: StructuredCall) -> PlannedKernel:
-    """The `k`-th smallest of each line."""
+    """Return the `k`-th smallest of each line."""
     format_ = format_of(call)
     k: int = call.args["k"]
 
@@ -83,7 +83,7 @@ def kthvalue(call: StructuredCall) -> PlannedKernel:
 
 
 def median(call: StructuredCall) -> PlannedKernel:
-    """The lower median of each line: NaN if there is one, or that of the numbers."""
+    """Return the lower median of each line: NaN if there is one, or that of the numbers."""
     format_ = format_of(call)
     dtype: ScalarType = call.args["self"].dtype
     if call.extra["dim"] is None and not call.args["self"].numel:

@@ -16,20 +16,22 @@ from .radix import passes_of, plan_radix
 from .rows import LONGEST, plan_rows
 
 Count = Callable[[int], None]
-"""Writes the keys, and adds up their digits at an address: see `plan_radix`. Of few keys nothing is counted."""
+"""Function that writes the keys, and adds up their digits at an address: see `plan_radix`. It counts nothing for
+few keys.
+"""
 
 
 def passes_over(n: int, largest: int) -> int:
-    """How many digits of `n` keys of 0..`largest` are counted: none of few keys."""
+    """Return the number of counted digits of `n` keys of 0..`largest`: zero for few keys."""
     return 0 if n <= LONGEST else passes_of(largest.bit_length())
 
 
 def plan_sort(
     device: Device, n: int, largest: int, dtype: ScalarType
 ) -> Callable[[DataPtr, Count | None], tuple[DataPtr, DataPtr]]:
-    """The function that sorts `n` contiguous keys of 0..`largest`, and gives them and the places they came from.
+    """Return the function that sorts `n` contiguous keys of 0..`largest` and returns the keys and their argsort.
 
-    Both are of the keys' dtype, int32 or int64. The keys are there, or a function makes and counts them.
+    Both have the keys' dtype, int32 or int64. The keys exist already, or a function makes and counts them.
     """
     format_ = KeyFormat(WORDS[dtype.itemsize], 0, False)
     if n <= LONGEST:

@@ -1,10 +1,10 @@
-"""The programs of products with compressed rows, and of products at given places.
+"""Kernels of CSR and BSR matmuls, and of sampled matmuls.
 
-Rows of elements are cut at multiples of CHUNK values, so that a long row is several programs' work. What a row has of
-them is found without a count of them: the piece of row r that begins it has the number ``r + crow[r] // CHUNK``, which
-rises with r, and the row is found by halving. A row of one piece is stored by its program; pieces of others go to a
-workspace, from which `add_pieces` adds them in order: where pieces are cut depends on the matrix alone, and so does the
-result. Nothing is read through an index that is wrong; it raises a flag.
+Rows are split at multiples of CHUNK values, so that a long row is the work of several programs. The split
+needs no count of pieces: the piece that begins row r has the number ``r + crow[r] // CHUNK``, which rises
+with r, and bisection finds the row. The program of a single-piece row stores it. Pieces of other rows go to a
+workspace, from which `add_pieces` adds them in order. The split depends on the matrix alone, and so does the
+result. An invalid index raises a flag, and nothing is read through it.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton
@@ -12,7 +12,7 @@ from ..budget import Configuration, declare
 from ..conversion import convert
 
 ROWS, COLUMN = (tl.constexpr(i) for i in range(2))
-"""Which flag says what: rows do not rise within the values, a column lies outside of the dense matrix."""
+"""Meaning of the flags: rows do not rise within the values, a column is outside of the dense matrix."""
 
 
 @triton.jit

@@ -23,7 +23,9 @@ CHUNK = 1024
 
 
 class Problem:
-    """What the launches of an operator share: contiguous operands, the type of sums and of indices, and faults."""
+    """Problem that the launches of an operator share: contiguous operands, types of sums and indices, and
+    faults.
+    """
 
     def __init__(self, call: StructuredCall, messages: Sequence[str]) -> None:
         self.call, self.messages = call, tuple(messages)
@@ -39,12 +41,12 @@ class Problem:
         self.flags = fault_flags(call.device.resolved_index, faults)
 
     def pointers(self, **more: str) -> dict[str, str]:
-        """The types of the operands and the result."""
+        """Return the types of the operands and the result."""
         types = {name: f"*{spec.dtype.triton_name}" for name, spec in self.specs.items()}
         return types | {"out": f"*{self.out.dtype.triton_name}"} | more
 
     def addresses(self, inputs: Sequence[Any]) -> tuple[list[Any], list[int]]:
-        """The operands' data, which have to be kept until the launch, and their addresses."""
+        """Return the operands' data, which the caller must keep until the launch, and their addresses."""
         data = [copied(x) for copied, x in zip(self._copied, inputs, strict=True)]
         return data, [each.address for each in data]
 
@@ -56,7 +58,7 @@ class Problem:
 
 
 def csr_mm(call: StructuredCall) -> PlannedKernel:
-    """The kernel of ``_csr_mm``."""
+    """Return the kernel of ``_csr_mm``."""
     rows, width = call.outputs[0].sizes
     nnz, length = call.args["col_indices"].sizes[0], call.args["dense"].sizes[0]
     if not rows or not width:
@@ -118,7 +120,7 @@ def csr_mm(call: StructuredCall) -> PlannedKernel:
 
 
 def sampled_mm(call: StructuredCall) -> PlannedKernel:
-    """The kernel of ``_sampled_mm``."""
+    """Return the kernel of ``_sampled_mm``."""
     (count,) = call.outputs[0].sizes
     (above, inner), across = call.args["left"].sizes, call.args["right"].sizes[0]
     if not count:
@@ -151,7 +153,7 @@ def sampled_mm(call: StructuredCall) -> PlannedKernel:
 
 
 def bsr_mm(call: StructuredCall) -> PlannedKernel:
-    """The kernel of ``_bsr_mm``, by tensor cores; integers have none, and are refused."""
+    """Return the kernel of ``_bsr_mm``, by tensor cores; it rejects integers, which they do not support."""
     lines = call.args["crow_indices"].sizes[0] - 1
     nnz, high, wide = call.args["values"].sizes
     length, width = call.args["dense"].sizes[0] // wide, call.outputs[0].sizes[1]

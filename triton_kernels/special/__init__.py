@@ -1,5 +1,5 @@
 """Special functions: scalar functions by family, over the elementwise skeleton; `special` registers them.
 
-Where libdevice has a function it is that; the others are recurrences, asymptotic series and series of Chebyshev
-polynomials, whose coefficients were computed from their definitions in 40 digits. float32 takes fewer terms.
+They call libdevice if it has the function. The others are recurrences, asymptotic series and Chebyshev
+series, whose coefficients were computed from their definitions in 40 digits. float32 takes fewer terms.
 """

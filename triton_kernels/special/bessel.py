@@ -10,7 +10,7 @@ from .chebyshev_series import chebyshev_series
 
 INFINITY = tl.constexpr(float("inf"))
 GREATEST = tl.constexpr(3.4028234663852886e38)
-"""What stands for infinity in a quotient, so that it gives a limit and not NaN."""
+"""Substitute for infinity in a quotient, so that it gives a limit and not NaN."""
 K0_SCALED = tl.constexpr(
     (
         1.2201515410329777,

@@ -9,7 +9,7 @@ from ..elementwise.pointwise_functions import divide
 
 INFINITY = tl.constexpr(float("inf"))
 MOST_TERMS = tl.constexpr(1 << 24)
-"""Of a sum whose length depends on the operands, so that no garbage in lanes beyond the end runs for ever."""
+"""Terms of a sum whose length depends on the operands, so that garbage in masked lanes cannot loop forever."""
 CORRECTIONS = tl.constexpr(
     (
         12.0,

@@ -1,9 +1,9 @@
-"""The regularised incomplete gamma functions, in float64 for every dtype.
+"""Regularized incomplete gamma functions, in float64 for every dtype.
 
-P(a, x) is a series where x is the smaller, Q(a, x) a continued fraction where it is the larger; from a = 20000 on,
-where both need too many terms, the uniform expansion holds. Single precision would lose the digits of
-x^a exp(-x) / gamma(a), whose exponents are near one another. Sources: NIST Digital Library of Mathematical Functions,
-8.7, 8.9 and 8.12; N. M. Temme, "The asymptotic expansion of the incomplete gamma functions" (1979).
+P(a, x) is a series for smaller x, Q(a, x) a continued fraction for larger x. From a = 20000 on, both need too
+many terms, and the uniform expansion holds. Single precision would lose the digits of x^a exp(-x) / gamma(a),
+whose exponents nearly cancel. Sources: NIST Digital Library of Mathematical Functions, 8.7, 8.9 and 8.12; N.
+M. Temme, "The asymptotic expansion of the incomplete gamma functions" (1979).
 """
 
 from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton

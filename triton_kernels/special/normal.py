@@ -1,4 +1,4 @@
-"""The error function's kin, the normal distribution and entropies."""
+"""Error functions, the normal distribution and entropies."""
 
 from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 

@@ -53,7 +53,7 @@ LAST_FACTORIAL = 170
 
 
 def polygamma(call: StructuredCall) -> PlannedKernel:
-    """The derivative of digamma of an order: a function of its own for 0 and 1, by zeta from 2 on."""
+    """Compute the n-th derivative of digamma: special cases for 0 and 1, by zeta from 2 on."""
     n = call.args["n"]
     if n < 2:
         return computed(call, gamma.trigamma if n else gamma.digamma, FLOAT)

@@ -1,4 +1,4 @@
-"""Whether two results are the same but for rounding; compared on the host, where nothing that is tuned computes."""
+"""Comparison of two results up to rounding, on the host, away from the kernels that are tuned."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ...runtime.scalar_type import finfo
 from ...runtime.tensor_impl import TensorImpl
 
 ROUNDINGS = 16
-"""How many units of the last place sums in another order may differ by: of the element, and of the largest one."""
+"""Difference in ulps that sums in another order may have: of the element, and of the largest one."""
 
 
 def disagreement(expected: object, found: object) -> str | None:
-    """What is wrong with a result; None for nothing."""
+    """Return a description of a wrong result, or None if it agrees."""
     if not isinstance(expected, TensorImpl) or not isinstance(found, TensorImpl):
         return (
             None if expected is found or expected == found else f"it gives {found!r} instead of {expected!r}"

@@ -30,20 +30,22 @@ _running = threading.Lock()
 
 
 def autotune(function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Report:
-    """Time the configurations that the launches of a function may take, and take the best ones from now on.
+    """Time the candidate configurations of a function's launches, and use the fastest ones from now on.
 
-    Runs ``function(*args, **kwargs)``, notes which of its kernels had a choice of configurations, and for each of them
-    times the whole function with each candidate: CUDA events around it, the L2 flushed before each run, in turns,
-    medians of up to 25 runs. A candidate replaces the default if its results are the same within the rounding of
-    their dtype and it is quicker by more than the noise. What is found is remembered, for this process at once and
-    for later ones in a file (see `tuning/records.py`; ``TRITEN_TUNING_STORE=0`` turns that off), by kind of device,
-    version of the kernel, dtype and class of shapes; plans are made anew. Graphs that were captured before keep what
-    they captured. Nothing is ever timed but in this call.
+    Runs ``function(*args, **kwargs)`` and records which of its kernels have a choice of configurations. For
+    each of them it times the whole function with each candidate: CUDA events around it, the L2 flushed before
+    each run, candidates interleaved, medians of up to 25 runs. A candidate replaces the default if its
+    results agree within the rounding of their dtype and it is faster by more than the noise.
 
-    Give it the one call that matters rather than a training step: other work in the function is timed along and
-    hides differences. The function runs a few hundred times. Tensors among its arguments that it writes to are
-    restored before each run and at the end, and so are the states of the random number generators. It must have no
-    other effect and give the same result each time: for ``backward()``, which adds to ``.grad``, use
+    Results are stored, for this process at once and for later ones in a file (see `tuning/records.py`;
+    ``TRITEN_TUNING_STORE=0`` turns that off), by kind of device, version of the kernel, dtype and class of
+    shapes. Plans are made anew. Graphs that were captured before keep their configurations. Only this call
+    ever times kernels.
+
+    Pass the one call that matters rather than a training step: other work in the function is timed along and
+    hides differences. The function runs a few hundred times. Arguments that it writes to are restored before
+    each run and at the end, and so are the states of the random number generators. It must have no other
+    effect and return the same result each time: for ``backward()``, which adds to ``.grad``, use
     `tt.autograd.grad`.
 
     Args:
@@ -83,13 +85,13 @@ def tune(
     turns: int = TURNS,
     runs: int = RUNS,
 ) -> Report:
-    """As `autotune`, with any timer.
+    """Tune as `autotune` does, with any timer.
 
     Args:
         run: the call.
-        arguments: where the tensors are that it may write to.
+        arguments: Nesting that contains the tensors that the run may write to.
         timer_for: makes the timer of a device.
-        turns, runs: how often candidates are timed.
+        turns, runs: Number of timings of each candidate.
     """
     if not _running.acquire(blocking=False):
         raise RuntimeError(
@@ -118,7 +120,7 @@ def _check_undisturbed() -> None:
 
 
 def failures() -> tuple[type[BaseException], ...]:
-    """What a candidate raises that cannot be compiled or launched."""
+    """Return the exceptions that a candidate raises if it cannot be compiled or launched."""
     triton = module_if_imported("triton.errors")
     return (RuntimeError, ValueError) if triton is None else (RuntimeError, ValueError, triton.TritonError)
 
@@ -164,7 +166,7 @@ class _Tuner:
         return self._run()
 
     def _results_of(self, result: object) -> list[object]:
-        """What a run gave and what it left in its arguments, on the host or in tensors of their own."""
+        """Return a run's results and the arguments that it wrote, on the host or in separate tensors."""
         return [_own(leaf) for leaf in (*tree_leaves(result), *self._inputs.written())]
 
     @staticmethod
@@ -214,7 +216,7 @@ class _Tuner:
         return timer.microseconds(self._run)
 
     def _taking(self, question: Question, candidate: Configuration) -> ExitStack:
-        """A block in which a candidate is taken: plans are made anew before it, and behind it."""
+        """Return a context that forces a candidate, and makes plans anew before and after."""
         stack = ExitStack()
         stack.callback(make_plans_anew)
         stack.enter_context(forced(question, candidate))
@@ -224,7 +226,7 @@ class _Tuner:
     def _is_usable(
         self, question: Question, candidate: Configuration, skipped: dict[Configuration, str]
     ) -> bool:
-        """Whether a candidate runs and gives the default's results; a warning says why not."""
+        """Return True if a candidate runs and agrees with the default's results; else warn with the reason."""
         try:
             with self._taking(question, candidate):
                 wrong = self._wrong(self._expected, self._results_of(self._once()))
@@ -238,5 +240,5 @@ class _Tuner:
 
 
 def _own(leaf: object) -> object:
-    """A result that later runs leave as it is."""
+    """Return a copy of a result that later runs do not change."""
     return leaf.detach().clone() if isinstance(leaf, TensorImpl) else leaf  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
-"""The configuration of a launch, by kernel, device, dtype and shape: measured, else shipped, else the kernel's own.
+"""Choice of a launch's configuration by kernel, device, dtype and shape: measured, else shipped, else the
+default.
 
-Asked when an operator is planned; an answer is looked up once for each question and then kept in a dictionary. Nothing
-here measures: that is done by `autotune` alone, when a user calls it. What other processes remember meanwhile is
-seen by those that start later.
+The planner looks up an answer once for each question, and caches it in a dictionary. Only `autotune`
+measures, when a user calls it. Processes that start later see the results of others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_ANSWERS = 4096
 _lock = threading.RLock()
 _answers: dict[Question, Configuration | None] = {}
 _entries: dict[tuple[str, str, int], dict[tuple[str, str], Configuration]] = {}
-"""What is known of a kernel on a kind of device, by dtype and class of shapes."""
+"""Known entries of a kernel on a kind of device, by dtype and class of shapes."""
 _tables: dict[int, list[Entry]] = {}
 _forced: dict[Question, Configuration] = {}
 _listeners: list[Listener] = []
@@ -39,14 +39,14 @@ _listeners: list[Listener] = []
 def configuration(
     kernel: LazyKernel, device: Device, dtype: str, shape: tuple[int, ...], default: Configuration
 ) -> Configuration:
-    """The configuration that a launch takes: what was measured for it, else what ships, else `default`.
+    """Return the configuration of a launch: the measured one, else the shipped one, else `default`.
 
     Args:
         kernel: the declared `@triton.jit` function.
-        device: where it is to run.
+        device: Device of the launch.
         dtype: Triton's name of the declared operand's dtype.
         shape: the sizes that matter, in an order of the kernel's own; sizes of a class (`shape_class`) share answers.
-        default: what the kernel's heuristic says.
+        default: Configuration that the kernel's heuristic chooses.
 
     Returns:
         `default`, or one of those that the kernel declares for the dtype and that the device takes.
@@ -74,7 +74,7 @@ def configuration(
 
 
 def look_up(question: Question) -> Configuration | None:
-    """The answer that is known to a question; None for none."""
+    """Return the known answer to a question, or None."""
     properties = driver().properties(question.device.resolved_index)
     capability = capability_of(question.device)
     place = (question.kernel, device_name(properties), capability)
@@ -121,7 +121,7 @@ def note(question: Question, entry: Entry) -> None:
 
 
 def forget() -> None:
-    """Have everything looked up anew: records, tables, answers."""
+    """Drop cached records, tables and answers, so that they are looked up again."""
     with _lock:
         _answers.clear()
         _entries.clear()
@@ -145,7 +145,7 @@ def listening(listener: Listener) -> Iterator[None]:
 
 @contextlib.contextmanager
 def forced(question: Question, answer: Configuration) -> Iterator[None]:
-    """Answer a question this way until the block ends. Whoever does it has plans made anew, before and after."""
+    """Answer a question this way until the block ends; the caller makes plans anew, before and after."""
     _forced[question] = answer
     try:
         yield

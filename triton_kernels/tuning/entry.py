@@ -1,4 +1,4 @@
-"""What was measured for a question, as it stands in files: the shipped tables' and those of the records."""
+"""Measured entry for a question, as stored in the shipped tables' files and in the records."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Entry:
     device: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """The entry as JSON has it."""
+        """Return the entry as JSON data."""
         return {
             "format": FORMAT,
             **vars(self),
@@ -47,7 +47,7 @@ class Entry:
         }
 
     def configuration(self, capability: int) -> Configuration | None:
-        """The declared configuration that it names; None if the kernel has changed or no longer declares it."""
+        """Return the declared configuration that the entry names, or None if the kernel no longer has it."""
         if self.source != source_of(self.kernel):
             return None
         named = Configuration(self.tile, self.warps, self.stages)
@@ -58,7 +58,7 @@ class Entry:
 
 
 def read_entry(given: object) -> Entry | None:
-    """The entry that parsed JSON holds; None for anything else, which whoever damaged it need not hear of."""
+    """Return the entry in parsed JSON, or silently None for anything else, such as a damaged file."""
     if not isinstance(given, dict) or given.get("format") != FORMAT:
         return None
     texts = [given.get(name) for name in ("kernel", "source", "dtype", "shape", "device")]
@@ -79,7 +79,7 @@ def read_entry(given: object) -> Entry | None:
 
 
 def source_of(kernel: str) -> str | None:
-    """The hash of a declared kernel's source; None for a kernel that is not declared, or has none."""
+    """Return the hash of a declared kernel's source, or None for an undeclared or sourceless kernel."""
     declaration = declaration_of(kernel)
     if declaration is None:
         return None

@@ -1,4 +1,4 @@
-"""What a call starts from, given back to it before each run: tensors that it writes to, and random numbers."""
+"""Inputs of a call, restored before each run: tensors that it writes to, and random number generators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Inputs:
 
     Args:
         arguments: any nesting of tensors and other things.
-        generators: those whose numbers the call may draw, besides those among the arguments.
+        generators: Random generators that the call may use, in addition to those among the arguments.
     """
 
     def __init__(self, arguments: object, generators: Iterable[Generator]) -> None:
@@ -31,7 +31,7 @@ class Inputs:
         self._is_fresh = True
 
     def written(self) -> list[Any]:
-        """The tensors that the run has written to; copies of the others are dropped."""
+        """Return the tensors that the run has written to, and drop copies of the others."""
         if self._is_fresh:
             self._is_fresh = False
             self._kept = [each for each in self._kept if each[0]._version != each[2]]

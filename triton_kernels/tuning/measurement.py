@@ -9,7 +9,7 @@ from typing import NamedTuple
 WARM_UP = 2
 TURNS = 5
 RUNS = 5
-"""Of a candidate in each turn: `TURNS * RUNS` of one that stays to the end. Turns are taken in another order each."""
+"""Runs of a candidate in each turn: `TURNS * RUNS` of one that stays to the end. Each turn has another order."""
 HOPELESS = 1.25
 """A candidate whose quickest run is slower than the best median by this factor is timed no further."""
 LEAST_GAIN = 0.02
@@ -31,7 +31,7 @@ class Times(NamedTuple):
 
     @property
     def spread(self) -> float:
-        """Half of the range that the middle half of the runs lies in."""
+        """Half of the interquartile range of the runs."""
         if len(self.runs) < 2:
             return 0.0
         low, _, high = statistics.quantiles(self.runs, n=4, method="inclusive")
@@ -39,7 +39,7 @@ class Times(NamedTuple):
 
 
 def measure(count: int, take: Take, turns: int = TURNS, runs: int = RUNS) -> list[Times]:
-    """The times of so many candidates, the first of which is timed to the end whatever it takes."""
+    """Return the times of `count` candidates; the first is always timed to the end."""
     found: list[list[float]] = [[] for _ in range(count)]
     staying = list(range(count))
     for turn in range(turns):
@@ -52,7 +52,7 @@ def measure(count: int, take: Take, turns: int = TURNS, runs: int = RUNS) -> lis
 
 
 def winner(times: Sequence[Times]) -> int:
-    """The quickest candidate, if it is ahead of the first one by more than the noise of both; else the first.
+    """Return the fastest candidate if it beats the first by more than the noise of both, else the first.
 
     Example:
         >>> from triten.triton_kernels.tuning.measurement import Times, winner

@@ -1,4 +1,4 @@
-"""A question that a kernel asks when it is planned: which configuration for this device, dtype and class of shapes."""
+"""Key of a configuration lookup at planning time: device, dtype and class of shapes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ...runtime.device import device as Device
 from ..budget import Configuration, declaration_of
 
 OCTAVE = 4
-"""How many classes of sizes there are from one power of two to the next."""
+"""Number of size classes from one power of two to the next."""
 DIVISOR = 16
 """A size that it divides is in a class of its own: its lines are whole vectors, and masks fall away."""
 
 
 class Question(NamedTuple):
-    """What an answer depends on. `kernel` is ``module:function``, `shape` a class of shapes (`shape_class`)."""
+    """Key of an answer. `kernel` is ``module:function``, `shape` a class of shapes (`shape_class`)."""
 
     kernel: str
     device: Device
@@ -28,10 +28,10 @@ class Question(NamedTuple):
 
 
 def shape_class(shape: tuple[int, ...]) -> str:
-    """The class of a shape: each size to a quarter of an octave, and whether 16 divides it.
+    """Return the class of a shape: each size to a quarter of an octave, and whether 16 divides it.
 
-    A size is named by the middle of its class, ``2 ** (round(4 log2 size) / 4)``, rounded; so sizes up to 8 have a
-    class each, and larger ones share it with those within 9 %. 0 is a class of its own.
+    The name of a class is its middle, ``2 ** (round(4 log2 size) / 4)``, rounded. Sizes up to 8 have a class
+    each, and larger ones share it with those within 9 %. 0 is a class of its own.
 
     Example:
         >>> from triten.triton_kernels.tuning.question import shape_class
@@ -55,18 +55,20 @@ def capability_of(device: Device) -> int:
 
 
 def is_same(a: Configuration, b: Configuration) -> bool:
-    """Whether two configurations make the same code, whatever occupancy is meant."""
+    """Return True if two configurations make the same code, whatever their declared occupancy."""
     return (a.tile, a.warps, a.stages) == (b.tile, b.warps, b.stages)
 
 
 def declared(kernel: str, dtype: str, capability: int) -> tuple[Configuration, ...]:
-    """The configurations that may be chosen; none for a kernel or a dtype that is not declared."""
+    """Return the declared configurations, or none for a kernel or a dtype without a declaration."""
     declaration = declaration_of(kernel)
     every = () if declaration is None else declaration.configurations.get(dtype, ())
     return tuple(each for each in every if each.is_for(capability))
 
 
 def candidates(question: Question, default: Configuration) -> tuple[Configuration, ...]:
-    """What there is to time: the default, which may be a smaller tile of a declared one, then the others."""
+    """Return the candidates to time: the default, which may be a smaller tile of a declared one, then the
+    others.
+    """
     every = declared(question.kernel, question.dtype, capability_of(question.device))
     return (default, *(each for each in every if not is_same(each, default)))

@@ -1,12 +1,15 @@
-"""Measurements on disk: in ``tuning`` beside the folder of compiled kernels (`runtime/cuda/triton/cubin_store.py`).
+"""Measurements on disk: in ``tuning`` next to the folder of compiled kernels
+(`runtime/cuda/triton/cubin_store.py`).
 
-A device, by name and capability, has a folder; a kernel has one in it; a question has one file in that, named by the
-hash of kernel, source version, dtype and class of shapes. An entry is written beside its place and renamed, so that a
-reader sees a whole one or none. Since writers of different questions write different files, none can lose another's
-result, and no lock is needed, which network file systems do not always have; of two that answer the same question the
-last one's answer stays, and both were measured. Whatever is damaged, or of another version, is passed over.
+A device, by name and capability, has a folder, and a kernel has one in it. A question has one file in that,
+named by the hash of kernel, source version, dtype and class of shapes. An entry is written to a temporary
+file and renamed, so that a reader sees a whole entry or none. Writers of different questions write different
+files, so none overwrites another's result. No lock is needed, which some network file systems lack. If two
+processes answer the same question, the last answer stays, and both were measured. Damaged files and those of
+another version are skipped.
 
-``TRITEN_TUNING_STORE=0`` in the environment turns this off: nothing is read, nothing is kept beyond the process.
+``TRITEN_TUNING_STORE=0`` in the environment turns this off: nothing is read, nothing is kept beyond the
+process.
 """
 
 from __future__ import annotations
@@ -51,11 +54,11 @@ class Records:
         self.directory = directory
 
     def folder(self, device: str, kernel: str) -> Path:
-        """Where a device's entries of a kernel are."""
+        """Return the folder of a device's entries of a kernel."""
         return self.directory / _slug(device) / _slug(kernel)
 
     def read(self, device: str, kernel: str) -> Iterator[Entry]:
-        """Every entry of a kernel that can be read, whatever version it is of."""
+        """Yield every readable entry of a kernel, of any version."""
         folder = self.folder(device, kernel)
         try:
             files = sorted(path for path in folder.iterdir() if path.suffix == SUFFIX)
@@ -77,7 +80,7 @@ class Records:
                 yield entry
 
     def write(self, device: str, entry: Entry) -> None:
-        """Keep an entry, in place of one for the same question. A RuntimeWarning says, once, that it cannot be kept."""
+        """Write an entry, replacing one for the same question. If that fails, warn once with a RuntimeWarning."""
         folder = self.folder(device, entry.kernel)
         question = json.dumps([entry.kernel, entry.source, entry.dtype, entry.shape])
         path = folder / (hashlib.sha256(question.encode()).hexdigest()[:32] + SUFFIX)
@@ -100,12 +103,12 @@ def _slug(name: str) -> str:
 
 
 def device_name(properties: DeviceProperties) -> str:
-    """A kind of device: its name and capability. Two of a kind share what was measured on either."""
+    """Return a kind of device: its name and capability. Devices of a kind share measurements."""
     return f"{properties.name}-sm_{properties.major}{properties.minor}"
 
 
 def records() -> Records | None:
-    """The records that the environment names; None where they are turned off or there is no place for them.
+    """Return the records that the environment names, or None if they are turned off or have no folder.
 
     Raises:
         ValueError: for a ``TRITEN_TUNING_STORE`` that is neither 0 nor 1.

@@ -1,4 +1,4 @@
-"""What `autotune` found, to be printed."""
+"""Printable report of `autotune`'s results."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Finding:
         question: kernel, device, dtype and class of shapes.
         times: the runs of each candidate that was timed, the default first.
         skipped: why others were not.
-        chosen: what launches take from now on.
-        entry: what is remembered; None if there was no choice.
+        chosen: Configuration that launches take from now on.
+        entry: Recorded entry; None if there was no choice.
     """
 
     question: Question
@@ -47,7 +47,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """What `autotune` found, question by question, in the order in which they were asked."""
+    """Results of `autotune`, question by question, in the order in which they were asked."""
 
     findings: tuple[Finding, ...] = field(default=())
 

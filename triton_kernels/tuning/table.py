@@ -18,12 +18,12 @@ FOLDER = Path(__file__).with_name("tables")
 
 
 def table_path(capability: int, folder: Path = FOLDER) -> Path:
-    """Where a capability's table is."""
+    """Return the path of a capability's table."""
     return folder / f"sm_{capability}.json"
 
 
 def read_table(path: Path) -> list[Entry]:
-    """The entries of a table; none where there is no such file.
+    """Return the entries of a table, or none if there is no file.
 
     Raises:
         ValueError: for a file that is no table, or has an entry that is none: it comes with the package.
@@ -51,7 +51,7 @@ def read_table(path: Path) -> list[Entry]:
 
 
 def table_text(capability: int, origin: str, entries: Iterable[Entry]) -> str:
-    """The text of a table's file, the same for the same entries."""
+    """Return the text of a table's file, the same for the same entries."""
     listed: Sequence[Entry] = sorted(entries, key=lambda e: (e.kernel, e.dtype, e.shape))
     table = {
         "format": FORMAT,

@@ -1,4 +1,4 @@
-"""What a run takes on a device: events around it, the L2 flushed before."""
+"""Device time of a run: CUDA events around it, the L2 flushed before."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Timer(Protocol):
     """Takes the time of one run."""
 
     def microseconds(self, work: Callable[[], object]) -> float:
-        """What one call of `work` takes on the device."""
+        """Return the device time of one call of `work`."""
 
 
 class EventTimer:
-    """Times by CUDA events on the current stream of a device.
+    """Timer with CUDA events on the current stream of a device.
 
-    Between the flush and the run nothing waits, so that the host is ahead of the device; a function whose own
-    bookkeeping takes longer than the flush is timed with it.
+    Nothing waits between the flush and the run, so the host is ahead of the device. If a function's own host
+    work takes longer than the flush, it is timed too.
 
     Args:
         device: a CUDA device.
@@ -42,7 +42,7 @@ class EventTimer:
         self._turn = 0
 
     def microseconds(self, work: Callable[[], object]) -> float:
-        """What one call of `work` takes on the device."""
+        """Return the device time of one call of `work`."""
         index = self._device.resolved_index
         self._turn += 1
         with device_guard(index) as cuda:
