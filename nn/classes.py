@@ -52,7 +52,7 @@ def one_hot(tensor: Tensor, num_classes: int | Tensor = -1) -> Tensor:
     if num_classes != -1 and tensor.is_cuda and not may_read_values(tensor.device):
         if num_classes < 1:
             raise RuntimeError("Class values must be smaller than num_classes.")
-        # Its kernel checks the classes, and nobody waits for it.
+        # The scatter kernel checks the class indices, so the host does not synchronize.
         zeros = _ops.zeros((*tensor.shape, num_classes), dtype=int64, device=tensor.device)
         return zeros.scatter_(-1, tensor.unsqueeze(-1), 1)
     if not tensor.is_meta:

@@ -27,7 +27,7 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
         input: A floating tensor of any shape.
         p: The probability with which one is dropped, between 0 and 1.
         training: Whether any are dropped; otherwise the result is `input` itself.
-        inplace: Whether the result is written to `input`.
+        inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
         A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
@@ -57,7 +57,7 @@ def feature_alpha_dropout(
         input: A floating tensor of shape (N, C, ...).
         p: The probability with which one is dropped, between 0 and 1.
         training: Whether any are dropped; otherwise the result is `input` itself.
-        inplace: Whether the result is written to `input`.
+        inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
         A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
@@ -125,14 +125,14 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
         input: A floating tensor of shape (N, C, L) or (C, L).
         p: The probability with which one is dropped, between 0 and 1.
         training: Whether any are dropped; otherwise the result is `input` itself.
-        inplace: Whether the result is written to `input`.
+        inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
         A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
 
     Raises:
         ValueError: `p` is not between 0 and 1.
-        RuntimeError: `input` has another number of dimensions.
+        RuntimeError: `input` has the wrong number of dimensions.
 
     References:
         Tompson et al., Efficient object localization using convolutional networks (2015).
@@ -154,7 +154,7 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
         input: A floating tensor of shape (N, C, H, W).
         p: The probability with which one is dropped, between 0 and 1.
         training: Whether any are dropped; otherwise the result is `input` itself.
-        inplace: Whether the result is written to `input`.
+        inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
         A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
@@ -182,7 +182,7 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
         input: A floating tensor of shape (N, C, D, H, W) or (C, D, H, W).
         p: The probability with which one is dropped, between 0 and 1.
         training: Whether any are dropped; otherwise the result is `input` itself.
-        inplace: Whether the result is written to `input`.
+        inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
         A tensor of `input`'s shape and dtype; `input` itself if `inplace`.

@@ -64,12 +64,12 @@ def fractional_max_pool2d_with_indices(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The largest element of each of windows at random places, with their places
+    """Compute maxima over randomly placed windows, with their indices
     (`torch.nn.functional.fractional_max_pool2d_with_indices`).
 
     Args:
         input: A floating tensor of shape (N, C, H, W) or (C, H, W).
-        kernel_size: The size of the windows, a number or a tuple of 2.
+        kernel_size: The size of the windows, an int or a tuple of 2.
         output_size: The size of the result, a number or a tuple of 2.
         output_ratio: Instead of `output_size`: its ratio to the size of `input`, a number or a tuple of 2.
         return_indices: Without effect here: the places are always given.
@@ -107,12 +107,12 @@ def fractional_max_pool3d_with_indices(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The largest element of each of windows at random places, with their places
+    """Compute maxima over randomly placed windows, with their indices
     (`torch.nn.functional.fractional_max_pool3d_with_indices`).
 
     Args:
         input: A floating tensor of shape (N, C, D, H, W) or (C, D, H, W).
-        kernel_size: The size of the windows, a number or a tuple of 3.
+        kernel_size: The size of the windows, an int or a tuple of 3.
         output_size: The size of the result, a number or a tuple of 3.
         output_ratio: Instead of `output_size`: its ratio to the size of `input`, a number or a tuple of 3.
         return_indices: Without effect here: the places are always given.
@@ -177,20 +177,20 @@ def fractional_max_pool2d(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """The largest element of each of windows at random places (`torch.nn.functional.fractional_max_pool2d`).
+    """Compute maxima over randomly placed windows (`torch.nn.functional.fractional_max_pool2d`).
 
     Args:
         input: A floating tensor of shape (N, C, H, W) or (C, H, W).
-        kernel_size: The size of the windows, a number or a tuple of 2.
+        kernel_size: The size of the windows, an int or a tuple of 2.
         output_size: The size of the result, a number or a tuple of 2.
         output_ratio: Instead of `output_size`: its ratio to the size of `input`, a number or a tuple of 2.
-        return_indices: Whether the places of the maxima are given too.
+        return_indices: If True, also return the indices of the maxima. Default: False.
         _random_samples: Numbers in [0, 1) of shape (N, C, 2), which say how the windows lie; by default they are
             drawn. The first is the width's.
 
     Returns:
         The maxima; with `return_indices` a pair of the maxima and their places in the flattened plane of a channel,
-        as int64. Of several equal ones the first is named; NaN is larger than every number.
+        as int64. Ties go to the first index; NaN is larger than every number.
 
     Raises:
         ValueError: Neither `output_size` nor `output_ratio` is given.
@@ -248,20 +248,20 @@ def fractional_max_pool3d(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """The largest element of each of windows at random places (`torch.nn.functional.fractional_max_pool3d`).
+    """Compute maxima over randomly placed windows (`torch.nn.functional.fractional_max_pool3d`).
 
     Args:
         input: A floating tensor of shape (N, C, D, H, W) or (C, D, H, W).
-        kernel_size: The size of the windows, a number or a tuple of 3.
+        kernel_size: The size of the windows, an int or a tuple of 3.
         output_size: The size of the result, a number or a tuple of 3.
         output_ratio: Instead of `output_size`: its ratio to the size of `input`, a number or a tuple of 3.
-        return_indices: Whether the places of the maxima are given too.
+        return_indices: If True, also return the indices of the maxima. Default: False.
         _random_samples: Numbers in [0, 1) of shape (N, C, 3), which say how the windows lie; by default they are
             drawn. The first is the depth's.
 
     Returns:
         The maxima; with `return_indices` a pair of the maxima and their places in the flattened volume of a channel,
-        as int64. Of several equal ones the first is named; NaN is larger than every number.
+        as int64. Ties go to the first index; NaN is larger than every number.
 
     Raises:
         ValueError: Neither `output_size` nor `output_ratio` is given.

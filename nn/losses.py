@@ -415,7 +415,7 @@ def multi_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """The hinge loss of several classes (`torch.nn.functional.multi_margin_loss`).
+    """Compute the multi-class hinge loss (`torch.nn.functional.multi_margin_loss`).
 
     Args:
         input: The classes' scores, of shape (N, C) or (C).
@@ -596,13 +596,13 @@ def triplet_margin_with_distance_loss(
 @numpy_named
 @overridable
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """The cosine between vectors along `dim` (`torch.nn.functional.cosine_similarity`).
+    """Compute the cosine between vectors along `dim` (`torch.nn.functional.cosine_similarity`).
 
     Args:
         x1: A floating tensor.
         x2: A tensor whose shape broadcasts with `x1`'s.
         dim: The dimension of the vectors' elements.
-        eps: The least norm that a vector is divided by.
+        eps: The lower bound of the norm, to avoid division by zero.
 
     Returns:
         A tensor of the broadcast shape without `dim`.
@@ -620,14 +620,14 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Tensor:
-    """The norm of x1 - x2 + eps along the last dimension (`torch.nn.functional.pairwise_distance`).
+    """Compute the norm of x1 - x2 + eps along the last dimension (`torch.nn.functional.pairwise_distance`).
 
     Args:
         x1: Vectors, of shape (N, D) or (D).
         x2: Vectors of a shape that broadcasts with it.
         p: The order of the norm.
         eps: Added to differences, so that the norm has a gradient.
-        keepdim: Whether the result keeps the last dimension, with size 1.
+        keepdim: If True, keep the last dimension with size 1. Default: False.
 
     Returns:
         A tensor of the broadcast shape without the last dimension.
@@ -644,14 +644,14 @@ def pairwise_distance(
 def normalize(
     input: Tensor, p: float = 2.0, dim: int | Sequence[int] = 1, eps: float = 1e-12, out: Tensor | None = None
 ) -> Tensor:
-    """The input divided by its norm along `dim` (`torch.nn.functional.normalize`).
+    """Divide `input` by its norm along `dim` (`torch.nn.functional.normalize`).
 
     Args:
         input: A floating or complex tensor.
         p: The order of the norm.
         dim: The dimension, or a tuple of them, of the vectors' elements.
-        eps: The least norm that a vector is divided by.
-        out: The tensor that takes the result and is returned.
+        eps: The lower bound of the norm, to avoid division by zero.
+        out: The output tensor. Default: a new tensor.
 
     Returns:
         A tensor of `input`'s shape.

@@ -34,7 +34,11 @@ def check_shapes(
     attn_mask: Tensor | None,
     num_heads: int,
 ) -> bool:
-    """Whether there is a dimension of batches. Raises AssertionError for ranks that do not belong together."""
+    """Return whether the inputs have a batch dimension.
+
+    Raises:
+        AssertionError: The ranks or shapes do not match.
+    """
     rank = query.dim()
     _require(
         rank in (2, 3),
@@ -68,9 +72,12 @@ def check_shapes(
 def additive(
     mask: Tensor | None, name: str, dtype: ScalarType, beside: Tensor | None = None
 ) -> Tensor | None:
-    """A mask as numbers that are added to scores: minus infinity where one of bools says True.
+    """Convert a mask to numbers that are added to scores: -inf where a bool mask is True.
 
-    Warns where it is of another dtype than `beside`, the attention mask. Raises AssertionError for integers.
+    Warns if the mask's dtype differs from that of `beside`, the attention mask.
+
+    Raises:
+        AssertionError: The mask has an integer dtype.
     """
     if mask is None:
         return None
@@ -132,7 +139,11 @@ def _projected_apart(
     weights: tuple[Tensor, Tensor, Tensor],
     biases: tuple[Tensor | None, ...],
 ) -> tuple[Tensor, ...]:
-    """Each of query, key and value through a weight of its own. Raises AssertionError for shapes that do not fit."""
+    """Project query, key and value, each by its own weight.
+
+    Raises:
+        AssertionError: The shapes do not match.
+    """
     width = inputs[0].size(-1)
     names = ("query", "key", "value")
     for name, x, weight in zip(names, inputs, weights, strict=True):
@@ -149,7 +160,11 @@ def _projected_apart(
 
 
 def _checked_mask(mask: Tensor, lines: int, length_q: int, length_k: int) -> Tensor:
-    """A mask of three dimensions, the first of size 1 or `lines`. Raises RuntimeError for other shapes."""
+    """Return the mask with three dimensions, the first of size 1 or `lines`.
+
+    Raises:
+        RuntimeError: The mask has another shape.
+    """
     expected = (length_q, length_k) if mask.dim() == 2 else (lines, length_q, length_k)
     if mask.dim() not in (2, 3):
         raise RuntimeError(f"attn_mask's dimension {mask.dim()} is not supported")
@@ -161,7 +176,7 @@ def _checked_mask(mask: Tensor, lines: int, length_q: int, length_k: int) -> Ten
 
 
 def _with_a_key_seen(mask: Tensor | None) -> Tensor | None:
-    """A mask with one more key, which everyone sees."""
+    """Append one more key to a mask, visible to every query."""
     return None if mask is None else _ops.cat([mask, mask.new_zeros((*mask.shape[:-1], 1))], -1)
 
 

@@ -36,7 +36,7 @@ def layer_norm(
         weight: What results are multiplied by, of that shape and of `input`'s dtype, or of float32 for float16 and
             bfloat16.
         bias: What is added then, of the same shape and dtype.
-        eps: Added to the variance, so that nothing is divided by 0.
+        eps: Added to the variance to avoid division by zero.
 
     Returns:
         A tensor of `input`'s shape and dtype.
@@ -114,19 +114,19 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Each channel of (N, C, ...) normalised over all samples and positions (`torch.nn.functional.batch_norm`).
+    """Normalize each channel of (N, C, ...) over the batch and positions (`torch.nn.functional.batch_norm`).
 
     Args:
         input: A floating tensor of shape (N, C, ...).
         running_mean: The means, of shape (C,), that channels are normalised by; in training they are brought up to
             date, and may be None.
         running_var: The variances, likewise.
-        weight: What results are multiplied by, of shape (C,); by default nothing.
-        bias: What is added then, of shape (C,); by default nothing.
+        weight: The scale of each channel, of shape (C,). Default: None, no scaling.
+        bias: The shift of each channel, of shape (C,). Default: None, no shift.
         training: Whether the batch's own mean and variance are used.
         momentum: The share of the new statistics: running = (1 - momentum) * running + momentum * new, with the
             unbiased variance.
-        eps: Added to the variance, so that nothing is divided by 0.
+        eps: Added to the variance to avoid division by zero.
 
     Returns:
         A tensor of `input`'s shape and dtype.
@@ -161,14 +161,14 @@ def group_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Each group of channels of (N, C, ...) normalised, sample by sample (`torch.nn.functional.group_norm`).
+    """Normalize each group of channels of each sample of (N, C, ...) (`torch.nn.functional.group_norm`).
 
     Args:
         input: A floating tensor of shape (N, C, ...).
         num_groups: How many groups the channels make up, a divisor of C.
-        weight: What results are multiplied by, of shape (C,); by default nothing.
-        bias: What is added then, of shape (C,); by default nothing.
-        eps: Added to the variance, so that nothing is divided by 0.
+        weight: The scale of each channel, of shape (C,). Default: None, no scaling.
+        bias: The shift of each channel, of shape (C,). Default: None, no shift.
+        eps: Added to the variance to avoid division by zero.
 
     Returns:
         A tensor of `input`'s shape and dtype.
@@ -203,19 +203,19 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Each channel of each sample of (N, C, ...) normalised (`torch.nn.functional.instance_norm`).
+    """Normalize each channel of each sample of (N, C, ...) (`torch.nn.functional.instance_norm`).
 
     Args:
         input: A floating tensor of shape (N, C, ...).
         running_mean: The means, of shape (C,), that are brought up to date with `use_input_stats`, and otherwise
             normalised by.
         running_var: The variances, likewise.
-        weight: What results are multiplied by, of shape (C,); by default nothing.
-        bias: What is added then, of shape (C,); by default nothing.
+        weight: The scale of each channel, of shape (C,). Default: None, no scaling.
+        bias: The shift of each channel, of shape (C,). Default: None, no shift.
         use_input_stats: Whether each channel's own mean and variance are used.
         momentum: The share of the new statistics: running = (1 - momentum) * running + momentum * new, with the
             unbiased variance.
-        eps: Added to the variance, so that nothing is divided by 0.
+        eps: Added to the variance to avoid division by zero.
 
     Returns:
         A tensor of `input`'s shape and dtype.

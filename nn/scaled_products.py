@@ -55,7 +55,7 @@ def scaled_mm(
     contraction_dim: list[int] | tuple[int, ...] = (),
     use_fast_accum: bool = False,
 ) -> Tensor:
-    """The product of two matrices of 8-bit or 4-bit floats with their scales (`torch.nn.functional.scaled_mm`).
+    """Compute a matmul of scaled 8-bit or 4-bit float matrices (`torch.nn.functional.scaled_mm`).
 
     Args:
         mat_a: The first matrix, of shape (M, K) and dtype float8_e4m3fn or float8_e5m2, or (M, K / 2) and
@@ -211,5 +211,5 @@ def scaled_grouped_mm(
 
 
 def in_list(given: Any) -> list[Any]:
-    """The elements of a list, or the one that is given."""
+    """Return a list or tuple as a list, any other value as a list of one."""
     return list(given) if isinstance(given, list | tuple) else [given]

@@ -27,7 +27,7 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:
-    """The loss of connectionist temporal classification (`torch.nn.functional.ctc_loss`).
+    """Compute the connectionist temporal classification loss (`torch.nn.functional.ctc_loss`).
 
     Args:
         log_probs: Logarithms of probabilities, of shape (T, N, C) or (T, C).

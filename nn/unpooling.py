@@ -20,7 +20,7 @@ Size = int | Sequence[int]
 
 
 def _sizes(rank: int, size: Size, name: str, least: int = 0) -> list[int]:
-    """A size for each dimension. What is beyond the first `least` of those given counts for nothing."""
+    """Return one size for each dimension, and check the given ones."""
     sizes = list(size) if isinstance(size, Iterable) and not isinstance(size, str) else [size] * rank
     if len(sizes) < least:
         raise IndexError(f"max_unpool{rank}d: expected {name} of {least} elements, got {len(sizes)}")
@@ -39,7 +39,10 @@ def _output_size(
     padding: list[int],
     output_size: Sequence[int] | None,
 ) -> list[int]:
-    """The sizes asked for, which pooling must be able to have come from; without them the smallest likely ones."""
+    """Return the requested output sizes after checking that pooling can produce `input` from them.
+
+    Without a request, return the smallest sizes.
+    """
     rank = len(kernel_size)
     spatial = list(input.shape)[-rank:]
     # Sizes of another number than the operator's dimensions are that one's to refuse.
@@ -95,7 +98,7 @@ def max_unpool1d(
     padding: Size = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """The maxima of `max_pool1d` where they were, zeros elsewhere (`torch.nn.functional.max_unpool1d`).
+    """Invert `max_pool1d`: write the maxima to their indices, zeros elsewhere (`torch.nn.functional.max_unpool1d`).
 
     Args:
         input: The maxima, of shape (N, C, L) or (C, L).
@@ -131,7 +134,7 @@ def max_unpool2d(
     padding: Size = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """The maxima of `max_pool2d` where they were, zeros elsewhere (`torch.nn.functional.max_unpool2d`).
+    """Invert `max_pool2d`: write the maxima to their indices, zeros elsewhere (`torch.nn.functional.max_unpool2d`).
 
     Args:
         input: The maxima, of shape (N, C, H, W) or (C, H, W).
@@ -167,7 +170,7 @@ def max_unpool3d(
     padding: Size = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """The maxima of `max_pool3d` where they were, zeros elsewhere (`torch.nn.functional.max_unpool3d`).
+    """Invert `max_pool3d`: write the maxima to their indices, zeros elsewhere (`torch.nn.functional.max_unpool3d`).
 
     Args:
         input: The maxima, of shape (N, C, D, H, W) or (C, D, H, W).

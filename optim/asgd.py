@@ -64,7 +64,7 @@ class ASGD(SingleOptimizer):
         )  # fmt: skip
 
     def begin(self, group: Group, parameter: Tensor) -> dict[str, Any]:
-        """The rate and the average's share, as they are at first, and the average."""
+        """Initialize the rate, the averaging coefficient and the average."""
         return {
             "eta": counter(group, parameter, rate_of(group)),
             "mu": counter(group, parameter, 1.0),
@@ -74,7 +74,7 @@ class ASGD(SingleOptimizer):
     def update(
         self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
     ) -> None:
-        """The step, the average, then what the next step takes."""
+        """Update the parameter and the average, then the coefficients of the next step."""
         fall, lr, average = group["lambd"], rate_of(group), state["ax"]
         if group["capturable"]:
             rate, share = state["eta"], state["mu"]

@@ -152,7 +152,7 @@ class LBFGS(Optimizer):
         return before
 
     def _direction(self, state: dict[str, Any], gradient: Tensor) -> Tensor:
-        """The gradient through the inverse Hessian that the remembered steps tell of: the recursion of two loops."""
+        """Compute the inverse Hessian times the gradient by the two-loop recursion over the stored steps."""
         change, step = gradient - state["prev_flat_grad"], state["d"] * state["t"]
         changes, steps, weights = state["old_dirs"], state["old_stps"], state["ro"]
         curvature = change.dot(step).item()
@@ -186,7 +186,7 @@ def _flat(tensor: Tensor) -> Tensor:
 
 
 def flat_gradient(parameters: list[Tensor]) -> Tensor:
-    """All gradients one after the other, zeros for those without, complex numbers as pairs."""
+    """Concatenate all gradients: zeros for missing ones, complex numbers as pairs."""
     parts = [_flat(_ops.zeros_like(each) if each.grad is None else each.grad.detach()) for each in parameters]
     return _ops.cat(parts)
 

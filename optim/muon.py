@@ -94,7 +94,7 @@ class Muon(Optimizer):
     def step(self, closure: Callable[[], Loss]) -> Loss: ...
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
-        """One step; gives the closure's loss."""
+        """Perform one step and return the closure's loss."""
         loss = loss_of(closure)
         for group in self.param_groups:
             lr, momentum = rate_of(group), group["momentum"]
@@ -120,9 +120,12 @@ class Muon(Optimizer):
 
 
 def orthogonal(matrix: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
-    """The matrix with its singular values near 1, in bfloat16: an odd polynomial of it, applied some times.
+    """Orthogonalize a matrix approximately, in bfloat16, by Newton-Schulz iterations.
 
-    Raises ValueError for 100 steps or more, and for other than three coefficients.
+    The singular values of the result are near 1.
+
+    Raises:
+        ValueError: `steps` is 100 or more, or there are not three coefficients.
     """
     if steps >= 100:
         raise ValueError("Number of steps must be less than 100 for computational efficiency")

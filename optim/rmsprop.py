@@ -81,7 +81,7 @@ class RMSprop(SingleOptimizer):
     def update(
         self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
     ) -> None:
-        """The mean, then the step."""
+        """Update the running mean of squares, then the parameter."""
         kept, lr = group["alpha"], rate_of(group)
         variance = squares = state["square_avg"]
         squares.mul_(kept).addcmul_(gradient, gradient, value=1 - kept)

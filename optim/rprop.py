@@ -64,7 +64,7 @@ class Rprop(SingleOptimizer):
     steps_together = False  # by masks, which operators over lists do not take
 
     def begin(self, group: Group, parameter: Tensor) -> dict[str, Any]:
-        """No gradient before, and the first steps."""
+        """Initialize the previous gradient to zero and the step sizes to the learning rate."""
         lr = rate_of(group)
         first = complex(lr, lr) if parameter.is_complex() else lr
         return {"prev": _ops.zeros_like(parameter), "step_size": _ops.full_like(parameter, first)}
@@ -72,7 +72,7 @@ class Rprop(SingleOptimizer):
     def update(
         self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
     ) -> None:
-        """The steps' sizes, then the steps; where the sign changed there is none, and no gradient is remembered."""
+        """Update the step sizes, then the parameter. An element whose gradient changed sign does not move."""
         (shrink, grow), (least, most) = group["etas"], group["step_sizes"]
         agreement = gradient.detach() * state["prev"].detach()
         changed = agreement < 0

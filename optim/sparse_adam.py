@@ -79,10 +79,10 @@ class SparseAdam(Optimizer):
     def step(self, closure: Callable[[], Loss]) -> Loss: ...
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
-        """One step; gives the closure's loss.
+        """Perform one step and return the closure's loss.
 
         Args:
-            closure: Computes the loss and its gradients anew.
+            closure: Recomputes the loss and its gradients.
 
         Raises:
             RuntimeError: A gradient is dense.

@@ -44,9 +44,10 @@ def _check_decay(decay: float) -> None:
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Average:
-    """The exponential average of a parameter: `decay` of the old one is kept (`torch.optim.swa_utils.get_ema_avg_fn`).
+    """Return an averaging function that keeps `decay` of the old average (`torch.optim.swa_utils.get_ema_avg_fn`).
 
-    Raises ValueError for a decay that is no share.
+    Raises:
+        ValueError: `decay` is outside [0, 1].
 
     Example:
         >>> import triten as tt
@@ -65,7 +66,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
 
 
 def get_swa_avg_fn() -> Average:
-    """The mean of a parameter, each model counting as much (`torch.optim.swa_utils.get_swa_avg_fn`).
+    """Return an averaging function that weighs all models equally (`torch.optim.swa_utils.get_swa_avg_fn`).
 
     Example:
         >>> import triten as tt
@@ -141,7 +142,7 @@ class AveragedModel(Module):
         self.avg_fn, self.multi_avg_fn, self.use_buffers = avg_fn, multi_avg_fn, use_buffers
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the average computes."""
+        """Call the averaged module."""
         return self.module(*args, **kwargs)
 
     def update_parameters(self, model: Module) -> None:
@@ -253,12 +254,12 @@ class SWALR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _share(self, epoch: int) -> float:
-        """How much of the way is behind at the end of an epoch."""
+        """Return the annealed fraction at the end of an epoch."""
         place = max(0.0, min(1.0, epoch / max(1, self.anneal_epochs)))
         return place if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * place)) / 2
 
     def get_lr(self) -> list[Rate]:
-        """The rates of `last_epoch`: where the last ones began is found from how far they were."""
+        """Compute the learning rates of `last_epoch`; the initial rates are inferred from the previous step's."""
         self._warn_outside_step()
         step = max(1, self._step_count - 1) if self.anneal_epochs == 0 else self._step_count - 1
         before, now = self._share(step - 1), self._share(step)

@@ -16,10 +16,10 @@ __all__ = ["AuxRequest", "varlen_attn", "varlen_attn_out"]
 
 
 class AuxRequest(NamedTuple):
-    """What `varlen_attn` returns beside its output (`torch.nn.attention.varlen.AuxRequest`).
+    """Request for extra outputs of `varlen_attn` (`torch.nn.attention.varlen.AuxRequest`).
 
     Args:
-        lse: the logarithm of the sum of the exponentials of each query's scores.
+        lse: If True, return the log-sum-exp of each query's scores.
     """
 
     lse: bool = False
@@ -42,11 +42,11 @@ def varlen_attn(
     block_table: Tensor | None = None,
     num_splits: int | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Attention of each sequence's queries to its own keys (`torch.nn.attention.varlen.varlen_attn`).
+    """Compute attention within each sequence of a packed batch (`torch.nn.attention.varlen.varlen_attn`).
 
-    In float16 and bfloat16, as in PyTorch, whose kernels are CUDA's alone. On a GPU one launch serves all sequences:
-    bounds and pages are read there, so that nothing waits for them, and tiles of scores outside of the window are left
-    out. Pages whose size is a multiple of 64 are read fastest.
+    The operands are float16 or bfloat16, as in PyTorch, whose kernels are CUDA-only. On a GPU one launch serves all
+    sequences. The kernel reads bounds and pages on the device, so the host never synchronizes. It skips tiles of
+    scores outside the window. Page sizes that are multiples of 64 are fastest.
 
     Args:
         query: of shape (T_q, H_q, D), the sequences one after another.

@@ -64,7 +64,7 @@ class _Activation(Module):
             setattr(self, name, value)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The function of the input."""
+        """Apply the activation function elementwise."""
         return type(self).function(input, **{name: getattr(self, name) for name in self._options})
 
     def extra_repr(self) -> str:
@@ -162,7 +162,7 @@ class RReLU(_Activation):
         super().__init__(lower=lower, upper=upper, inplace=inplace)
 
     def forward(self, input: Tensor) -> Tensor:
-        """As many elements as the input."""
+        """Apply randomized leaky ReLU; the shape is `input`'s."""
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
 
@@ -339,7 +339,7 @@ class Softmax2d(Module):
     """The softmax over channels of (C, H, W) or (N, C, H, W) (`torch.nn.Softmax2d`). Raises ValueError for others."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """As many elements as the input."""
+        """Apply softmax over the channels of (N, C, H, W) or (C, H, W)."""
         if input.dim() not in (3, 4):
             raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead")
         return F.softmax(input, -3)

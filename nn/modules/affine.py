@@ -1,4 +1,4 @@
-"""What layers of normalization scale and shift by."""
+"""Affine parameters (scale and shift) of normalization layers."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """The result and its weights; see `tt.nn.functional.multi_head_attention_forward`."""
+        """Compute attention and its weights; see `tt.nn.functional.multi_head_attention_forward`."""
         turned = self.batch_first and query.dim() == 3
         if turned:
             # One tensor stays one, so that it goes through one product.

@@ -52,14 +52,14 @@ class _NormBase(_Affine):
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:
-        """A running mean of zeros and a running variance of ones."""
+        """Reset the running mean to zeros and the running variance to ones."""
         if self.track_running_stats:
             self.running_mean.zero_()
             self.running_var.fill_(1)
             self.num_batches_tracked.zero_()
 
     def reset_parameters(self) -> None:
-        """The statistics, a weight of ones, a bias of zeros."""
+        """Reset the running statistics, the weight to ones and the bias to zeros."""
         self.reset_running_stats()
         self._reset_affine()
 
@@ -212,7 +212,7 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: object = None) -> Module:
-        """A module with a `SyncBatchNorm` in the place of each batch norm, over the same parameters and buffers."""
+        """Replace each batch norm of a module by a `SyncBatchNorm` with the same parameters and buffers."""
         converted = module
         if isinstance(module, _BatchNorm):
             converted = cls(

@@ -27,7 +27,7 @@ class ChannelShuffle(Module):
         self.groups = groups
 
     def forward(self, input: Tensor) -> Tensor:
-        """The channels in another order."""
+        """Shuffle the channels of `input` between groups."""
         return _ops.channel_shuffle(input, self.groups)
 
     def extra_repr(self) -> str:

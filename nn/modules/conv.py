@@ -23,12 +23,12 @@ PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 def _each(value: int | Sequence[int], rank: int) -> tuple[int, ...]:
-    """One number for each spatial dimension."""
+    """Return one value for each spatial dimension."""
     return (value,) * rank if not isinstance(value, Iterable) else tuple(value)
 
 
 class _ConvNd(Module):
-    """What all convolutions have: sizes, weight and bias, their first values, and their text."""
+    """Base class of convolutions: sizes, weight and bias, initialization, and `repr`."""
 
     rank: int
     transposed = False
@@ -86,7 +86,7 @@ class _ConvNd(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew: uniform within one over the root of the inputs of an output."""
+        """Reinitialize the parameters uniformly in ±1 / sqrt(fan_in)."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             inputs = self.weight.shape[1] * math.prod(self.kernel_size)
@@ -142,7 +142,7 @@ class _Forward(_ConvNd):
         )
 
     def _border(self) -> list[int]:
-        """What a mode other than zeros puts around the input, in the order of `functional.pad`."""
+        """Return the padding for modes other than zeros, in the order of `functional.pad`."""
         border: list[int] = []
         for i in range(self.rank - 1, -1, -1):
             if self.padding == "same":
@@ -187,7 +187,11 @@ class _ConvTransposeNd(_ConvNd):
         )
 
     def _extra(self, input: Tensor, wanted: tuple[int, ...]) -> tuple[int, ...]:
-        """The output padding that gives these spatial sizes. Raises ValueError where none does."""
+        """Return the output padding that gives these spatial sizes.
+
+        Raises:
+            ValueError: No output padding gives them.
+        """
         if len(wanted) == self.rank + 2:
             wanted = wanted[2:]
         if len(wanted) != self.rank:

@@ -39,7 +39,7 @@ class Dropout(_DropoutNd):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """As many elements as the input."""
+        """Apply `functional.dropout` in training mode, else return `input`."""
         return F.dropout(input, self.p, self.training, self.inplace)
 
 
@@ -53,7 +53,7 @@ class Dropout1d(_DropoutNd):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """As many elements as the input."""
+        """Apply `functional.dropout1d` in training mode, else return `input`."""
         return F.dropout1d(input, self.p, self.training, self.inplace)
 
 
@@ -67,7 +67,7 @@ class Dropout2d(_DropoutNd):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """As many elements as the input."""
+        """Apply `functional.dropout2d` in training mode, else return `input`."""
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
 
@@ -81,7 +81,7 @@ class Dropout3d(_DropoutNd):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """As many elements as the input."""
+        """Apply `functional.dropout3d` in training mode, else return `input`."""
         return F.dropout3d(input, self.p, self.training, self.inplace)
 
 
@@ -95,7 +95,7 @@ class AlphaDropout(_DropoutNd):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """As many elements as the input."""
+        """Apply `functional.alpha_dropout` in training mode, else return `input`."""
         return F.alpha_dropout(input, self.p, self.training, self.inplace)
 
 
@@ -109,5 +109,5 @@ class FeatureAlphaDropout(_DropoutNd):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """As many elements as the input."""
+        """Apply `functional.feature_alpha_dropout` in training mode, else return `input`."""
         return F.feature_alpha_dropout(input, self.p, self.training, self.inplace)

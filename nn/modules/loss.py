@@ -68,7 +68,7 @@ class _Loss(Module):
 
 class _InputLoss(_Loss):
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss, reduced."""
+        """Compute the reduced loss."""
         return self._loss(input, target)
 
 
@@ -89,13 +89,13 @@ class _WeightedLoss(_InputLoss):
 
 class _PairLoss(_Loss):
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        """The loss, reduced."""
+        """Compute the reduced loss."""
         return self._loss(input1, input2, target)
 
 
 class _TripletLoss(_Loss):
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        """The loss, reduced."""
+        """Compute the reduced loss."""
         return self._loss(anchor, positive, negative)
 
 
@@ -355,7 +355,7 @@ class CTCLoss(_InputLoss):
         input_lengths: Tensor | Sequence[int],
         target_lengths: Tensor | Sequence[int],
     ) -> Tensor:
-        """The loss, reduced."""
+        """Compute the reduced loss."""
         return F.ctc_loss(
             log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
         )
@@ -456,5 +456,5 @@ class GaussianNLLLoss(_Loss):
         super().__init__(None, None, reduction, full=full, eps=eps)
 
     def forward(self, input: Tensor, target: Tensor, var: Tensor) -> Tensor:
-        """The loss, reduced; `var` are the variances."""
+        """Compute the reduced loss; `var` holds the variances."""
         return self._loss(input, target, var)

@@ -57,11 +57,11 @@ class LayerNorm(_Affine):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """A weight of ones, a bias of zeros."""
+        """Reset the weight to ones and the bias to zeros."""
         self._reset_affine()
 
     def forward(self, input: Tensor) -> Tensor:
-        """As many elements as the input."""
+        """Normalize `input` over the last dimensions, `normalized_shape`."""
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
@@ -95,12 +95,12 @@ class RMSNorm(_Affine):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """A weight of ones."""
+        """Reset the weight to ones."""
         if self.weight is not None:
             init.ones_(self.weight)
 
     def forward(self, input: Tensor) -> Tensor:
-        """As many elements as the input."""
+        """Divide `input` by its root mean square over the last dimensions, `normalized_shape`."""
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
@@ -140,7 +140,7 @@ class GroupNorm(_Affine):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """A weight of ones, a bias of zeros."""
+        """Reset the weight to ones and the bias to zeros."""
         self._reset_affine()
 
     def forward(self, input: Tensor) -> Tensor:
@@ -163,7 +163,7 @@ class LocalResponseNorm(Module):
         self.k = k
 
     def forward(self, input: Tensor) -> Tensor:
-        """As many elements as the input."""
+        """Normalize each element over `size` neighboring channels."""
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
 
     def extra_repr(self) -> str:

@@ -56,7 +56,7 @@ class _ConstantPadNd(_Pad):
         self.value = value
 
     def forward(self, input: Tensor) -> Tensor:
-        """A tensor with at least as many dimensions as are padded."""
+        """Pad `input`, which has at least as many dimensions as `padding` covers."""
         return F.pad(input, self.padding, self.mode, self.value)
 
     def extra_repr(self) -> str:

@@ -57,7 +57,7 @@ class RNNCellBase(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw every parameter anew."""
+        """Reinitialize the parameters uniformly in ±1 / sqrt(hidden_size)."""
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
@@ -91,7 +91,7 @@ class _OneState(RNNCellBase):
         raise NotImplementedError
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        """The state after the step, (N, H) of (N, I), or (H,) of (I,); `hx` is zero by default."""
+        """Compute the next hidden state: (N, H) from (N, I), or (H,) from (I,). `hx` defaults to zeros."""
         self._check_rank("input", input)
         if hx is not None:
             self._check_rank("hidden", hx)
@@ -184,7 +184,7 @@ class LSTMCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, num_chunks=4, device=device, dtype=dtype)
 
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        """The hidden state and the cell's after the step, from the pair `hx` or from zeros."""
+        """Compute the next hidden and cell states. The pair `hx` defaults to zeros."""
         self._check_rank("input", input)
         if hx is not None:
             for index, state in enumerate(hx):

@@ -74,7 +74,7 @@ class Embedding(Module):
             self.weight = Parameter(_weight, requires_grad=not _freeze)
 
     def reset_parameters(self) -> None:
-        """Draw the weight anew."""
+        """Reinitialize the weight from the standard normal distribution, and zero the row `padding_idx`."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             with no_grad():
@@ -91,7 +91,11 @@ class Embedding(Module):
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> Self:
-        """The layer over a weight that there is. Raises AssertionError unless it has two dimensions."""
+        """Build the layer from a given weight.
+
+        Raises:
+            AssertionError: The weight does not have two dimensions.
+        """
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         return cls(
@@ -186,7 +190,7 @@ class EmbeddingBag(Module):
             self.weight = Parameter(_weight)
 
     def reset_parameters(self) -> None:
-        """Draw the weight anew."""
+        """Reinitialize the weight from the standard normal distribution, and zero the row `padding_idx`."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             with no_grad():
@@ -205,7 +209,11 @@ class EmbeddingBag(Module):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> Self:
-        """The layer over a weight that there is. Raises AssertionError unless it has two dimensions."""
+        """Build the layer from a given weight.
+
+        Raises:
+            AssertionError: The weight does not have two dimensions.
+        """
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         made = cls(

@@ -75,19 +75,19 @@ class DataParallel(Module):
         return self.gather(self.parallel_apply(replicas, divided, named), self.output_device)
 
     def replicate(self, module: Module, device_ids: Sequence[int]) -> list[Any]:
-        """The module on each device."""
+        """Copy the module to each device."""
         return replicate(module, device_ids, not is_grad_enabled())
 
     def scatter(self, inputs: Any, kwargs: Any, device_ids: Sequence[int]) -> Any:
-        """The arguments for each device."""
+        """Split the arguments across the devices."""
         return scatter_kwargs(inputs, kwargs, device_ids, dim=self.dim)
 
     def parallel_apply(self, replicas: Sequence[Any], inputs: Any, kwargs: Any) -> list[Any]:
-        """The results of each device."""
+        """Run the replicas and return the result of each device."""
         return parallel_apply(replicas, inputs, kwargs, self.device_ids[: len(replicas)])
 
     def gather(self, outputs: Any, output_device: int) -> Any:
-        """The results together."""
+        """Concatenate the results on the output device."""
         return gather(outputs, _target(output_device), dim=self.dim)
 
 

@@ -1,4 +1,4 @@
-"""`DistributedDataParallel`: one module in many processes (`torch.nn.parallel.DistributedDataParallel`)."""
+"""`DistributedDataParallel`: distributed training of one module (`torch.nn.parallel.DistributedDataParallel`)."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ class DistributedDataParallel(SyncedBuffers, JoinableModule, Module):
         )
 
     def _build_params_for_reducer(self) -> tuple[list[Tensor], list[str], list[bool]]:
-        """The parameters whose gradients are averaged, their names, and whether gradients are sparse."""
+        """Return the parameters whose gradients are averaged, their names, and whether their gradients are sparse."""
         found: dict[int, tuple[Tensor, str, bool]] = {}
         for prefix, module in self.module.named_modules():
             is_sparse = isinstance(module, (Embedding, EmbeddingBag)) and module.sparse
@@ -357,7 +357,7 @@ class DistributedDataParallel(SyncedBuffers, JoinableModule, Module):
         return self._through_sink(output)
 
     def _through_sink(self, output: Any) -> Any:
-        """The output, whose gradient tells the reducer where backward begins."""
+        """Pass the output through the sink, whose gradient tells the reducer that backward begins."""
         if is_dataclass(output) and not isinstance(output, type):
             tensors = {
                 each.name: self._through_sink(getattr(output, each.name))
@@ -380,7 +380,7 @@ class DistributedDataParallel(SyncedBuffers, JoinableModule, Module):
     # Hooks, and what programs ask.
 
     def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> None:
-        """Have a function reduce gradients, in the place of an average.
+        """Replace the averaging of gradients by a communication hook.
 
         Args:
             state: the hook's first argument.
@@ -425,7 +425,7 @@ class DistributedDataParallel(SyncedBuffers, JoinableModule, Module):
             )
 
     def _set_ddp_sink_clone(self, val: bool) -> None:
-        """Whether outputs are copied on the way to the caller, who then may write to them."""
+        """Set whether outputs are cloned, so that the caller may write to them in-place."""
         self._ddp_sink_clone = val
 
     def _check_reducer_finalized(self) -> None:
@@ -444,7 +444,7 @@ class DistributedDataParallel(SyncedBuffers, JoinableModule, Module):
 
     @staticmethod
     def _get_data_parallel_params(module: Module, named_params: bool = False) -> Iterator[Any]:
-        """The parameters that are not ignored, with their names on request."""
+        """Yield the parameters that are not ignored, with their names if `named_params`."""
         for name, param in module.named_parameters():
             if not hasattr(param, "_ddp_ignored"):
                 yield (name, param) if named_params else param

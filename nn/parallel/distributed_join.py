@@ -51,7 +51,7 @@ class DDPJoinHook(JoinHook):
         reducer._push_all_rebuilt_params()
 
     def post_hook(self, is_last_joiner: bool) -> None:
-        """The parameters and buffers of a process that had the most batches become those of all."""
+        """Broadcast the parameters and buffers of the process that joined last."""
         ddp = self.ddp
         root = ddp._find_common_rank(ddp.process_group.rank(), is_last_joiner)
         sync_module_states(
@@ -81,7 +81,7 @@ class JoinableModule(Joinable):
         return bool(flag.item())
 
     def _find_common_rank(self, input_rank: int, rank_cond: bool) -> int:
-        """The highest number among the processes that say that they may be the source."""
+        """Return the highest rank among the processes whose `rank_cond` is True."""
         from ... import tensor
 
         rank = tensor([input_rank if rank_cond else -1], device=self.device)
@@ -113,14 +113,14 @@ class JoinableModule(Joinable):
         )
 
     def join_hook(self, **kwargs: Any) -> JoinHook:
-        """What this does in a process without batches."""
+        """Return the hook that runs in a process that has no more batches."""
         return DDPJoinHook(
             cast("DistributedDataParallel", self), kwargs.get("divide_by_initial_world_size", True)
         )
 
     @property
     def join_device(self) -> Device:
-        """Where the module is."""
+        """Device of the module."""
         return self.device
 
     @property

@@ -83,7 +83,7 @@ class LowPrecision:
                 param.grad = grad.to(data.dtype)
 
     def _reduce(self, state: Any, bucket: GradBucket) -> Any:
-        """The average of a bucket, computed in the dtype in which gradients travel."""
+        """Average a bucket in `reduce_dtype`."""
         line = bucket.buffer()
         dtype = self.config.reduce_dtype
         if dtype is not None and dtype is not line.dtype:

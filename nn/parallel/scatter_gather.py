@@ -18,7 +18,7 @@ def moved(values: Any, device: Device) -> Any:
 
 
 def as_device(target: int | Device | str) -> Device:
-    """A device, of a number or a name."""
+    """Return the device with this CUDA index or name."""
     return Device("cuda", target) if isinstance(target, int) else Device(target)
 
 

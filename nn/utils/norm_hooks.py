@@ -26,7 +26,7 @@ class NormHook:
         self.name = name
 
     def weight(self, module: Module) -> Tensor:
-        """The weight from what stands in its place."""
+        """Compute the weight from the parameters that replace it."""
         raise NotImplementedError(f"{self.title} has no weight")
 
     def __call__(self, module: Module, inputs: object) -> None:

@@ -32,7 +32,7 @@ _kept: dict[tuple[int, str], Tensor] = {}
 
 @contextmanager
 def cached() -> Iterator[None]:
-    """A block in which each parametrized tensor is computed once (`torch.nn.utils.parametrize.cached`).
+    """Cache parametrized tensors: compute each once inside the block (`torch.nn.utils.parametrize.cached`).
 
     Example:
         >>> import triten as tt
@@ -167,7 +167,7 @@ class ParametrizationList(ModuleList):
                 getattr(self, name).data = each.detach().clone()
 
     def forward(self) -> Tensor:
-        """The tensor that the functions make of the originals."""
+        """Compute the tensor from the originals by applying each parametrization in turn."""
         names = ["original"] if self.is_tensor else [f"original{i}" for i in range(self.ntensors)]
         first, *others = [*self]
         found: Tensor = first(*(getattr(self, name) for name in names))
@@ -204,7 +204,7 @@ def _as_property(name: str) -> property:
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether a module, or one tensor of it, is parametrized (`torch.nn.utils.parametrize.is_parametrized`)."""
+    """Return whether a module or its tensor is parametrized (`torch.nn.utils.parametrize.is_parametrized`)."""
     found = getattr(module, "parametrizations", None)
     if not isinstance(found, ModuleDict):
         return False
@@ -212,7 +212,7 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 
 
 def type_before_parametrizations(module: Module) -> type:
-    """The class that a module was of before it was parametrized (`...parametrize.type_before_parametrizations`)."""
+    """Return a module's class before parametrization (`...parametrize.type_before_parametrizations`)."""
     return type(module).__bases__[0] if is_parametrized(module) else type(module)
 
 
@@ -220,10 +220,10 @@ def type_before_parametrizations(module: Module) -> type:
 def register_parametrization(
     module: Given, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Given:
-    """Have a module compute a tensor of its own by a function (`torch.nn.utils.parametrize.register_parametrization`).
+    """Compute a module's tensor by a function (`torch.nn.utils.parametrize.register_parametrization`).
 
-    What the function takes is trained and saved, under ``parametrizations.<name>.original``. A second function takes
-    what the first one gives. Assigning to the tensor calls the functions' ``right_inverse``.
+    The function's input is trained and saved, as ``parametrizations.<name>.original``. A second function takes the
+    first one's result. Assigning to the tensor calls the functions' ``right_inverse``.
 
     Args:
         module: of a class that becomes ``Parametrized...``.

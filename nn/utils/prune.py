@@ -1,8 +1,8 @@
-"""Pruning: elements or slices of a parameter held at zero by a mask (`torch.nn.utils.prune`).
+"""Pruning: masks that set elements or slices of a parameter to zero (`torch.nn.utils.prune`).
 
-A pruned parameter ``weight`` is kept as the parameter ``weight_orig`` with a buffer ``weight_mask``; before each
-forward pass a hook sets ``weight`` to their product, so that gradients reach what is left. `remove` makes the product
-the parameter for good. Where a parameter is pruned again, a method chooses among what is left.
+Pruning replaces the parameter ``weight`` by the parameter ``weight_orig`` and the buffer ``weight_mask``. A hook sets
+``weight`` to their elementwise product before each forward pass, so that the remaining elements get gradients.
+`remove` makes the masked weight permanent. Pruning again selects among the remaining elements.
 
 Example:
     >>> import triten as tt
@@ -65,20 +65,20 @@ class BasePruningMethod(ABC):
     _tensor_name: str
 
     def __call__(self, module: Module, inputs: Any) -> None:
-        """The hook before a forward pass: the parameter is masked."""
+        """Mask the parameter; this is the forward pre-hook."""
         setattr(module, self._tensor_name, self.apply_mask(module))
 
     @abstractmethod
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """The mask of a tensor of importances: ones, and zeros where it is pruned.
+        """Compute the mask from importances: 0 where an element is pruned, else 1.
 
         Args:
-            t: the importances.
-            default_mask: the mask from before, of the same shape; where it is zero the result is.
+            t: The importances.
+            default_mask: The previous mask, of the same shape. Its zeros stay zero.
         """
 
     def apply_mask(self, module: Module) -> Tensor:
-        """A module's parameter times its mask."""
+        """Return a module's parameter times its mask."""
         name = self._tensor_name
         mask: Tensor = getattr(module, f"{name}_mask")
         original: Tensor = getattr(module, f"{name}_orig")
@@ -139,15 +139,15 @@ class BasePruningMethod(ABC):
     def prune(
         self, t: Tensor, default_mask: Tensor | None = None, importance_scores: Tensor | None = None
     ) -> Tensor:
-        """A tensor with what this method chooses set to zero.
+        """Return a copy of `t` with the pruned elements set to zero.
 
         Args:
-            t: the tensor.
-            default_mask: a mask from before; by default nothing is pruned yet.
-            importance_scores: what is compared instead of its elements, of its shape.
+            t: The tensor.
+            default_mask: The previous mask. Default: all ones.
+            importance_scores: Scores, of the shape of `t`, that select the pruned elements. Default: `t`.
 
         Raises:
-            AssertionError: the scores have another shape.
+            AssertionError: The scores have another shape.
         """
         scores = t if importance_scores is None else importance_scores
         if scores.shape != t.shape:
@@ -213,7 +213,7 @@ class PruningContainer(BasePruningMethod):
         return self._pruning_methods[idx]
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """The mask from before without what the last method prunes of the rest."""
+        """Combine the previous mask with the one that the last method computes for the remaining elements."""
         method = self._pruning_methods[-1]
         mask = default_mask.to(dtype=t.dtype).clone()
         rest: Any
@@ -259,7 +259,11 @@ class _ByAmount(BasePruningMethod):
         self.amount = amount
 
     def _count(self, size: int) -> int:
-        """How many of `size` go. Raises ValueError for more than there are."""
+        """Return the number of elements to prune out of `size`.
+
+        Raises:
+            ValueError: `amount` exceeds `size`.
+        """
         if not isinstance(self.amount, numbers.Integral):
             return round(self.amount * size)
         if self.amount > size:
@@ -273,7 +277,7 @@ class _Unstructured(_ByAmount):
     PRUNING_TYPE = "unstructured"
 
     def _importance(self, t: Tensor) -> Tensor:
-        """A number for each element; the least are pruned."""
+        """Return the importance of each element; the lowest are pruned."""
         raise NotImplementedError
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
@@ -315,7 +319,7 @@ class _Structured(_ByAmount):
         self.dim = dim
 
     def _importance(self, t: Tensor) -> Tensor:
-        """A number for each slice along `dim`; the least are pruned."""
+        """Return the importance of each slice along `dim`; the lowest are pruned."""
         raise NotImplementedError
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
@@ -593,7 +597,7 @@ def remove(module: ModuleT, name: str) -> ModuleT:
 
 
 def is_pruned(module: Module) -> bool:
-    """Whether a parameter of a module, or of one inside, is pruned (`torch.nn.utils.prune.is_pruned`).
+    """Return whether any parameter of a module or its submodules is pruned (`torch.nn.utils.prune.is_pruned`).
 
     Example:
         >>> import triten as tt
@@ -612,7 +616,7 @@ def is_pruned(module: Module) -> bool:
 
 
 def _hook_of(module: Module, name: str) -> tuple[int, BasePruningMethod] | None:
-    """The hook that masks a parameter, and its number."""
+    """Return the hook that masks a parameter, and its id."""
     for number, hook in module._forward_pre_hooks.items():
         if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
             return number, hook

@@ -124,49 +124,49 @@ class PackedSequence(_Fields):
         return type(self)(self.data.pin_memory(), self.batch_sizes, *indices)
 
     def double(self) -> Self:
-        """As float64."""
+        """Convert to float64."""
         return self.to(dtype=float64)
 
     def float(self) -> Self:
-        """As float32."""
+        """Convert to float32."""
         return self.to(dtype=float32)
 
     def half(self) -> Self:
-        """As float16."""
+        """Convert to float16."""
         return self.to(dtype=float16)
 
     def long(self) -> Self:
-        """As int64."""
+        """Convert to int64."""
         return self.to(dtype=int64)
 
     def int(self) -> Self:
-        """As int32."""
+        """Convert to int32."""
         return self.to(dtype=int32)
 
     def short(self) -> Self:
-        """As int16."""
+        """Convert to int16."""
         return self.to(dtype=int16)
 
     def char(self) -> Self:
-        """As int8."""
+        """Convert to int8."""
         return self.to(dtype=int8)
 
     def byte(self) -> Self:
-        """As uint8."""
+        """Convert to uint8."""
         return self.to(dtype=uint8)
 
     @property
     def is_cuda(self) -> bool:
-        """Whether `data` is on a CUDA device."""
+        """True if `data` is on a CUDA device."""
         return bool(self.data.is_cuda)
 
     def is_pinned(self) -> bool:
-        """Whether `data` is in page-locked host memory."""
+        """Return whether `data` is in pinned (page-locked) host memory."""
         return bool(self.data.is_pinned())
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """The inverse of a permutation; None of None (`torch.nn.utils.rnn.invert_permutation`).
+    """Invert a permutation; None stays None (`torch.nn.utils.rnn.invert_permutation`).
 
     Example:
         >>> import triten as tt
@@ -278,7 +278,7 @@ def pad_sequence(
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
-    """Each sequence at its own length (`torch.nn.utils.rnn.unpad_sequence`).
+    """Cut each sequence to its own length (`torch.nn.utils.rnn.unpad_sequence`).
 
     Args:
         padded_sequences: (T, N, ...), or (N, T, ...) if `batch_first`.
@@ -311,7 +311,7 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """The sequences that were packed (`torch.nn.utils.rnn.unpack_sequence`).
+    """Return the sequences that were packed (`torch.nn.utils.rnn.unpack_sequence`).
 
     Example:
         >>> import triten as tt

@@ -11,7 +11,7 @@ __all__ = ["CosineAnnealingLR", "CosineAnnealingWarmRestarts"]
 
 
 def _height(place: float, span: float) -> float:
-    """The cosine from 2 to 0 in `span`."""
+    """Return the cosine curve from 2 to 0 over `span`."""
     return 1 + math.cos(math.pi * place / span)
 
 
@@ -35,7 +35,7 @@ class CosineAnnealingLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Rate]:
-        """The rates of `last_epoch`."""
+        """Compute the learning rates of `last_epoch`."""
         self._warn_outside_step()
         if self._is_initial:
             return self._now()
@@ -92,7 +92,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Rate]:
-        """The rates of `last_epoch`."""
+        """Compute the learning rates of `last_epoch`."""
         self._warn_outside_step()
         height = _height(self.T_cur, self.T_i)
         return [self.eta_min + (base - self.eta_min) * height / 2 for base in self.base_lrs]

@@ -24,7 +24,11 @@ class MomentumScheduler(LRScheduler):
     def _begin_momenta(
         self, base: float | Sequence[float], most: float | Sequence[float], last_epoch: int
     ) -> tuple[list[float], list[float]]:
-        """The bounds of each group's momentum, which begins at the upper one. Raises ValueError without momenta."""
+        """Return the bounds of each group's momentum, and start at the upper bound.
+
+        Raises:
+            ValueError: The optimizer has no momentum.
+        """
         defaults = self.optimizer.defaults
         if "momentum" not in defaults and "betas" not in defaults:
             raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
@@ -109,7 +113,7 @@ class CyclicLR(MomentumScheduler):
         self.base_lrs = low
 
     def scale_fn(self, x: float) -> float:
-        """The height of a cycle, or at a step."""
+        """Return the amplitude scale of a cycle or a step."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
         if self.mode == "triangular":
@@ -117,7 +121,7 @@ class CyclicLR(MomentumScheduler):
         return 1 / (2.0 ** (x - 1)) if self.mode == "triangular2" else float(self.gamma**x)
 
     def get_lr(self) -> list[Rate]:
-        """The rates of `last_epoch`; sets the momenta."""
+        """Compute the learning rates of `last_epoch`, and set the momenta."""
         self._warn_outside_step()
         cycles = self.last_epoch / self.total_size
         cycle = math.floor(1 + cycles)
@@ -212,7 +216,7 @@ class OneCycleLR(MomentumScheduler):
         return end + (start - end) / 2.0 * (math.cos(math.pi * share) + 1)
 
     def get_lr(self) -> list[Rate]:
-        """The rates of `last_epoch`; sets the momenta."""
+        """Compute the learning rates of `last_epoch`, and set the momenta."""
         self._warn_outside_step()
         place = self.last_epoch
         if place > self.total_steps:
@@ -235,7 +239,11 @@ class OneCycleLR(MomentumScheduler):
 
 
 def _total(total_steps: int | None, epochs: int | None, steps_per_epoch: int | None) -> int:
-    """The steps of training. Raises ValueError for numbers that are not positive, or missing."""
+    """Return the total number of training steps.
+
+    Raises:
+        ValueError: A number is missing or not positive.
+    """
     if total_steps is None and (epochs is None or steps_per_epoch is None):
         raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
     given = {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
@@ -248,7 +256,7 @@ def _total(total_steps: int | None, epochs: int | None, steps_per_epoch: int | N
 
 
 def _phases(up: float, total: int, three: bool) -> list[dict[str, Any]]:
-    """Where each part of the way ends, and the groups' options that its bounds are in."""
+    """Return each phase's end and the group options that hold its bounds."""
 
     def phase(end: float, rates: str, momenta: str) -> dict[str, Any]:
         (first, last), (begin, finish) = rates.split(), momenta.split()

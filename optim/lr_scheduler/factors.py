@@ -28,15 +28,15 @@ class FactorScheduler(LRScheduler):
     """The last epoch's rates times `_factor`; where an epoch is named, the first ones times `_total`."""
 
     def _factor(self) -> float | None:
-        """What the rates of `last_epoch` are of those before; None for no change."""
+        """Return the ratio of the rates of `last_epoch` to the previous ones; None for no change."""
         raise NotImplementedError(f"{type(self).__name__} has no _factor")
 
     def _total(self) -> float:
-        """What the rates of `last_epoch` are of the first ones."""
+        """Return the ratio of the rates of `last_epoch` to the initial ones."""
         raise NotImplementedError(f"{type(self).__name__} has no _total")
 
     def get_lr(self) -> list[Rate]:
-        """The rates of `last_epoch`."""
+        """Compute the learning rates of `last_epoch`."""
         self._warn_outside_step()
         factor = self._factor()
         return (
@@ -75,7 +75,7 @@ class StepLR(FactorScheduler):
         return None if self.last_epoch == 0 or self.last_epoch % self.step_size else self.gamma
 
     def _total(self) -> float:
-        """A power of `gamma`."""
+        """Return `gamma` to the power of the number of completed periods."""
         return self.gamma ** (self.last_epoch // self.step_size)
 
 
@@ -103,7 +103,7 @@ class MultiStepLR(FactorScheduler):
         return self.gamma ** self.milestones[self.last_epoch] if self.last_epoch in self.milestones else None
 
     def _total(self) -> float:
-        """A power of `gamma`."""
+        """Return `gamma` to the power of the number of passed milestones."""
         return self.gamma ** bisect_right(sorted(self.milestones.elements()), self.last_epoch)
 
 
@@ -129,7 +129,7 @@ class ExponentialLR(FactorScheduler):
         return None if self._is_initial else self.gamma
 
     def _total(self) -> float:
-        """A power of `gamma`."""
+        """Return `gamma` to the power of `last_epoch`."""
         return self.gamma**self.last_epoch
 
 
@@ -154,13 +154,13 @@ class ConstantLR(FactorScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _factor(self) -> float | None:
-        """The factor at first, and its inverse at `total_iters`."""
+        """Return the factor at epoch 0, and its inverse at `total_iters`."""
         if self.last_epoch == 0:
             return self.factor
         return 1.0 / self.factor if self.last_epoch == self.total_iters else None
 
     def _total(self) -> float:
-        """The factor until `total_iters`, then 1."""
+        """Return the factor before `total_iters`, then 1."""
         return self.factor + (self.last_epoch >= self.total_iters) * (1 - self.factor)
 
 
@@ -197,7 +197,7 @@ class LinearLR(FactorScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _factor(self) -> float | None:
-        """The quotient of two neighbours on the line."""
+        """Return the ratio of two consecutive factors of the linear ramp."""
         if self.last_epoch == 0:
             return self.start_factor
         if self._is_initial or self.last_epoch > self.total_iters:
@@ -206,7 +206,7 @@ class LinearLR(FactorScheduler):
         return 1.0 + span / (self.total_iters * self.start_factor + (self.last_epoch - 1) * span)
 
     def _total(self) -> float:
-        """A place on the line."""
+        """Return the factor of the linear ramp."""
         span = self.end_factor - self.start_factor
         return self.start_factor + span * min(self.total_iters, self.last_epoch) / self.total_iters
 
@@ -231,7 +231,7 @@ class PolynomialLR(FactorScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _factor(self) -> float | None:
-        """The quotient of two neighbours."""
+        """Return the ratio of two consecutive factors of the polynomial."""
         if self._is_initial or self.last_epoch > self.total_iters:
             return None
         left = (1.0 - (self.last_epoch - late) / self.total_iters for late in (0, 1))
@@ -239,7 +239,7 @@ class PolynomialLR(FactorScheduler):
         return float((now / before) ** self.power)
 
     def _total(self) -> float:
-        """The power of what is left."""
+        """Return the remaining fraction of `total_iters` to the power `power`."""
         return float((1.0 - min(self.total_iters, self.last_epoch) / self.total_iters) ** self.power)
 
 
@@ -280,7 +280,7 @@ class LambdaLR(LRScheduler):
                 function.__dict__.update(state)
 
     def get_lr(self) -> list[Rate]:
-        """The rates of `last_epoch`."""
+        """Compute the learning rates of `last_epoch`."""
         self._warn_outside_step()
         pairs = zip(self.lr_lambdas, self.base_lrs, strict=True)
         return [rate * function(self.last_epoch) for function, rate in pairs]
@@ -308,7 +308,7 @@ class MultiplicativeLR(LambdaLR):
         super().__init__(optimizer, lr_lambda, last_epoch)
 
     def get_lr(self) -> list[Rate]:
-        """The rates of `last_epoch`."""
+        """Compute the learning rates of `last_epoch`."""
         self._warn_outside_step()
         if self._is_initial:
             return self._now()

@@ -75,11 +75,11 @@ class ReduceLROnPlateau(LRScheduler):
 
     @property
     def in_cooldown(self) -> bool:
-        """Whether nothing is counted at present."""
+        """True during the cooldown, in which bad epochs are not counted."""
         return self.cooldown_counter > 0
 
     def is_better(self, measured: float, best: float) -> bool:
-        """Whether a measurement improves on the best one by the threshold."""
+        """Return whether a measurement improves on the best one by the threshold."""
         sign = -1.0 if self.mode == "min" else 1.0
         bound = (
             best * (1.0 + sign * self.threshold)
