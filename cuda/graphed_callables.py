@@ -88,7 +88,7 @@ def make_graphed_callables(
 
 
 def parameters_of(function: Any) -> tuple[Any, ...]:
-    """The parameters of a callable that has any."""
+    """Return the parameters of a callable, if it has any."""
     parameters = getattr(function, "parameters", None)
     return () if parameters is None else tuple(parameters())
 
@@ -126,7 +126,7 @@ def checked_inputs(functions: Sequence[Any], samples: Any) -> list[tuple[Any, ..
 def gradients(
     outputs: Sequence[Any], inputs: Sequence[Any], output_grads: Sequence[Any], allow_unused: bool
 ) -> tuple[Any, ...]:
-    """The gradient of each input, None for those that require none."""
+    """Compute the gradient of each input; None for inputs that require no grad."""
     wanted = tuple(i for i in inputs if i.requires_grad)
     given = [(o, g) for o, g in zip(outputs, output_grads, strict=True) if g is not None]
     if not wanted or not given:
@@ -203,7 +203,7 @@ class OnceDifferentiable(Function):
 
 
 def graphed(captured: Captured, argument_count: int, parameters: tuple[Any, ...]) -> Callable[..., Any]:
-    """The function that replays."""
+    """Return the function that replays the captured graphs."""
 
     class Graphed(Function):
         @staticmethod

@@ -68,7 +68,7 @@ PASSED_EXPLICITLY = (
 
 
 class CheckpointError(RuntimeError):
-    """What was computed again is not what was computed first (`torch.utils.checkpoint.CheckpointError`)."""
+    """Error: recomputation gave other results than the first call (`torch.utils.checkpoint.CheckpointError`)."""
 
 
 class _StopRecomputation(BaseException):
@@ -76,7 +76,7 @@ class _StopRecomputation(BaseException):
 
 
 class _Surroundings:
-    """What of a thread's state a function's results depend on: random streams, and autocast."""
+    """Snapshot of the thread state that affects a function's results: generators and autocast."""
 
     def __init__(self, preserve_rng_state: bool) -> None:
         self._states = (
@@ -89,7 +89,7 @@ class _Surroundings:
 
     @contextmanager
     def again(self) -> Iterator[None]:
-        """A block with the same state; afterwards it is as it was before."""
+        """Restore the captured state for a block, and the current state after it."""
         with ExitStack() as stack:
             if self._states is not None:
                 stack.enter_context(fork_rng())
@@ -106,14 +106,14 @@ def noop_context_fn() -> Contexts:
 
 
 class _EarlyStop:
-    """Whether recomputing ends with the last tensor that is needed; None leaves it to each call."""
+    """Override of early stopping of recomputation; None leaves the choice to each call."""
 
     override: bool | None = None
 
 
 @contextmanager
 def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
-    """A block whose checkpoints stop recomputing when all that is needed is there, or do not
+    """Set for a block whether recomputation stops once all needed tensors are available
     (`torch.utils.checkpoint.set_checkpoint_early_stop`).
     """
     before = _EarlyStop.override
@@ -125,14 +125,14 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
 
 
 class _Debugging:
-    """Whether errors list the operators of both calls; None leaves it to each call."""
+    """Override of `debug`, with which errors list the operators of both calls; None leaves the choice to each call."""
 
     override: bool | None = None
 
 
 @contextmanager
 def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
-    """A block whose checkpoints have `debug` on or off; None leaves it to each of them
+    """Set `debug` for the checkpoints of a block; None leaves the choice to each call
     (`torch.utils.checkpoint.set_checkpoint_debug_enabled`).
     """
     before = _Debugging.override
@@ -443,7 +443,7 @@ def _recorded(
     preserve_rng_state: bool,
     debug: bool,
 ) -> Result:
-    """The call without reentrance."""
+    """Run a non-reentrant checkpoint."""
     if debug:
         if context_fn is not noop_context_fn:
             raise ValueError("debug=True is incompatible with non-default context_fn")
@@ -491,7 +491,7 @@ def _recorded(
 
 
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Each tensor as a leaf that requires grad if it does; anything else as it is
+    """Detach each tensor but keep its `requires_grad`; return other values unchanged
     (`torch.utils.checkpoint.detach_variable`).
 
     Raises:
@@ -521,8 +521,10 @@ def check_backward_validity(inputs: Iterable[Any]) -> None:
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
-    """The CUDA devices of tensors, in tuples, lists and dicts too, and the states of their generators
-    (`torch.utils.checkpoint.get_device_states`). The CPU's is not among them.
+    """Return the CUDA devices of the tensors, nested ones too, and their generators' states
+    (`torch.utils.checkpoint.get_device_states`).
+
+    The CPU is excluded.
     """
     devices = list(dict.fromkeys(_cuda_devices(args)))
     return devices, [get_rng_state(device) for device in devices]

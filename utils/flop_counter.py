@@ -109,7 +109,7 @@ def _scaled_mm(a: Shape, b: Shape, *args: Any, out_shape: Shape, **named: Any) -
 
 
 def convolution_flops(x: Shape, weight: Shape, result: Shape, transposed: bool = False) -> int:
-    """The operations of a convolution of the shapes: each weight is multiplied at each place of the smaller side."""
+    """Count a convolution's operations: each weight is used at each position of the smaller spatial side."""
     places = (x if transposed else result)[2:]
     return 2 * prod(places) * prod(weight[2:]) * x[0] * weight[0] * weight[1]
 
@@ -187,7 +187,7 @@ def _convolution_backward_weight(
 
 
 def attention_flops(query: Shape, key: Shape, value: Shape) -> int:
-    """The operations of the two products of attention."""
+    """Count the operations of attention's two matmuls."""
     batch = prod(query[:-2])
     return 2 * batch * query[-2] * key[-2] * (query[-1] + value[-1])
 
@@ -264,15 +264,15 @@ class FlopCounterMode:
         self._mode: _Counting | None = None
 
     def get_total_flops(self) -> int:
-        """The operations of the last block."""
+        """Return the number of operations of the last block."""
         return sum(self.flop_counts[GLOBAL].values())
 
     def get_flop_counts(self) -> dict[str, dict[Any, int]]:
-        """The operations by module, and in each by operator; those of the whole block under ``"Global"``."""
+        """Return the operations by module and operator; ``"Global"`` has those of the whole block."""
         return {name: dict(counts) for name, counts in self.flop_counts.items()}
 
     def get_table(self, depth: int | None = None) -> str:
-        """The counts as text: modules up to a depth, with their operators, and their share of the whole."""
+        """Format the counts as a table: modules up to `depth`, their operators, and their share of the total."""
         depth = 999999 if depth is None else depth
         total = self.get_total_flops()
         suffix = 0

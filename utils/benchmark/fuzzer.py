@@ -89,7 +89,7 @@ class FuzzedParameter:
         return self._name
 
     def sample(self, state: np.random.RandomState) -> Any:
-        """A value, or the `ParameterAlias` of another one."""
+        """Sample a value, or the `ParameterAlias` of another parameter."""
         if isinstance(self._distribution, dict):
             choices = list(self._distribution)
             return choices[state.choice(len(choices), p=list(self._distribution.values()))]
@@ -170,7 +170,7 @@ class FuzzedTensor:
         return size, steps, tuple(n * step for n, step in zip(size, steps, strict=True))
 
     def satisfies_constraints(self, params: Parameters) -> bool:
-        """Whether the tensor of these parameters has neither too few elements nor too many."""
+        """Return whether the tensor of these parameters is within the limits on elements and bytes."""
         size, _, allocated = self._geometry(params)
         count, least, most = math.prod(size), *self._elements
         nbytes = math.prod(allocated) * self._dtype.itemsize
@@ -181,7 +181,7 @@ class FuzzedTensor:
         )
 
     def _made(self, parameters: Parameters, state: np.random.RandomState) -> tuple[Tensor, dict[str, Any]]:
-        """The tensor, and what it is like."""
+        """Build the tensor and its properties."""
         size, steps, allocated = self._geometry(parameters)
         raw = self._make(size=allocated, dtype=self._dtype, **parameters)
         if self._cuda:
@@ -250,7 +250,7 @@ class Fuzzer:
 
     @property
     def rejection_rate(self) -> float:
-        """The share of draws so far that did not satisfy the constraints."""
+        """Fraction of samples that violated the constraints so far."""
         return self._rejections / self._drawn if self._drawn else 0.0
 
     def take(self, n: int) -> Iterator[tuple[dict[str, Tensor], dict[str, dict[str, Any]], dict[str, Any]]]:
@@ -289,7 +289,7 @@ def _flat(values: Iterable[Any], kind: type) -> tuple[Any, ...]:
 
 
 def _without_aliases(parameters: Parameters) -> dict[str, Any]:
-    """Each alias as the value at the end of its chain."""
+    """Resolve each alias to the value at the end of its chain."""
     found = {}
     for name, value in parameters.items():
         seen = {name}

@@ -102,7 +102,7 @@ class Timer:
         return max(float(self._timer.timeit(number)), 1e-9)
 
     def timeit(self, number: int = 1000000) -> Measurement:
-        """One time, of `number` runs after a hundredth of them."""
+        """Time `number` runs once, after `number` / 100 warm-up runs."""
         with set_torch_threads(self._task_spec.num_threads):
             self._timeit(max(number // 100, 2))
             return Measurement(number, [self._timeit(number)], self._task_spec)
@@ -116,7 +116,7 @@ class Timer:
         raise NotImplementedError("See `Timer.blocked_autorange.`")
 
     def _block_size(self, min_run_time: float) -> int:
-        """How many runs take so long that the clock's own time does not count."""
+        """Return the number of runs that makes the timer's overhead negligible."""
         overhead = statistics.median(self._timeit(0) for _ in range(5))
         number = 1
         while True:

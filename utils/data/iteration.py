@@ -1,4 +1,4 @@
-"""What a loop over a `DataLoader` goes through: PyTorch's classes, by which programs tell loops with workers."""
+"""Iterator classes of `DataLoader`, by PyTorch's names; programs use them to detect loops with workers."""
 
 from __future__ import annotations
 

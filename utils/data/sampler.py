@@ -93,7 +93,7 @@ class RandomSampler(Sampler[int]):
 
 
 def seeded() -> Generator:
-    """A generator that the default one seeds, so that its stream is taken from once."""
+    """Return a generator seeded by the default generator, which advances once."""
     return Generator().manual_seed(int(_ops.randint(1 << 62, (), dtype=int64).item()))
 
 

@@ -39,7 +39,7 @@ class FileWriter:
         self.event_writer = EventFileWriter(str(log_dir), max_queue, flush_secs, filename_suffix)
 
     def get_logdir(self) -> str:
-        """The folder."""
+        """Return the log directory."""
         return str(self.event_writer.get_logdir())
 
     def add_event(self, event: Any, step: Step = None, walltime: Time = None) -> None:
@@ -130,7 +130,7 @@ class SummaryWriter:
         return FileWriter(folder, self.max_queue, self.flush_secs, self.filename_suffix)
 
     def _get_file_writer(self) -> FileWriter:
-        """The log; a new one after `close`."""
+        """Return the log writer; open a new one after `close`."""
         if self.file_writer is None or self.all_writers is None:
             self.file_writer = self._new_writer(self.log_dir)
             self.all_writers = {self.file_writer.get_logdir(): self.file_writer}
@@ -145,7 +145,7 @@ class SummaryWriter:
         self._get_file_writer().add_summary(content, step, walltime)
 
     def get_logdir(self) -> Any:
-        """The folder."""
+        """Return the log directory."""
         return self.log_dir
 
     def add_scalar(
@@ -429,7 +429,7 @@ class SummaryWriter:
             writer.flush()
 
     def close(self) -> None:
-        """Write what waits, and close the files. What is added later goes to new ones."""
+        """Flush and close the files. Later additions go to new files."""
         for writer in (self.all_writers or {}).values():
             writer.flush()
             writer.close()

@@ -175,9 +175,9 @@ class DataChunk(list[Item]):
         super().__init__(self.items)
 
     def as_str(self, indent: str = "") -> str:
-        """The samples as text behind an indentation."""
+        """Format the samples as text after an indentation."""
         return f"{indent}[{', '.join(map(str, self))}]"
 
     def raw_iterator(self) -> Iterator[Item]:
-        """The samples as they came."""
+        """Yield the samples unchanged."""
         yield from self.items

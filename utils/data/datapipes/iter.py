@@ -43,7 +43,11 @@ class IterableWrapper(Pipe):
 
 
 def _length(pipe: object, *sources: object) -> int:
-    """The sum of several lengths. Raises TypeError where one has none."""
+    """Return the sum of the lengths.
+
+    Raises:
+        TypeError: A source has no length.
+    """
     if all(isinstance(each, Sized) for each in sources):
         return sum(len(each) for each in sources)  # type: ignore[arg-type, misc]
     raise TypeError(f"{type(pipe).__name__} instance doesn't have valid length")
@@ -185,12 +189,12 @@ class Shuffler(Pipe):
         self._random = random.Random()
 
     def set_shuffle(self, shuffle: bool = True) -> Shuffler:
-        """Whether the order is another one at all."""
+        """Enable or disable shuffling."""
         self._enabled = shuffle
         return self
 
     def set_seed(self, seed: int) -> Shuffler:
-        """The seed of the next iteration."""
+        """Set the seed of the next iteration."""
         self._seed = seed
         return self
 
