@@ -69,7 +69,7 @@ class Constraint:
     event_dim: Any = 0
 
     def check(self, value: Tensor) -> Tensor:
-        """Whether each event of `value` satisfies the constraint: a bool tensor of the batch's shape."""
+        """Return whether each event of `value` satisfies the constraint: a bool tensor of the batch's shape."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -101,7 +101,7 @@ class _Dependent(Constraint):
         return int(self._event_dim)
 
     def __call__(self, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented) -> _Dependent:
-        """The same with what is known of it."""
+        """Return a copy with `is_discrete` and `event_dim` set if given."""
         return _Dependent(
             is_discrete=self._is_discrete if is_discrete is NotImplemented else is_discrete,
             event_dim=self._event_dim if event_dim is NotImplemented else event_dim,
@@ -112,7 +112,7 @@ class _Dependent(Constraint):
 
 
 def is_dependent(constraint: object) -> bool:
-    """Whether a constraint depends on other values (`torch.distributions.constraints.is_dependent`).
+    """Return whether a constraint depends on other values (`torch.distributions.constraints.is_dependent`).
 
     Example:
         >>> import triten as tt

@@ -61,12 +61,12 @@ class Independent(Distribution, Generic[Base]):
 
     @property
     def has_rsample(self) -> Any:
-        """Whether the base has it."""
+        """True if the base distribution has `rsample`."""
         return self.base_dist.has_rsample
 
     @property
     def has_enumerate_support(self) -> Any:
-        """Whether the base has it and no dimension became part of an event."""
+        """True if the base can enumerate its support and no dimension was reinterpreted."""
         return self.reinterpreted_batch_ndims == 0 and self.base_dist.has_enumerate_support
 
     @constraints.dependent_property

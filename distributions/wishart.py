@@ -23,13 +23,13 @@ __all__ = ["Wishart"]
 
 
 def multivariate_digamma(x: Tensor, p: int) -> Tensor:
-    """The derivative of the logarithm of the multivariate gamma function."""
+    """Compute the derivative of the logarithm of the multivariate gamma function."""
     steps = _ops.arange(p, dtype=x.dtype, device=x.device)
     return (x.unsqueeze(-1) - steps / 2).digamma().sum(-1)
 
 
 def log_det(factor: Tensor) -> Tensor:
-    """The logarithm of a triangular matrix's determinant."""
+    """Compute the log-determinant of triangular matrices."""
     return factor.diagonal(0, -2, -1).log().sum(-1)
 
 

@@ -142,7 +142,7 @@ class TritenBackend(ArrayBackendEntrypoint):  # type: ignore[misc]
 
     @classmethod
     def to_backend_dispatch(cls) -> Dispatch:
-        """Dispatch that converts chunks to tensors."""
+        """Return the dispatch that converts chunks to tensors."""
         return to_triten_dispatch
 
     @classmethod

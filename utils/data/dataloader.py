@@ -157,11 +157,11 @@ class DataLoader(Generic[T_co]):
         return self._context
 
     def order(self) -> Iterable[Any]:
-        """Sampler of the next samples: batches of indices, or single indices."""
+        """Return the sampler of the next samples: batches of indices, or single indices."""
         return self.sampler if self.batch_sampler is None else self.batch_sampler
 
     def fetching(self) -> Fetching:
-        """Arguments of this loader's fetcher, in any process."""
+        """Return the arguments of this loader's fetcher, in any process."""
         is_batched = self.batch_sampler is not None
         return Fetching(self.dataset, self._is_iterable, self.collate_fn, is_batched, self.drop_last)
 
