@@ -181,20 +181,20 @@ class wrap_triton:
 
 
 class use_triton_driver:
-    """Have kernels in Triton's own notation, ``kernel[grid](x, n, BLOCK=1024)``, run on triten's devices and streams.
+    """Switch that runs kernels in Triton's notation, ``kernel[grid](x, n, BLOCK=1024)``, on triten's streams.
 
-    This is so by itself in a process that has not imported PyTorch. Where PyTorch uses Triton too, its driver is the
-    one for the process, and such a kernel runs on PyTorch's current stream, of which triten's operators know nothing:
-    then ask for triten's here. It counts until it is called again, or as a context until its end, for all threads::
+    A process that has not imported PyTorch uses triten's driver by default. If PyTorch uses Triton too, its driver
+    serves the process. A kernel then runs on PyTorch's current stream, of which triten's operators know nothing. This
+    class selects triten's driver, for all threads, until the next call, or as a context until its end::
 
         with tt.library.use_triton_driver():
             kernel[grid](x, y, n, BLOCK=1024)
 
     Args:
-        enabled: False gives the choice back to Triton.
+        enabled: If False, return the choice to Triton. Default: True.
 
     Raises:
-        RuntimeError: where there is no CUDA device.
+        RuntimeError: There is no CUDA device.
     """
 
     def __init__(self, enabled: bool = True) -> None:

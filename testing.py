@@ -45,7 +45,7 @@ _NUMBERS = (int, float, complex, np.number)
 
 
 class _Comparison:
-    """How pairs are compared, and which item of a collection is at hand."""
+    """Comparison settings, and the current item of a collection."""
 
     def __init__(
         self,
@@ -260,7 +260,7 @@ def make_tensor(
     exclude_zero: bool = False,
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:
-    """A tensor of random elements, uniform from `low` to `high` without the latter (`torch.testing.make_tensor`).
+    """Return a tensor of random elements, uniform in [low, high) (`torch.testing.make_tensor`).
 
     Args:
         shape: sizes, as numbers or as one sequence.
@@ -316,7 +316,7 @@ def make_tensor(
 
 
 def _range(dtype: st.dtype) -> tuple[float, float]:
-    """The least number of a dtype, and what its numbers are below."""
+    """Return the minimum of a dtype and the exclusive upper bound of its values."""
     if dtype is st.bool_:
         return 0, 2
     if dtype.is_integral:

@@ -57,7 +57,7 @@ def nested_tensor(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A nested tensor of copies of tensors, a leaf (`torch.nested.nested_tensor`).
+    """Build a nested leaf tensor from copies of tensors (`torch.nested.nested_tensor`).
 
     Args:
         tensor_list: tensors of as many dimensions each, or what `tt.tensor` takes.
@@ -97,7 +97,7 @@ def as_nested_tensor(
     device: DeviceLike | None = None,
     layout: Layout | None = None,
 ) -> Tensor:
-    """A nested tensor of tensors, in their graph (`torch.nested.as_nested_tensor`).
+    """Build a nested tensor from tensors, differentiably (`torch.nested.as_nested_tensor`).
 
     Args:
         ts: tensors, which are copied, or one tensor, whose dimension 0 is the batch; a nested tensor is converted.
@@ -155,9 +155,9 @@ def nested_tensor_from_jagged(
     min_seqlen: int | None = None,
     max_seqlen: int | None = None,
 ) -> Tensor:
-    """A jagged tensor over packed values, a view of them (`torch.nested.nested_tensor_from_jagged`).
+    """Build a jagged tensor as a view of packed values (`torch.nested.nested_tensor_from_jagged`).
 
-    Tensors over the same `offsets` fit each other in operators between elements.
+    Pointwise operators accept tensors over the same `offsets`.
 
     Args:
         values: (total, ...): the sequences' elements, packed along dimension `jagged_dim` - 1.
@@ -195,9 +195,9 @@ def nested_tensor_from_jagged(
 
 
 def narrow(tensor: Tensor, dim: int, start: Any, length: Any, layout: Layout = strided) -> Tensor:
-    """The sequences ``tensor[i, start[i] : start[i] + length[i]]`` (`torch.nested.narrow`).
+    """Return the sequences ``tensor[i, start[i] : start[i] + length[i]]`` (`torch.nested.narrow`).
 
-    With ``layout=tt.jagged`` they are a view of `tensor`, with holes between them.
+    With ``layout=tt.jagged`` the result is a view of `tensor`, with holes between sequences.
 
     Args:
         tensor: a dense tensor.
@@ -245,7 +245,7 @@ def narrow(tensor: Tensor, dim: int, start: Any, length: Any, layout: Layout = s
 
 
 def masked_select(tensor: Tensor, mask: Tensor) -> Tensor:
-    """The elements where a mask is True, as a jagged tensor of a sequence for each row (`torch.nested.masked_select`).
+    """Select elements by a mask, as a jagged tensor of one sequence for each row (`torch.nested.masked_select`).
 
     Args:
         tensor: a dense tensor of two dimensions.

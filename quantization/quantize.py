@@ -17,7 +17,7 @@ Filter = Callable[[Module, str], bool]
 
 
 def is_linear(module: Module, name: str) -> bool:
-    """Whether a module is a linear layer whose weight is not quantized yet."""
+    """Return whether a module is a linear layer whose weight is not quantized yet."""
     return isinstance(module, Linear) and not isinstance(module.weight, QuantizedTensor)
 
 
