@@ -46,7 +46,7 @@ def split_module(
     partition_affix: str | None = None,
     tuple_return: bool = False,
 ) -> GraphModule:
-    """A module that calls the parts of another, ``submod_0``, ``submod_1``, ..., in turn (`torch.fx.passes`).
+    """Split a module into submodules, ``submod_0``, ``submod_1``, ..., called in turn (`torch.fx.passes`).
 
     Args:
         m: the module to cut.
@@ -127,7 +127,7 @@ def split_module(
 def _assigned(
     m: GraphModule, split_callback: Callable[[Node], int | str], affix: str | None
 ) -> tuple[dict[Node, Partition], list[Partition]]:
-    """The part of each node, and the parts in the order of their first nodes."""
+    """Return the partition of each node, and the partitions in the order of their first nodes."""
     partitions: dict[str, Partition] = {}
     part_of: dict[Node, Partition] = {}
     for node in m.graph.nodes:
@@ -154,7 +154,11 @@ def _note_use(part_of: dict[Node, Partition], defined: Node, user: Node) -> None
 
 
 def _ordered(partitions: list[Partition]) -> list[Partition]:
-    """The parts, each after those that it needs. Raises RuntimeError for parts that need each other."""
+    """Sort the partitions topologically by their dependencies.
+
+    Raises:
+        RuntimeError: Partitions depend on each other.
+    """
     waiting = {partition: set(partition.dependencies) for partition in partitions}
     ready = [partition for partition in partitions if not waiting[partition]]
     ordered: list[Partition] = []

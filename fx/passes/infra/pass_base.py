@@ -45,7 +45,7 @@ class PassBase(ABC):
 
     @abstractmethod
     def call(self, graph_module: GraphModule) -> PassResult | None:
-        """What the pass does."""
+        """Run the pass; a subclass overrides this method."""
 
     def requires(self, graph_module: GraphModule) -> None:  # noqa: B027
         """Raise for a module that the pass cannot work on; by default none is refused."""

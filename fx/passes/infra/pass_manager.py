@@ -18,7 +18,7 @@ Constraint: TypeAlias = Callable[[Pass, Pass], bool]
 
 
 def pass_result_wrapper(fn: Pass) -> Pass:
-    """A pass that gives a `PassResult`, of a function that changes a module in place, or gives another."""
+    """Wrap a function that modifies a module in-place, or returns another, so that it returns a `PassResult`."""
 
     def wrapped(module: Module) -> PassResult:
         result = fn(module)
@@ -32,7 +32,7 @@ def pass_result_wrapper(fn: Pass) -> Pass:
 
 
 def this_before_that_pass_constraint(this: Pass, that: Pass) -> Constraint:
-    """A constraint that `this` does not come after `that`."""
+    """Return a constraint that `this` does not come after `that`."""
     return lambda first, second: first is not that or second is not this
 
 
@@ -93,7 +93,7 @@ class PassManager:
         self.check = check  # type: ignore[method-assign, assignment]
 
     def check(self, module: Module) -> None:
-        """What has to be true of a module; by default anything is."""
+        """Check a module between passes; by default accept all."""
 
     def validate_constraints(self) -> None:
         """Check that the order of the passes fits. Raises RuntimeError if it does not."""
