@@ -341,9 +341,9 @@ class Event(metaclass=_ByDevice):
 
     Args:
         device: the device; by default the accelerator, or the CPU where there is none.
-        enable_timing: whether `elapsed_time` may be asked for.
-        blocking: whether a thread that waits sleeps.
-        interprocess: whether other processes may know it.
+        enable_timing: If True, `elapsed_time` may be asked for.
+        blocking: If True, a thread that waits sleeps.
+        interprocess: If True, other processes may know it.
 
     Raises:
         RuntimeError: the device has no events.

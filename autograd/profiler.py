@@ -47,7 +47,7 @@ class profile:
         profile_memory: what tensors take and give back.
         with_stack: where the program stood at each call.
         use_kineto: has no effect.
-        use_cpu: whether operators are recorded; False leaves the devices' work.
+        use_cpu: If True, operators are recorded; False leaves the devices' work. Default: True.
         experimental_config: see `tt.profiler`.
 
     Raises:

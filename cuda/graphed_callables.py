@@ -52,7 +52,7 @@ def make_graphed_callables(
         sample_args: the tuple of the function's arguments, CUDA tensors or trees of them; a tuple of such tuples for
             several functions.
         num_warmup_iters: how often each runs, forward and backward, before it is captured.
-        allow_unused_input: whether an input that requires grad may have no effect on the outputs.
+        allow_unused_input: If True, an input that requires grad may have no effect on the outputs. Default: False.
         pool: a memory pool to share; see `graph_pool_handle`.
 
     Raises:

@@ -56,7 +56,7 @@ class Constraint:
     """A region of values (`torch.distributions.constraints.Constraint`).
 
     Attributes:
-        is_discrete: Whether the region consists of separate values.
+        is_discrete: If True, the region consists of separate values. Default: False.
         event_dim: How many of the last dimensions belong to one value.
 
     Example:

@@ -27,7 +27,7 @@ class ContinuousBernoulli(ByProbabilities, ExponentialFamily):
         probs: The parameter p, in (0, 1).
         logits: Its log-odds, in place of `probs`.
         lims: Between these, formulas that divide by p - 1/2 give way to Taylor series.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: Both of `probs` and `logits` are given, or none; or one lies outside its constraint.

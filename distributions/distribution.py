@@ -26,7 +26,7 @@ class Distribution:
     Args:
         batch_shape: The shape of the batch.
         event_shape: The shape of a single sample.
-        validate_args: Whether parameters and values are checked; None for the default, which is True unless Python
+        validate_args: If True, parameters and values are checked; None for the default, which is True unless Python
             runs with ``-O``.
 
     Raises:

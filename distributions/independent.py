@@ -21,7 +21,7 @@ class Independent(Distribution, Generic[Base]):
     Args:
         base_distribution: The distribution.
         reinterpreted_batch_ndims: How many of the last batch dimensions become dimensions of the event.
-        validate_args: Whether values are checked.
+        validate_args: If True, validate values.
 
     Raises:
         ValueError: The batch has fewer dimensions.

@@ -65,7 +65,7 @@ class MultivariateNormal(Distribution):
         covariance_matrix: The covariances C, positive definite, of shape (..., D, D).
         precision_matrix: The inverse of C, positive definite.
         scale_tril: The lower factor L of C = L L^T, of positive diagonal.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: Not exactly one matrix is given, it has less than two dimensions, or a parameter lies outside its

@@ -26,7 +26,7 @@ class NegativeBinomial(ByProbabilities):
         total_count: The number of failures n, not negative.
         probs: The probability of success, in [0, 1).
         logits: Its log-odds, in place of `probs`.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: Both of `probs` and `logits` are given, or none; or one lies outside its constraint.

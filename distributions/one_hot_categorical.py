@@ -23,7 +23,7 @@ class OneHotCategorical(Distribution):
     Args:
         probs: Weights along the last dimension, not negative; they are divided by their sum.
         logits: Logarithms of weights, real, in place of `probs`.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: Both of `probs` and `logits` are given, or none; or one lies outside its constraint.
@@ -119,7 +119,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
     Args:
         probs: Weights along the last dimension, not negative; they are divided by their sum.
         logits: Logarithms of weights, real, in place of `probs`.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: Both of `probs` and `logits` are given, or none; or one lies outside its constraint.

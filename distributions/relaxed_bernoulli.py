@@ -28,7 +28,7 @@ class LogitRelaxedBernoulli(ByProbabilities):
         temperature: The temperature, positive.
         probs: The probability of 1, in [0, 1].
         logits: Its log-odds, in place of `probs`.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: Both of `probs` and `logits` are given, or none; or one lies outside its constraint.
@@ -83,7 +83,7 @@ class RelaxedBernoulli(TransformedDistribution):
         temperature: The temperature, positive.
         probs: The probability of 1, in [0, 1].
         logits: Its log-odds, in place of `probs`.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: Both of `probs` and `logits` are given, or none; or one lies outside its constraint.

@@ -29,7 +29,7 @@ class ExpRelaxedCategorical(Distribution):
         temperature: The temperature, positive.
         probs: Weights along the last dimension, not negative; they are divided by their sum.
         logits: Logarithms of weights, real, in place of `probs`.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: Both of `probs` and `logits` are given, or none; or one lies outside its constraint.
@@ -112,7 +112,7 @@ class RelaxedOneHotCategorical(TransformedDistribution):
         temperature: The temperature, positive.
         probs: Weights along the last dimension, not negative; they are divided by their sum.
         logits: Logarithms of weights, real, in place of `probs`.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: Both of `probs` and `logits` are given, or none; or one lies outside its constraint.

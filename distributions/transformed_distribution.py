@@ -25,7 +25,7 @@ class TransformedDistribution(Distribution):
     Args:
         base_distribution: The distribution of X.
         transforms: A transform, or a list of them that apply one after another.
-        validate_args: Whether values are checked.
+        validate_args: If True, validate values.
 
     Raises:
         ValueError: `transforms` holds something else, or the base has too few dimensions for them.

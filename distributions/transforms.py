@@ -67,7 +67,7 @@ class Transform:
     Attributes:
         domain: The constraint of x.
         codomain: The constraint of y.
-        bijective: Whether each y comes from one x.
+        bijective: If True, each y comes from one x.
 
     Raises:
         ValueError: `cache_size` is another number.

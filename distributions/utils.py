@@ -85,7 +85,7 @@ def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
 
     Args:
         logits: Log-odds if `is_binary`, else logarithms of weights along the last dimension.
-        is_binary: Whether each element is a logit of its own.
+        is_binary: If True, each element is a logit of its own. Default: False.
 
     Example:
         >>> import triten as tt
@@ -112,7 +112,7 @@ def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
 
     Args:
         probs: Probabilities.
-        is_binary: Whether each element is a probability of its own: then log-odds, else logarithms.
+        is_binary: If True, each element is a probability of its own: then log-odds, else logarithms. Default: False.
 
     Example:
         >>> import triten as tt

@@ -44,7 +44,7 @@ class Wishart(ExponentialFamily):
         covariance_matrix: C, positive definite, of shape (..., D, D).
         precision_matrix: The inverse of C, positive definite.
         scale_tril: The lower factor of C, of positive diagonal.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: Not exactly one matrix is given, it has less than two dimensions, or a parameter lies outside its

@@ -133,7 +133,8 @@ class Tracer(TracerBase):
     Args:
         autowrap_modules: Python modules whose functions are recorded as steps, as `wrap` does.
         autowrap_functions: functions that are recorded as steps.
-        param_shapes_constant: whether shapes of parameters are read while tracing, rather than recorded.
+        param_shapes_constant: If True, shapes of parameters are read while tracing, rather than recorded. Default:
+            False.
 
     Source: torch.fx.Tracer.
 

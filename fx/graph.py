@@ -266,7 +266,8 @@ class Graph:
         Args:
             g: the other graph.
             val_map: the nodes of this graph for nodes of `g` that are not copied; the copies are added.
-            return_output_node: whether the result is a tuple, with the output of `g` in the second place.
+            return_output_node: If True, the result is a tuple, with the output of `g` in the second place. Default:
+                False.
 
         Returns:
             what `g` returns, with nodes of this graph; None if it has no output.

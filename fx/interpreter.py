@@ -29,7 +29,7 @@ class Interpreter:
 
     Args:
         module: what the graph's names are attributes of.
-        garbage_collect_values: whether values are let go of after their last use.
+        garbage_collect_values: If True, values are let go of after their last use. Default: True.
         graph: by default that of `module`.
 
     Source: torch.fx.Interpreter.
@@ -64,7 +64,8 @@ class Interpreter:
         Args:
             args: those of the placeholders, in order.
             initial_env: values of nodes that are not run.
-            enable_io_processing: whether the graph's code generation takes arguments apart and puts results together.
+            enable_io_processing: If True, the graph's code generation takes arguments apart and puts results
+                together. Default: True.
 
         Returns:
             what the graph returns. An error of a step says which one it was.

@@ -270,7 +270,7 @@ class Node:
         Args:
             replace_with: the node to take.
             delete_user_cb: says of a user whether it is changed; all are by default.
-            propagate_meta: whether `replace_with`, which has no `meta` yet, gets that of this node.
+            propagate_meta: If True, `replace_with`, which has no `meta` yet, gets that of this node. Default: False.
 
         Returns:
             the users that were changed.

@@ -38,7 +38,7 @@ def normalize_function(
         args, kwargs: of the call.
         arg_types, kwarg_types: PyTorch's, for functions with several overloads. Here overloads that name the
             arguments alike need none.
-        normalize_to_only_use_kwargs: whether positional arguments are given by name, too.
+        normalize_to_only_use_kwargs: If True, positional arguments are given by name, too. Default: False.
 
     Returns:
         None for arguments that do not fit, and for functions that have ``*args``, ``**kwargs`` or parameters without

@@ -65,8 +65,8 @@ def nested_tensor(
         layout: ``tt.jagged``, where one dimension has different sizes, or ``tt.strided``, the default, where several
             have.
         device: of the result.
-        requires_grad: whether operations on it are recorded.
-        pin_memory: whether it lies in page-locked memory.
+        requires_grad: If True, autograd records operations on it. Default: False.
+        pin_memory: If True, it lies in page-locked memory. Default: False.
 
     Raises:
         RuntimeError: the tensors differ in what they have to have in common.

@@ -69,7 +69,8 @@ def rrelu(
         input: A floating tensor of any shape.
         lower: The smallest slope.
         upper: The largest slope.
-        training: Whether slopes are drawn uniformly between the two; otherwise their mean is the slope.
+        training: If True, slopes are drawn uniformly between the two; otherwise their mean is the slope. Default:
+            False.
         inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:

@@ -39,11 +39,11 @@ def embedding_bag(
         offsets: Where in `input` each bag begins; with `include_last_offset` also where the last one ends.
         max_norm: Rows of a larger norm are scaled down to it first, in place.
         norm_type: The order of that norm.
-        scale_grad_by_freq: Whether gradients are divided by how often a row was used.
+        scale_grad_by_freq: If True, gradients are divided by how often a row was used. Default: False.
         mode: "sum", "mean" or "max".
-        sparse: Whether the gradient of `weight` is a sparse tensor, of the rows that were looked up.
+        sparse: If True, the gradient of `weight` is a sparse tensor, of the rows that were looked up. Default: False.
         per_sample_weights: What each row is multiplied by, of `input`'s sizes; for sums only.
-        include_last_offset: Whether `offsets` end with the number of indices.
+        include_last_offset: If True, `offsets` end with the number of indices. Default: False.
         padding_idx: A row that counts for nothing and gets no gradient.
 
     Returns:

@@ -83,7 +83,7 @@ def gumbel_softmax(
     Args:
         logits: Logarithms of the classes' weights, not normalised.
         tau: The temperature: the lower, the nearer to one-hot.
-        hard: Whether the result is one-hot.
+        hard: If True, the result is one-hot. Default: False.
         eps: Deprecated and without effect.
         dim: The dimension of the classes.
 

@@ -26,7 +26,7 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
     Args:
         input: A floating tensor of any shape.
         p: The probability with which one is dropped, between 0 and 1.
-        training: Whether any are dropped; otherwise the result is `input` itself.
+        training: If True, drop elements; otherwise return `input` itself. Default: False.
         inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
@@ -56,7 +56,7 @@ def feature_alpha_dropout(
     Args:
         input: A floating tensor of shape (N, C, ...).
         p: The probability with which one is dropped, between 0 and 1.
-        training: Whether any are dropped; otherwise the result is `input` itself.
+        training: If True, drop elements; otherwise return `input` itself. Default: False.
         inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
@@ -124,7 +124,7 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     Args:
         input: A floating tensor of shape (N, C, L) or (C, L).
         p: The probability with which one is dropped, between 0 and 1.
-        training: Whether any are dropped; otherwise the result is `input` itself.
+        training: If True, drop elements; otherwise return `input` itself. Default: True.
         inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
@@ -153,7 +153,7 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     Args:
         input: A floating tensor of shape (N, C, H, W).
         p: The probability with which one is dropped, between 0 and 1.
-        training: Whether any are dropped; otherwise the result is `input` itself.
+        training: If True, drop elements; otherwise return `input` itself. Default: True.
         inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
@@ -181,7 +181,7 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     Args:
         input: A floating tensor of shape (N, C, D, H, W) or (C, D, H, W).
         p: The probability with which one is dropped, between 0 and 1.
-        training: Whether any are dropped; otherwise the result is `input` itself.
+        training: If True, drop elements; otherwise return `input` itself. Default: True.
         inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:

@@ -586,8 +586,8 @@ def embedding(
         padding_idx: A row that gets no gradient; negative ones count from the end.
         max_norm: Rows of a larger norm are scaled down to it first, in place.
         norm_type: The order of that norm.
-        scale_grad_by_freq: Whether gradients are divided by how often a row was used.
-        sparse: Whether the gradient of `weight` is a sparse tensor, of the rows that were looked up.
+        scale_grad_by_freq: If True, gradients are divided by how often a row was used. Default: False.
+        sparse: If True, the gradient of `weight` is a sparse tensor, of the rows that were looked up. Default: False.
 
     Returns:
         A tensor of shape (*, D) and of `weight`'s dtype, * being `input`'s shape.
@@ -625,7 +625,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     Args:
         input: A floating tensor of any shape.
         p: The probability with which an element is set to 0, between 0 and 1.
-        training: Whether any are; otherwise the result is `input` itself.
+        training: If True, drop elements; otherwise return `input` itself. Default: True.
         inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:

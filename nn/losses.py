@@ -57,7 +57,7 @@ def kl_div(
         reduce: Deprecated for `reduction`: False means 'none'.
         reduction: 'none', 'mean' (the default), 'sum', or 'batchmean', which divides the sum by the first size and is
             the divergence as mathematics has it.
-        log_target: Whether `target` holds logarithms too.
+        log_target: If True, `target` holds logarithms too. Default: False.
 
     Returns:
         The loss: a tensor without dimensions, or with 'none' one of the broadcast shape.
@@ -245,8 +245,8 @@ def poisson_nll_loss(
     Args:
         input: The rates, or their logarithms.
         target: The numbers that were counted, of `input`'s shape.
-        log_input: Whether `input` is the logarithm of the rate.
-        full: Whether Stirling's approximation of log(target!) is added.
+        log_input: If True, `input` is the logarithm of the rate. Default: True.
+        full: If True, Stirling's approximation of log(target!) is added. Default: False.
         size_average: Deprecated for `reduction`: False means 'sum'.
         eps: Added to a rate that is no logarithm before its logarithm is taken.
         reduce: Deprecated for `reduction`: False means 'none'.
@@ -277,7 +277,7 @@ def gaussian_nll_loss(
         input: The means.
         target: The numbers that were observed, of `input`'s shape.
         var: The variances, of `input`'s shape, of its shape with one size of 1 or without the last one; or a number.
-        full: Whether the constant log(2 pi) / 2 is added.
+        full: If True, the constant log(2 pi) / 2 is added. Default: False.
         eps: The least variance; smaller ones have no gradient.
         reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
 
@@ -514,7 +514,7 @@ def triplet_margin_loss(
         margin: How much farther the negative vectors are to be, above 0.
         p: The order of the norm that is the distance.
         eps: Added to differences, so that the norm has a gradient.
-        swap: Whether d(positive, negative) counts where it is the smaller one.
+        swap: If True, d(positive, negative) counts where it is the smaller one. Default: False.
         size_average: Deprecated for `reduction`: False means 'sum'.
         reduce: Deprecated for `reduction`: False means 'none'.
         reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
@@ -560,7 +560,7 @@ def triplet_margin_with_distance_loss(
         negative: Vectors that are to be far, of the same shape.
         distance_function: Called with two of them, gives the distances; by default `pairwise_distance`.
         margin: How much farther the negative vectors are to be, above 0.
-        swap: Whether d(positive, negative) counts where it is the smaller one.
+        swap: If True, d(positive, negative) counts where it is the smaller one. Default: False.
         reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
 
     Returns:

@@ -226,22 +226,23 @@ def multi_head_attention_forward(
         in_proj_bias: Their biases, of shape (3 E,), or None.
         bias_k: A key more, of shape (1, 1, E), or None.
         bias_v: A value more, likewise.
-        add_zero_attn: Whether there is one more key and value of zeros.
+        add_zero_attn: If True, there is one more key and value of zeros.
         dropout_p: The probability with which a weight is dropped in training.
         out_proj_weight: The weights of the projection of the result, of shape (E, E).
         out_proj_bias: Its biases, of shape (E,), or None.
-        training: Whether weights are dropped.
+        training: If True, weights are dropped. Default: True.
         key_padding_mask: A tensor of shape (S,) or (N, S); True hides a key, a number is added to its scores.
-        need_weights: Whether weights are returned. Without them the fused operators are used.
+        need_weights: If True, weights are returned. Without them the fused operators are used. Default: True.
         attn_mask: A tensor of shape (L, S) or (N num_heads, L, S); True hides a key from a query, a number is added
             to the score.
-        use_separate_proj_weight: Whether the three weights below are taken instead of `in_proj_weight`.
+        use_separate_proj_weight: If True, the three weights below are taken instead of `in_proj_weight`. Default:
+            False.
         q_proj_weight: The weights of the queries' projection, of shape (E, E).
         k_proj_weight: Those of the keys', of shape (E, Ek).
         v_proj_weight: Those of the values', of shape (E, Ev).
         static_k: Keys of shape (N num_heads, S, E / num_heads), taken instead of projected ones.
         static_v: Values, likewise.
-        average_attn_weights: Whether the weights of the heads are averaged.
+        average_attn_weights: If True, the weights of the heads are averaged. Default: True.
         is_causal: Says that `attn_mask` is the causal one, so that it need not be read.
 
     Returns:

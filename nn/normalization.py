@@ -123,7 +123,7 @@ def batch_norm(
         running_var: The variances, likewise.
         weight: The scale of each channel, of shape (C,). Default: None, no scaling.
         bias: The shift of each channel, of shape (C,). Default: None, no shift.
-        training: Whether the batch's own mean and variance are used.
+        training: If True, the batch's own mean and variance are used. Default: False.
         momentum: The share of the new statistics: running = (1 - momentum) * running + momentum * new, with the
             unbiased variance.
         eps: Added to the variance to avoid division by zero.
@@ -212,7 +212,7 @@ def instance_norm(
         running_var: The variances, likewise.
         weight: The scale of each channel, of shape (C,). Default: None, no scaling.
         bias: The shift of each channel, of shape (C,). Default: None, no shift.
-        use_input_stats: Whether each channel's own mean and variance are used.
+        use_input_stats: If True, each channel's own mean and variance are used. Default: True.
         momentum: The share of the new statistics: running = (1 - momentum) * running + momentum * new, with the
             unbiased variance.
         eps: Added to the variance to avoid division by zero.

@@ -75,7 +75,8 @@ def scaled_mm(
         bias: One number for each column of the result, of shape (N,).
         output_dtype: The dtype of the result; None for that of `mat_a`.
         contraction_dim: Empty, or the dimensions that are summed over.
-        use_fast_accum: Whether tensor cores of compute capability 9.0 may add up products in the bits that they keep.
+        use_fast_accum: If True, tensor cores of compute capability 9.0 may add up products in the bits that they
+            keep. Default: False.
 
     Returns:
         A tensor of shape (M, N) and dtype `output_dtype`.

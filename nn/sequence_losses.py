@@ -36,7 +36,7 @@ def ctc_loss(
         target_lengths: How many labels each has.
         blank: The class that stands for no label.
         reduction: 'none', 'mean' (the default), which divides by the numbers of labels first, or 'sum'.
-        zero_infinity: Whether what has no alignment counts nothing, rather than infinitely much.
+        zero_infinity: If True, what has no alignment counts nothing, rather than infinitely much. Default: False.
 
     Returns:
         The loss: a tensor without dimensions, or with 'none' one of shape (N,).

@@ -27,7 +27,7 @@ class Adafactor(Optimizer):
         d: the root mean square beyond which an update is scaled down.
         weight_decay: a factor of the parameters that is taken off them by itself.
         foreach: accepted for PyTorch's sake.
-        maximize: whether to climb.
+        maximize: If True, maximize the objective. Default: False.
 
     Raises:
         ValueError: an option is out of its range.

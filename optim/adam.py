@@ -43,14 +43,14 @@ class Adam(Optimizer):
         betas: how much of either mean is kept.
         eps: what is added to the root of the squares' mean.
         weight_decay: a factor of the parameters: added to their gradients, or, if decoupled, taken off by itself.
-        amsgrad: whether the squares' mean never falls (Reddi et al., 2018).
-        maximize: whether to climb.
+        amsgrad: If True, the squares' mean never falls (Reddi et al., 2018). Default: False.
+        maximize: If True, maximize the objective. Default: False.
         foreach, fused: False for an operation at a time; else a step is one launch for each device where all
             parameters are floats, which True of `fused` insists on.
         capturable: counts of steps stand on the parameters' device, so that a graph may capture a step; a fused step
             has them there in any case.
-        differentiable: whether gradients go through the step.
-        decoupled_weight_decay: whether it is AdamW's.
+        differentiable: If True, autograd records the step. Default: False.
+        decoupled_weight_decay: If True, decay weights as AdamW does. Default: False.
 
     Raises:
         ValueError: an option is out of its range.

@@ -23,8 +23,8 @@ class ASGD(SingleOptimizer):
         t0: the step from which on parameters are averaged.
         weight_decay: a factor of the parameters that is added to their gradients.
         foreach: False steps parameters on CUDA one by one, with the same bits.
-        maximize: whether to climb.
-        differentiable: whether gradients go through the step.
+        maximize: If True, maximize the objective. Default: False.
+        differentiable: If True, autograd records the step. Default: False.
         capturable: counts of steps stand on the parameters' device, so that a graph may capture a step.
 
     Raises:

@@ -34,7 +34,7 @@ class Muon(Optimizer):
         lr: the rate, a number or a tensor of one element.
         weight_decay: a factor of the parameters that is taken off them by itself.
         momentum: how much of the mean of gradients is kept.
-        nesterov: whether to look ahead along it.
+        nesterov: If True, look ahead along it. Default: True.
         ns_coefficients: the polynomial of the Newton-Schulz iteration.
         eps: the least norm.
         ns_steps: how often the polynomial is applied, in bfloat16.

@@ -20,7 +20,7 @@ class NAdam(SingleOptimizer):
         betas: how much of the means of gradients and of their squares is kept.
         weight_decay: a factor of the parameters: added to their gradients, or, if decoupled, taken off by itself.
         momentum_decay: how fast the first of `betas` approaches its value.
-        decoupled_weight_decay: whether it is AdamW's.
+        decoupled_weight_decay: If True, decay weights as AdamW does. Default: False.
 
     Raises:
         ValueError: an option is out of its range.

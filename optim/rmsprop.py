@@ -22,11 +22,11 @@ class RMSprop(SingleOptimizer):
         eps: what is added to its root.
         weight_decay: a factor of the parameters that is added to their gradients.
         momentum: how much of the last step is kept.
-        centered: whether the squares' mean is taken about the gradients' mean (Graves, 2013).
+        centered: If True, the squares' mean is taken about the gradients' mean (Graves, 2013). Default: False.
         capturable: counts of steps stand on the parameters' device, so that a graph may capture a step.
         foreach: False steps parameters on CUDA one by one, with the same bits.
-        maximize: whether to climb.
-        differentiable: whether gradients go through the step.
+        maximize: If True, maximize the objective. Default: False.
+        differentiable: If True, autograd records the step. Default: False.
 
     Raises:
         ValueError: an option is out of its range.

@@ -22,8 +22,8 @@ class Rprop(SingleOptimizer):
         step_sizes: the smallest and the largest step.
         capturable: counts of steps stand on the parameters' device, so that a graph may capture a step.
         foreach: accepted for PyTorch's sake.
-        maximize: whether to climb.
-        differentiable: whether gradients go through the step.
+        maximize: If True, maximize the objective. Default: False.
+        differentiable: If True, autograd records the step. Default: False.
 
     Raises:
         ValueError: an option is out of its range.

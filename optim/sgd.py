@@ -35,11 +35,11 @@ class SGD(Optimizer):
         momentum: how much of the last step is kept.
         dampening: how much of the gradient momentum leaves out.
         weight_decay: a factor of the parameters that is added to their gradients.
-        nesterov: whether the gradient is taken after the momentum's step.
-        maximize: whether to climb.
+        nesterov: If True, the gradient is taken after the momentum's step. Default: False.
+        maximize: If True, maximize the objective. Default: False.
         foreach, fused: False for an operation at a time; else a step is one launch for each device where all
             parameters are floats, which True of `fused` insists on.
-        differentiable: whether gradients go through the step.
+        differentiable: If True, autograd records the step. Default: False.
 
     Raises:
         ValueError: an option is out of its range.

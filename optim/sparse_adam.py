@@ -24,7 +24,7 @@ class SparseAdam(Optimizer):
         lr: The learning rate, above 0.
         betas: The decays of the moments, below 1.
         eps: What is added to the root of the second moment, above 0.
-        maximize: Whether to go up.
+        maximize: If True, go up. Default: False.
 
     Raises:
         ValueError: An option is out of range, or a parameter is sparse or complex.

@@ -109,7 +109,7 @@ class AveragedModel(Module):
         device: of the copy.
         avg_fn: the new average of an average, a parameter and the number of models in it; the mean unless given.
         multi_avg_fn: the same of lists, in place.
-        use_buffers: whether buffers are averaged too; else the copy's are the last model's.
+        use_buffers: If True, buffers are averaged too; else the copy's are the last model's. Default: False.
 
     Raises AssertionError for both functions.
 

@@ -150,8 +150,8 @@ class NVFP4Tensor(QuantizedTensor):
         qdata: The numbers, float4_e2m1fn_x2, of shape (N, K / 2).
         scale: float8_e4m3fn, of one dimension, in the layout that `to_blocked` makes.
         per_tensor_scale: What scales of blocks are multiplied by, float32, of shape ( ); 1 where they are enough.
-        dynamic: Whether activations become such numbers in products (`_scaled_mm_v2`, as with `MXTensor`).
-        two_levels: Whether activations, too, have a scale for all beside those of blocks.
+        dynamic: If True, activations become such numbers in products (`_scaled_mm_v2`, as with `MXTensor`).
+        two_levels: If True, activations, too, have a scale for all beside those of blocks.
     """
 
     PARTS = ("qdata", "scale", "per_tensor_scale")
@@ -169,8 +169,9 @@ class NVFP4Tensor(QuantizedTensor):
 
         Args:
             weight: A matrix (N, K) of float32, float16 or bfloat16; 16 divides K.
-            dynamic: Whether activations become such numbers in products.
-            two_levels: Whether a float32 number scales all, so that scales of blocks are as fine as they can be.
+            dynamic: If True, activations become such numbers in products. Default: False.
+            two_levels: If True, a float32 number scales all, so that scales of blocks are as fine as they can be.
+                Default: True.
 
         Raises:
             ValueError: `weight` is of another shape or dtype.

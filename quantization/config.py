@@ -198,7 +198,8 @@ class NVFP4DynamicActivationNVFP4WeightConfig(AOBaseConfig):
     """Weights and activations in NVFP4 (`torchao.prototype.mx_formats.NVFP4DynamicActivationNVFP4WeightConfig`).
 
     Args:
-        use_dynamic_per_tensor_scale: Whether a number scales all of a tensor, beside the scales of its blocks.
+        use_dynamic_per_tensor_scale: If True, a number scales all of a tensor, beside the scales of its blocks.
+            Default: True.
     """
 
     use_dynamic_per_tensor_scale: bool = True
@@ -213,7 +214,8 @@ class NVFP4WeightOnlyConfig(AOBaseConfig):
     """Weights in NVFP4 (`torchao.prototype.mx_formats.NVFP4WeightOnlyConfig`).
 
     Args:
-        use_dynamic_per_tensor_scale: Whether a number scales all of the weight, beside the scales of its blocks.
+        use_dynamic_per_tensor_scale: If True, a number scales all of the weight, beside the scales of its blocks.
+            Default: True.
     """
 
     use_dynamic_per_tensor_scale: bool = True

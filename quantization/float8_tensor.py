@@ -69,7 +69,7 @@ class Float8Tensor(QuantizedTensor):
         Args:
             weight: A matrix (N, K) of float32, float16 or bfloat16.
             dtype: float8_e4m3fn or float8_e5m2.
-            by_row: Whether each row has a scale.
+            by_row: If True, each row has a scale. Default: True.
             activations: "none", "tensor" or "row": whether activations become 8-bit floats in products.
             activation_dtype: Which ones.
 

@@ -29,7 +29,7 @@ class Int8Tensor(QuantizedTensor):
     Attributes:
         int_data: The integers, int8, of shape (N, K).
         scale: What they are multiplied by, float32, of shape (N,).
-        dynamic: Whether activations are quantized.
+        dynamic: If True, activations are quantized.
     """
 
     PARTS = ("int_data", "scale")
@@ -45,7 +45,7 @@ class Int8Tensor(QuantizedTensor):
 
         Args:
             weight: A matrix (N, K) of float32, float16 or bfloat16.
-            dynamic: Whether activations are quantized in products.
+            dynamic: If True, activations are quantized in products. Default: False.
 
         Raises:
             ValueError: `weight` is of another dtype or number of dimensions.

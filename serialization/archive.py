@@ -52,7 +52,7 @@ class ArchiveReader:
 
     Args:
         file: the file, from its beginning.
-        maps: whether `mapped` gives records as the file's own bytes.
+        maps: If True, `mapped` gives records as the file's own bytes. Default: False.
     """
 
     def __init__(self, file: IO[bytes], maps: bool = False) -> None:

@@ -222,7 +222,7 @@ def spsolve(input: Tensor, other: Tensor, *, left: bool = True) -> Tensor:
     Args:
         input: A square matrix of layout `tt.sparse_csr`.
         other: A strided vector, the right-hand side.
-        left: Whether the matrix stands on the left, as it has to.
+        left: If True, the matrix stands on the left, as it has to. Default: True.
 
     Returns:
         A strided vector.

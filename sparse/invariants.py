@@ -21,7 +21,7 @@ class check_sparse_tensor_invariants:
     on. A constructor's argument `check_invariants` takes precedence.
 
     Args:
-        enable: Whether indices are read.
+        enable: If True, indices are read. Default: True.
 
     Example:
         >>> import triten as tt

@@ -197,9 +197,9 @@ def checkpoint(
             without recording, and runs a backward inside backward, which `tt.autograd.grad` does not go with.
         context_fn: gives two blocks, for the first call and for the second.
         determinism_check: ``"default"`` compares shapes, dtypes and devices of what is saved, ``"none"`` nothing.
-        debug: whether a `CheckpointError` lists the operators of both calls.
-        early_stop: whether the second call ends with the last tensor that is needed.
-        preserve_rng_state: whether random numbers are the same in the second call.
+        debug: If True, a `CheckpointError` lists the operators of both calls. Default: False.
+        early_stop: If True, the second call ends with the last tensor that is needed. Default: True.
+        preserve_rng_state: If True, random numbers are the same in the second call. Default: True.
 
     Raises:
         CheckpointError: in backward, where the second call saves other tensors than the first.

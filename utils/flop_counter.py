@@ -33,7 +33,8 @@ def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable[[Form
 
     Args:
         targets: an operator of `tt.ops`, or a list of them.
-        get_raw: whether the formula is given the tensors, as ``out_val`` the result, and not their shapes.
+        get_raw: If True, the formula is given the tensors, as ``out_val`` the result, and not their shapes. Default:
+            False.
 
     Returns:
         What decorates the formula, a function of the arguments and of ``out_shape``.
@@ -227,7 +228,7 @@ class FlopCounterMode:
     Args:
         mods: not used: modules are found as they run.
         depth: how many levels of modules the table has.
-        display: whether the table is printed at the block's end.
+        display: If True, the table is printed at the block's end. Default: True.
         custom_mapping: formulas of further operators, as `register_flop_formula` has them; one with an attribute
             ``_get_raw`` that holds is given tensors.
 

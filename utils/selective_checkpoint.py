@@ -175,7 +175,7 @@ def create_selective_checkpoint_contexts(
         policy_fn_or_list: the operators whose results are kept, each with its overload (``tt.ops.aten.mm.default``); or
             a function of a `SelectiveCheckpointContext`, the operator and its arguments, which gives a
             `CheckpointPolicy`, or whether to keep the result.
-        allow_cache_entry_mutation: whether what is kept may be changed in place meanwhile.
+        allow_cache_entry_mutation: If True, what is kept may be changed in place meanwhile. Default: False.
 
     Raises:
         ValueError: the list holds something else than operators with their overload.

@@ -54,8 +54,8 @@ def fuse(model: nn.Module, inplace: bool = False, no_trace: bool = False) -> nn.
 
     Args:
         model: in evaluation mode.
-        inplace: whether modules are changed instead of copied.
-        no_trace: whether a `GraphModule` is taken as it is, rather than traced again.
+        inplace: If True, modules are changed instead of copied. Default: False.
+        no_trace: If True, a `GraphModule` is taken as it is, rather than traced again. Default: False.
 
     Returns:
         a module that gives what `model` gives, with fewer layers.

@@ -36,7 +36,7 @@ class FxGraphDrawer:
         graph_module: the module.
         name: what the picture is called.
         ignore_getattr, ignore_parameters_and_buffers: which steps are left out.
-        skip_node_names_in_args: whether arguments that are nodes are left out of the texts.
+        skip_node_names_in_args: If True, arguments that are nodes are left out of the texts. Default: True.
 
     Raises:
         RuntimeError: the package `pydot` is not installed.

@@ -53,13 +53,13 @@ def split_module(
         root_m: PyTorch's; attributes are those of `m`.
         split_callback: the part that a node belongs to.
         qualname_map: gets the old dotted name of each module and attribute by its new one.
-        keep_original_order: whether parts are called in the order of their first nodes; by default in one that their
+        keep_original_order: If True, parts are called in the order of their first nodes; by default in one that their
             dependencies give.
-        keep_original_node_name: whether nodes keep their names.
-        keep_original_input_name: whether a part's inputs have the names of the nodes that they are; if not they are
-            ``arg_0``, ``arg_1``, ...
+        keep_original_node_name: If True, nodes keep their names. Default: False.
+        keep_original_input_name: If True, a part's inputs have the names of the nodes that they are; if not they are
+            ``arg_0``, ``arg_1``, ... Default: True.
         partition_affix: a text between ``submod`` and the part.
-        tuple_return: whether a part with one result gives a tuple, too.
+        tuple_return: If True, a part with one result gives a tuple, too. Default: False.
 
     Raises:
         RuntimeError: for parts that need each other.

@@ -66,7 +66,7 @@ def sdpa_kernel(backends: list[SDPBackend] | SDPBackend, set_priority: bool = Fa
 
     Args:
         backends: one, or several.
-        set_priority: whether they are tried in the order in which they are given.
+        set_priority: If True, they are tried in the order in which they are given. Default: False.
 
     Raises:
         AssertionError: for what is no backend.

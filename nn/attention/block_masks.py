@@ -470,8 +470,8 @@ def create_block_mask(
         Q_LEN, KV_LEN: how many queries and keys.
         device: if None the accelerator, or the CPU without one.
         BLOCK_SIZE: how many queries and keys a block has; one number for both.
-        separate_full_blocks: whether blocks in which all scores count are listed as full, where `mask_mod` is not
-            asked again.
+        separate_full_blocks: If True, blocks in which all scores count are listed as full, where `mask_mod` is not
+            asked again. Default: True.
         compute_dq_write_order, dq_kv_order: whether the mask has the orders that PyTorch's deterministic kernels want,
             and whether they descend.
 

@@ -182,7 +182,8 @@ def flex_attention(
             returns the score that counts. It is mapped by `vmap`.
         block_mask: made by `create_block_mask` for L queries and S keys.
         scale: if None ``1 / sqrt(E)``.
-        enable_gqa: whether Hq may be a multiple of Hkv, where a head of keys serves several of queries.
+        enable_gqa: If True, Hq may be a multiple of Hkv, where a head of keys serves several of queries. Default:
+            False.
         return_lse: deprecated; `return_aux` asks for the same.
         kernel_options: see `FlexKernelOptions`.
         return_aux: what is returned beside the output.

@@ -58,7 +58,7 @@ def varlen_attn(
         scale: if None ``1 / sqrt(D)``.
         window_size: how many keys before and after its own place a query attends to, -1 for all: (-1, 0) is causal. The
             last query's place is that of the last key.
-        enable_gqa: whether H_q may be a multiple of H_kv.
+        enable_gqa: If True, H_q may be a multiple of H_kv. Default: False.
         seqused_k: how many keys of each sequence count, int32 of shape (N,). Without gradients.
         block_table: the pages in which the keys of each sequence lie, int32 of shape (N, pages of a sequence). It needs
             `seqused_k`. Entries of keys that no query sees may be anything. Without gradients.

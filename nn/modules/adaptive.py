@@ -37,7 +37,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         n_classes: classes.
         cutoffs: the first class of each cluster, rising.
         div_value: each cluster has features by this factor fewer than the one before.
-        head_bias: whether the head has a bias.
+        head_bias: If True, the head has a bias. Default: False.
 
     Raises:
         ValueError: `cutoffs` are not unique, rising numbers between 1 and ``n_classes - 1``.

@@ -26,11 +26,11 @@ class MultiheadAttention(Module):
         embed_dim: E, the width of queries and of the result; `num_heads` divides it.
         num_heads: how many.
         dropout: the probability with which a weight is set to zero while training.
-        bias: whether projections have one.
-        add_bias_kv: whether there is a key and a value more, which are parameters.
-        add_zero_attn: whether there is a key and a value more, of zeros.
+        bias: If True, projections have one. Default: True.
+        add_bias_kv: If True, there is a key and a value more, which are parameters. Default: False.
+        add_zero_attn: If True, there is a key and a value more, of zeros. Default: False.
         kdim, vdim: the widths of keys and values, by default E.
-        batch_first: whether tensors are (N, L, E) instead of (L, N, E).
+        batch_first: If True, tensors are (N, L, E) instead of (L, N, E). Default: False.
         device, dtype: of the parameters.
 
     Raises ValueError for sizes that are not positive, AssertionError where `num_heads` does not divide `embed_dim`.

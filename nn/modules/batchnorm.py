@@ -133,7 +133,7 @@ class BatchNorm2d(_BatchNorm):
         eps: what is added to the variance.
         momentum: how much of a batch the running statistics take on; None for the mean of all batches.
         affine, bias: whether there are a weight and a bias.
-        track_running_stats: whether there are running statistics, which stand for the batch's outside training.
+        track_running_stats: If True, there are running statistics, which stand for the batch's outside training.
 
     Raises:
         ValueError: for an input of other dimensions.

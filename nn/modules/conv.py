@@ -236,7 +236,7 @@ class Conv2d(_Forward):
         in_channels, out_channels: of the input and the result, both multiples of `groups`.
         kernel_size, stride, padding, dilation: a number, or one for each spatial dimension; padding may be ``same`` or
             ``valid``.
-        bias: whether there is one.
+        bias: If True, add a learnable bias.
 
     Raises:
         ValueError: an option is out of its range.

@@ -37,8 +37,9 @@ def functional_call(
             tensors stand for names that are not given.
         args: the positional arguments, or the only one.
         kwargs: the keyword arguments.
-        tie_weights: whether a tensor given for one of the names that the module has for a parameter stands for all.
-        strict: whether exactly the module's names are to be given.
+        tie_weights: If True, a tensor given for one of the names that the module has for a parameter stands for all.
+            Default: True.
+        strict: If True, exactly the module's names are to be given. Default: False.
 
     Raises:
         ValueError: dictionaries share a name, or names of one parameter have different tensors.

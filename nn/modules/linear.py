@@ -41,7 +41,7 @@ class Linear(Module):
 
     Args:
         in_features, out_features: sizes of the last dimension.
-        bias: whether there is one.
+        bias: If True, add a learnable bias. Default: True.
         device, dtype: of the parameters.
 
     Weight (out_features, in_features) and bias begin uniform within 1 / sqrt(in_features).
@@ -96,7 +96,7 @@ class Bilinear(Module):
 
     Args:
         in1_features, in2_features, out_features: sizes of the last dimensions.
-        bias: whether there is one.
+        bias: If True, add a learnable bias. Default: True.
         device, dtype: of the parameters.
 
     Weight (out_features, in1_features, in2_features) and bias begin uniform within 1 / sqrt(in1_features).

@@ -24,7 +24,7 @@ class LinearCrossEntropyLoss(Module):
         in_features: the inputs' size.
         num_classes: how many classes there are.
         out_features: further dimensions of the targets.
-        bias: whether the layer has one.
+        bias: If True, the layer has one. Default: False.
         device, dtype: of the layer's parameters.
         reduction, ignore_index, label_smoothing: as of `CrossEntropyLoss`.
         weight: of the classes.

@@ -23,7 +23,7 @@ class RNNCellBase(Module):
 
     Args:
         input_size, hidden_size: I and H.
-        bias: whether there are two.
+        bias: If True, there are two.
         num_chunks: how many gates of H rows the weights have.
         device, dtype: of the parameters.
 

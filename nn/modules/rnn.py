@@ -72,10 +72,11 @@ class RNNBase(Module):
         mode: ``LSTM``, ``GRU``, ``RNN_TANH`` or ``RNN_RELU``.
         input_size, hidden_size: I and H.
         num_layers: how many, each on the output of the one before.
-        bias: whether there are two for each layer and direction.
-        batch_first: whether inputs are (N, T, I) instead of (T, N, I).
+        bias: If True, there are two for each layer and direction. Default: True.
+        batch_first: If True, inputs are (N, T, I) instead of (T, N, I). Default: False.
         dropout: the probability with which an output of any layer but the last is set to zero while training.
-        bidirectional: whether a second pass goes from the last step to the first, its output beside the other's.
+        bidirectional: If True, a second pass goes from the last step to the first, its output beside the other's.
+            Default: False.
         proj_size: the width to which an LSTM's hidden state is projected; 0 for none.
         device, dtype: of the parameters.
 

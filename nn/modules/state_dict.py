@@ -193,8 +193,8 @@ class StateDictMixin:
         """Copy the tensors of `state_dict` into this module's (`torch.nn.Module.load_state_dict`).
 
         Args:
-            strict: whether missing and unexpected names are errors.
-            assign: whether the tensors themselves become the module's, with their dtype and device.
+            strict: If True, missing and unexpected names are errors. Default: True.
+            assign: If True, the tensors themselves become the module's, with their dtype and device. Default: False.
 
         Raises:
             TypeError: `state_dict` is no mapping.

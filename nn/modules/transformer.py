@@ -150,9 +150,9 @@ class TransformerEncoderLayer(_Layer):
         dropout: the probability with which values are set to zero while training.
         activation: ``relu``, ``gelu`` or a function of a tensor.
         layer_norm_eps: of the norms.
-        batch_first: whether tensors are (N, S, E) instead of (S, N, E).
-        norm_first: whether norms come before attention and the net instead of after the residual.
-        bias: whether linear maps and norms have one.
+        batch_first: If True, tensors are (N, S, E) instead of (S, N, E). Default: False.
+        norm_first: If True, norms come before attention and the net instead of after the residual. Default: False.
+        bias: If True, linear maps and norms have one. Default: True.
         device, dtype: of the parameters.
 
     Raises RuntimeError for another activation by name.

@@ -54,14 +54,16 @@ class DistributedDataParallel(SyncedBuffers, JoinableModule, Module):
         device_ids: the GPU that the module is on, to which inputs are moved; None on the CPU.
         output_device: the same.
         dim: kept for `scatter` and `gather`.
-        broadcast_buffers: whether buffers of process 0 are sent to all, here and before each forward.
-        init_sync: whether parameters are compared and sent here.
+        broadcast_buffers: If True, buffers of process 0 are sent to all, here and before each forward.
+        init_sync: If True, parameters are compared and sent here. Default: True.
         process_group: the processes; None for all.
         bucket_cap_mb: how many MiB a bucket takes; 25 if nothing is said, of which the first takes one.
-        find_unused_parameters: whether a forward may use some parameters only; those that none used keep ``grad``.
+        find_unused_parameters: If True, a forward may use some parameters only; those that none used keep ``grad``.
+            Default: False.
         check_reduction: has no effect.
-        gradient_as_bucket_view: whether ``grad`` is a view of its bucket, which saves a copy and its memory.
-        static_graph: whether each backward uses parameters as the first one does.
+        gradient_as_bucket_view: If True, ``grad`` is a view of its bucket, which saves a copy and its memory.
+            Default: False.
+        static_graph: If True, each backward uses parameters as the first one does. Default: False.
         delay_all_reduce_named_params: names and parameters whose gradients are averaged together,
         param_to_hook_all_reduce: when this parameter's gradient is there.
         mixed_precision: dtypes in which the module computes and gradients travel.

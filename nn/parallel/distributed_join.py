@@ -22,7 +22,7 @@ class DDPJoinHook(JoinHook):
 
     Args:
         ddp: the module.
-        divide_by_initial_world_size: whether sums are divided by the number of all processes.
+        divide_by_initial_world_size: If True, sums are divided by the number of all processes.
     """
 
     def __init__(self, ddp: DistributedDataParallel, divide_by_initial_world_size: bool) -> None:
@@ -100,10 +100,11 @@ class JoinableModule(Joinable):
         """Inside, processes may have different numbers of batches (`tt.distributed.algorithms.Join`).
 
         Args:
-            divide_by_initial_world_size: whether sums are divided by the number of all processes, or of those
-                that still have batches.
+            divide_by_initial_world_size: If True, sums are divided by the number of all processes, or of those that
+                still have batches. Default: True.
             enable: False if all are known to have as many.
-            throw_on_early_termination: whether to raise in all processes as soon as one is without batches.
+            throw_on_early_termination: If True, raise in all processes as soon as one is without batches. Default:
+                False.
         """
         return Join(
             [self],

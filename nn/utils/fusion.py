@@ -59,7 +59,7 @@ def fuse_conv_bn_weights(
         bn_rm, bn_rv: running mean and variance.
         bn_eps: what is added to the variance.
         bn_w, bn_b: scale and shift, or None.
-        transpose: whether the convolution is transposed, its outputs along the second dimension.
+        transpose: If True, the convolution is transposed, its outputs along the second dimension. Default: False.
 
     Example:
         >>> import triten as tt

@@ -252,7 +252,8 @@ def orthogonal(
         name: of the weight, of at least two dimensions.
         orthogonal_map: ``"matrix_exp"``, ``"cayley"`` or ``"householder"``; the first one for square and for complex
             matrices, the last one for others unless given.
-        use_trivialization: whether the weight is a product with a fixed matrix, which lets it be assigned to.
+        use_trivialization: If True, the weight is a product with a fixed matrix, which lets it be assigned to.
+            Default: True.
 
     Raises ValueError for other weights and maps.
 

@@ -79,7 +79,7 @@ class ParametrizationList(ModuleList):
     Args:
         modules: the functions, the first one first.
         original: the tensor as it was.
-        unsafe: whether they may change its dtype or shape, and may contradict their inverses.
+        unsafe: If True, they may change its dtype or shape, and may contradict their inverses. Default: False.
 
     Raises ValueError for functions that do what they may not, or that give no tensor.
     """
@@ -229,7 +229,7 @@ def register_parametrization(
         module: of a class that becomes ``Parametrized...``.
         tensor_name: a parameter, a buffer, or a tensor that is parametrized.
         parametrization: a module that takes a tensor, or as many as its ``right_inverse`` gives.
-        unsafe: whether it may change dtype or shape.
+        unsafe: If True, it may change dtype or shape. Default: False.
 
     Raises ValueError for a name that the module has not, and for functions that do what they may not.
 
@@ -282,7 +282,8 @@ def remove_parametrizations(module: Given, tensor_name: str, leave_parametrized:
     """Undo `register_parametrization` (`torch.nn.utils.parametrize.remove_parametrizations`).
 
     Args:
-        leave_parametrized: whether the tensor stays what the functions made of it; else it is the original one.
+        leave_parametrized: If True, the tensor stays what the functions made of it; else it is the original one.
+            Default: True.
 
     Raises ValueError for a tensor that is not parametrized, and for originals that are several or of other sizes where
     the tensor shall not stay.

@@ -188,7 +188,7 @@ def pack_padded_sequence(
     Args:
         input: (T, N, ...), or (N, T, ...) if `batch_first`.
         lengths: of each sequence, integers or a tensor on the CPU.
-        enforce_sorted: whether lengths must descend; else sequences are sorted here.
+        enforce_sorted: If True, lengths must descend; else sequences are sorted here. Default: True.
 
     Raises RuntimeError for lengths that are not positive, as many as sequences, or descending where they must.
 
@@ -221,7 +221,7 @@ def pad_packed_sequence(
     """Padded sequences and their lengths, the inverse of packing (`torch.nn.utils.rnn.pad_packed_sequence`).
 
     Args:
-        batch_first: whether the result is (N, T, ...) instead of (T, N, ...).
+        batch_first: If True, the result is (N, T, ...) instead of (T, N, ...). Default: False.
         padding_value: what stands after a sequence's end.
         total_length: T, by default the longest length. Raises ValueError where it is less.
 
@@ -258,7 +258,7 @@ def pad_sequence(
     """Sequences (L, ...) stacked, each padded to the longest (`torch.nn.utils.rnn.pad_sequence`).
 
     Args:
-        batch_first: whether the result is (N, T, ...) instead of (T, N, ...).
+        batch_first: If True, the result is (N, T, ...) instead of (T, N, ...). Default: False.
         padding_value: what stands beside shorter sequences.
         padding_side: ``right`` for after them, ``left`` for before.
 
@@ -299,7 +299,7 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
     """Pack sequences (L, ...) of different lengths (`torch.nn.utils.rnn.pack_sequence`).
 
     Args:
-        enforce_sorted: whether lengths must descend; else sequences are sorted here.
+        enforce_sorted: If True, lengths must descend; else sequences are sorted here. Default: True.
 
     Example:
         >>> import triten as tt

@@ -60,7 +60,8 @@ class CyclicLR(MomentumScheduler):
             height falls by `gamma` at each step.
         scale_fn: the height as a function, in place of `mode`.
         scale_mode: of ``"cycle"`` or ``"iterations"``.
-        cycle_momentum: whether the momentum goes the other way, between `base_momentum` and `max_momentum`.
+        cycle_momentum: If True, the momentum goes the other way, between `base_momentum` and `max_momentum`. Default:
+            True.
 
     Raises ValueError for an unknown mode, and an optimizer without momentum.
 
@@ -158,10 +159,12 @@ class OneCycleLR(MomentumScheduler):
         total_steps: of training; or `epochs` and `steps_per_epoch`.
         pct_start: the share of steps on the way up.
         anneal_strategy: ``"cos"`` or ``"linear"``.
-        cycle_momentum: whether the momentum goes the other way, between `base_momentum` and `max_momentum`.
+        cycle_momentum: If True, the momentum goes the other way, between `base_momentum` and `max_momentum`. Default:
+            True.
         div_factor: the maximum over the first rate.
         final_div_factor: the first rate over the last one.
-        three_phase: whether the way down is as long as the way up, and what is left falls to the last rate.
+        three_phase: If True, the way down is as long as the way up, and what is left falls to the last rate. Default:
+            False.
 
     Raises ValueError for options out of their range, an optimizer without momentum, and a step too many.
 

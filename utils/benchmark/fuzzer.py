@@ -116,7 +116,7 @@ class FuzzedTensor:
         dim_parameter: the name of a parameter that says how many dimensions there are: `size` and `steps` are cut, or
             filled up with 1.
         dtype: of the tensor.
-        cuda: whether it goes to the current CUDA device.
+        cuda: If True, it goes to the current CUDA device. Default: False.
         tensor_constructor: called with size, dtype and all parameters by name, instead of uniform numbers below 1, or
             integers from 1 to 126.
     """

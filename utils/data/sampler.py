@@ -42,7 +42,7 @@ class RandomSampler(Sampler[int]):
 
     Args:
         data_source: what is drawn from.
-        replacement: whether each is drawn from all again.
+        replacement: If True, each is drawn from all again. Default: False.
         num_samples: how many are drawn; as many as there are unless given.
         generator: where random numbers come from; by default one that the default generator seeds.
 
