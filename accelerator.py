@@ -188,7 +188,7 @@ class Graph:
 
     Args:
         keep_graph: keep the graph besides its executable form.
-        pool: of another graph's `pool()`, to share its memory.
+        pool: The result of another graph's `pool()`, to share its memory.
         capture_error_mode: as `tt.cuda.CUDAGraph.capture_begin` has it; ``"default"`` is ``"global"``.
 
     Raises:
@@ -341,8 +341,8 @@ class Event(metaclass=_ByDevice):
 
     Args:
         device: the device; by default the accelerator, or the CPU where there is none.
-        enable_timing: If True, `elapsed_time` may be asked for.
-        blocking: If True, a thread that waits sleeps.
+        enable_timing: If True, `elapsed_time` is available.
+        blocking: If True, a waiting thread sleeps instead of spinning.
         interprocess: If True, other processes may know it.
 
     Raises:

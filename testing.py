@@ -213,9 +213,9 @@ def assert_close(
     Args:
         actual, expected: tensors, arrays, numbers, None, or sequences and mappings of such, which are compared item
             by item.
-        allow_subclasses: If True, a tensor may be compared with one of a subclass. Default: True.
+        allow_subclasses: If True, allow a tensor to be compared with one of a subclass. Default: True.
         rtol, atol: both or none; none is PyTorch's for the dtype, the greater where dtypes differ, 0 for integers.
-        equal_nan: If True, NaN is close to NaN. Default: False.
+        equal_nan: If True, NaN equals NaN. Default: False.
         check_device, check_dtype, check_layout, check_stride: which attributes must be the same beside the shape.
             Where they may differ, elements are compared on the CPU and in the promoted dtype.
         msg: the message of a failure, or a function that makes it of the one that there would be.
@@ -346,7 +346,7 @@ def assert_allclose(
         actual, expected: tensors, or what `tt.tensor` makes one of.
         rtol, atol: both or none; none is (1e-3, 1e-3) for float16, (1e-4, 1e-5) for float32 and (1e-5, 1e-8) for
             float64, the greater of both tensors', and 0 for other dtypes.
-        equal_nan: If True, NaN is close to NaN. Default: True.
+        equal_nan: If True, NaN equals NaN. Default: True.
         msg: the message of a failure, instead of what differs.
 
     Raises AssertionError where values are not close, ValueError for one tolerance without the other.

@@ -44,8 +44,8 @@ class profile:
         use_device: ``"cuda"`` to record the devices' work too.
         record_shapes: the shapes of operators' arguments.
         with_flops, with_modules: not supported.
-        profile_memory: what tensors take and give back.
-        with_stack: where the program stood at each call.
+        profile_memory: If True, record tensors' allocations and frees.
+        with_stack: If True, record the Python stack of each call.
         use_kineto: has no effect.
         use_cpu: If True, operators are recorded; False leaves the devices' work. Default: True.
         experimental_config: see `tt.profiler`.

@@ -51,7 +51,7 @@ def make_graphed_callables(
             `parameters()` gets gradients for these too.
         sample_args: the tuple of the function's arguments, CUDA tensors or trees of them; a tuple of such tuples for
             several functions.
-        num_warmup_iters: how often each runs, forward and backward, before it is captured.
+        num_warmup_iters: The number of warm-up iterations, forward and backward, before each capture.
         allow_unused_input: If True, an input that requires grad may have no effect on the outputs. Default: False.
         pool: a memory pool to share; see `graph_pool_handle`.
 

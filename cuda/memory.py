@@ -333,7 +333,7 @@ def _record_memory_history(
         enabled: ``"state"`` keeps the frames of live blocks, ``"all"`` all events too; None ends it.
         context: whose frames are kept: None, ``"state"`` (live blocks), ``"alloc"`` or ``"all"`` events.
         stacks: ``"python"`` or ``"all"``; there are no others than Python's.
-        max_entries: how many events are kept, the latest.
+        max_entries: The number of latest events to keep.
         clear_history: forget what was recorded before.
         skip_actions: events to leave out: ``"alloc"``, ``"free_requested"``, ``"free_completed"``,
             ``"segment_alloc"``, ``"segment_free"``, ``"oom"``, ``"snapshot"``.

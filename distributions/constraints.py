@@ -57,7 +57,7 @@ class Constraint:
 
     Attributes:
         is_discrete: If True, the region consists of separate values. Default: False.
-        event_dim: How many of the last dimensions belong to one value.
+        event_dim: The number of last dimensions that form one value.
 
     Example:
         >>> import triten as tt

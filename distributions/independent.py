@@ -20,7 +20,7 @@ class Independent(Distribution, Generic[Base]):
 
     Args:
         base_distribution: The distribution.
-        reinterpreted_batch_ndims: How many of the last batch dimensions become dimensions of the event.
+        reinterpreted_batch_ndims: The number of last batch dimensions that become event dimensions.
         validate_args: If True, validate values.
 
     Raises:

@@ -666,7 +666,7 @@ class AffineTransform(Transform):
     Args:
         loc: The summand.
         scale: The factor.
-        event_dim: How many of the last dimensions belong to one value.
+        event_dim: The number of last dimensions that form one value.
         cache_size: 0, or 1 to keep the last pair.
 
     Example:

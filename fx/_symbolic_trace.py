@@ -503,7 +503,7 @@ def symbolic_trace(
         concrete_args: values that parameters are fixed at; `PH` in containers leaves an input one.
 
     Raises:
-        TraceError: where the program does what needs a value, as an ``if`` does.
+        TraceError: The program needs a value, for example in an ``if``.
 
     Example:
         >>> import triten as tt

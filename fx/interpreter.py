@@ -28,8 +28,8 @@ class Interpreter:
     target and the values of its arguments, and give its value. `run_node` calls them.
 
     Args:
-        module: what the graph's names are attributes of.
-        garbage_collect_values: If True, values are let go of after their last use. Default: True.
+        module: The module that holds the graph's attributes.
+        garbage_collect_values: If True, free values after their last use. Default: True.
         graph: by default that of `module`.
 
     Source: torch.fx.Interpreter.

@@ -35,10 +35,10 @@ def normalize_function(
 
     Args:
         target: the function, or an operator of ``tt.ops``, whose schema names the arguments.
-        args, kwargs: of the call.
+        args, kwargs: The arguments of the call.
         arg_types, kwarg_types: PyTorch's, for functions with several overloads. Here overloads that name the
             arguments alike need none.
-        normalize_to_only_use_kwargs: If True, positional arguments are given by name, too. Default: False.
+        normalize_to_only_use_kwargs: If True, return positional arguments by name too. Default: False.
 
     Returns:
         None for arguments that do not fit, and for functions that have ``*args``, ``**kwargs`` or parameters without

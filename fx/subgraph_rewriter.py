@@ -86,7 +86,7 @@ def replace_pattern_with_filters(
         gm: the module, which is changed.
         pattern, replacement: functions, modules or graphs.
         match_filters: functions of a place, the module's graph and the pattern's; all have to answer true.
-        ignore_literals: If True, constants of the pattern match any other. Default: False.
+        ignore_literals: If True, the pattern's constants match any constant. Default: False.
         replacement_callback: gives the graph to put in a place, instead of `replacement`.
         node_name_match: a node of which this is a part of the name matches the pattern's last, whatever it calls.
 

@@ -61,12 +61,12 @@ def nested_tensor(
 
     Args:
         tensor_list: tensors of as many dimensions each, or what `tt.tensor` takes.
-        dtype: of the result; the tensors' own by default.
+        dtype: The dtype of the result. Default: the tensors' own.
         layout: ``tt.jagged``, where one dimension has different sizes, or ``tt.strided``, the default, where several
             have.
-        device: of the result.
+        device: The device of the result.
         requires_grad: If True, autograd records operations on it. Default: False.
-        pin_memory: If True, it lies in page-locked memory. Default: False.
+        pin_memory: If True, allocate it in pinned (page-locked) memory. Default: False.
 
     Raises:
         RuntimeError: the tensors differ in what they have to have in common.
@@ -101,8 +101,8 @@ def as_nested_tensor(
 
     Args:
         ts: tensors, which are copied, or one tensor, whose dimension 0 is the batch; a nested tensor is converted.
-        dtype: of the result.
-        device: of the result.
+        dtype: The dtype of the result.
+        device: The device of the result.
         layout: ``tt.strided``, the default, or ``tt.jagged``.
 
     Raises:
@@ -203,7 +203,7 @@ def narrow(tensor: Tensor, dim: int, start: Any, length: Any, layout: Layout = s
         tensor: a dense tensor.
         dim: the dimension that is narrowed; 1 for the jagged layout.
         start: a number, or for the jagged layout a tensor of one number each.
-        length: of the sequences, as `start`.
+        length: The lengths of the sequences, in the form of `start`.
         layout: ``tt.strided`` or ``tt.jagged``.
 
     Raises:

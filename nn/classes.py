@@ -21,7 +21,7 @@ def one_hot(tensor: Tensor, num_classes: int | Tensor = -1) -> Tensor:
 
     Args:
         tensor: Classes, counted from 0, of dtype int64.
-        num_classes: How many classes there are, an int or a tensor of one integer; -1 for one more than the largest.
+        num_classes: The number of classes, an int or a tensor of one integer; -1 for one more than the largest.
 
     Returns:
         A tensor of dtype int64, with a last dimension of `num_classes` more.

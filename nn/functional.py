@@ -174,7 +174,7 @@ def softmax(
         input: A floating tensor of any shape.
         dim: The dimension whose elements belong together; None chooses one by the number of dimensions, with a
             warning.
-        _stacklevel: How far up the warning points.
+        _stacklevel: The stack level of the warning.
         dtype: The dtype to which `input` is converted before the computation; by default its own.
 
     Returns:
@@ -207,7 +207,7 @@ def softmin(
         input: A floating tensor of any shape.
         dim: The dimension whose elements belong together; None chooses one by the number of dimensions, with a
             warning.
-        _stacklevel: How far up the warning points.
+        _stacklevel: The stack level of the warning.
         dtype: The dtype to which `input` is converted before the computation; by default its own.
 
     Returns:
@@ -234,7 +234,7 @@ def log_softmax(
         input: A floating tensor of any shape.
         dim: The dimension whose elements belong together; None chooses one by the number of dimensions, with a
             warning.
-        _stacklevel: How far up the warning points.
+        _stacklevel: The stack level of the warning.
         dtype: The dtype to which `input` is converted before the computation; by default its own.
 
     Returns:
@@ -586,8 +586,8 @@ def embedding(
         padding_idx: A row that gets no gradient; negative ones count from the end.
         max_norm: Rows of a larger norm are scaled down to it first, in place.
         norm_type: The order of that norm.
-        scale_grad_by_freq: If True, gradients are divided by how often a row was used. Default: False.
-        sparse: If True, the gradient of `weight` is a sparse tensor, of the rows that were looked up. Default: False.
+        scale_grad_by_freq: If True, divide gradients by the frequency of each row. Default: False.
+        sparse: If True, the gradient of `weight` is a sparse tensor of the used rows. Default: False.
 
     Returns:
         A tensor of shape (*, D) and of `weight`'s dtype, * being `input`'s shape.

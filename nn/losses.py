@@ -133,7 +133,7 @@ def margin_ranking_loss(
         input1: A floating tensor.
         input2: A tensor of the same shape.
         target: 1 where `input1` is to be the larger one, -1 where `input2` is.
-        margin: How much larger it is to be.
+        margin: The required margin between the two.
         size_average: Deprecated for `reduction`: False means 'sum'.
         reduce: Deprecated for `reduction`: False means 'none'.
         reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
@@ -246,7 +246,7 @@ def poisson_nll_loss(
         input: The rates, or their logarithms.
         target: The numbers that were counted, of `input`'s shape.
         log_input: If True, `input` is the logarithm of the rate. Default: True.
-        full: If True, Stirling's approximation of log(target!) is added. Default: False.
+        full: If True, add Stirling's approximation of log(target!). Default: False.
         size_average: Deprecated for `reduction`: False means 'sum'.
         eps: Added to a rate that is no logarithm before its logarithm is taken.
         reduce: Deprecated for `reduction`: False means 'none'.
@@ -277,7 +277,7 @@ def gaussian_nll_loss(
         input: The means.
         target: The numbers that were observed, of `input`'s shape.
         var: The variances, of `input`'s shape, of its shape with one size of 1 or without the last one; or a number.
-        full: If True, the constant log(2 pi) / 2 is added. Default: False.
+        full: If True, add the constant log(2 pi) / 2. Default: False.
         eps: The least variance; smaller ones have no gradient.
         reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
 
@@ -421,7 +421,7 @@ def multi_margin_loss(
         input: The classes' scores, of shape (N, C) or (C).
         target: The right class of each example, int64, of shape (N) or without dimensions.
         p: The power of each hinge, 1 or 2.
-        margin: How much larger the right class's score is to be.
+        margin: The required margin of the right class's score.
         weight: A factor for each class, of shape (C).
         size_average: Deprecated for `reduction`: False means 'sum'.
         reduce: Deprecated for `reduction`: False means 'none'.
@@ -511,10 +511,10 @@ def triplet_margin_loss(
         anchor: Vectors, of shape (N, D) or (D).
         positive: Vectors that are to be near, of the same shape.
         negative: Vectors that are to be far, of the same shape.
-        margin: How much farther the negative vectors are to be, above 0.
+        margin: The required margin of the negative distance, positive.
         p: The order of the norm that is the distance.
         eps: Added to differences, so that the norm has a gradient.
-        swap: If True, d(positive, negative) counts where it is the smaller one. Default: False.
+        swap: If True, use d(positive, negative) as the negative distance if it is smaller. Default: False.
         size_average: Deprecated for `reduction`: False means 'sum'.
         reduce: Deprecated for `reduction`: False means 'none'.
         reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
@@ -559,8 +559,8 @@ def triplet_margin_with_distance_loss(
         positive: Vectors that are to be near, of the same shape.
         negative: Vectors that are to be far, of the same shape.
         distance_function: Called with two of them, gives the distances; by default `pairwise_distance`.
-        margin: How much farther the negative vectors are to be, above 0.
-        swap: If True, d(positive, negative) counts where it is the smaller one. Default: False.
+        margin: The required margin of the negative distance, positive.
+        swap: If True, use d(positive, negative) as the negative distance if it is smaller. Default: False.
         reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
 
     Returns:

@@ -220,17 +220,17 @@ def multi_head_attention_forward(
         query: The queries, of shape (L, E), or (L, N, E) with batches.
         key: The keys, of shape (S, Ek) or (S, N, Ek).
         value: The values, of shape (S, Ev) or (S, N, Ev).
-        embed_dim_to_check: What E must be.
-        num_heads: How many heads there are, a divisor of E.
+        embed_dim_to_check: The expected E.
+        num_heads: The number of heads, a divisor of E.
         in_proj_weight: The weights of the projections of all three, of shape (3 E, E).
         in_proj_bias: Their biases, of shape (3 E,), or None.
         bias_k: A key more, of shape (1, 1, E), or None.
         bias_v: A value more, likewise.
-        add_zero_attn: If True, there is one more key and value of zeros.
+        add_zero_attn: If True, append a key and a value of zeros.
         dropout_p: The probability with which a weight is dropped in training.
         out_proj_weight: The weights of the projection of the result, of shape (E, E).
         out_proj_bias: Its biases, of shape (E,), or None.
-        training: If True, weights are dropped. Default: True.
+        training: If True, apply dropout to the weights. Default: True.
         key_padding_mask: A tensor of shape (S,) or (N, S); True hides a key, a number is added to its scores.
         need_weights: If True, weights are returned. Without them the fused operators are used. Default: True.
         attn_mask: A tensor of shape (L, S) or (N num_heads, L, S); True hides a key from a query, a number is added
@@ -242,7 +242,7 @@ def multi_head_attention_forward(
         v_proj_weight: Those of the values', of shape (E, Ev).
         static_k: Keys of shape (N num_heads, S, E / num_heads), taken instead of projected ones.
         static_v: Values, likewise.
-        average_attn_weights: If True, the weights of the heads are averaged. Default: True.
+        average_attn_weights: If True, average the attention weights over the heads. Default: True.
         is_causal: Says that `attn_mask` is the causal one, so that it need not be read.
 
     Returns:

@@ -35,7 +35,7 @@ def layer_norm(
         normalized_shape: The sizes of those dimensions.
         weight: What results are multiplied by, of that shape and of `input`'s dtype, or of float32 for float16 and
             bfloat16.
-        bias: What is added then, of the same shape and dtype.
+        bias: The shift, of the same shape and dtype.
         eps: Added to the variance to avoid division by zero.
 
     Returns:
@@ -76,7 +76,7 @@ def rms_norm(
     Args:
         input: A floating tensor.
         normalized_shape: The sizes of those dimensions.
-        weight: What results are multiplied by, of that shape; by default nothing.
+        weight: The scale, of that shape. Default: None, no scaling.
         eps: Added to the mean; by default the precision of the dtype that is computed in, which for float16 and
             bfloat16 is float32.
 
@@ -123,7 +123,7 @@ def batch_norm(
         running_var: The variances, likewise.
         weight: The scale of each channel, of shape (C,). Default: None, no scaling.
         bias: The shift of each channel, of shape (C,). Default: None, no shift.
-        training: If True, the batch's own mean and variance are used. Default: False.
+        training: If True, normalize by the batch's mean and variance. Default: False.
         momentum: The share of the new statistics: running = (1 - momentum) * running + momentum * new, with the
             unbiased variance.
         eps: Added to the variance to avoid division by zero.
@@ -165,7 +165,7 @@ def group_norm(
 
     Args:
         input: A floating tensor of shape (N, C, ...).
-        num_groups: How many groups the channels make up, a divisor of C.
+        num_groups: The number of groups of channels, a divisor of C.
         weight: The scale of each channel, of shape (C,). Default: None, no scaling.
         bias: The shift of each channel, of shape (C,). Default: None, no shift.
         eps: Added to the variance to avoid division by zero.
@@ -212,7 +212,7 @@ def instance_norm(
         running_var: The variances, likewise.
         weight: The scale of each channel, of shape (C,). Default: None, no scaling.
         bias: The shift of each channel, of shape (C,). Default: None, no shift.
-        use_input_stats: If True, each channel's own mean and variance are used. Default: True.
+        use_input_stats: If True, normalize by each channel's own mean and variance. Default: True.
         momentum: The share of the new statistics: running = (1 - momentum) * running + momentum * new, with the
             unbiased variance.
         eps: Added to the variance to avoid division by zero.
@@ -247,10 +247,10 @@ def local_response_norm(
 
     Args:
         input: A floating tensor of shape (N, C, ...), of at least three dimensions.
-        size: How many channels count, the element's own in their middle; those outside are 0.
+        size: The number of channels in the window, centered at the element's; channels outside are 0.
         alpha: The factor of the mean.
         beta: The power of the divisor.
-        k: What is added to it before.
+        k: The constant added to the sum.
 
     Returns:
         A tensor of `input`'s shape and dtype.

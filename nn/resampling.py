@@ -43,7 +43,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             away.
         mode: "constant", "reflect", "replicate" or "circular"; all but the first pad the last one to three dimensions
             of (N, C, *spatial) or (C, *spatial).
-        value: What stands in a constant border; 0 by default.
+        value: The value of constant padding. Default: 0.
 
     Returns:
         A tensor of `input`'s dtype with those sizes changed.
@@ -318,7 +318,7 @@ def grid_sample(
         grid: The places, of shape (N, *places, 2) or (N, *places, 3): x, y and z in [-1, 1], from one edge to the
             other.
         mode: "bilinear", "nearest" or "bicubic" (of images alone).
-        padding_mode: What lies outside: "zeros", the "border" or the "reflection".
+        padding_mode: The values outside of the input: "zeros", "border" or "reflection".
         align_corners: If True, -1 and 1 are the centres of the first and the last elements, rather than their edges.
 
     Returns:

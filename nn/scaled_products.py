@@ -124,7 +124,7 @@ def grouped_mm(
     Args:
         mat_a: The left matrices, of shape (G, M, K), or one matrix that groups share rows or columns of.
         mat_b: The right matrices, of shape (G, K, N), or one matrix.
-        offs: Where each group ends along the dimension that groups share, int32, of shape (G,) and ascending.
+        offs: The end of each group along the grouped dimension, int32 of shape (G,), ascending.
         bias: Has to be None.
         out_dtype: None or the dtype of the operands.
 

@@ -17,8 +17,8 @@ class Adadelta(SingleOptimizer):
 
     Args:
         params, lr, weight_decay, foreach, capturable, maximize, differentiable: as of `RMSprop`.
-        rho: how much of the means of squares is kept.
-        eps: what is added to them.
+        rho: The decay rate of the means of squares.
+        eps: Added to the means, for numerical stability.
 
     Raises:
         ValueError: an option is out of its range.

@@ -19,8 +19,8 @@ class Adagrad(SingleOptimizer):
 
     Args:
         params, lr, weight_decay, eps, foreach, maximize, differentiable: as of `RMSprop`.
-        lr_decay: how much the rate falls with each step.
-        initial_accumulator_value: where the sums begin.
+        lr_decay: The decay of the learning rate at each step.
+        initial_accumulator_value: The initial value of the sums.
         fused: accepted for PyTorch's sake.
 
     Raises:

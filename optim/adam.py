@@ -40,10 +40,10 @@ class Adam(Optimizer):
     Args:
         params: parameters, or groups of them.
         lr: the rate, a number or a tensor of one element.
-        betas: how much of either mean is kept.
-        eps: what is added to the root of the squares' mean.
+        betas: The decay rates of the two moments.
+        eps: Added to the root of the second moment.
         weight_decay: a factor of the parameters: added to their gradients, or, if decoupled, taken off by itself.
-        amsgrad: If True, the squares' mean never falls (Reddi et al., 2018). Default: False.
+        amsgrad: If True, use the maximum of all past second moments (Reddi et al., 2018). Default: False.
         maximize: If True, maximize the objective. Default: False.
         foreach, fused: False for an operation at a time; else a step is one launch for each device where all
             parameters are floats, which True of `fused` insists on.

@@ -18,8 +18,8 @@ class Adamax(SingleOptimizer):
     Args:
         params: parameters, or groups of them.
         lr: the rate, a number or a tensor of one element.
-        betas: how much of the gradients' mean and of their largest magnitude is kept.
-        eps: what is added to a magnitude.
+        betas: The decay rates of the gradients' mean and of their largest magnitude.
+        eps: Added to a magnitude.
         weight_decay: a factor of the parameters that is added to their gradients.
         foreach: False steps parameters on CUDA one by one, with the same bits.
         maximize: If True, maximize the objective. Default: False.

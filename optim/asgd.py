@@ -18,7 +18,7 @@ class ASGD(SingleOptimizer):
     Args:
         params: parameters, or groups of them.
         lr: the rate, a number or a tensor of one element.
-        lambd: how fast parameters and rate fall.
+        lambd: The decay of parameters and learning rate.
         alpha: the power by which the rate falls.
         t0: the step from which on parameters are averaged.
         weight_decay: a factor of the parameters that is added to their gradients.

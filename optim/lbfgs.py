@@ -31,7 +31,7 @@ class LBFGS(Optimizer):
         max_eval: the evaluations of one step; ``max_iter * 5 // 4`` unless given.
         tolerance_grad: the largest component of a gradient that ends a step.
         tolerance_change: the change of parameters or loss that does.
-        history_size: how many steps are remembered.
+        history_size: The number of stored steps.
         line_search_fn: ``"strong_wolfe"``, or None for steps of a length given.
 
     Raises:

@@ -33,12 +33,12 @@ class Muon(Optimizer):
         params: parameters of two dimensions, or groups of them.
         lr: the rate, a number or a tensor of one element.
         weight_decay: a factor of the parameters that is taken off them by itself.
-        momentum: how much of the mean of gradients is kept.
-        nesterov: If True, look ahead along it. Default: True.
+        momentum: The decay rate of the mean of gradients.
+        nesterov: If True, use Nesterov momentum. Default: True.
         ns_coefficients: the polynomial of the Newton-Schulz iteration.
         eps: the least norm.
-        ns_steps: how often the polynomial is applied, in bfloat16.
-        adjust_lr_fn: how the rate follows a matrix's sizes, ``"original"`` or ``"match_rms_adamw"``.
+        ns_steps: The number of Newton-Schulz iterations, in bfloat16.
+        adjust_lr_fn: The scaling of the rate by a matrix's sizes, ``"original"`` or ``"match_rms_adamw"``.
 
     Raises:
         ValueError: an option is out of its range, or a parameter has not two dimensions.

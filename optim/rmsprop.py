@@ -18,11 +18,11 @@ class RMSprop(SingleOptimizer):
     Args:
         params: parameters, or groups of them.
         lr: the rate, a number or a tensor of one element.
-        alpha: how much of the squares' mean is kept.
-        eps: what is added to its root.
+        alpha: The decay rate of the mean of squares.
+        eps: Added to the root of that mean.
         weight_decay: a factor of the parameters that is added to their gradients.
-        momentum: how much of the last step is kept.
-        centered: If True, the squares' mean is taken about the gradients' mean (Graves, 2013). Default: False.
+        momentum: The momentum factor.
+        centered: If True, normalize by the variance of gradients (Graves, 2013). Default: False.
         capturable: counts of steps stand on the parameters' device, so that a graph may capture a step.
         foreach: False steps parameters on CUDA one by one, with the same bits.
         maximize: If True, maximize the objective. Default: False.

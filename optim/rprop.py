@@ -18,7 +18,7 @@ class Rprop(SingleOptimizer):
     Args:
         params: parameters, or groups of them.
         lr: the first step of every element, a number or a tensor of one element.
-        etas: what a step is multiplied by where the sign changes, and where it stays.
+        etas: The factors of a step size if the gradient's sign changes, and if it stays.
         step_sizes: the smallest and the largest step.
         capturable: counts of steps stand on the parameters' device, so that a graph may capture a step.
         foreach: accepted for PyTorch's sake.

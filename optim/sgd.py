@@ -32,10 +32,10 @@ class SGD(Optimizer):
     Args:
         params: parameters, or groups of them.
         lr: the rate, a number or a tensor of one element.
-        momentum: how much of the last step is kept.
-        dampening: how much of the gradient momentum leaves out.
+        momentum: The momentum factor.
+        dampening: The dampening of the gradient in the momentum.
         weight_decay: a factor of the parameters that is added to their gradients.
-        nesterov: If True, the gradient is taken after the momentum's step. Default: False.
+        nesterov: If True, use Nesterov momentum. Default: False.
         maximize: If True, maximize the objective. Default: False.
         foreach, fused: False for an operation at a time; else a step is one launch for each device where all
             parameters are floats, which True of `fused` insists on.

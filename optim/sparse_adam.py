@@ -23,8 +23,8 @@ class SparseAdam(Optimizer):
             ``sparse=True`` has them.
         lr: The learning rate, above 0.
         betas: The decays of the moments, below 1.
-        eps: What is added to the root of the second moment, above 0.
-        maximize: If True, go up. Default: False.
+        eps: Added to the root of the second moment, positive.
+        maximize: If True, maximize the objective. Default: False.
 
     Raises:
         ValueError: An option is out of range, or a parameter is sparse or complex.

@@ -105,8 +105,8 @@ class AveragedModel(Module):
     """A copy of a model whose parameters are averages of the model's (`torch.optim.swa_utils.AveragedModel`).
 
     Args:
-        model: which is copied.
-        device: of the copy.
+        model: The model to copy.
+        device: The device of the copy.
         avg_fn: the new average of an average, a parameter and the number of models in it; the mean unless given.
         multi_avg_fn: the same of lists, in place.
         use_buffers: If True, buffers are averaged too; else the copy's are the last model's. Default: False.
@@ -185,8 +185,8 @@ def update_bn(loader: Iterable[Any], model: Module, device: DeviceLike = None) -
 
     Args:
         loader: batches, or tuples and lists that begin with one.
-        model: which is run on each.
-        device: where batches are brought.
+        model: The model to run on each batch.
+        device: The device that batches are copied to.
 
     Example:
         >>> import triten as tt
@@ -217,7 +217,7 @@ class SWALR(LRScheduler):
 
     Args:
         swa_lr: the constant rate, for all groups or for each.
-        anneal_epochs: how long it takes to get there.
+        anneal_epochs: The number of epochs of annealing.
         anneal_strategy: ``"cos"`` or ``"linear"``.
 
     Raises ValueError for another strategy and for a number of epochs below 0.

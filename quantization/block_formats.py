@@ -116,7 +116,7 @@ def to_mx(
         data_hp: Floats of any number of dimensions; blocks lie along the last one.
         elem_dtype: float8_e4m3fn, float8_e5m2, or float4_e2m1fn_x2.
         block_size: 32.
-        scaling_mode: How a block's largest magnitude makes its scale.
+        scaling_mode: The rounding of a block's scale, derived from its largest magnitude.
 
     Returns:
         The scales, float8_e8m0fnu, of `data_hp`'s shape with a 32nd of its last size; and the numbers, of its shape, or

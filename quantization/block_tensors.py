@@ -54,8 +54,8 @@ class MXTensor(QuantizedTensor):
     Attributes:
         qdata: The numbers, float8_e4m3fn or float8_e5m2 and (N, K), or float4_e2m1fn_x2 and (N, K / 2).
         scale: float8_e8m0fnu, of one dimension, in the layout that `to_blocked` makes.
-        activation_dtype: What activations become, of as many bits as `qdata`; None leaves them as they are.
-        scaling_mode: How their scales are made.
+        activation_dtype: The dtype of quantized activations, of as many bits as `qdata`; None leaves them unquantized.
+        scaling_mode: The rounding of the activations' scales.
     """
 
     PARTS = ("qdata", "scale")
@@ -79,8 +79,8 @@ class MXTensor(QuantizedTensor):
         Args:
             weight: A matrix (N, K) of float32, float16 or bfloat16; 32 divides K.
             elem_dtype: float8_e4m3fn, float8_e5m2 or float4_e2m1fn_x2.
-            activation_dtype: What activations become; None leaves them as they are.
-            scaling_mode: Which power of two scales a block.
+            activation_dtype: The dtype of quantized activations; None leaves them unquantized.
+            scaling_mode: The rounding of a block's scale to a power of two.
 
         Raises:
             ValueError: `weight` is of another shape or dtype, or an option is not one of these.
@@ -149,7 +149,7 @@ class NVFP4Tensor(QuantizedTensor):
     Attributes:
         qdata: The numbers, float4_e2m1fn_x2, of shape (N, K / 2).
         scale: float8_e4m3fn, of one dimension, in the layout that `to_blocked` makes.
-        per_tensor_scale: What scales of blocks are multiplied by, float32, of shape ( ); 1 where they are enough.
+        per_tensor_scale: The scale of the block scales, float32 of shape ( ); 1 if block scales suffice.
         dynamic: If True, activations become such numbers in products (`_scaled_mm_v2`, as with `MXTensor`).
         two_levels: If True, activations, too, have a scale for all beside those of blocks.
     """

@@ -78,7 +78,7 @@ class Int4WeightOnlyConfig(AOBaseConfig):
     (`torchao.quantization.Int4WeightOnlyConfig`).
 
     Args:
-        group_size: How many columns: 32, 64, 128 or 256.
+        group_size: The number of columns in a group: 32, 64, 128 or 256.
 
     Raises:
         ValueError: another size.
@@ -125,7 +125,7 @@ class Float8DynamicActivationFloat8WeightConfig(AOBaseConfig):
     Args:
         activation_dtype: float8_e4m3fn or float8_e5m2.
         weight_dtype: One of these.
-        granularity: What shares a scale, of activations and of the weight: `PerTensor()` or `PerRow()`.
+        granularity: The granularity of scales, of activations and of the weight: `PerTensor()` or `PerRow()`.
 
     Raises:
         ValueError: another dtype or granularity.
@@ -156,10 +156,10 @@ class MXDynamicActivationMXWeightConfig(AOBaseConfig):
     """Weights and activations in an MX format (`torchao.prototype.mx_formats.MXDynamicActivationMXWeightConfig`).
 
     Args:
-        block_size: How many numbers of a row share a scale, 32.
+        block_size: The number of consecutive elements that share a scale, 32.
         activation_dtype: float8_e4m3fn, float8_e5m2 or float4_e2m1fn_x2; None leaves activations as they are.
         weight_dtype: One of these, of as many bits.
-        scaling_mode: Which power of two scales a block.
+        scaling_mode: The rounding of a block's scale to a power of two.
 
     Raises:
         ValueError: another size or dtype.

@@ -42,7 +42,7 @@ class Float8Tensor(QuantizedTensor):
 
     Attributes:
         float8_data: The numbers, float8_e4m3fn or float8_e5m2, of shape (N, K).
-        scale: What they are multiplied by, float32, of shape (N,), or ( ).
+        scale: The scales, float32 of shape (N,), or a single scale of shape ( ).
         activations: "none", "tensor" or "row": what of activations shares a scale.
         activation_dtype: The 8-bit floats that activations become.
     """
@@ -71,7 +71,7 @@ class Float8Tensor(QuantizedTensor):
             dtype: float8_e4m3fn or float8_e5m2.
             by_row: If True, each row has a scale. Default: True.
             activations: "none", "tensor" or "row": whether activations become 8-bit floats in products.
-            activation_dtype: Which ones.
+            activation_dtype: The dtype of quantized activations.
 
         Raises:
             ValueError: `weight` is of another dtype or number of dimensions, or an option is not one of these.

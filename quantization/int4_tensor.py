@@ -63,7 +63,7 @@ class Int4Tensor(QuantizedTensor):
         packed: The integers, uint8 of shape (N, K / 2) on the CPU, int32 of four dimensions on CUDA, N being rounded
             up to a multiple of 16.
         scale_and_zero: Scales and zeros, of shape (K / group_size, N, 2) and this tensor's dtype.
-        group_size: How many columns share them.
+        group_size: The number of columns in a group.
     """
 
     PARTS = ("packed", "scale_and_zero")

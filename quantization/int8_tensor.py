@@ -28,7 +28,7 @@ class Int8Tensor(QuantizedTensor):
 
     Attributes:
         int_data: The integers, int8, of shape (N, K).
-        scale: What they are multiplied by, float32, of shape (N,).
+        scale: The scales of the rows, float32 of shape (N,).
         dynamic: If True, activations are quantized.
     """
 

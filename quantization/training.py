@@ -65,7 +65,7 @@ class FakeQuantizedLinear(Linear):
 
     Args:
         in_features, out_features, bias: As of `tt.nn.Linear`.
-        config: What the layer is to be quantized by.
+        config: The quantization configuration of the layer.
         device, dtype: As of `tt.nn.Linear`.
 
     Source: B. Jacob et al., "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only

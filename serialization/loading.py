@@ -57,7 +57,7 @@ def load(
             another process truncates the file meanwhile, an access ends this process with SIGBUS: leave it False for
             files that may change. Default: False. With it, `f` is a path. Writes stay in memory; the file must not be
             written to meanwhile. Checksums are not looked at.
-        **pickle_load_args: What Python's unpickler takes beside the file, such as `encoding`.
+        **pickle_load_args: Further arguments of Python's unpickler, such as `encoding`.
 
     Returns:
         The object that was written.

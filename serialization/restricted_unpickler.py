@@ -44,8 +44,8 @@ class RestrictedUnpickler:
         load: The state of this call of `load`.
         allowed: The user's classes and functions by their full names.
         persistent_load: Makes a storage of a persistent id, and checks it.
-        position: Where the pickle begins; after `read`, where it has ended.
-        encoding: Of the strings of Python 2.
+        position: The start of the pickle; after `read`, its end.
+        encoding: The encoding of Python 2's strings.
     """
 
     def __init__(

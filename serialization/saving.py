@@ -28,7 +28,7 @@ def save(
     are not regular files, such as a pipe or ``/dev/stdout``, are written directly.
 
     Args:
-        obj: What is written: tensors, and containers and objects that hold them.
+        obj: The object to write: tensors, and containers and objects that hold them.
         f: A path, or a binary file open for writing.
         pickle_module: Python's `pickle`, and no other.
         pickle_protocol: The protocol of the pickle; PyTorch loads 2.

@@ -132,8 +132,8 @@ def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: N
         mat: A strided matrix, (n, p).
         mat1: A sparse matrix, (n, m).
         mat2: A strided matrix, (m, p).
-        beta: What `mat` is multiplied with.
-        alpha: What the product is multiplied with.
+        beta: The factor of `mat`.
+        alpha: The factor of the matmul.
 
     Returns:
         A strided (n, p) matrix.
@@ -165,9 +165,9 @@ def sampled_addmm(
         input: A matrix of layout `tt.sparse_csr`, (n, p), or a batch of them.
         mat1: A strided matrix, (n, m).
         mat2: A strided matrix, (m, p).
-        beta: What `input` is multiplied with.
-        alpha: What the product is multiplied with.
-        out: Where the result goes.
+        beta: The factor of `input`.
+        alpha: The factor of the matmul.
+        out: The output tensor. Default: a new tensor.
 
     Returns:
         A matrix of `input`'s layout and places.
@@ -222,7 +222,7 @@ def spsolve(input: Tensor, other: Tensor, *, left: bool = True) -> Tensor:
     Args:
         input: A square matrix of layout `tt.sparse_csr`.
         other: A strided vector, the right-hand side.
-        left: If True, the matrix stands on the left, as it has to. Default: True.
+        left: If True, the matrix is on the left; False is not supported. Default: True.
 
     Returns:
         A strided vector.

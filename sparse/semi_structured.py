@@ -54,7 +54,7 @@ class SparseSemiStructuredTensor(TensorOfParts):
         packed: The kept elements; of the CUSPARSELT class with words after them.
         meta: The words, or None where `packed` holds them.
         packed_t, meta_t: The same of the transposed matrix, or None.
-        compressed_swizzled_bitmask: Which places of 8 x 8 elements are kept, uint8 (M / 8, K / 8, 8), or None.
+        compressed_swizzled_bitmask: The kept positions in 8x8 elements, uint8 (M / 8, K / 8, 8), or None.
 
     Unlike PyTorch's it is on the CPU and on Meta, too, and ``to`` a device packs nothing out.
 

@@ -199,7 +199,7 @@ def checkpoint(
         determinism_check: ``"default"`` compares shapes, dtypes and devices of what is saved, ``"none"`` nothing.
         debug: If True, a `CheckpointError` lists the operators of both calls. Default: False.
         early_stop: If True, the second call ends with the last tensor that is needed. Default: True.
-        preserve_rng_state: If True, random numbers are the same in the second call. Default: True.
+        preserve_rng_state: If True, restore the random state for the second call. Default: True.
 
     Raises:
         CheckpointError: in backward, where the second call saves other tensors than the first.
@@ -252,7 +252,7 @@ def checkpoint_sequential(
 
     Args:
         functions: a `tt.nn.Sequential`, or a list of functions.
-        segments: of how many functions each.
+        segments: The number of segments.
 
     Example:
         >>> import triten as tt

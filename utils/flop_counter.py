@@ -227,8 +227,8 @@ class FlopCounterMode:
 
     Args:
         mods: not used: modules are found as they run.
-        depth: how many levels of modules the table has.
-        display: If True, the table is printed at the block's end. Default: True.
+        depth: The number of module levels in the table.
+        display: If True, print the table at the end of the block. Default: True.
         custom_mapping: formulas of further operators, as `register_flop_formula` has them; one with an attribute
             ``_get_raw`` that holds is given tensors.
 

@@ -34,8 +34,8 @@ class FxGraphDrawer:
 
     Args:
         graph_module: the module.
-        name: what the picture is called.
-        ignore_getattr, ignore_parameters_and_buffers: which steps are left out.
+        name: The name of the drawing.
+        ignore_getattr, ignore_parameters_and_buffers: The nodes to omit.
         skip_node_names_in_args: If True, arguments that are nodes are left out of the texts. Default: True.
 
     Raises:

@@ -55,11 +55,11 @@ def split_module(
         qualname_map: gets the old dotted name of each module and attribute by its new one.
         keep_original_order: If True, parts are called in the order of their first nodes; by default in one that their
             dependencies give.
-        keep_original_node_name: If True, nodes keep their names. Default: False.
+        keep_original_node_name: If True, keep the nodes' names. Default: False.
         keep_original_input_name: If True, a part's inputs have the names of the nodes that they are; if not they are
             ``arg_0``, ``arg_1``, ... Default: True.
         partition_affix: a text between ``submod`` and the part.
-        tuple_return: If True, a part with one result gives a tuple, too. Default: False.
+        tuple_return: If True, a partition with one result returns a tuple too. Default: False.
 
     Raises:
         RuntimeError: for parts that need each other.

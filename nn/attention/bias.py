@@ -36,7 +36,7 @@ class CausalBias(Tensor):
 
     Args:
         variant: the corner that it begins in.
-        seq_len_q, seq_len_kv: how many queries and keys there are.
+        seq_len_q, seq_len_kv: The numbers of queries and keys.
 
     Warns where `LOWER_RIGHT` leaves queries without a key.
 

@@ -57,12 +57,12 @@ class BlockMask:
     All other blocks are empty. Entries beyond a row's count are ignored.
 
     Args:
-        seq_lengths: how many queries and keys there are.
+        seq_lengths: The numbers of queries and keys.
         kv_num_blocks: int32 of shape (B, H, rows).
         kv_indices: int32 of shape (B, H, rows, columns).
         full_kv_num_blocks, full_kv_indices: the full blocks; both or neither.
         q_num_blocks, q_indices, full_q_num_blocks, full_q_indices: the transposes.
-        BLOCK_SIZE: how many queries and keys a block has.
+        BLOCK_SIZE: The numbers of queries and keys in a block.
         mask_mod: takes the indices of batch, head, query and key, and returns whether the score counts.
         dq_write_order, dq_write_order_full, dq_kv_order, dq_kv_order_spt: in which order PyTorch's deterministic
             kernels add up gradients. They are carried along; nothing here needs them.
@@ -160,9 +160,9 @@ class BlockMask:
             kv_num_blocks: int32 of shape (B, H, rows).
             kv_indices: int32 of shape (B, H, rows, columns).
             full_kv_num_blocks, full_kv_indices: the full blocks; both or neither.
-            BLOCK_SIZE: how many queries and keys a block has; one number for both.
+            BLOCK_SIZE: The numbers of queries and keys in a block; an int for both.
             mask_mod: decides in the blocks of `kv_indices`; if None every score counts in those too.
-            seq_lengths: how many queries and keys there are; if None as many as the blocks have room for.
+            seq_lengths: The numbers of queries and keys. Default: None, as many as the blocks hold.
 
         Raises:
             RuntimeError: if `kv_indices` has less than two dimensions.
@@ -466,10 +466,10 @@ def create_block_mask(
     Args:
         mask_mod: takes the indices of batch, head, query and key as tensors without dimensions, and returns whether the
             score counts.
-        B, H: how many batches and heads; None is 1, where the mask is the same for all.
-        Q_LEN, KV_LEN: how many queries and keys.
+        B, H: The numbers of batches and heads; None is 1, for a mask that is the same for all.
+        Q_LEN, KV_LEN: The numbers of queries and keys.
         device: if None the accelerator, or the CPU without one.
-        BLOCK_SIZE: how many queries and keys a block has; one number for both.
+        BLOCK_SIZE: The numbers of queries and keys in a block; an int for both.
         separate_full_blocks: If True, blocks in which all scores count are listed as full, where `mask_mod` is not
             asked again. Default: True.
         compute_dq_write_order, dq_kv_order: whether the mask has the orders that PyTorch's deterministic kernels want,

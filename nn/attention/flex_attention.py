@@ -175,9 +175,9 @@ def flex_attention(
     a time.
 
     Args:
-        query: of shape (B, Hq, L, E).
-        key: of shape (B, Hkv, S, E); with a `block_mask` B may be 1.
-        value: of shape (B, Hkv, S, Ev).
+        query: The queries of shape (B, Hq, L, E).
+        key: The keys of shape (B, Hkv, S, E); with a `block_mask` B may be 1.
+        value: The values of shape (B, Hkv, S, Ev).
         score_mod: takes a score and the indices of batch, head, query and key as tensors without dimensions, and
             returns the score that counts. It is mapped by `vmap`.
         block_mask: made by `create_block_mask` for L queries and S keys.
@@ -186,7 +186,7 @@ def flex_attention(
             False.
         return_lse: deprecated; `return_aux` asks for the same.
         kernel_options: see `FlexKernelOptions`.
-        return_aux: what is returned beside the output.
+        return_aux: The extra outputs to return. Default: None.
 
     Returns:
         The output (B, Hq, L, Ev), with the strides' order of `query`; with `return_aux` also an `AuxOutput`, with

@@ -141,8 +141,8 @@ def create_mask(
     Args:
         mod_fn: a mask function of batch, head, query and key, or a score function, which takes a score before them:
             what it makes minus infinity is masked.
-        B, H: how many batches and heads; None is 1.
-        Q_LEN, KV_LEN: how many queries and keys.
+        B, H: The numbers of batches and heads; None is 1.
+        Q_LEN, KV_LEN: The numbers of queries and keys.
         device: if None the accelerator, or the CPU without one.
 
     Raises AssertionError for a function of other than four or five arguments.

@@ -49,17 +49,17 @@ def varlen_attn(
     scores outside the window. Page sizes that are multiples of 64 are fastest.
 
     Args:
-        query: of shape (T_q, H_q, D), the sequences one after another.
-        key, value: of shape (T_k, H_kv, D); with a `block_table` (pages, page size, H_kv, D).
+        query: The queries of shape (T_q, H_q, D), sequences concatenated.
+        key, value: The keys and values of shape (T_k, H_kv, D); with `block_table` (pages, page size, H_kv, D).
         cu_seq_q, cu_seq_k: where each sequence begins, 0 first, and where the last one ends: int32 of shape (N + 1,).
             With a `block_table` `cu_seq_k` is not looked at.
         max_q, max_k: the greatest lengths, which kernels do not need.
-        return_aux: what is returned beside the output.
+        return_aux: The extra outputs to return. Default: None.
         scale: if None ``1 / sqrt(D)``.
         window_size: how many keys before and after its own place a query attends to, -1 for all: (-1, 0) is causal. The
             last query's place is that of the last key.
         enable_gqa: If True, H_q may be a multiple of H_kv. Default: False.
-        seqused_k: how many keys of each sequence count, int32 of shape (N,). Without gradients.
+        seqused_k: The number of used keys of each sequence, int32 of shape (N,). Without gradients.
         block_table: the pages in which the keys of each sequence lie, int32 of shape (N, pages of a sequence). It needs
             `seqused_k`. Entries of keys that no query sees may be anything. Without gradients.
         num_splits: how PyTorch's kernels divide keys; it changes nothing here.

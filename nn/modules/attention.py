@@ -24,14 +24,14 @@ class MultiheadAttention(Module):
 
     Args:
         embed_dim: E, the width of queries and of the result; `num_heads` divides it.
-        num_heads: how many.
+        num_heads: The number of heads.
         dropout: the probability with which a weight is set to zero while training.
-        bias: If True, projections have one. Default: True.
-        add_bias_kv: If True, there is a key and a value more, which are parameters. Default: False.
-        add_zero_attn: If True, there is a key and a value more, of zeros. Default: False.
+        bias: If True, the projections have a bias. Default: True.
+        add_bias_kv: If True, append a learnable key and value. Default: False.
+        add_zero_attn: If True, append a key and a value of zeros. Default: False.
         kdim, vdim: the widths of keys and values, by default E.
         batch_first: If True, tensors are (N, L, E) instead of (L, N, E). Default: False.
-        device, dtype: of the parameters.
+        device, dtype: The device and dtype of the parameters.
 
     Raises ValueError for sizes that are not positive, AssertionError where `num_heads` does not divide `embed_dim`.
 

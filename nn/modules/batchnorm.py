@@ -130,8 +130,8 @@ class BatchNorm2d(_BatchNorm):
 
     Args:
         num_features: channels.
-        eps: what is added to the variance.
-        momentum: how much of a batch the running statistics take on; None for the mean of all batches.
+        eps: Added to the variance, for numerical stability.
+        momentum: The weight of a batch in the running statistics; None for a cumulative average.
         affine, bias: whether there are a weight and a bias.
         track_running_stats: If True, there are running statistics, which stand for the batch's outside training.
 
@@ -162,7 +162,7 @@ class SyncBatchNorm(_BatchNorm):
 
     Args:
         num_features, eps, momentum, affine, track_running_stats, bias: as in `BatchNorm2d`.
-        process_group: of `tt.distributed`; None for all processes.
+        process_group: A process group of `tt.distributed`. Default: None, all processes.
 
     Raises:
         ValueError: for an input of fewer than two dimensions.

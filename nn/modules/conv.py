@@ -233,7 +233,7 @@ class Conv2d(_Forward):
     """A convolution over planes (`torch.nn.Conv2d`).
 
     Args:
-        in_channels, out_channels: of the input and the result, both multiples of `groups`.
+        in_channels, out_channels: The channels of the input and the result, multiples of `groups`.
         kernel_size, stride, padding, dilation: a number, or one for each spatial dimension; padding may be ``same`` or
             ``valid``.
         bias: If True, add a learnable bias.

@@ -32,14 +32,14 @@ def functional_call(
     to the dictionary, provided that it is mutable.
 
     Args:
-        module: what to call.
+        module: The module to call.
         parameter_and_buffer_dicts: tensors by name, or several dictionaries of different names; the module's own
             tensors stand for names that are not given.
         args: the positional arguments, or the only one.
         kwargs: the keyword arguments.
         tie_weights: If True, a tensor given for one of the names that the module has for a parameter stands for all.
             Default: True.
-        strict: If True, exactly the module's names are to be given. Default: False.
+        strict: If True, require exactly the module's names. Default: False.
 
     Raises:
         ValueError: dictionaries share a name, or names of one parameter have different tensors.

@@ -71,8 +71,8 @@ def register_module_forward_hook(
 
     Args:
         hook: with `with_kwargs`, ``hook(module, args, kwargs, output)``.
-        with_kwargs: If True, it takes the arguments by name. Default: False.
-        always_call: If True, it is called after an exception too. Default: False.
+        with_kwargs: If True, pass the keyword arguments to the hook. Default: False.
+        always_call: If True, call the hook after an exception too. Default: False.
 
     Returns:
         A handle whose `remove` takes the hook away.

@@ -42,7 +42,7 @@ class Linear(Module):
     Args:
         in_features, out_features: sizes of the last dimension.
         bias: If True, add a learnable bias. Default: True.
-        device, dtype: of the parameters.
+        device, dtype: The device and dtype of the parameters.
 
     Weight (out_features, in_features) and bias begin uniform within 1 / sqrt(in_features).
 
@@ -97,7 +97,7 @@ class Bilinear(Module):
     Args:
         in1_features, in2_features, out_features: sizes of the last dimensions.
         bias: If True, add a learnable bias. Default: True.
-        device, dtype: of the parameters.
+        device, dtype: The device and dtype of the parameters.
 
     Weight (out_features, in1_features, in2_features) and bias begin uniform within 1 / sqrt(in1_features).
 

@@ -205,7 +205,7 @@ class Module(ConversionMixin, StateDictMixin):
         """Add a tensor that is not trained under this name (`torch.nn.Module.register_buffer`).
 
         Args:
-            persistent: If True, it is part of `state_dict`. Default: True.
+            persistent: If True, include it in `state_dict`. Default: True.
 
         Raises:
             KeyError: the name is empty, has a dot, or is taken.

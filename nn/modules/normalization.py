@@ -29,7 +29,7 @@ class LayerNorm(_Affine):
 
     Args:
         normalized_shape: the last dimensions' sizes.
-        eps: what is added to the variance.
+        eps: Added to the variance, for numerical stability.
         elementwise_affine, bias: whether there are a weight and a bias.
 
     Example:

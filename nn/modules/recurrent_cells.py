@@ -23,9 +23,9 @@ class RNNCellBase(Module):
 
     Args:
         input_size, hidden_size: I and H.
-        bias: If True, there are two.
-        num_chunks: how many gates of H rows the weights have.
-        device, dtype: of the parameters.
+        bias: If True, the cell has two biases.
+        num_chunks: The number of gates; each has H rows of the weights.
+        device, dtype: The device and dtype of the parameters.
 
     All begin uniform within 1 / sqrt(hidden_size).
 

@@ -71,14 +71,14 @@ class RNNBase(Module):
     Args:
         mode: ``LSTM``, ``GRU``, ``RNN_TANH`` or ``RNN_RELU``.
         input_size, hidden_size: I and H.
-        num_layers: how many, each on the output of the one before.
-        bias: If True, there are two for each layer and direction. Default: True.
+        num_layers: The number of stacked layers.
+        bias: If True, each layer and direction has two biases. Default: True.
         batch_first: If True, inputs are (N, T, I) instead of (T, N, I). Default: False.
         dropout: the probability with which an output of any layer but the last is set to zero while training.
         bidirectional: If True, a second pass goes from the last step to the first, its output beside the other's.
             Default: False.
         proj_size: the width to which an LSTM's hidden state is projected; 0 for none.
-        device, dtype: of the parameters.
+        device, dtype: The device and dtype of the parameters.
 
     For layer k, and with ``_reverse`` for the second direction: ``weight_ih_l{k}``, ``weight_hh_l{k}``,
     ``bias_ih_l{k}``, ``bias_hh_l{k}``, ``weight_hr_l{k}``. All begin uniform within 1 / sqrt(hidden_size).

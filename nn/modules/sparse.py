@@ -26,7 +26,7 @@ class Embedding(Module):
         num_embeddings, embedding_dim: the weight's sizes.
         padding_idx: a row that is zero and gets no gradient.
         max_norm, norm_type: rows that are used are scaled down to at most this norm.
-        scale_grad_by_freq: If True, gradients are divided by how often a row was used. Default: False.
+        scale_grad_by_freq: If True, divide gradients by the frequency of each row. Default: False.
 
     The weight begins with normal numbers.
 
@@ -137,7 +137,7 @@ class EmbeddingBag(Module):
     Args:
         num_embeddings, embedding_dim: the weight's sizes.
         max_norm, norm_type: rows that are used are scaled down to at most this norm.
-        scale_grad_by_freq: If True, gradients are divided by how often a row was used. Default: False.
+        scale_grad_by_freq: If True, divide gradients by the frequency of each row. Default: False.
         mode: ``"sum"``, ``"mean"`` or ``"max"``.
         include_last_offset: If True, offsets say where the last bag ends, too. Default: False.
         padding_idx: a row that is zero, counts for nothing and gets no gradient.

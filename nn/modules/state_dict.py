@@ -193,7 +193,7 @@ class StateDictMixin:
         """Copy the tensors of `state_dict` into this module's (`torch.nn.Module.load_state_dict`).
 
         Args:
-            strict: If True, missing and unexpected names are errors. Default: True.
+            strict: If True, raise an error for missing and unexpected names. Default: True.
             assign: If True, the tensors themselves become the module's, with their dtype and device. Default: False.
 
         Raises:

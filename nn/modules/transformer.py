@@ -149,11 +149,11 @@ class TransformerEncoderLayer(_Layer):
         dim_feedforward: the width between the two linear maps.
         dropout: the probability with which values are set to zero while training.
         activation: ``relu``, ``gelu`` or a function of a tensor.
-        layer_norm_eps: of the norms.
+        layer_norm_eps: The `eps` of the layer norms.
         batch_first: If True, tensors are (N, S, E) instead of (S, N, E). Default: False.
         norm_first: If True, norms come before attention and the net instead of after the residual. Default: False.
-        bias: If True, linear maps and norms have one. Default: True.
-        device, dtype: of the parameters.
+        bias: If True, linear layers and norms have a bias. Default: True.
+        device, dtype: The device and dtype of the parameters.
 
     Raises RuntimeError for another activation by name.
 
@@ -282,9 +282,9 @@ class TransformerEncoder(Module):
     """Copies of an encoder's layer, one after another (`torch.nn.TransformerEncoder`).
 
     Args:
-        encoder_layer: what is copied, parameters and all.
-        num_layers: how many times.
-        norm: of the output, or None.
+        encoder_layer: The layer to copy, including its parameters.
+        num_layers: The number of copies.
+        norm: The norm of the output, or None.
         enable_nested_tensor, mask_check: accepted for PyTorch's sake; there are no nested tensors here.
 
     Example:
@@ -329,9 +329,9 @@ class TransformerDecoder(Module):
     """Copies of a decoder's layer, one after another (`torch.nn.TransformerDecoder`).
 
     Args:
-        decoder_layer: what is copied, parameters and all.
-        num_layers: how many times.
-        norm: of the output, or None.
+        decoder_layer: The layer to copy, including its parameters.
+        num_layers: The number of copies.
+        norm: The norm of the output, or None.
 
     Example:
         >>> import triten as tt
@@ -380,7 +380,7 @@ class Transformer(Module):
     Args:
         d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device,
             dtype: as `TransformerEncoderLayer` has them.
-        num_encoder_layers, num_decoder_layers: how many.
+        num_encoder_layers, num_decoder_layers: The numbers of layers.
         custom_encoder, custom_decoder: taken instead.
 
     Parameters of more than one dimension begin as `init.xavier_uniform_` draws them.

@@ -26,7 +26,7 @@ class DataParallel(Module):
     Args:
         module: is called; it stays reachable as ``module``, and its parameters are on the first device.
         device_ids: all CUDA devices by default.
-        output_device: where results are put together; the first of `device_ids` by default.
+        output_device: The device of the gathered results. Default: the first of `device_ids`.
         dim: along which inputs are divided, and results put together.
 
     Example:
@@ -125,7 +125,7 @@ def data_parallel(
         module: the module.
         inputs: a tuple of arguments, or one.
         device_ids: all CUDA devices by default.
-        output_device: where results are put together; -1 for the CPU.
+        output_device: The device of the gathered results; -1 for the CPU.
         dim: along which inputs are divided.
         module_kwargs: arguments with names.
     """

@@ -57,7 +57,7 @@ class DistributedDataParallel(SyncedBuffers, JoinableModule, Module):
         broadcast_buffers: If True, buffers of process 0 are sent to all, here and before each forward.
         init_sync: If True, parameters are compared and sent here. Default: True.
         process_group: the processes; None for all.
-        bucket_cap_mb: how many MiB a bucket takes; 25 if nothing is said, of which the first takes one.
+        bucket_cap_mb: The size of a bucket in MiB. Default: 25, with a first bucket of 1 MiB.
         find_unused_parameters: If True, a forward may use some parameters only; those that none used keep ``grad``.
             Default: False.
         check_reduction: has no effect.

@@ -25,7 +25,7 @@ class _MixedPrecision:
     Attributes:
         param_dtype: in which the module computes, and to which floating inputs are converted.
         reduce_dtype: in which gradients travel; `param_dtype` if nothing is said.
-        buffer_dtype: of floating buffers.
+        buffer_dtype: The dtype of floating buffers.
     """
 
     param_dtype: ScalarType | None = None

@@ -22,7 +22,7 @@ def replicate(network: Module, devices: Sequence[int | Device], detach: bool = F
     Args:
         network: the module.
         devices: the devices; numbers are those of GPUs.
-        detach: If True, no gradients are to come. Default: False.
+        detach: If True, replicas pass no gradients to the module. Default: False.
 
     Example:
         >>> import triten as tt

@@ -34,7 +34,7 @@ def get_total_norm(
     Args:
         tensors: one, or several, which may be on different devices; the result is on the first one's.
         norm_type: as `tt.linalg.vector_norm` has it.
-        error_if_nonfinite: If True, nan and infinity raise RuntimeError. Default: False.
+        error_if_nonfinite: If True, raise RuntimeError for a NaN or infinite norm. Default: False.
         foreach: False takes the norm of each tensor by itself, and of these norms; else gradients on a CUDA device, for
             the norms of order 1, 2 and of the largest or smallest element, are two launches that sum up all elements.
             The sums' last bits may differ, and narrow dtypes are rounded once in place of twice.

@@ -55,9 +55,9 @@ def fuse_conv_bn_weights(
     """Fold a batch norm into a convolution's weight and bias (`torch.nn.utils.fuse_conv_bn_weights`).
 
     Args:
-        conv_w, conv_b: of the convolution; there may be no bias.
+        conv_w, conv_b: The convolution's weight and bias; the bias may be None.
         bn_rm, bn_rv: running mean and variance.
-        bn_eps: what is added to the variance.
+        bn_eps: Added to the variance.
         bn_w, bn_b: scale and shift, or None.
         transpose: If True, the convolution is transposed, its outputs along the second dimension. Default: False.
 

@@ -20,7 +20,7 @@ def skip_init(module_cls: type[Made], *args: Any, **kwargs: Any) -> Made:
 
     Args:
         module_cls: a class that takes ``device``.
-        args, kwargs: what it is made with.
+        args, kwargs: The arguments of the class.
 
     Raises RuntimeError for another class.
 

@@ -62,7 +62,7 @@ def weight_norm(module: Given, name: str = "weight", dim: int | None = 0) -> Giv
     Args:
         module: The module that has the weight.
         name: The name of the weight.
-        dim: of which each index has its own magnitude; None for one in all.
+        dim: The dimension whose indices each have a magnitude; None for a single magnitude.
 
     Source: T. Salimans and D. Kingma, "Weight normalization", 2016.
 
@@ -249,7 +249,7 @@ def orthogonal(
 
     Args:
         module: The module that has the weight.
-        name: of the weight, of at least two dimensions.
+        name: The name of the weight, which has at least two dimensions.
         orthogonal_map: ``"matrix_exp"``, ``"cayley"`` or ``"householder"``; the first one for square and for complex
             matrices, the last one for others unless given.
         use_trivialization: If True, the weight is a product with a fixed matrix, which lets it be assigned to.

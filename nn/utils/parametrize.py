@@ -226,10 +226,10 @@ def register_parametrization(
     first one's result. Assigning to the tensor calls the functions' ``right_inverse``.
 
     Args:
-        module: of a class that becomes ``Parametrized...``.
+        module: The module; its class becomes ``Parametrized...``.
         tensor_name: a parameter, a buffer, or a tensor that is parametrized.
         parametrization: a module that takes a tensor, or as many as its ``right_inverse`` gives.
-        unsafe: If True, it may change dtype or shape. Default: False.
+        unsafe: If True, allow it to change dtype or shape. Default: False.
 
     Raises ValueError for a name that the module has not, and for functions that do what they may not.
 
@@ -331,7 +331,7 @@ def transfer_parametrizations_and_params(
     (`torch.nn.utils.parametrize.transfer_parametrizations_and_params`).
 
     Args:
-        tensor_name: of one tensor; all that are parametrized unless given.
+        tensor_name: The name of one tensor. Default: all parametrized tensors.
 
     Raises ValueError where the other is not parametrized.
 

@@ -94,7 +94,7 @@ class BasePruningMethod(ABC):
             module: the module.
             name: the parameter's name there.
             args, kwargs: for the method's constructor.
-            importance_scores: what is compared instead of the parameter's elements, of its shape.
+            importance_scores: Scores that replace the parameter's elements in comparisons, of its shape.
 
         Returns:
             The hook: this method, or a `PruningContainer` of it and those from before.
@@ -293,7 +293,7 @@ class RandomUnstructured(_Unstructured):
     """Prunes elements by chance, each as likely as the others.
 
     Args:
-        amount: how many, or which share.
+        amount: The number of elements to prune (int), or their fraction (float).
     """
 
     def _importance(self, t: Tensor) -> Tensor:
@@ -304,7 +304,7 @@ class L1Unstructured(_Unstructured):
     """Prunes the elements of least absolute value.
 
     Args:
-        amount: how many, or which share.
+        amount: The number of elements to prune (int), or their fraction (float).
     """
 
     def _importance(self, t: Tensor) -> Tensor:
@@ -346,7 +346,7 @@ class RandomStructured(_Structured):
     """Prunes slices by chance, each as likely as the others.
 
     Args:
-        amount: how many, or which share.
+        amount: The number of elements to prune (int), or their fraction (float).
         dim: the dimension along which the slices lie.
     """
 
@@ -358,7 +358,7 @@ class LnStructured(_Structured):
     """Prunes the slices of least norm.
 
     Args:
-        amount: how many, or which share.
+        amount: The number of elements to prune (int), or their fraction (float).
         n: the order of the norm, as `tt.norm` has it.
         dim: the dimension along which the slices lie.
     """
@@ -425,7 +425,7 @@ def l1_unstructured(
         module: the module, which is changed.
         name: the parameter's name there.
         amount: an int is a number of elements, a float in [0, 1] a share of those that are left.
-        importance_scores: what is compared instead of the elements, of the parameter's shape.
+        importance_scores: Scores that replace the elements in comparisons, of the parameter's shape.
 
     Returns:
         The module.
@@ -474,7 +474,7 @@ def ln_structured(
         amount: an int is a number of slices, a float in [0, 1] a share of those that are left.
         n: the order of the norm, as `tt.norm` has it.
         dim: the dimension along which they lie.
-        importance_scores: what is compared instead of the elements, of the parameter's shape.
+        importance_scores: Scores that replace the elements in comparisons, of the parameter's shape.
 
     Returns:
         The module.

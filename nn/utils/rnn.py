@@ -53,7 +53,7 @@ class PackedSequence(_Fields):
     Args:
         data: the rows of the first step, then those of the second, of fewer and fewer sequences.
         batch_sizes: int64 on the CPU: how many sequences reach each step.
-        sorted_indices: which sequence is which in descending order of length; None where they were given so.
+        sorted_indices: The permutation that sorts sequences by descending length; None if already sorted.
         unsorted_indices: the inverse.
 
     Raises ValueError for `batch_sizes` on another device.
@@ -187,7 +187,7 @@ def pack_padded_sequence(
 
     Args:
         input: (T, N, ...), or (N, T, ...) if `batch_first`.
-        lengths: of each sequence, integers or a tensor on the CPU.
+        lengths: The length of each sequence, integers or a tensor on the CPU.
         enforce_sorted: If True, lengths must descend; else sequences are sorted here. Default: True.
 
     Raises RuntimeError for lengths that are not positive, as many as sequences, or descending where they must.
@@ -222,7 +222,7 @@ def pad_packed_sequence(
 
     Args:
         batch_first: If True, the result is (N, T, ...) instead of (T, N, ...). Default: False.
-        padding_value: what stands after a sequence's end.
+        padding_value: The value after a sequence's end.
         total_length: T, by default the longest length. Raises ValueError where it is less.
 
     Example:
@@ -259,7 +259,7 @@ def pad_sequence(
 
     Args:
         batch_first: If True, the result is (N, T, ...) instead of (T, N, ...). Default: False.
-        padding_value: what stands beside shorter sequences.
+        padding_value: The value that pads shorter sequences.
         padding_side: ``right`` for after them, ``left`` for before.
 
     Raises RuntimeError for no sequences and for another side.

@@ -54,7 +54,7 @@ class SequentialLR(CombinedScheduler):
     """Schedulers one after the other, each from its milestone on (`torch.optim.lr_scheduler.SequentialLR`).
 
     Args:
-        schedulers: of `optimizer`.
+        schedulers: The schedulers of `optimizer`.
         milestones: the epochs at which all but the first begin, in ascending order.
 
     Raises ValueError for schedulers of another optimizer, or of a number that does not fit the milestones.

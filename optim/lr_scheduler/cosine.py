@@ -60,7 +60,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     Args:
         T_0: the epochs of the first fall.
-        T_mult: how many times as long each next one is.
+        T_mult: The factor by which each cycle is longer than the previous one.
         eta_min: the least rate.
 
     Raises ValueError for numbers out of their range.

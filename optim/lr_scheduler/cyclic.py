@@ -59,7 +59,7 @@ class CyclicLR(MomentumScheduler):
         mode: ``"triangular"``; ``"triangular2"``, in which each cycle is half as high; ``"exp_range"``, in which the
             height falls by `gamma` at each step.
         scale_fn: the height as a function, in place of `mode`.
-        scale_mode: of ``"cycle"`` or ``"iterations"``.
+        scale_mode: The argument of `scale_fn`, ``"cycle"`` or ``"iterations"``.
         cycle_momentum: If True, the momentum goes the other way, between `base_momentum` and `max_momentum`. Default:
             True.
 
@@ -156,7 +156,7 @@ class OneCycleLR(MomentumScheduler):
 
     Args:
         max_lr: the maximum, for all groups or for each.
-        total_steps: of training; or `epochs` and `steps_per_epoch`.
+        total_steps: The number of training steps; or give `epochs` and `steps_per_epoch`.
         pct_start: the share of steps on the way up.
         anneal_strategy: ``"cos"`` or ``"linear"``.
         cycle_momentum: If True, the momentum goes the other way, between `base_momentum` and `max_momentum`. Default:

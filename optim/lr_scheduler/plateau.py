@@ -18,7 +18,7 @@ class ReduceLROnPlateau(LRScheduler):
         optimizer: whose groups change.
         mode: ``"min"`` or ``"max"``: which measurements are better.
         factor: below 1.
-        patience: how many epochs may be no better.
+        patience: The number of epochs without improvement to tolerate.
         threshold: by how much an improvement is one, as a share of the best or, for ``"abs"``, by itself.
         threshold_mode: ``"rel"`` or ``"abs"``.
         cooldown: for how many epochs nothing is counted after a change.

@@ -110,12 +110,12 @@ class FuzzedTensor:
         name: in the dicts that `Fuzzer.take` gives.
         size: numbers and names of parameters.
         steps: likewise; of a tensor that is larger by these every step-th element is taken in each dimension.
-        probability_contiguous: how likely the dimensions lie in order in memory, before `steps`.
+        probability_contiguous: The probability that the tensor is contiguous, before `steps`.
         min_elements, max_elements: constraints on the number of elements.
         max_allocation_bytes: a constraint on the memory, before `steps`.
         dim_parameter: the name of a parameter that says how many dimensions there are: `size` and `steps` are cut, or
             filled up with 1.
-        dtype: of the tensor.
+        dtype: The dtype of the tensor.
         cuda: If True, it goes to the current CUDA device. Default: False.
         tensor_constructor: called with size, dtype and all parameters by name, instead of uniform numbers below 1, or
             integers from 1 to 126.
@@ -209,7 +209,7 @@ class Fuzzer:
         parameters: objects of `FuzzedParameter`, and lists of them.
         tensors: objects of `FuzzedTensor`, and lists of them.
         constraints: functions of the dict of parameters; where one gives False they are drawn again.
-        seed: of the parameters, and of the tensors' numbers; from the operating system by default.
+        seed: The seed of parameters and tensor values. Default: from the operating system.
 
     Raises:
         ValueError: for a name of a parameter and a tensor; from `take`, where 1000 draws do not satisfy the

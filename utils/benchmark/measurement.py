@@ -68,9 +68,9 @@ class Measurement:
     """The times of a statement (`torch.utils.benchmark.Measurement`).
 
     Args:
-        number_per_run: how often the statement was run for each time.
+        number_per_run: The number of runs of the statement in each time.
         raw_times: the times, in seconds.
-        task_spec: what was measured; its fields are attributes of the measurement.
+        task_spec: The measured task; its fields are attributes of the measurement.
         metadata: whatever the caller wants to keep beside it.
 
     Example:

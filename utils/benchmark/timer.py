@@ -42,7 +42,7 @@ class Timer:
 
     Args:
         stmt: the statement, a str, which may have several lines.
-        setup: what runs once before.
+        setup: The statement that runs once before.
         timer: the clock.
         globals: names that the statement knows; the package is among them.
         label, sub_label, description: what is measured, in words; `Compare` makes a table of each label with a row for
@@ -150,7 +150,7 @@ class Timer:
 
         Args:
             callback: called with the number of runs and the time of each block.
-            min_run_time: how long to measure, in seconds.
+            min_run_time: The measuring time in seconds.
         """
         with set_torch_threads(self._task_spec.num_threads):
             number = self._block_size(min_run_time)
@@ -169,7 +169,7 @@ class Timer:
 
         Args:
             threshold: the distance of the quartiles, as a share of the median, at which it stops.
-            min_run_time: how long to measure at least, in seconds.
+            min_run_time: The minimum measuring time in seconds.
             max_run_time: when to stop whatever the times are.
             callback: called with the number of runs and the time of each block.
         """

@@ -13,7 +13,7 @@ class _BaseDataLoaderIter(Iterator[Any]):
     """One loop over a loader. Its length is the loader's number of batches.
 
     Args:
-        loader: what it loops over.
+        loader: The loader to iterate over.
         batches: the batches.
     """
 
@@ -36,9 +36,9 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     """A loop whose batches workers fetch.
 
     Args:
-        loader: what it loops over.
+        loader: The loader to iterate over.
         batches: the batches, as they come from `workers` or changed.
-        workers: what has the processes (`worker_batches.WorkerBatches`).
+        workers: The owner of the processes (`worker_batches.WorkerBatches`).
     """
 
     def __init__(self, loader: DataLoader[Any], batches: Iterator[Any], workers: Any) -> None:

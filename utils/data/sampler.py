@@ -41,10 +41,10 @@ class RandomSampler(Sampler[int]):
     """All indices in an order of chance (`torch.utils.data.RandomSampler`).
 
     Args:
-        data_source: what is drawn from.
-        replacement: If True, each is drawn from all again. Default: False.
-        num_samples: how many are drawn; as many as there are unless given.
-        generator: where random numbers come from; by default one that the default generator seeds.
+        data_source: The data set to sample from.
+        replacement: If True, sample with replacement. Default: False.
+        num_samples: The number of samples. Default: the size of the data set.
+        generator: The random generator. Default: a new one that the default generator seeds.
 
     Raises:
         TypeError: `replacement` is no bool.

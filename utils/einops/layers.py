@@ -22,7 +22,7 @@ class Rearrange(RearrangeMixin, Module):  # type: ignore[misc]
     """`einops.rearrange` as a module.
 
     Args:
-        pattern: what to make of the dimensions, as ``"b c h w -> b (c h w)"``.
+        pattern: The rearrangement, such as ``"b c h w -> b (c h w)"``.
         axes_lengths: sizes that the pattern leaves open.
 
     Example:
@@ -42,7 +42,7 @@ class Reduce(ReduceMixin, Module):  # type: ignore[misc]
     """`einops.reduce` as a module.
 
     Args:
-        pattern: what to make of the dimensions; those that are missing on its right are reduced.
+        pattern: The rearrangement; dimensions that are missing on its right are reduced.
         reduction: "min", "max", "sum", "mean", "prod", "any", "all", or a function of a tensor and dimensions.
         axes_lengths: sizes that the pattern leaves open.
 

@@ -28,9 +28,9 @@ class FileWriter:
 
     Args:
         log_dir: the folder, which is made.
-        max_queue: how many events wait before they are written.
-        flush_secs: how long they wait at most, in seconds.
-        filename_suffix: what the file's name ends in.
+        max_queue: The number of events to buffer before writing.
+        flush_secs: The maximum time between writes, in seconds.
+        filename_suffix: The suffix of the file's name.
     """
 
     def __init__(
@@ -84,11 +84,11 @@ class SummaryWriter:
 
     Args:
         log_dir: the folder; by default one in ``runs``, with the time and the machine's name.
-        comment: what that default ends in.
-        purge_step: from which step on an earlier log in the folder does not count.
-        max_queue: how many events wait before they are written.
-        flush_secs: how long they wait at most, in seconds.
-        filename_suffix: what the files' names end in.
+        comment: The suffix of the default folder.
+        purge_step: The step from which an earlier log in the folder is discarded.
+        max_queue: The number of events to buffer before writing.
+        flush_secs: The maximum time between writes, in seconds.
+        filename_suffix: The suffix of the files' names.
 
     Example::
 

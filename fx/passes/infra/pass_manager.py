@@ -46,7 +46,7 @@ class PassManager:
     Args:
         passes: functions of a module that give a `PassResult`.
         constraints: functions that say of two passes whether the first may come before the second.
-        steps: how often; once by default.
+        steps: The number of repetitions. Default: 1.
         run_checks_after_each_pass: If True, `check` is run after each pass, and not only at the beginning. Default:
             False.
         suppress_check_failures: PyTorch's; nothing is suppressed.

@@ -36,10 +36,10 @@ class SubgraphMatcher:
 
     Args:
         pattern: the graph to find.
-        match_output: If True, its output has to be the graph's output. Default: False.
+        match_output: If True, its output must match the graph's output. Default: False.
         match_placeholder: If True, its inputs have to be inputs of the graph; by default they may be anything.
-        remove_overlapping_matches: If True, of places that share nodes the first alone is given. Default: True.
-        ignore_literals: If True, constants match any other. Default: False.
+        remove_overlapping_matches: If True, keep only the first of matches that share nodes. Default: True.
+        ignore_literals: If True, constants match any constant. Default: False.
 
     Source: torch.fx.passes.utils.matcher_utils.SubgraphMatcher.
 

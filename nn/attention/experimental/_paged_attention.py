@@ -29,13 +29,13 @@ class PagedAttention:
         n_pages: how many pages the cache has.
         page_size: how many tokens a page has.
         max_batch_size: how many sequences there may be.
-        device: where the tables lie.
+        device: The device of the tables.
 
     Attributes:
         page_table: the page of each `page_size` tokens of a sequence, -1 for none: int64 of (max_batch_size, n_pages).
         capacity: for how many tokens each sequence has pages: int64 of (max_batch_size,).
         empty_pages: the numbers of the pages that nobody has; the last one is taken first.
-        physical_to_logical: which part of a sequence lies in a page, -1 for none: as `page_table`.
+        physical_to_logical: The block of a sequence that a page holds, or -1; laid out as `page_table`.
 
     Example:
         >>> import triten as tt
@@ -110,9 +110,9 @@ class PagedAttention:
 
         Args:
             batch_idx: numbers of the sequences, of shape (B).
-            input_pos: which tokens of each, of shape (B, S); `reserve` was called for them.
-            k_val, v_val: of shape (B, H, S, D).
-            k_cache, v_cache: of shape (1, H, n_pages * page_size, D).
+            input_pos: The token positions of shape (B, S), for which `reserve` was called.
+            k_val, v_val: The keys and values of shape (B, H, S, D).
+            k_cache, v_cache: The caches of shape (1, H, n_pages * page_size, D).
 
         Raises:
             RuntimeError: if `k_val` requires grad, or for shapes that do not belong together.
