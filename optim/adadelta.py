@@ -13,7 +13,8 @@ __all__ = ["Adadelta"]
 
 
 class Adadelta(SingleOptimizer):
-    """Gradients scaled by steps' running size over their own (`torch.optim.Adadelta`; Zeiler, 2012).
+    """Adadelta: gradients scaled by the RMS of past steps over the RMS of past gradients (`torch.optim.Adadelta`;
+    Zeiler, 2012).
 
     Args:
         params, lr, weight_decay, foreach, capturable, maximize, differentiable: as of `RMSprop`.

@@ -15,7 +15,8 @@ __all__ = ["Adagrad"]
 
 
 class Adagrad(SingleOptimizer):
-    """Gradients divided by the root of the sum of their squares (`torch.optim.Adagrad`; Duchi and others, 2011).
+    """Adagrad: gradients divided by the root of the sum of their squares (`torch.optim.Adagrad`; Duchi and others,
+    2011).
 
     Args:
         params, lr, weight_decay, eps, foreach, maximize, differentiable: as of `RMSprop`.

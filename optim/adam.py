@@ -35,7 +35,7 @@ MOMENTS = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
 
 
 class Adam(Optimizer):
-    """Steps scaled by running means of gradients and of their squares (`torch.optim.Adam`; Kingma and Ba, 2015).
+    """Adam: steps scaled by running first and second moments (`torch.optim.Adam`; Kingma and Ba, 2015).
 
     Args:
         params: parameters, or groups of them.

@@ -13,7 +13,8 @@ __all__ = ["Adamax"]
 
 
 class Adamax(SingleOptimizer):
-    """Adam by the largest gradient in place of the mean square (`torch.optim.Adamax`; Kingma and Ba, 2015, section 7).
+    """Adamax: Adam with the infinity norm instead of the second moment (`torch.optim.Adamax`; Kingma and Ba, 2015,
+    section 7).
 
     Args:
         params: parameters, or groups of them.

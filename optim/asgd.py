@@ -13,7 +13,7 @@ __all__ = ["ASGD"]
 
 
 class ASGD(SingleOptimizer):
-    """Gradient descent that keeps the parameters' average in its state (`torch.optim.ASGD`; Polyak and Juditsky, 1992).
+    """Averaged SGD: the state keeps the average of the parameters (`torch.optim.ASGD`; Polyak and Juditsky, 1992).
 
     Args:
         params: parameters, or groups of them.

@@ -19,7 +19,7 @@ CURVED = 1e-10
 
 
 class LBFGS(Optimizer):
-    """A quasi-Newton method that remembers the last steps (`torch.optim.LBFGS`; Liu and Nocedal, 1989).
+    """L-BFGS: a quasi-Newton method with a limited history of steps (`torch.optim.LBFGS`; Liu and Nocedal, 1989).
 
     A step evaluates the loss several times, so that it takes a closure: one that clears gradients, computes the loss,
     and calls `backward`. There is one group of parameters.

@@ -16,7 +16,7 @@ DECREASE, CURVATURE = 1e-4, 0.9
 
 
 class Point(NamedTuple):
-    """A place on the line: the step, the loss, the gradient, and the slope along the line."""
+    """Point on the search line: the step, the loss, the gradient, and the slope along the line."""
 
     step: float
     loss: float

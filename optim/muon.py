@@ -1,4 +1,4 @@
-"""Muon: momentum, orthogonalised."""
+"""Muon: orthogonalized momentum."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ ADJUSTMENTS: dict[str | None, Callable[[int, int], float]] = {
 
 
 class Muon(Optimizer):
-    """Steps along the momentum with all its singular values brought near 1 (`torch.optim.Muon`; Jordan, 2024).
+    """Muon: steps along the orthogonalized momentum, whose singular values are near 1 (`torch.optim.Muon`; Jordan,
+    2024).
 
     It is for the matrices of hidden layers; whatever else a model has is given to another optimizer.
 

@@ -13,7 +13,7 @@ __all__ = ["NAdam"]
 
 
 class NAdam(SingleOptimizer):
-    """Adam with Nesterov's momentum (`torch.optim.NAdam`; Dozat, 2016).
+    """NAdam: Adam with Nesterov momentum (`torch.optim.NAdam`; Dozat, 2016).
 
     Args:
         params, lr, eps, foreach, maximize, capturable, differentiable: as of `Adamax`.

@@ -31,7 +31,7 @@ Step = TypeVar("Step", bound=Callable[..., Any])
 
 
 class _RequiredParameter:
-    """In an optimizer's defaults: an option that every group has to give (`torch.optim.optimizer.required`)."""
+    """Marker in an optimizer's defaults of an option that every group must give (`torch.optim.optimizer.required`)."""
 
     def __repr__(self) -> str:
         return "<required parameter>"
@@ -41,7 +41,8 @@ required = _RequiredParameter()
 
 
 class Optimizer:
-    """Parameters in groups, each with options; a subclass says what a step does to a group (`torch.optim.Optimizer`).
+    """Base class of optimizers: groups of parameters with options; a subclass defines the step
+    (`torch.optim.Optimizer`).
 
     Args:
         params: parameters, pairs of names and parameters, or groups: dictionaries with ``params`` and options of their

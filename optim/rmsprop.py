@@ -13,7 +13,8 @@ __all__ = ["RMSprop"]
 
 
 class RMSprop(SingleOptimizer):
-    """Gradients divided by the root of their squares' running mean (`torch.optim.RMSprop`; Hinton's lecture 6, 2012).
+    """RMSprop: gradients divided by the root of their squares' running mean (`torch.optim.RMSprop`; Hinton's lecture 6,
+    2012).
 
     Args:
         params: parameters, or groups of them.

@@ -1,4 +1,4 @@
-"""Steps by gradients' signs alone."""
+"""Resilient backpropagation: steps by the signs of gradients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ __all__ = ["Rprop"]
 
 
 class Rprop(SingleOptimizer):
-    """Each element's step grows while its gradient keeps its sign (`torch.optim.Rprop`; Riedmiller and Braun, 1993).
+    """Rprop: each element's step grows while its gradient keeps its sign (`torch.optim.Rprop`; Riedmiller and Braun,
+    1993).
 
     Args:
         params: parameters, or groups of them.

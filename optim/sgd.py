@@ -27,7 +27,7 @@ __all__ = ["SGD"]
 
 
 class SGD(Optimizer):
-    """Gradient descent, with momentum on request (`torch.optim.SGD`; Sutskever et al., 2013, for Nesterov's form).
+    """SGD, optionally with momentum (`torch.optim.SGD`; Sutskever et al., 2013, for Nesterov's form).
 
     Args:
         params: parameters, or groups of them.

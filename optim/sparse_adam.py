@@ -1,4 +1,4 @@
-"""Adam for sparse gradients (torch/optim/sparse_adam.py): what has no gradient keeps its moments."""
+"""Adam for sparse gradients (torch/optim/sparse_adam.py): elements without a gradient keep their moments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["SparseAdam"]
 
 
 class SparseAdam(Optimizer):
-    """Adam that changes moments and parameters only where gradients specify elements (`torch.optim.SparseAdam`).
+    """Adam that updates moments and parameters only at the specified elements of gradients (`torch.optim.SparseAdam`).
 
     Args:
         params: Strided real parameters, whose gradients are of layout `tt.sparse_coo`, as an embedding with

@@ -1,4 +1,4 @@
-"""Averages of a model's parameters along training (`torch.optim.swa_utils`).
+"""Weight averaging during training (`torch.optim.swa_utils`).
 
 Sources: P. Izmailov and others, "Averaging weights leads to wider optima and better generalization", 2018; for
 exponential averages, B. Polyak and A. Juditsky, "Acceleration of stochastic approximation by averaging", 1992.
@@ -102,7 +102,7 @@ def get_swa_multi_avg_fn() -> ListAverage:
 
 
 class AveragedModel(Module):
-    """A copy of a model whose parameters are averages of the model's (`torch.optim.swa_utils.AveragedModel`).
+    """Copy of a model whose parameters are averages of the model's (`torch.optim.swa_utils.AveragedModel`).
 
     Args:
         model: The model to copy.
@@ -213,7 +213,7 @@ def update_bn(loader: Iterable[Any], model: Module, device: DeviceLike = None) -
 
 
 class SWALR(LRScheduler):
-    """Rates that go to a constant one, which averages are taken at (`torch.optim.swa_utils.SWALR`).
+    """Annealing of the rates to a constant one for weight averaging (`torch.optim.swa_utils.SWALR`).
 
     Args:
         swa_lr: the constant rate, for all groups or for each.

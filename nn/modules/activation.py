@@ -1,4 +1,4 @@
-"""Activations as layers: a class is the function, its options, and how they are printed."""
+"""Activation layers: a class holds a function, its options, and their `repr`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ __all__ = [
 
 
 class _Activation(Module):
-    """A function of the input and of options, which are attributes."""
+    """Base class of activations: a function of the input and of options, which are attributes."""
 
     function: Callable[..., Tensor]
     unnamed: tuple[str, ...] = ()
@@ -260,7 +260,7 @@ class Softplus(_Activation):
 
 
 class Softshrink(_Activation):
-    """x brought towards zero by lambd (`torch.nn.Softshrink`)."""
+    """x moved toward zero by lambd, at most to zero (`torch.nn.Softshrink`)."""
 
     function = staticmethod(F.softshrink)
     unnamed = ("lambd",)
@@ -308,7 +308,7 @@ class Hardtanh(_Activation):
 
 
 class PReLU(Module):
-    """x above zero, a learnt slope times x below, one for all channels or one for each (`torch.nn.PReLU`)."""
+    """x above zero, a learned slope times x below, one for all channels or one for each (`torch.nn.PReLU`)."""
 
     def __init__(
         self,

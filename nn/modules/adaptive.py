@@ -1,4 +1,4 @@
-"""A softmax over many classes in clusters, the rare ones with fewer features."""
+"""Adaptive softmax: many classes in clusters; rare classes get fewer features."""
 
 from __future__ import annotations
 

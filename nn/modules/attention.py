@@ -1,4 +1,4 @@
-"""Layers of attention."""
+"""Attention layers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["MultiheadAttention"]
 
 
 class MultiheadAttention(Module):
-    """Attention of several heads between projections (`torch.nn.MultiheadAttention`).
+    """Multi-head attention between projections (`torch.nn.MultiheadAttention`).
 
     Args:
         embed_dim: E, the width of queries and of the result; `num_heads` divides it.

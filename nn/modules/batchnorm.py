@@ -1,4 +1,4 @@
-"""Batch normalization, and what normalises channels with running statistics."""
+"""Batch normalization, and the base of layers with running statistics of channels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"]
 
 
 class _NormBase(_Affine):
-    """Normalisation of channels, with running statistics on request."""
+    """Base class of channel normalization, optionally with running statistics."""
 
     ranks: tuple[int, ...]
     _version = 2
@@ -120,13 +120,13 @@ class _BatchNorm(_NormBase):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Each channel of (N, C) or (N, C, L) less its mean, over its deviation (`torch.nn.BatchNorm1d`)."""
+    """Batch normalization of (N, C) or (N, C, L) (`torch.nn.BatchNorm1d`)."""
 
     ranks = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
-    """Each channel of (N, C, H, W) less its mean, over its deviation (`torch.nn.BatchNorm2d`; Ioffe and Szegedy, 2015).
+    """Batch normalization of (N, C, H, W) (`torch.nn.BatchNorm2d`; Ioffe and Szegedy, 2015).
 
     Args:
         num_features: channels.
@@ -149,7 +149,7 @@ class BatchNorm2d(_BatchNorm):
 
 
 class BatchNorm3d(_BatchNorm):
-    """Each channel of (N, C, D, H, W) less its mean, over its deviation (`torch.nn.BatchNorm3d`)."""
+    """Batch normalization of (N, C, D, H, W) (`torch.nn.BatchNorm3d`)."""
 
     ranks = (5,)
 

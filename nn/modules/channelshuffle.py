@@ -1,4 +1,4 @@
-"""Groups of channels interleaved."""
+"""Shuffle of channels between groups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ChannelShuffle"]
 
 
 class ChannelShuffle(Module):
-    """Channels of `groups` groups, those of each group apart from one another (`torch.nn.ChannelShuffle`).
+    """Shuffle of the channels of `groups` groups (`torch.nn.ChannelShuffle`).
 
     Example:
         >>> import triten as tt

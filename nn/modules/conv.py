@@ -1,4 +1,4 @@
-"""Layers of convolutions."""
+"""Convolution layers."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ class _ConvTransposeNd(_ConvNd):
 
 
 class Conv1d(_Forward):
-    """A convolution over lines (`torch.nn.Conv1d`).
+    """1D convolution (`torch.nn.Conv1d`).
 
     Example:
         >>> import triten as tt
@@ -230,7 +230,7 @@ class Conv1d(_Forward):
 
 
 class Conv2d(_Forward):
-    """A convolution over planes (`torch.nn.Conv2d`).
+    """2D convolution (`torch.nn.Conv2d`).
 
     Args:
         in_channels, out_channels: The channels of the input and the result, multiples of `groups`.
@@ -252,28 +252,28 @@ class Conv2d(_Forward):
 
 
 class Conv3d(_Forward):
-    """A convolution over volumes (`torch.nn.Conv3d`)."""
+    """3D convolution (`torch.nn.Conv3d`)."""
 
     rank = 3
     function = staticmethod(F.conv3d)
 
 
 class ConvTranspose1d(_ConvTransposeNd):
-    """The gradient of `Conv1d` by its input, as a layer (`torch.nn.ConvTranspose1d`)."""
+    """1D transposed convolution, the gradient of `Conv1d` by its input (`torch.nn.ConvTranspose1d`)."""
 
     rank = 1
     function = staticmethod(F.conv_transpose1d)
 
 
 class ConvTranspose2d(_ConvTransposeNd):
-    """The gradient of `Conv2d` by its input, as a layer (`torch.nn.ConvTranspose2d`)."""
+    """2D transposed convolution, the gradient of `Conv2d` by its input (`torch.nn.ConvTranspose2d`)."""
 
     rank = 2
     function = staticmethod(F.conv_transpose2d)
 
 
 class ConvTranspose3d(_ConvTransposeNd):
-    """The gradient of `Conv3d` by its input, as a layer (`torch.nn.ConvTranspose3d`)."""
+    """3D transposed convolution, the gradient of `Conv3d` by its input (`torch.nn.ConvTranspose3d`)."""
 
     rank = 3
     function = staticmethod(F.conv_transpose3d)

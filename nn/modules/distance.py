@@ -1,4 +1,4 @@
-"""Distances as layers."""
+"""Distance layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dimensions made one, and taken apart."""
+"""Layers that flatten and unflatten dimensions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Flatten", "Unflatten"]
 
 
 class Flatten(Module):
-    """Dimensions `start_dim` to `end_dim` as one (`torch.nn.Flatten`).
+    """Flattening of dimensions `start_dim` to `end_dim` (`torch.nn.Flatten`).
 
     Example:
         >>> import triten as tt

@@ -20,7 +20,7 @@ __all__ = ["Bilinear", "Identity", "Linear", "NonDynamicallyQuantizableLinear"]
 
 
 class Identity(Module):
-    """Its argument, whatever it was made with (`torch.nn.Identity`).
+    """Identity: returns its input, and ignores its constructor's arguments (`torch.nn.Identity`).
 
     Example:
         >>> import triten as tt
@@ -37,7 +37,7 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """x @ weight.T + bias (`torch.nn.Linear`).
+    """Linear layer: x @ weight.T + bias (`torch.nn.Linear`).
 
     Args:
         in_features, out_features: sizes of the last dimension.
@@ -92,7 +92,7 @@ class NonDynamicallyQuantizableLinear(Linear):
 
 
 class Bilinear(Module):
-    """x1^T W x2 + bias for each row of W (`torch.nn.Bilinear`).
+    """Bilinear layer: x1^T W x2 + bias for each row of W (`torch.nn.Bilinear`).
 
     Args:
         in1_features, in2_features, out_features: sizes of the last dimensions.

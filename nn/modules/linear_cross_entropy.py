@@ -1,4 +1,4 @@
-"""A linear layer and the cross entropy of what it gives, as one loss."""
+"""Fused loss: a linear layer followed by cross entropy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The base class of everything with parameters: attributes, the tree of modules, and a call."""
+"""Base class of modules: attributes, the tree of modules, and the call."""
 
 from __future__ import annotations
 

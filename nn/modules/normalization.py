@@ -1,4 +1,4 @@
-"""Layers that normalise features, groups of channels, and neighbouring channels."""
+"""Normalization layers: over features, groups of channels, and neighboring channels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _sizes(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
 
 
 class LayerNorm(_Affine):
-    """Each sample less its mean, over its deviation (`torch.nn.LayerNorm`; Ba, Kiros and Hinton, 2016).
+    """Layer normalization (`torch.nn.LayerNorm`; Ba, Kiros and Hinton, 2016).
 
     Args:
         normalized_shape: the last dimensions' sizes.
@@ -70,7 +70,7 @@ class LayerNorm(_Affine):
 
 
 class RMSNorm(_Affine):
-    """Each sample over the root of its squares' mean (`torch.nn.RMSNorm`; Zhang and Sennrich, 2019).
+    """Root mean square normalization (`torch.nn.RMSNorm`; Zhang and Sennrich, 2019).
 
     Example:
         >>> import triten as tt
@@ -108,7 +108,7 @@ class RMSNorm(_Affine):
 
 
 class GroupNorm(_Affine):
-    """Groups of channels of each sample less their mean, over their deviation (`torch.nn.GroupNorm`; Wu and He, 2018).
+    """Group normalization (`torch.nn.GroupNorm`; Wu and He, 2018).
 
     Raises ValueError unless the groups divide the channels.
 
@@ -153,7 +153,7 @@ class GroupNorm(_Affine):
 
 
 class LocalResponseNorm(Module):
-    """Each element over a power of the squares of nearby channels (`torch.nn.LocalResponseNorm`; Krizhevsky, 2012)."""
+    """Local response normalization over nearby channels (`torch.nn.LocalResponseNorm`; Krizhevsky, 2012)."""
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Recurrent cells: one step of a layer."""
+"""Recurrent cells: one time step of a recurrent layer."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class RNNCell(_OneState):
 
 
 class GRUCell(_OneState):
-    """One step of gated recurrent units (`torch.nn.GRUCell`).
+    """Gated recurrent unit (GRU) cell (`torch.nn.GRUCell`).
 
     Args: as `RNNCellBase` has them, but for `num_chunks`.
 
@@ -162,7 +162,7 @@ class GRUCell(_OneState):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of long short-term memory (`torch.nn.LSTMCell`).
+    """Long short-term memory (LSTM) cell (`torch.nn.LSTMCell`).
 
     Args: as `RNNCellBase` has them, but for `num_chunks`.
 

@@ -1,4 +1,4 @@
-"""Rates along half a cosine, once or again and again (Loshchilov and Hutter, SGDR, 2017)."""
+"""Cosine annealing, once or with warm restarts (Loshchilov and Hutter, SGDR, 2017)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _height(place: float, span: float) -> float:
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Rates fall to `eta_min` in `T_max` epochs along half a cosine (`torch.optim.lr_scheduler.CosineAnnealingLR`).
+    """Cosine annealing of the rates to `eta_min` in `T_max` epochs (`torch.optim.lr_scheduler.CosineAnnealingLR`).
 
     Each is made of the last one, so that other schedulers may change it in between.
 
@@ -56,7 +56,7 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Rates fall along half a cosine, then begin anew (`torch.optim.lr_scheduler.CosineAnnealingWarmRestarts`).
+    """Cosine annealing with warm restarts (`torch.optim.lr_scheduler.CosineAnnealingWarmRestarts`).
 
     Args:
         T_0: the epochs of the first fall.

@@ -1,4 +1,4 @@
-"""Rates, and momenta against them, that go up and down.
+"""Cyclic schedules of learning rates, with inversely cycled momenta.
 
 Sources: L. Smith, "Cyclical learning rates for training neural networks", 2017; "Super-convergence", 2018.
 """
@@ -16,7 +16,7 @@ __all__ = ["CyclicLR", "OneCycleLR"]
 
 
 class MomentumScheduler(LRScheduler):
-    """A scheduler that changes the momentum, or the first of Adam's betas, too."""
+    """Base class of schedulers that also set the momentum, or Adam's first beta."""
 
     cycle_momentum: bool
     use_beta1: bool
@@ -49,7 +49,7 @@ class MomentumScheduler(LRScheduler):
 
 
 class CyclicLR(MomentumScheduler):
-    """Rates between two bounds, up and down at constant speed (`torch.optim.lr_scheduler.CyclicLR`).
+    """Cyclic rates: linear between two bounds, up and down (`torch.optim.lr_scheduler.CyclicLR`).
 
     A step is a batch.
 
@@ -152,7 +152,7 @@ class CyclicLR(MomentumScheduler):
 
 
 class OneCycleLR(MomentumScheduler):
-    """Rates up to a maximum, then down to nearly nothing, in all of training (`torch.optim.lr_scheduler.OneCycleLR`).
+    """One cycle in all of training: up to a maximum, then almost to zero (`torch.optim.lr_scheduler.OneCycleLR`).
 
     Args:
         max_lr: the maximum, for all groups or for each.

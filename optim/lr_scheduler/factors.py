@@ -1,4 +1,4 @@
-"""Rates multiplied by a factor at each epoch, or at some."""
+"""Schedulers that multiply the rates by a factor, at each epoch or at some."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class FactorScheduler(LRScheduler):
 
 
 class StepLR(FactorScheduler):
-    """Rates times `gamma` every `step_size` epochs (`torch.optim.lr_scheduler.StepLR`).
+    """Decay of the rates by `gamma` every `step_size` epochs (`torch.optim.lr_scheduler.StepLR`).
 
     Example:
         >>> import triten as tt
@@ -80,7 +80,7 @@ class StepLR(FactorScheduler):
 
 
 class MultiStepLR(FactorScheduler):
-    """Rates times `gamma` at each of `milestones` (`torch.optim.lr_scheduler.MultiStepLR`).
+    """Decay of the rates by `gamma` at each of `milestones` (`torch.optim.lr_scheduler.MultiStepLR`).
 
     Example:
         >>> import triten as tt
@@ -108,7 +108,7 @@ class MultiStepLR(FactorScheduler):
 
 
 class ExponentialLR(FactorScheduler):
-    """Rates times `gamma` at each epoch (`torch.optim.lr_scheduler.ExponentialLR`).
+    """Decay of the rates by `gamma` at each epoch (`torch.optim.lr_scheduler.ExponentialLR`).
 
     Example:
         >>> import triten as tt
@@ -134,7 +134,7 @@ class ExponentialLR(FactorScheduler):
 
 
 class ConstantLR(FactorScheduler):
-    """Rates times `factor` until epoch `total_iters` (`torch.optim.lr_scheduler.ConstantLR`).
+    """Rates multiplied by `factor` until epoch `total_iters` (`torch.optim.lr_scheduler.ConstantLR`).
 
     Raises ValueError for a factor below 0 or above 1.
 
@@ -165,7 +165,8 @@ class ConstantLR(FactorScheduler):
 
 
 class LinearLR(FactorScheduler):
-    """Rates times a factor that goes from one to another in `total_iters` epochs (`torch.optim.lr_scheduler.LinearLR`).
+    """Rates multiplied by a factor that changes linearly over `total_iters` epochs
+    (`torch.optim.lr_scheduler.LinearLR`).
 
     Raises ValueError for factors that are not shares, and a first one of 0.
 
@@ -212,7 +213,7 @@ class LinearLR(FactorScheduler):
 
 
 class PolynomialLR(FactorScheduler):
-    """Rates fall to 0 in `total_iters` epochs, as a power of what is left (`torch.optim.lr_scheduler.PolynomialLR`).
+    """Polynomial decay of the rates to 0 in `total_iters` epochs (`torch.optim.lr_scheduler.PolynomialLR`).
 
     Example:
         >>> import triten as tt
@@ -244,7 +245,7 @@ class PolynomialLR(FactorScheduler):
 
 
 class LambdaLR(LRScheduler):
-    """The first rates times functions of the epoch (`torch.optim.lr_scheduler.LambdaLR`).
+    """Initial rates multiplied by functions of the epoch (`torch.optim.lr_scheduler.LambdaLR`).
 
     Args:
         lr_lambda: a function for all groups, or one for each. Objects that are called are saved by their attributes,
@@ -287,7 +288,7 @@ class LambdaLR(LRScheduler):
 
 
 class MultiplicativeLR(LambdaLR):
-    """The last rates times functions of the epoch (`torch.optim.lr_scheduler.MultiplicativeLR`).
+    """Previous rates multiplied by functions of the epoch (`torch.optim.lr_scheduler.MultiplicativeLR`).
 
     Raises ValueError for another number of functions, TypeError for what cannot be called.
 

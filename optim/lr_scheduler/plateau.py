@@ -1,4 +1,4 @@
-"""Rates that fall when a measurement gets no better."""
+"""Scheduler that decays the rates when a measurement stops improving."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ __all__ = ["ReduceLROnPlateau"]
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Rates times `factor` after `patience` epochs without improvement (`torch.optim.lr_scheduler.ReduceLROnPlateau`).
+    """Decay of the rates by `factor` after `patience` epochs without improvement
+    (`torch.optim.lr_scheduler.ReduceLROnPlateau`).
 
     Args:
         optimizer: whose groups change.

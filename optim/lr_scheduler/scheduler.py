@@ -1,4 +1,4 @@
-"""The base of schedulers: epochs are counted, rates set in the optimizer's groups, state saved."""
+"""Base class of schedulers: counts epochs, sets rates in the optimizer's groups, saves its state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["LRScheduler"]
 
 
 class LRScheduler:
-    """Sets the rates of an optimizer's groups, which a subclass says (`torch.optim.lr_scheduler.LRScheduler`).
+    """Base class of schedulers, which set the rates of an optimizer's groups (`torch.optim.lr_scheduler.LRScheduler`).
 
     Args:
         optimizer: whose groups change. They get ``initial_lr``, what their rate was at first.
@@ -195,4 +195,4 @@ def state_of_callable(function: Callable[..., Any]) -> dict[str, Any] | None:
 
 
 class _LRScheduler(LRScheduler):
-    """The name that the base had before; programs derive from it (`torch.optim.lr_scheduler._LRScheduler`)."""
+    """Former name of the base class; programs derive from it (`torch.optim.lr_scheduler._LRScheduler`)."""
