@@ -38,8 +38,8 @@ class Adam(Optimizer):
     """Adam: steps scaled by running first and second moments (`torch.optim.Adam`; Kingma and Ba, 2015).
 
     Args:
-        params: parameters, or groups of them.
-        lr: the rate, a number or a tensor of one element.
+        params: The parameters, or dicts of parameter groups.
+        lr: The learning rate, a number or a tensor of one element.
         betas: The decay rates of the two moments.
         eps: Added to the root of the second moment.
         weight_decay: a factor of the parameters: added to their gradients, or, if decoupled, taken off by itself.

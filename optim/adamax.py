@@ -17,15 +17,15 @@ class Adamax(SingleOptimizer):
     section 7).
 
     Args:
-        params: parameters, or groups of them.
-        lr: the rate, a number or a tensor of one element.
+        params: The parameters, or dicts of parameter groups.
+        lr: The learning rate, a number or a tensor of one element.
         betas: The decay rates of the gradients' mean and of their largest magnitude.
         eps: Added to a magnitude.
-        weight_decay: a factor of the parameters that is added to their gradients.
-        foreach: False steps parameters on CUDA one by one, with the same bits.
+        weight_decay: The L2 penalty: this multiple of the parameters is added to their gradients.
+        foreach: If False, step parameters on CUDA one by one, with bitwise identical results.
         maximize: If True, maximize the objective. Default: False.
         differentiable: If True, autograd records the step. Default: False.
-        capturable: counts of steps stand on the parameters' device, so that a graph may capture a step.
+        capturable: If True, keep step counts on the parameters' device, so that a CUDA graph can capture a step.
 
     Raises:
         ValueError: an option is out of its range.

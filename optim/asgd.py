@@ -16,16 +16,16 @@ class ASGD(SingleOptimizer):
     """Averaged SGD: the state keeps the average of the parameters (`torch.optim.ASGD`; Polyak and Juditsky, 1992).
 
     Args:
-        params: parameters, or groups of them.
-        lr: the rate, a number or a tensor of one element.
+        params: The parameters, or dicts of parameter groups.
+        lr: The learning rate, a number or a tensor of one element.
         lambd: The decay of parameters and learning rate.
         alpha: the power by which the rate falls.
         t0: the step from which on parameters are averaged.
-        weight_decay: a factor of the parameters that is added to their gradients.
-        foreach: False steps parameters on CUDA one by one, with the same bits.
+        weight_decay: The L2 penalty: this multiple of the parameters is added to their gradients.
+        foreach: If False, step parameters on CUDA one by one, with bitwise identical results.
         maximize: If True, maximize the objective. Default: False.
         differentiable: If True, autograd records the step. Default: False.
-        capturable: counts of steps stand on the parameters' device, so that a graph may capture a step.
+        capturable: If True, keep step counts on the parameters' device, so that a CUDA graph can capture a step.
 
     Raises:
         ValueError: an option is out of its range.

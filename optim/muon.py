@@ -32,8 +32,8 @@ class Muon(Optimizer):
 
     Args:
         params: parameters of two dimensions, or groups of them.
-        lr: the rate, a number or a tensor of one element.
-        weight_decay: a factor of the parameters that is taken off them by itself.
+        lr: The learning rate, a number or a tensor of one element.
+        weight_decay: The decoupled weight decay.
         momentum: The decay rate of the mean of gradients.
         nesterov: If True, use Nesterov momentum. Default: True.
         ns_coefficients: the polynomial of the Newton-Schulz iteration.

@@ -17,15 +17,15 @@ class RMSprop(SingleOptimizer):
     2012).
 
     Args:
-        params: parameters, or groups of them.
-        lr: the rate, a number or a tensor of one element.
+        params: The parameters, or dicts of parameter groups.
+        lr: The learning rate, a number or a tensor of one element.
         alpha: The decay rate of the mean of squares.
         eps: Added to the root of that mean.
-        weight_decay: a factor of the parameters that is added to their gradients.
+        weight_decay: The L2 penalty: this multiple of the parameters is added to their gradients.
         momentum: The momentum factor.
         centered: If True, normalize by the variance of gradients (Graves, 2013). Default: False.
-        capturable: counts of steps stand on the parameters' device, so that a graph may capture a step.
-        foreach: False steps parameters on CUDA one by one, with the same bits.
+        capturable: If True, keep step counts on the parameters' device, so that a CUDA graph can capture a step.
+        foreach: If False, step parameters on CUDA one by one, with bitwise identical results.
         maximize: If True, maximize the objective. Default: False.
         differentiable: If True, autograd records the step. Default: False.
 

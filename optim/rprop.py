@@ -17,12 +17,12 @@ class Rprop(SingleOptimizer):
     1993).
 
     Args:
-        params: parameters, or groups of them.
+        params: The parameters, or dicts of parameter groups.
         lr: the first step of every element, a number or a tensor of one element.
         etas: The factors of a step size if the gradient's sign changes, and if it stays.
         step_sizes: the smallest and the largest step.
-        capturable: counts of steps stand on the parameters' device, so that a graph may capture a step.
-        foreach: accepted for PyTorch's sake.
+        capturable: If True, keep step counts on the parameters' device, so that a CUDA graph can capture a step.
+        foreach: Accepted but ignored.
         maximize: If True, maximize the objective. Default: False.
         differentiable: If True, autograd records the step. Default: False.
 

@@ -30,11 +30,11 @@ class SGD(Optimizer):
     """SGD, optionally with momentum (`torch.optim.SGD`; Sutskever et al., 2013, for Nesterov's form).
 
     Args:
-        params: parameters, or groups of them.
-        lr: the rate, a number or a tensor of one element.
+        params: The parameters, or dicts of parameter groups.
+        lr: The learning rate, a number or a tensor of one element.
         momentum: The momentum factor.
         dampening: The dampening of the gradient in the momentum.
-        weight_decay: a factor of the parameters that is added to their gradients.
+        weight_decay: The L2 penalty: this multiple of the parameters is added to their gradients.
         nesterov: If True, use Nesterov momentum. Default: False.
         maximize: If True, maximize the objective. Default: False.
         foreach, fused: False for an operation at a time; else a step is one launch for each device where all

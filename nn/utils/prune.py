@@ -92,7 +92,7 @@ class BasePruningMethod(ABC):
 
         Args:
             module: the module.
-            name: the parameter's name there.
+            name: The name of the parameter.
             args, kwargs: for the method's constructor.
             importance_scores: Scores that replace the parameter's elements in comparisons, of its shape.
 
@@ -402,8 +402,8 @@ def random_unstructured(module: ModuleT, name: str, amount: float) -> ModuleT:
     """Prune elements of a parameter by chance (`torch.nn.utils.prune.random_unstructured`).
 
     Args:
-        module: the module, which is changed.
-        name: the parameter's name there.
+        module: The module, modified in-place.
+        name: The name of the parameter.
         amount: an int is a number of elements, a float in [0, 1] a share of those that are left.
 
     Returns:
@@ -422,8 +422,8 @@ def l1_unstructured(
     """Prune the elements of a parameter that are least in absolute value (`torch.nn.utils.prune.l1_unstructured`).
 
     Args:
-        module: the module, which is changed.
-        name: the parameter's name there.
+        module: The module, modified in-place.
+        name: The name of the parameter.
         amount: an int is a number of elements, a float in [0, 1] a share of those that are left.
         importance_scores: Scores that replace the elements in comparisons, of the parameter's shape.
 
@@ -442,8 +442,8 @@ def random_structured(module: ModuleT, name: str, amount: float, dim: int) -> Mo
     """Prune slices of a parameter by chance (`torch.nn.utils.prune.random_structured`).
 
     Args:
-        module: the module, which is changed.
-        name: the parameter's name there.
+        module: The module, modified in-place.
+        name: The name of the parameter.
         amount: an int is a number of slices, a float in [0, 1] a share of those that are left.
         dim: the dimension along which they lie.
 
@@ -469,8 +469,8 @@ def ln_structured(
     """Prune the slices of a parameter that have the least norm (`torch.nn.utils.prune.ln_structured`).
 
     Args:
-        module: the module, which is changed.
-        name: the parameter's name there.
+        module: The module, modified in-place.
+        name: The name of the parameter.
         amount: an int is a number of slices, a float in [0, 1] a share of those that are left.
         n: the order of the norm, as `tt.norm` has it.
         dim: the dimension along which they lie.
@@ -502,8 +502,8 @@ def custom_from_mask(module: ModuleT, name: str, mask: Tensor) -> ModuleT:
     """Prune what a mask says (`torch.nn.utils.prune.custom_from_mask`).
 
     Args:
-        module: the module, which is changed.
-        name: the parameter's name there.
+        module: The module, modified in-place.
+        name: The name of the parameter.
         mask: zeros where it is pruned, of the parameter's shape.
 
     Returns:
@@ -576,8 +576,8 @@ def remove(module: ModuleT, name: str) -> ModuleT:
     """Make a pruned parameter an ordinary one, with zeros where it was pruned (`torch.nn.utils.prune.remove`).
 
     Args:
-        module: the module, which is changed.
-        name: the parameter's name there.
+        module: The module, modified in-place.
+        name: The name of the parameter.
 
     Returns:
         The module.
