@@ -43,7 +43,7 @@ _PACKAGES = {_THEIRS: _OURS, "functorch": f"{_OURS}.functorch"}
 """The top-level packages that come with PyTorch, and the packages here that stand for them."""
 
 TORCH_VERSION = "2.13.0"
-"""The PyTorch whose behaviour is followed."""
+"""The PyTorch whose behavior is followed."""
 
 
 def _own_name(name: str) -> str | None:

@@ -126,7 +126,7 @@ def launch(kernel: Any, grid: Grid, *args: Any, **kwargs: Any) -> None:
             tt.library.launch(add_one, (triton.cdiv(x.numel(), 1024),), x, out, x.numel(), BLOCK=1024)
             return out
 
-    Numbers are specialised as Triton does it: an int that is 1 becomes a constant, one that 16 divides is known to be
+    Numbers are specialized as Triton does it: an int that is 1 becomes a constant, one that 16 divides is known to be
     such; floats are passed as fp32, unless the parameter is annotated.
 
     Args:

@@ -267,7 +267,7 @@ def make_tensor(
         low, high: -9 and 9 by default, for integers -9 and 10, from 0 for unsigned ones, 0 and 2 for bools. They are
             clamped to what the dtype holds.
         noncontiguous: leave gaps between elements.
-        exclude_zero: put the smallest positive number in place of zeros, 1 for integers.
+        exclude_zero: put the smallest positive number instead of zeros, 1 for integers.
         memory_format: as in `Tensor.to`; not with `noncontiguous`.
 
     Raises ValueError for an empty or unordered range, and for `requires_grad` of a dtype without gradients.

@@ -25,7 +25,7 @@ class Bernoulli(ByProbabilities, ExponentialFamily):
 
     Args:
         probs: The probability of 1, in [0, 1].
-        logits: Its log-odds, in place of `probs`.
+        logits: Its log-odds, instead of `probs`.
         validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:

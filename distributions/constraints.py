@@ -449,7 +449,7 @@ class _Stack(_Several):
     @property
     def event_dim(self) -> int:
         dims = super().event_dim
-        # Counted from the end, the dimension may lie among those of an event.
+        # A dimension counted from the end may be an event dimension.
         return dims + 1 if self.dim + dims < 0 else dims
 
     def check(self, value: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ class ContinuousBernoulli(ByProbabilities, ExponentialFamily):
 
     Args:
         probs: The parameter p, in (0, 1).
-        logits: Its log-odds, in place of `probs`.
+        logits: Its log-odds, instead of `probs`.
         lims: Between these, formulas that divide by p - 1/2 give way to Taylor series.
         validate_args: If True, validate the arguments. Default: None, the global default.
 

@@ -22,7 +22,7 @@ class Geometric(ByProbabilities):
 
     Args:
         probs: The probability of success, in (0, 1].
-        logits: Its log-odds, in place of `probs`.
+        logits: Its log-odds, instead of `probs`.
         validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:

@@ -61,7 +61,7 @@ class Laplace(Distribution):
 
     def rsample(self, sample_shape: Shape = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        # Neither -1 nor 1 is drawn, whose logarithms are infinite.
+        # Exclude -1 and 1, whose logarithms are infinite.
         drawn = self.loc.new_empty(shape).uniform_(finfo(self.loc.dtype).eps - 1, 1)
         return self.loc - self.scale * drawn.sign() * (-drawn.abs()).log1p()
 

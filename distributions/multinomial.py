@@ -25,7 +25,7 @@ class Multinomial(Distribution):
     Args:
         total_count: The number of trials n, one for the whole batch.
         probs: Weights along the last dimension, not negative; they are divided by their sum.
-        logits: Logarithms of weights, real, in place of `probs`.
+        logits: Logarithms of weights, real, instead of `probs`.
         validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:

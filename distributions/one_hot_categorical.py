@@ -22,7 +22,7 @@ class OneHotCategorical(Distribution):
 
     Args:
         probs: Weights along the last dimension, not negative; they are divided by their sum.
-        logits: Logarithms of weights, real, in place of `probs`.
+        logits: Logarithms of weights, real, instead of `probs`.
         validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
@@ -118,7 +118,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 
     Args:
         probs: Weights along the last dimension, not negative; they are divided by their sum.
-        logits: Logarithms of weights, real, in place of `probs`.
+        logits: Logarithms of weights, real, instead of `probs`.
         validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:

@@ -27,7 +27,7 @@ class LogitRelaxedBernoulli(ByProbabilities):
     Args:
         temperature: The temperature, positive.
         probs: The probability of 1, in [0, 1].
-        logits: Its log-odds, in place of `probs`.
+        logits: Its log-odds, instead of `probs`.
         validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
@@ -82,7 +82,7 @@ class RelaxedBernoulli(TransformedDistribution):
     Args:
         temperature: The temperature, positive.
         probs: The probability of 1, in [0, 1].
-        logits: Its log-odds, in place of `probs`.
+        logits: Its log-odds, instead of `probs`.
         validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:

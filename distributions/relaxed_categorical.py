@@ -28,7 +28,7 @@ class ExpRelaxedCategorical(Distribution):
     Args:
         temperature: The temperature, positive.
         probs: Weights along the last dimension, not negative; they are divided by their sum.
-        logits: Logarithms of weights, real, in place of `probs`.
+        logits: Logarithms of weights, real, instead of `probs`.
         validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
@@ -111,7 +111,7 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     Args:
         temperature: The temperature, positive.
         probs: Weights along the last dimension, not negative; they are divided by their sum.
-        logits: Logarithms of weights, real, in place of `probs`.
+        logits: Logarithms of weights, real, instead of `probs`.
         validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:

@@ -159,7 +159,7 @@ class GraphModule(Module):
     _code: str
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        # `forward` belongs to a class, so that each module has its own, made of the one that the program knows.
+        # `forward` is a class attribute, so each module gets its own subclass of the class that the program knows.
         base = next(each for each in cls.__mro__ if not each.__dict__.get("_is_of_one_module", False))
         own: Any = type(base.__name__, (base,), {"_is_of_one_module": True, "__module__": base.__module__})
         return super().__new__(own)  # type: ignore[no-any-return]

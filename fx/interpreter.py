@@ -86,7 +86,7 @@ class Interpreter:
                 if error.args:
                     message = f"{error.args[0]}\n\n{message}"
                 error.args = (message, *error.args[1:])
-                if isinstance(error, KeyError):  # whose text would be the `repr` of the message
+                if isinstance(error, KeyError):  # a KeyError would print the `repr` of the message
                     raise RuntimeError(*error.args) from error
                 raise
             if self.garbage_collect_values:

@@ -254,7 +254,7 @@ class Proxy:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        # The name that programs of `triten.as_torch` give the handler.
+        # Programs of `triten.as_torch` name the handler `__torch_function__`.
         theirs = cls.__dict__.get("__torch_function__")
         if theirs is not None:
             cls.__tensor_function__ = theirs  # type: ignore[method-assign]

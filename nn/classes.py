@@ -81,7 +81,7 @@ def gumbel_softmax(
     (`torch.nn.functional.gumbel_softmax`).
 
     Args:
-        logits: Logarithms of the classes' weights, not normalised.
+        logits: Logarithms of the classes' weights, not normalized.
         tau: The temperature: the lower, the nearer to one-hot.
         hard: If True, the result is one-hot. Default: False.
         eps: Deprecated and without effect.

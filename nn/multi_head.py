@@ -266,7 +266,7 @@ def multi_head_attention_forward(
     """
     is_batched = check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
     if not is_batched:
-        # One tensor stays one, so that it goes through one product.
+        # Unsqueeze a shared tensor once, so that one matmul projects it.
         outer = {id(x): x.unsqueeze(1) for x in (query, key, value)}
         query, key, value = outer[id(query)], outer[id(key)], outer[id(value)]
         if key_padding_mask is not None:

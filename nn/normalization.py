@@ -1,4 +1,4 @@
-"""Normalisations with PyTorch's Python signatures; `functional` re-exports them."""
+"""Normalizations with PyTorch's Python signatures; `functional` re-exports them."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def batch_norm(
 
     Args:
         input: A floating tensor of shape (N, C, ...).
-        running_mean: The means, of shape (C,), that channels are normalised by; in training they are brought up to
+        running_mean: The means, of shape (C,), that channels are normalized by; in training they are brought up to
             date, and may be None.
         running_var: The variances, likewise.
         weight: The scale of each channel, of shape (C,). Default: None, no scaling.
@@ -208,7 +208,7 @@ def instance_norm(
     Args:
         input: A floating tensor of shape (N, C, ...).
         running_mean: The means, of shape (C,), that are brought up to date with `use_input_stats`, and otherwise
-            normalised by.
+            normalized by.
         running_var: The variances, likewise.
         weight: The scale of each channel, of shape (C,). Default: None, no scaling.
         bias: The shift of each channel, of shape (C,). Default: None, no shift.

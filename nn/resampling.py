@@ -97,7 +97,7 @@ def interpolate(
         size: The spatial sizes of the result, a number or one for each dimension.
         scale_factor: Instead of `size`: by how much they grow, a number or one for each dimension.
         mode: "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear" or "area".
-        align_corners: If True, the centres of first and last elements coincide, rather than their outer edges.
+        align_corners: If True, the centers of first and last elements coincide, rather than their outer edges.
         recompute_scale_factor: If True, factors are taken from the sizes, which are whole numbers.
         antialias: If True, all elements under a result are weighed where it has fewer; of "bilinear" and "bicubic".
             Default: False.
@@ -222,7 +222,7 @@ def upsample(
         size: The spatial sizes of the result, a number or one for each dimension.
         scale_factor: Instead of `size`: by how much they grow, a number or one for each dimension.
         mode: "nearest", "linear", "bilinear", "bicubic" or "trilinear".
-        align_corners: If True, the centres of first and last elements coincide, rather than their outer edges.
+        align_corners: If True, the centers of first and last elements coincide, rather than their outer edges.
 
     Returns:
         A tensor of shape (N, C, *size).
@@ -319,7 +319,7 @@ def grid_sample(
             other.
         mode: "bilinear", "nearest" or "bicubic" (of images alone).
         padding_mode: The values outside of the input: "zeros", "border" or "reflection".
-        align_corners: If True, -1 and 1 are the centres of the first and the last elements, rather than their edges.
+        align_corners: If True, -1 and 1 are the centers of the first and the last elements, rather than their edges.
 
     Returns:
         A tensor of shape (N, C, *places).

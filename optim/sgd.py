@@ -107,7 +107,7 @@ class SGD(Optimizer):
         with_buffer = group["momentum"] != 0
         begun = [with_buffer and "momentum_buffer" in self.state[parameter] for parameter in parameters]
         for places in by_device(parameters):
-            # A parameter's first step makes its buffer: such parameters go together.
+            # The first step of a parameter creates its momentum buffer; such parameters form their own group.
             for first in (True, False) if with_buffer else (False,):
                 own = [i for i in places if not with_buffer or begun[i] != first]
                 if not own:

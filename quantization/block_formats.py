@@ -215,7 +215,8 @@ def elements(scaled: Tensor, elem_dtype: ScalarType, shape: Sequence[int]) -> Te
 def to_packed(x: Tensor) -> Tensor:
     """Numbers of 4 bits, two in a byte, the first in the low bits; NaN, which the format lacks, becomes 0."""
     magnitude = x.abs()
-    # Numbers lie 1/2 apart below 2, 1 apart below 4, and then 2 apart; their codes go up by one.
+    # Representable values are 1/2 apart below 2, 1 apart below 4, then 2 apart; consecutive values have consecutive
+    # codes.
     code = ops.where(
         magnitude < 2,
         (magnitude * 2).round(),

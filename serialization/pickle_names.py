@@ -20,7 +20,7 @@ def globals_in(data: bytes) -> list[str]:
     """
     names: list[str] = []
     memo: dict[int, str | None] = {}
-    # STACK_GLOBAL takes the two strings before it, whose opcodes have at most a memo's in between.
+    # STACK_GLOBAL takes the two preceding strings, with at most memo opcodes between them.
     before: list[str | None] = [None, None]
     try:
         for opcode, argument, _ in pickletools.genops(data):

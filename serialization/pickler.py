@@ -50,7 +50,7 @@ class _Name:
         raise TypeError(f"{self.module}.{self.name} is a name to be written")
 
 
-# The pickler in Python, whose table of types a subclass may extend; the stubs of the library do not name it.
+# The pickler written in Python: a subclass can extend its dispatch table. Typeshed does not declare it.
 _PythonPickler: Any = vars(pickle)["_Pickler"]
 
 

@@ -86,7 +86,7 @@ def _sparse_semi_structured_tile(dense: Tensor) -> Tensor:
     `tt._sparse_semi_structured_tile`.
     """
     tiles = tiles_of(dense)
-    # Read backwards, the earlier of equal elements is the later one, and rows and columns have as much room.
+    # Flipping the tiles reverses the order of ties and keeps the limits of rows and columns.
     kept = kept_by("largest_values_greedy", tiles.flip((-2, -1))).flip((-2, -1))
     return dense.mul_(matrix_of(kept))
 

@@ -193,8 +193,8 @@ def checkpoint(
 
     Args:
         function: called with `args` and `kwargs`; in backward again, with the same random numbers and autocast.
-        use_reentrant: False records the graph, with saved tensors in place of which the call is remembered; True calls
-            without recording, and runs a backward inside backward, which `tt.autograd.grad` does not go with.
+        use_reentrant: If False, record the graph, but save the call instead of its tensors. If True, call without
+            recording and run a nested backward, which `tt.autograd.grad` does not support.
         context_fn: gives two blocks, for the first call and for the second.
         determinism_check: ``"default"`` compares shapes, dtypes and devices of what is saved, ``"none"`` nothing.
         debug: If True, a `CheckpointError` lists the operators of both calls. Default: False.

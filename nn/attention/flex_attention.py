@@ -532,7 +532,7 @@ def _weighted(
     """Compute softmax(scores) @ value and the requested extras. Fully masked queries give zeros."""
     greatest = scores.detach().amax(-1)
     empty = greatest == -math.inf
-    # Minus infinity alone in a row has no softmax, and none whose gradient is a number.
+    # A row of only -inf has no finite softmax, and its gradient would be NaN.
     scores = scores.masked_fill(empty.unsqueeze(-1), 0.0)
     output = _product(_ops.softmax(scores, -1).to(value.dtype), value).masked_fill(empty.unsqueeze(-1), 0.0)
     sums = _ops.logsumexp(scores, -1).masked_fill(empty, -math.inf) if wanted.lse else None

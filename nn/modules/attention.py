@@ -79,7 +79,7 @@ class MultiheadAttention(Module):
 
         self.bias_k: Parameter | None
         self.bias_v: Parameter | None
-        # The order of PyTorch's parameters, which optimisers' states are numbered by.
+        # The order of PyTorch's parameters, which optimizers' states are numbered by.
         if self._qkv_same_embed_dim:
             self.in_proj_weight = parameter(3 * embed_dim, embed_dim)
             for name in "qkv":
@@ -128,7 +128,7 @@ class MultiheadAttention(Module):
         """Compute attention and its weights; see `tt.nn.functional.multi_head_attention_forward`."""
         turned = self.batch_first and query.dim() == 3
         if turned:
-            # One tensor stays one, so that it goes through one product.
+            # Transpose a shared tensor once, so that one matmul projects it.
             outer = {id(x): x.transpose(1, 0) for x in (query, key, value)}
             query, key, value = outer[id(query)], outer[id(key)], outer[id(value)]
         out, weights = F.multi_head_attention_forward(

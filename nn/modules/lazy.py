@@ -151,7 +151,7 @@ class _LazyConvolution(LazyModuleMixin):
 
 
 class _LazyNorm(LazyModuleMixin):
-    """A normalisation of channels that takes their number from its first input."""
+    """A normalization of channels that takes their number from its first input."""
 
     num_features: int
 

@@ -1,6 +1,6 @@
 """The Transformer, its encoder and decoder, and their layers.
 
-Source: A. Vaswani and others, "Attention is all you need", 2017; normalised first: R. Xiong and others, "On layer
+Source: A. Vaswani and others, "Attention is all you need", 2017; normalized first: R. Xiong and others, "On layer
 normalization in the Transformer architecture", 2020. There is one way through a layer, trained or not: rows of padding
 hold what attention gives for them, where PyTorch's nested tensors leave zeros.
 """
@@ -132,7 +132,7 @@ class _Layer(Module):
         return made
 
     def _residual(self, x: Tensor, step: int, block: Callable[[Tensor], Tensor]) -> Tensor:
-        """x + dropout(block(x)), normalised before or after."""
+        """x + dropout(block(x)), normalized before or after."""
         norm: Callable[[Tensor], Tensor] = getattr(self, f"norm{step}")
         dropout: Callable[[Tensor], Tensor] = getattr(self, f"dropout{step}")
         if self.norm_first:

@@ -67,9 +67,9 @@ class DistributedDataParallel(SyncedBuffers, JoinableModule, Module):
         delay_all_reduce_named_params: names and parameters whose gradients are averaged together,
         param_to_hook_all_reduce: when this parameter's gradient is there.
         mixed_precision: dtypes in which the module computes and gradients travel.
-        device_mesh: a mesh of one dimension in the place of `process_group`.
+        device_mesh: a mesh of one dimension instead of `process_group`.
         skip_all_reduce_unused_params: has no effect.
-        bucket_cap_mb_list: MiB for each bucket, in the place of `bucket_cap_mb`.
+        bucket_cap_mb_list: MiB for each bucket, instead of `bucket_cap_mb`.
         batched_grad_copy: has no effect.
         forward_sync_buffers: `broadcast_buffers` for forward alone; here, they are sent then.
 

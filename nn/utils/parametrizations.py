@@ -109,7 +109,7 @@ class _SpectralNorm(Module):
         return F.normalize(vector, dim=0, eps=self.eps)
 
     def _iterate(self, matrix: Tensor, count: int) -> None:
-        """Turn both vectors towards those of the largest singular value."""
+        """Turn both vectors toward those of the largest singular value."""
         for _ in range(count):
             self._u.copy_(self._unit(matrix @ self._v))
             self._v.copy_(self._unit(matrix.mH @ self._u))

@@ -58,7 +58,7 @@ class CyclicLR(MomentumScheduler):
         step_size_up, step_size_down: the steps of either way; as many down as up unless given.
         mode: ``"triangular"``; ``"triangular2"``, in which each cycle is half as high; ``"exp_range"``, in which the
             height falls by `gamma` at each step.
-        scale_fn: the height as a function, in place of `mode`.
+        scale_fn: the height as a function, instead of `mode`.
         scale_mode: The argument of `scale_fn`, ``"cycle"`` or ``"iterations"``.
         cycle_momentum: If True, the momentum goes the other way, between `base_momentum` and `max_momentum`. Default:
             True.

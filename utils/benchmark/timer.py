@@ -98,7 +98,7 @@ class Timer:
         )
 
     def _timeit(self, number: int) -> float:
-        # No statement takes less than a nanosecond; a clock that stands still must not be divided by.
+        # At least a nanosecond, so that a clock without progress causes no division by zero.
         return max(float(self._timer.timeit(number)), 1e-9)
 
     def timeit(self, number: int = 1000000) -> Measurement:

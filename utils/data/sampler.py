@@ -83,7 +83,7 @@ class RandomSampler(Sampler[int]):
             return
         if not count:
             return
-        # The last order is drawn even if no index of it is left, as in PyTorch: a given generator goes on behind it.
+        # As in PyTorch, the last permutation is generated even if unused, so that the generator advances equally.
         for begin in range(0, self.num_samples + 1, count):
             order = _ops.randperm(count, generator=generator).tolist()
             yield from order[: self.num_samples - begin]

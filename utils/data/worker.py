@@ -93,7 +93,7 @@ class Failure(NamedTuple):
         try:
             error = self.kind(self.text)
         except Exception:
-            # One whose class takes other arguments.
+            # The error's class takes other arguments.
             raise RuntimeError(self.text) from None
         raise error
 

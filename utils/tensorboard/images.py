@@ -1,4 +1,4 @@
-"""Pictures of tensors, figures and boxes, as arrays of rows, columns and colours, and as files."""
+"""Pictures of tensors, figures and boxes, as arrays of rows, columns and colors, and as files."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def encoded(
 
 
 def encoded_video(videos: Array, fps: float) -> tuple[tuple[int, ...], bytes]:
-    """Videos, ``[number, time, colours, rows, columns]``, beside each other: the shape of a frame, and a GIF file."""
+    """Videos, ``[number, time, colors, rows, columns]``, beside each other: the shape of a frame, and a GIF file."""
     from PIL import Image
 
     if videos.dtype == np.uint8:
@@ -125,7 +125,7 @@ def encoded_video(videos: Array, fps: float) -> tuple[tuple[int, ...], bytes]:
 
 
 def figure_to_image(figures: Any, close: bool = True) -> Array:
-    """Figures of matplotlib's as arrays, colours first; of a list, one behind the other."""
+    """Figures of matplotlib's as arrays, colors first; of a list, one behind the other."""
     import matplotlib.pyplot as plt
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 

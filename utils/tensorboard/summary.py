@@ -91,7 +91,7 @@ def tensor_proto(tag: str, tensor: Tensor) -> Any:
     kind, field = KINDS[tensor.dtype]
     values = tensor.flatten().tolist()
     if field == "half_val":
-        # As integers whose bits are those of the number as a float.
+        # Integers with the bits of the float32 values.
         values = list(struct.unpack(f"{len(values)}i", struct.pack(f"{len(values)}f", *values)))
     elif tensor.dtype.is_complex:
         values = [part for value in values for part in (value.real, value.imag)]
@@ -279,7 +279,7 @@ def pr_curve(
 
 
 def mesh(tag: str, vertices: Any, colors: Any, faces: Any, config_dict: Mapping[str, Any] | None) -> Any:
-    """Points in space, with colours and triangles: tensors of ``[batch, number, 3]``."""
+    """Points in space, with colors and triangles: tensors of ``[batch, number, 3]``."""
     from tensorboard.plugins.mesh import metadata
     from tensorboard.plugins.mesh.plugin_data_pb2 import MeshPluginData
 

@@ -265,7 +265,7 @@ class SummaryWriter:
     def add_video(
         self, tag: str, vid_tensor: Any, global_step: Step = None, fps: float = 4, walltime: Time = None
     ) -> None:
-        """Log videos, ``[number, time, colours, rows, columns]``, beside each other. Needs Pillow."""
+        """Log videos, ``[number, time, colors, rows, columns]``, beside each other. Needs Pillow."""
         self._add(summary.video(tag, vid_tensor, fps), global_step, walltime)
 
     def add_audio(
@@ -390,7 +390,7 @@ class SummaryWriter:
         global_step: Step = None,
         walltime: Time = None,
     ) -> None:
-        """Log points in space, with colours and triangles, tensors of ``[batch, number, 3]``."""
+        """Log points in space, with colors and triangles, tensors of ``[batch, number, 3]``."""
         self._add(summary.mesh(tag, vertices, colors, faces, config_dict), global_step, walltime)
 
     def add_hparams(
