@@ -72,9 +72,8 @@ def fractional_max_pool2d_with_indices(
         kernel_size: The size of the windows, an int or a tuple of 2.
         output_size: The size of the result, a number or a tuple of 2.
         output_ratio: Instead of `output_size`: its ratio to the size of `input`, a number or a tuple of 2.
-        return_indices: Without effect here: the places are always given.
-        _random_samples: Numbers in [0, 1) of shape (N, C, 2), which say how the windows lie; by default they are
-            drawn. The first is the width's.
+        return_indices: Ignored: the indices are always returned.
+        _random_samples: Numbers in [0, 1) of shape (N, C, 2) that place the windows, width first. Default: random.
 
     Returns:
         A pair of the maxima and their places in the flattened plane of a channel, as int64. Of several equal ones the
@@ -82,7 +81,7 @@ def fractional_max_pool2d_with_indices(
 
     Raises:
         ValueError: Neither `output_size` nor `output_ratio` is given.
-        RuntimeError: The input has no room for the windows, or the numbers have another shape or dtype.
+        RuntimeError: The input is too small for the windows, or the samples have another shape or dtype.
 
     References:
         Graham, Fractional max-pooling (2014).
@@ -115,9 +114,8 @@ def fractional_max_pool3d_with_indices(
         kernel_size: The size of the windows, an int or a tuple of 3.
         output_size: The size of the result, a number or a tuple of 3.
         output_ratio: Instead of `output_size`: its ratio to the size of `input`, a number or a tuple of 3.
-        return_indices: Without effect here: the places are always given.
-        _random_samples: Numbers in [0, 1) of shape (N, C, 3), which say how the windows lie; by default they are
-            drawn. The first is the depth's.
+        return_indices: Ignored: the indices are always returned.
+        _random_samples: Numbers in [0, 1) of shape (N, C, 3) that place the windows, depth first. Default: random.
 
     Returns:
         A pair of the maxima and their places in the flattened volume of a channel, as int64. Of several equal ones
@@ -125,7 +123,7 @@ def fractional_max_pool3d_with_indices(
 
     Raises:
         ValueError: Neither `output_size` nor `output_ratio` is given.
-        RuntimeError: The input has no room for the windows, or the numbers have another shape or dtype.
+        RuntimeError: The input is too small for the windows, or the samples have another shape or dtype.
 
     References:
         Graham, Fractional max-pooling (2014).
@@ -185,16 +183,15 @@ def fractional_max_pool2d(
         output_size: The size of the result, a number or a tuple of 2.
         output_ratio: Instead of `output_size`: its ratio to the size of `input`, a number or a tuple of 2.
         return_indices: If True, also return the indices of the maxima. Default: False.
-        _random_samples: Numbers in [0, 1) of shape (N, C, 2), which say how the windows lie; by default they are
-            drawn. The first is the width's.
+        _random_samples: Numbers in [0, 1) of shape (N, C, 2) that place the windows, width first. Default: random.
 
     Returns:
-        The maxima; with `return_indices` a pair of the maxima and their places in the flattened plane of a channel,
-        as int64. Ties go to the first index; NaN is larger than every number.
+        The maxima; with `return_indices` also their indices in the flattened plane of a channel, as int64.
+        Ties go to the first index; NaN is larger than every number.
 
     Raises:
         ValueError: Neither `output_size` nor `output_ratio` is given.
-        RuntimeError: The input has no room for the windows, or the numbers have another shape or dtype.
+        RuntimeError: The input is too small for the windows, or the samples have another shape or dtype.
 
     References:
         Graham, Fractional max-pooling (2014).
@@ -256,16 +253,15 @@ def fractional_max_pool3d(
         output_size: The size of the result, a number or a tuple of 3.
         output_ratio: Instead of `output_size`: its ratio to the size of `input`, a number or a tuple of 3.
         return_indices: If True, also return the indices of the maxima. Default: False.
-        _random_samples: Numbers in [0, 1) of shape (N, C, 3), which say how the windows lie; by default they are
-            drawn. The first is the depth's.
+        _random_samples: Numbers in [0, 1) of shape (N, C, 3) that place the windows, depth first. Default: random.
 
     Returns:
-        The maxima; with `return_indices` a pair of the maxima and their places in the flattened volume of a channel,
-        as int64. Ties go to the first index; NaN is larger than every number.
+        The maxima; with `return_indices` also their indices in the flattened volume of a channel, as int64.
+        Ties go to the first index; NaN is larger than every number.
 
     Raises:
         ValueError: Neither `output_size` nor `output_ratio` is given.
-        RuntimeError: The input has no room for the windows, or the numbers have another shape or dtype.
+        RuntimeError: The input is too small for the windows, or the samples have another shape or dtype.
 
     References:
         Graham, Fractional max-pooling (2014).

@@ -111,8 +111,7 @@ def max_pool1d(
         return_indices: If True, also return the indices of the maxima. Default: False.
 
     Returns:
-        The maxima; with `return_indices` a pair of them and their places in the flattened line of a channel, as
-        int64.
+        The maxima; with `return_indices` also their indices in the flattened line of a channel, as int64.
 
     Raises:
         RuntimeError: `input` has the wrong number of dimensions, the padding is too large, or the result would be
@@ -180,8 +179,7 @@ def max_pool2d(
         return_indices: If True, also return the indices of the maxima. Default: False.
 
     Returns:
-        The maxima; with `return_indices` a pair of them and their places in the flattened plane of a channel, as
-        int64.
+        The maxima; with `return_indices` also their indices in the flattened plane of a channel, as int64.
 
     Raises:
         RuntimeError: `input` has the wrong number of dimensions, the padding is too large, or the result would be
@@ -249,8 +247,7 @@ def max_pool3d(
         return_indices: If True, also return the indices of the maxima. Default: False.
 
     Returns:
-        The maxima; with `return_indices` a pair of them and their places in the flattened volume of a channel, as
-        int64.
+        The maxima; with `return_indices` also their indices in the flattened volume of a channel, as int64.
 
     Raises:
         RuntimeError: `input` has the wrong number of dimensions, the padding is too large, or the result would be
@@ -422,13 +419,13 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Size) -> Tensor:
         output_size: The size of the result.
 
     Returns:
-        A tensor of the shares' means, of that size in those dimensions.
+        The means, of size `output_size` in those dimensions.
 
     Raises:
         RuntimeError: `input` has the wrong number of dimensions.
 
     Note:
-        Share i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
+        Window i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
 
     Example:
         >>> import triten as tt
@@ -462,14 +459,13 @@ def adaptive_max_pool1d(
         return_indices: If True, also return the indices of the maxima. Default: False.
 
     Returns:
-        The maxima; with `return_indices` a pair of them and their places in the flattened line of a channel, as
-        int64.
+        The maxima; with `return_indices` also their indices in the flattened line of a channel, as int64.
 
     Raises:
         RuntimeError: `input` has the wrong number of dimensions.
 
     Note:
-        Share i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
+        Window i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
 
     Example:
         >>> import triten as tt
@@ -490,13 +486,13 @@ def adaptive_avg_pool2d(input: Tensor, output_size: AdaptiveSize) -> Tensor:
         output_size: The size of the result, a number or a tuple of 2, with None where it stays `input`'s.
 
     Returns:
-        A tensor of the shares' means, of that size in those dimensions.
+        The means, of size `output_size` in those dimensions.
 
     Raises:
         RuntimeError: `input` has the wrong number of dimensions.
 
     Note:
-        Share i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
+        Window i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
 
     Example:
         >>> import triten as tt
@@ -530,14 +526,13 @@ def adaptive_max_pool2d(
         return_indices: If True, also return the indices of the maxima. Default: False.
 
     Returns:
-        The maxima; with `return_indices` a pair of them and their places in the flattened plane of a channel, as
-        int64.
+        The maxima; with `return_indices` also their indices in the flattened plane of a channel, as int64.
 
     Raises:
         RuntimeError: `input` has the wrong number of dimensions.
 
     Note:
-        Share i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
+        Window i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
 
     Example:
         >>> import triten as tt
@@ -558,13 +553,13 @@ def adaptive_avg_pool3d(input: Tensor, output_size: AdaptiveSize) -> Tensor:
         output_size: The size of the result, a number or a tuple of 3, with None where it stays `input`'s.
 
     Returns:
-        A tensor of the shares' means, of that size in those dimensions.
+        The means, of size `output_size` in those dimensions.
 
     Raises:
         RuntimeError: `input` has the wrong number of dimensions.
 
     Note:
-        Share i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
+        Window i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
 
     Example:
         >>> import triten as tt
@@ -598,14 +593,13 @@ def adaptive_max_pool3d(
         return_indices: If True, also return the indices of the maxima. Default: False.
 
     Returns:
-        The maxima; with `return_indices` a pair of them and their places in the flattened volume of a channel, as
-        int64.
+        The maxima; with `return_indices` also their indices in the flattened volume of a channel, as int64.
 
     Raises:
         RuntimeError: `input` has the wrong number of dimensions.
 
     Note:
-        Share i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
+        Window i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
 
     Example:
         >>> import triten as tt

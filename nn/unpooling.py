@@ -45,7 +45,7 @@ def _output_size(
     """
     rank = len(kernel_size)
     spatial = list(input.shape)[-rank:]
-    # Sizes of another number than the operator's dimensions are that one's to refuse.
+    # The operator rejects a wrong number of sizes.
     least = [
         (n - 1) * s + k - 2 * p for n, s, k, p in zip(spatial, stride, kernel_size, padding, strict=False)
     ]
@@ -102,18 +102,18 @@ def max_unpool1d(
 
     Args:
         input: The maxima, of shape (N, C, L) or (C, L).
-        indices: The places that ``max_pool1d(..., return_indices=True)`` gave; of several for one the last stays.
+        indices: The indices that ``max_pool1d(..., return_indices=True)`` returned; the last of duplicates wins.
         kernel_size: The size of the windows of pooling.
         stride: The distance between them; by default `kernel_size`.
         padding: The padding of pooling.
-        output_size: The sizes of the result, where pooling may have come from several.
+        output_size: The sizes of the result. Default: the smallest sizes that pooling can have come from.
 
     Returns:
-        A tensor of the sizes that pooling came from.
+        A tensor of the size of pooling's input.
 
     Raises:
         ValueError: Pooling cannot have come from `output_size`.
-        RuntimeError: A place is outside of the result.
+        RuntimeError: An index is out of range.
 
     Example:
         >>> import triten as tt
@@ -138,18 +138,18 @@ def max_unpool2d(
 
     Args:
         input: The maxima, of shape (N, C, H, W) or (C, H, W).
-        indices: The places that ``max_pool2d(..., return_indices=True)`` gave; of several for one the last stays.
+        indices: The indices that ``max_pool2d(..., return_indices=True)`` returned; the last of duplicates wins.
         kernel_size: The size of the windows of pooling.
         stride: The distance between them; by default `kernel_size`.
         padding: The padding of pooling.
-        output_size: The sizes of the result, where pooling may have come from several.
+        output_size: The sizes of the result. Default: the smallest sizes that pooling can have come from.
 
     Returns:
-        A tensor of the sizes that pooling came from.
+        A tensor of the size of pooling's input.
 
     Raises:
         ValueError: Pooling cannot have come from `output_size`.
-        RuntimeError: A place is outside of the result.
+        RuntimeError: An index is out of range.
 
     Example:
         >>> import triten as tt
@@ -174,18 +174,18 @@ def max_unpool3d(
 
     Args:
         input: The maxima, of shape (N, C, D, H, W) or (C, D, H, W).
-        indices: The places that ``max_pool3d(..., return_indices=True)`` gave; of several for one the last stays.
+        indices: The indices that ``max_pool3d(..., return_indices=True)`` returned; the last of duplicates wins.
         kernel_size: The size of the windows of pooling.
         stride: The distance between them; by default `kernel_size`.
         padding: The padding of pooling.
-        output_size: The sizes of the result, where pooling may have come from several.
+        output_size: The sizes of the result. Default: the smallest sizes that pooling can have come from.
 
     Returns:
-        A tensor of the sizes that pooling came from.
+        A tensor of the size of pooling's input.
 
     Raises:
         ValueError: Pooling cannot have come from `output_size`.
-        RuntimeError: A place is outside of the result.
+        RuntimeError: An index is out of range.
 
     Example:
         >>> import triten as tt

@@ -195,15 +195,15 @@ def checkpoint(
         function: called with `args` and `kwargs`; in backward again, with the same random numbers and autocast.
         use_reentrant: If False, record the graph, but save the call instead of its tensors. If True, call without
             recording and run a nested backward, which `tt.autograd.grad` does not support.
-        context_fn: gives two blocks, for the first call and for the second.
-        determinism_check: ``"default"`` compares shapes, dtypes and devices of what is saved, ``"none"`` nothing.
+        context_fn: Returns two context managers, for the first and the second call.
+        determinism_check: ``"default"`` compares shapes, dtypes and devices of saved tensors, ``"none"`` nothing.
         debug: If True, a `CheckpointError` lists the operators of both calls. Default: False.
-        early_stop: If True, the second call ends with the last tensor that is needed. Default: True.
+        early_stop: If True, the second call stops once all needed tensors are recomputed. Default: True.
         preserve_rng_state: If True, restore the random state for the second call. Default: True.
 
     Raises:
-        CheckpointError: in backward, where the second call saves other tensors than the first.
-        ValueError: for options that do not go together.
+        CheckpointError: In backward, if the second call saves other tensors than the first.
+        ValueError: Options conflict.
 
     Example:
         >>> import triten as tt

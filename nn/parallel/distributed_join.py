@@ -40,7 +40,7 @@ class DDPJoinHook(JoinHook):
         ddp.require_forward_param_sync = ddp._check_global_requires_backward_grad_sync(is_joined_rank=True)
         if not ddp.require_forward_param_sync:
             return
-        if ddp.static_graph and reducer._is_first_static:  # the first backward of a static graph reports the used parameters
+        if ddp.static_graph and reducer._is_first_static:  # its first backward reports used parameters
             all_reduce(reducer._get_local_used_map(), group=ddp.process_group)
             reducer._is_first_static = False
         sent = [reducer._run_comm_hook(bucket) for bucket in reducer._get_zeros_like_grad_buckets()]
