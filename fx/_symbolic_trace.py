@@ -1,4 +1,4 @@
-"""`symbolic_trace` and `Tracer`: a program runs on proxies, which record it (torch/fx/_symbolic_trace.py)."""
+"""`symbolic_trace` and `Tracer`: run a program on proxies that record it (torch/fx/_symbolic_trace.py)."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _takes_all_as_named(function: FunctionType, count: int) -> FunctionType:
 
 
 class Tracer(TracerBase):
-    """Runs a program on proxies and records what it does.
+    """Tracer that runs a program on proxies and records its operations.
 
     A subclass decides what is recorded how: `is_leaf_module`, `call_module`, `getattr`, `create_arg`, `create_node`,
     `proxy`, `to_bool`, `iter`.

@@ -114,7 +114,7 @@ _TYPING = {
 
 @dataclass
 class PythonCode:
-    """The text of a graph: `src` defines the function, and finds what it names in `globals`."""
+    """Generated source of a graph: `src` defines the function, `globals` holds the names that it uses."""
 
     src: str
     globals: dict[str, Any]

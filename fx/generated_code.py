@@ -1,4 +1,4 @@
-"""Texts of graphs as functions: compiled, found by tracebacks, and imported again from a pickle."""
+"""Compilation of generated source, its lines in tracebacks, and its imports after unpickling."""
 
 from __future__ import annotations
 

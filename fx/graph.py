@@ -1,4 +1,4 @@
-"""`Graph`: a program as a list of steps, which is read, rewritten and written out as Python (torch/fx/graph.py)."""
+"""`Graph`: a program as a list of nodes, from which Python source is generated (torch/fx/graph.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`GraphModule`: a module whose `forward` is written from a graph (torch/fx/graph_module.py)."""
+"""`GraphModule`: a module whose `forward` is generated from a graph (torch/fx/graph_module.py)."""
 
 from __future__ import annotations
 

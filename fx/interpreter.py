@@ -22,7 +22,7 @@ __all__ = ["Interpreter", "Transformer"]
 
 
 class Interpreter:
-    """Runs a graph step by step; a subclass overrides what a kind of step does.
+    """Interpreter that runs a graph node by node; a subclass overrides the handling of a kind of node.
 
     The methods `placeholder`, `get_attr`, `call_function`, `call_method`, `call_module` and `output` get a node's
     target and the values of its arguments, and give its value. `run_node` calls them.
@@ -211,7 +211,8 @@ class _TransformerTracer(Tracer):
 
 
 class Transformer(Interpreter):
-    """Runs a graph on proxies, so that another one comes out; a subclass overrides what becomes of a kind of step.
+    """Interpreter that runs a graph on proxies to build a new graph; a subclass overrides the handling of a kind of
+    node.
 
     Source: torch.fx.Transformer.
 

@@ -1,4 +1,4 @@
-"""Names that are unique in a graph, or in a text of generated code."""
+"""Unique names in a graph or in generated source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Node`: one step of a graph, with the account of which nodes take its result (torch/fx/node.py)."""
+"""`Node`: one step of a graph, with its users (torch/fx/node.py)."""
 
 from __future__ import annotations
 

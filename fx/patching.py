@@ -56,7 +56,7 @@ def arguments_as_written() -> Iterator[None]:
 
 
 class Patcher:
-    """Exchanges, and takes everything back when its block ends, the newest first.
+    """Patcher that undoes its patches at the end of its block, newest first.
 
     In the block public functions give their arguments to handlers as they were written.
     """

@@ -1,4 +1,4 @@
-"""`Proxy`: a value that records what is done with it, and what every tracer has in common (torch/fx/proxy.py)."""
+"""`Proxy`: a value that records operations on it; `TracerBase`: the base of tracers (torch/fx/proxy.py)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class TraceError(ValueError):
-    """A program does with a symbolic value what would need its actual one."""
+    """Error: a program needs the actual value of a symbolic value."""
 
 
 class Scope:

@@ -1,4 +1,4 @@
-"""Names under which objects are found: in the text of generated code, and in what a graph prints."""
+"""Qualified names of objects, for generated source and printed graphs."""
 
 from __future__ import annotations
 

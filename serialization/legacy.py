@@ -27,7 +27,7 @@ Place = Callable[[Storage, str], Storage | Device]
 
 
 class LegacyFile:
-    """The storages of such a file, which are made with the object and get their bytes afterwards.
+    """Storages of a legacy file, which are created with the object and filled afterwards.
 
     Args:
         data: The whole file.

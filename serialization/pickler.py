@@ -39,7 +39,7 @@ DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 class _Name:
-    """A global of PyTorch's, which need not be there."""
+    """Global of PyTorch, which need not be installed."""
 
     __slots__ = ("module", "name")
 
@@ -55,7 +55,7 @@ _PythonPickler: Any = vars(pickle)["_Pickler"]
 
 
 class _Pickler(_PythonPickler):  # type: ignore[misc]
-    """Writes what PyTorch has a name for under that name, and storages by their number."""
+    """Pickler that writes objects under PyTorch's names, and storages by number."""
 
     dispatch: ClassVar[dict[type, Callable[..., None]]] = dict(_PythonPickler.dispatch)
 

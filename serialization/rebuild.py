@@ -1,4 +1,4 @@
-"""Tensors from what a file says of them. Every argument is checked before memory is touched.
+"""Construction of tensors from a file's data. Every argument is checked before memory is touched.
 
 The functions stand for those of PyTorch's `torch._utils` whose names are in files. Each takes the load's state and the
 arguments of the file as one tuple. An argument of another kind than PyTorch writes raises UnpicklingError, a geometry

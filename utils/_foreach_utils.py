@@ -1,6 +1,4 @@
-"""Which devices have operators over lists of tensors, and tensors grouped by what those take together
-(`torch.utils._foreach_utils`).
-"""
+"""Devices with foreach operators, and grouping of tensors for them (`torch.utils._foreach_utils`)."""
 
 from __future__ import annotations
 

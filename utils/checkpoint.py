@@ -1,6 +1,4 @@
-"""`tt.utils.checkpoint`: memory for time, by computing again in backward what forward did not keep
-(`torch.utils.checkpoint`).
-"""
+"""Activation checkpointing: recomputes in backward what forward did not save (`torch.utils.checkpoint`)."""
 
 from __future__ import annotations
 
@@ -72,7 +70,7 @@ class CheckpointError(RuntimeError):
 
 
 class _StopRecomputation(BaseException):
-    """Everything that was saved is there again."""
+    """Signal that all saved tensors have been recomputed."""
 
 
 class _Surroundings:
@@ -144,7 +142,7 @@ def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
 
 
 class GraphExecGroup:
-    """Several backwards that compute a checkpoint's call again only once (`torch.utils.checkpoint.GraphExecGroup`).
+    """Context in which several backwards recompute a checkpoint only once (`torch.utils.checkpoint.GraphExecGroup`).
 
     They go through different parts of the graph. It is for checkpoints with ``use_reentrant=False``.
 
@@ -286,7 +284,7 @@ def checkpoint_sequential(
 
 
 class CheckpointFunction(Function):
-    """The reentrant form: one node, whose backward calls the function again and goes backward through it."""
+    """Reentrant checkpoint: one node whose backward calls the function again and runs a nested backward."""
 
     @staticmethod
     def forward(ctx: Any, run_function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
@@ -327,7 +325,7 @@ class CheckpointFunction(Function):
 
 
 class _Saved:
-    """Stands in the graph for a tensor that is computed again."""
+    """Placeholder in the graph for a tensor that is recomputed."""
 
     __slots__ = ("__weakref__", "described")
 
@@ -336,7 +334,7 @@ class _Saved:
 
 
 class _Inputs(Function):
-    """Keeps the call's tensors as a node does, so that a checkpoint around this one computes them again too."""
+    """Node that saves the call's tensors, so that an enclosing checkpoint recomputes them too."""
 
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, *tensors: Tensor) -> Tensor:
@@ -359,7 +357,7 @@ DETERMINISM_CHECKS: dict[str, Callable[[Tensor], object]] = {
 
 
 class _Call:
-    """A call that is made again when backward first asks for a tensor that it saved."""
+    """Recorded call, which is repeated when backward first needs a tensor that it saved."""
 
     def __init__(
         self, again: Callable[[], None], early_stop: bool, describe: Callable[[Tensor], object]

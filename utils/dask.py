@@ -1,4 +1,4 @@
-"""Dask arrays of tensors: what Dask does with chunks is told to it here when ``dask.array`` is imported.
+"""Dask arrays of tensors: registers triten's chunk functions when ``dask.array`` is imported.
 
 ``dask.array.from_array(tensor, chunks, asarray=False)`` cuts a tensor into chunks, `map_blocks` and `from_delayed` make
 arrays of tensors that functions give, and ``array.to_backend("triten")`` turns chunks of other libraries into tensors.

@@ -223,7 +223,7 @@ def _with_suffix(count: int, suffix: int) -> str:
 
 
 class FlopCounterMode:
-    """Counts the floating-point operations of what runs in the block (`torch.utils.flop_counter.FlopCounterMode`).
+    """Mode that counts the floating-point operations of a block (`torch.utils.flop_counter.FlopCounterMode`).
 
     Args:
         mods: not used: modules are found as they run.

@@ -1,4 +1,4 @@
-"""Hooks and what takes them away again (`torch.utils.hooks`)."""
+"""Hooks and the handles that remove them (`torch.utils.hooks`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ModuleTracker`: which modules a program is in, forward and backward (`torch.utils.module_tracker`)."""
+"""`ModuleTracker`: tracks the running modules, in forward and backward (`torch.utils.module_tracker`)."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class _Results:
 
 
 class _Keeping(TensorDispatchMode):
-    """Around the first call: keeps what the policy says."""
+    """Mode of the first call, which saves the results that the policy selects."""
 
     def __init__(self, policy: Callable[..., Any], results: _Results) -> None:
         super().__init__()
@@ -218,7 +218,7 @@ def create_selective_checkpoint_contexts(
 
 
 class RecordedOperators(TensorDispatchMode):
-    """Writes down which operators a call makes, for the message of one whose second call differs."""
+    """Mode that records a call's operators, for the error message if the second call differs."""
 
     sees_parts = True
 

@@ -1,4 +1,4 @@
-"""Exchanging what two tensors are, while who refers to either keeps it (`torch.utils.swap_tensors`)."""
+"""Exchange of two tensors' contents, while references to either stay valid (`torch.utils.swap_tensors`)."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ WeakTensorKeyDictionary = WeakIdKeyDictionary
 
 
 class TensorWeakRef:
-    """A weak reference to a tensor, which gives the tensor or None.
+    """Weak reference to a tensor; a call returns the tensor or None.
 
     Example:
         >>> import triten as tt

@@ -1,4 +1,4 @@
-"""Networks made cheaper for inference by rewriting their graphs (torch/fx/experimental/optimization.py)."""
+"""Optimization of networks for inference by graph rewriting (torch/fx/experimental/optimization.py)."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def _extract_tensor_metadata(result: Tensor) -> TensorMetadata:
 
 
 class ShapeProp(Interpreter):
-    """Runs a graph on arguments and notes in each node's `meta` what it gave.
+    """Interpreter that stores each node's result metadata in its `meta`.
 
     ``meta["tensor_meta"]`` is a `TensorMetadata`, or a container of such for several results; ``meta["type"]`` the
     result's class. A module and arguments on the device ``meta`` cost neither time nor memory.

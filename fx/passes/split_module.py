@@ -1,4 +1,4 @@
-"""`split_module`: a graph cut into modules, each with a graph of its own (torch/fx/passes/split_module.py)."""
+"""`split_module`: splits a graph into modules, each with its own graph (torch/fx/passes/split_module.py)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Partition", "split_module"]
 
 
 class Partition:
-    """A part of a graph: its nodes, what it needs of others, and what others need of it."""
+    """Partition of a graph: its nodes, its dependencies, and its dependents."""
 
     def __init__(self, name: str) -> None:
         self.name = name

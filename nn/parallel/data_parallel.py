@@ -18,7 +18,7 @@ DeviceId = int | Device | str
 
 
 class DataParallel(Module):
-    """A module whose input is divided among devices (`torch.nn.DataParallel`).
+    """Data parallelism over several devices of one process (`torch.nn.DataParallel`).
 
     A call copies the module to the devices, calls the copies in threads, and puts their results together. Without a
     GPU, or with one, it calls the module. `DistributedDataParallel`, with a process for each device, is faster.

@@ -43,7 +43,7 @@ BROADCAST_BUCKET_BYTES = 250 << 20
 
 
 class DistributedDataParallel(SyncedBuffers, JoinableModule, Module):
-    """A module whose gradients are averaged over processes (`torch.nn.parallel.DistributedDataParallel`).
+    """Distributed data parallelism: averages gradients over processes (`torch.nn.parallel.DistributedDataParallel`).
 
     Each process makes the same module and calls it with inputs of its own. Parameters and buffers become those of
     process 0 first; then each backward puts averages of all processes' gradients into ``grad``, which are sent in

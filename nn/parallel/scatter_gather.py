@@ -1,4 +1,4 @@
-"""Values divided among devices, and put together again (`torch.nn.parallel.scatter_gather`)."""
+"""Scattering of values to devices, and gathering of results (`torch.nn.parallel.scatter_gather`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Buffers of a `DistributedDataParallel`, which process 0 sends to all before each forward."""
+"""Buffers of a `DistributedDataParallel`, broadcast from process 0 before each forward."""
 
 from __future__ import annotations
 

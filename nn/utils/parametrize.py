@@ -1,4 +1,4 @@
-"""Parameters as functions of others: what a module computes its weight from (`torch.nn.utils.parametrize`)."""
+"""Parametrizations: parameters computed as functions of other parameters (`torch.nn.utils.parametrize`)."""
 
 from __future__ import annotations
 

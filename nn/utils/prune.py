@@ -55,7 +55,7 @@ ModuleT = TypeVar("ModuleT", bound=Module)
 
 
 class BasePruningMethod(ABC):
-    """A way to choose what is pruned, and the hook that applies its mask (`torch.nn.utils.prune.BasePruningMethod`).
+    """Pruning method, and the hook that applies its mask (`torch.nn.utils.prune.BasePruningMethod`).
 
     A subclass writes `compute_mask`, and says in `PRUNING_TYPE` what is left of a parameter that was pruned before:
     ``"unstructured"``, ``"structured"`` (with the slices along its `dim`) or ``"global"``.
@@ -373,7 +373,7 @@ class LnStructured(_Structured):
 
 
 class CustomFromMask(BasePruningMethod):
-    """Prunes what a mask says.
+    """Pruning by a given mask.
 
     Args:
         mask: zeros where a parameter, of the mask's shape, is pruned.

@@ -46,7 +46,7 @@ def _moved(tensor: Tensor | None, move: Callable[[Tensor], Tensor]) -> Tensor | 
 
 
 class PackedSequence(_Fields):
-    """The steps of several sequences one after another, without padding (`torch.nn.utils.rnn.PackedSequence`).
+    """Packed time steps of several sequences, without padding (`torch.nn.utils.rnn.PackedSequence`).
 
     `pack_padded_sequence` and `pack_sequence` make them; all recurrent layers take them.
 

@@ -42,7 +42,7 @@ class ParameterAlias:
 
 
 class FuzzedParameter:
-    """A number or another value that is drawn anew for each set of operands.
+    """Parameter sampled for each set of operands: a number or another value.
 
     Args:
         name: for sizes and steps of tensors to refer to.
@@ -104,7 +104,7 @@ class FuzzedParameter:
 
 
 class FuzzedTensor:
-    """A tensor whose size and layout follow from the parameters.
+    """Fuzzed tensor, whose size and layout follow from the parameters.
 
     Args:
         name: in the dicts that `Fuzzer.take` gives.
@@ -203,7 +203,7 @@ class FuzzedTensor:
 
 
 class Fuzzer:
-    """Sets of operands whose parameters are drawn until they satisfy all constraints.
+    """Generator of operand sets by rejection sampling: parameters must satisfy all constraints.
 
     Args:
         parameters: objects of `FuzzedParameter`, and lists of them.

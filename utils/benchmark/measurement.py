@@ -1,4 +1,4 @@
-"""`Measurement`: the times of a statement, with what was measured and how sure one may be."""
+"""`Measurement`: the times of a statement, the measured task, and the confidence in the result."""
 
 from __future__ import annotations
 

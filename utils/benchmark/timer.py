@@ -28,7 +28,7 @@ def timer() -> float:
 
 
 class Language(enum.Enum):
-    """The language of a statement. C++ is refused: there is no compiler here."""
+    """Language of a statement. C++ is refused, because there is no compiler."""
 
     PYTHON = 0
     CPP = 1

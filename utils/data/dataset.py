@@ -41,7 +41,7 @@ class Dataset(Generic[T_co]):
 
 
 class IterableDataset(Dataset[T_co], Iterable[T_co]):
-    """Samples one after the other (`torch.utils.data.IterableDataset`): a subclass writes ``__iter__``."""
+    """Iterable-style data set (`torch.utils.data.IterableDataset`); a subclass defines ``__iter__``."""
 
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError("Subclasses of IterableDataset should implement __iter__.")

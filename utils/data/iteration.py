@@ -29,11 +29,11 @@ class _BaseDataLoaderIter(Iterator[Any]):
 
 
 class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
-    """A loop whose batches are fetched in the process that asks for them."""
+    """Iterator that fetches batches in the calling process."""
 
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
-    """A loop whose batches workers fetch.
+    """Iterator whose batches worker processes fetch.
 
     Args:
         loader: The loader to iterate over.

@@ -1,4 +1,4 @@
-"""Orders in which samples are drawn."""
+"""Samplers: orders of a data set's samples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Sampler(Generic[T_co]):
-    """Indices one after the other (`torch.utils.data.Sampler`): a subclass writes ``__iter__``, and ``__len__``."""
+    """Iterable of indices (`torch.utils.data.Sampler`); a subclass defines ``__iter__`` and ``__len__``."""
 
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError

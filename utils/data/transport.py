@@ -31,7 +31,7 @@ ALIGNED = 64
 
 
 class _Packer(reduction.ForkingPickler):
-    """Writes storages and buffers that are not small beside the pickle, and views of larger storages by themselves."""
+    """Pickler that moves large storages and buffers out of the pickle, and copies views of larger storages."""
 
     def __init__(self, file: io.BytesIO) -> None:
         self.parts: list[tuple[int, memoryview]] = []

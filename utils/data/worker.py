@@ -60,7 +60,7 @@ def get_worker_info() -> WorkerInfo | None:
 
 
 class Order(NamedTuple):
-    """A batch that is wanted: in which loop, its number there, and what the order gave. Without that a loop begins."""
+    """Request for a batch: the loop, the batch's number in it, and the indices. Without indices a loop begins."""
 
     loop: int
     number: int

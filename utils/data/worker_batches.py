@@ -1,4 +1,4 @@
-"""The batches of a `DataLoader` whose samples worker processes fetch."""
+"""Batches of a `DataLoader` fetched by worker processes."""
 
 from __future__ import annotations
 

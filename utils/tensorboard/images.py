@@ -1,4 +1,4 @@
-"""Pictures of tensors, figures and boxes, as arrays of rows, columns and colors, and as files."""
+"""Images of tensors, figures and boxes, as (height, width, channel) arrays and as files."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ __all__ = ["PassBase", "PassResult"]
 
 
 class PassResult(NamedTuple):
-    """The module that a pass gives, and whether it changed anything."""
+    """Result of a pass: the module, and whether the pass changed it."""
 
     graph_module: GraphModule
     modified: bool

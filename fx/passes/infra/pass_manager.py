@@ -1,4 +1,4 @@
-"""`PassManager`: passes in an order that fits constraints, again and again (torch/fx/passes/infra/pass_manager.py)."""
+"""`PassManager`: runs passes in an order that satisfies constraints (torch/fx/passes/infra/pass_manager.py)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _name_of(fn: Pass) -> str:
 
 
 class PassManager:
-    """Runs passes one after the other, as often as `steps` says or until nothing changes.
+    """Manager that runs passes in order, `steps` times or until nothing changes.
 
     Args:
         passes: functions of a module that give a `PassResult`.

@@ -1,4 +1,4 @@
-"""`SubgraphMatcher`: finds the places of a graph that look like another (torch/fx/passes/utils/matcher_utils.py)."""
+"""`SubgraphMatcher`: finds the matches of a pattern in a graph (torch/fx/passes/utils/matcher_utils.py)."""
 
 from __future__ import annotations
 

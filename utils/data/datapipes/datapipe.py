@@ -44,7 +44,7 @@ class _Methods:
 
 
 class IterDataPipe(_Methods, IterableDataset[Item_co]):
-    """Samples one after the other, of which one iterator at a time is valid (`torch.utils.data.IterDataPipe`).
+    """Iterable-style pipe, of which one iterator at a time is valid (`torch.utils.data.IterDataPipe`).
 
     A subclass writes ``__iter__``; each call of it begins with `reset`.
 

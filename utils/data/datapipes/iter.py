@@ -1,4 +1,4 @@
-"""Pipes of samples one after the other (`torch.utils.data.datapipes.iter`)."""
+"""Iterable-style pipes (`torch.utils.data.datapipes.iter`)."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Collator(Mapper):
 
 @functional_datapipe("filter")
 class Filter(Pipe):
-    """The samples of which a function is True; of the part `input_col` where that is given."""
+    """Filter: samples, or their parts `input_col`, for which a function returns True."""
 
     def __init__(self, datapipe: Pipe, filter_fn: Callable[..., bool], input_col: Any = None) -> None:
         self.datapipe, self.filter_fn, self.input_col = datapipe, filter_fn, input_col
@@ -129,7 +129,7 @@ class Filter(Pipe):
 
 @functional_datapipe("batch")
 class Batcher(Pipe):
-    """So many samples at a time, the last batch with what is left unless `drop_last`."""
+    """Batches of `batch_size` samples; the last batch may be smaller unless `drop_last`."""
 
     def __init__(
         self, datapipe: Pipe, batch_size: int, drop_last: bool = False, wrapper_class: Any = DataChunk

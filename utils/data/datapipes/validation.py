@@ -1,4 +1,4 @@
-"""Decorators of pipes that check: whether they give the same samples each time, and their types."""
+"""Decorators that validate pipes: their determinism and their types."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class guaranteed_datapipes_determinism:
 
 
 class non_deterministic:
-    """A decorator of a class of pipes whose samples are not the same each time (`torch.utils.data.non_deterministic`).
+    """Decorator of pipe classes whose samples vary between iterations (`torch.utils.data.non_deterministic`).
 
     Args:
         arg: the class; or a function of the constructor's arguments that tells whether such a pipe is.
