@@ -56,7 +56,7 @@ class TypedStorage:
         self.size = size
 
     def nbytes(self) -> int:
-        """Size in bytes."""
+        """Return the size in bytes."""
         return self.size
 
     def __repr__(self) -> str:

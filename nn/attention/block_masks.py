@@ -243,7 +243,9 @@ class BlockMask:
         return grid | _dense(self.full_kv_num_blocks, self.full_kv_indices, self.full_kv_indices.size(-1))
 
     def to_string(self, grid_size: int | tuple[int, int] = (20, 20), limit: int = 4) -> str:
-        """Render the blocks as text: ``██`` for full blocks, ``░░`` for partial blocks, blank for empty blocks.
+        """Render the grid of blocks as text.
+
+        A cell covers several blocks: ``██`` if all are nonempty, ``░░`` if some are, blank if none is.
 
         Args:
             grid_size: The maximum number of rows and columns to render; -1 renders all. Default: (20, 20).

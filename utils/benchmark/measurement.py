@@ -178,7 +178,7 @@ class Measurement:
 
 
 def select_unit(t: float) -> tuple[str, float]:
-    """Return the largest unit in which a time is at least 1, and its seconds.
+    """Return the unit, from ns to s, in which a time has one to three digits, and its length in seconds.
 
     Example:
         >>> from triten.utils.benchmark import select_unit

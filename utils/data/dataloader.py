@@ -52,7 +52,8 @@ class DataLoader(Generic[T_co]):
         sampler: An iterable of indices, instead of `shuffle`.
         batch_sampler: An iterable of lists of indices, instead of `batch_size`, `shuffle`, `sampler`, `drop_last`.
         num_workers: The number of worker processes; 0 loads in the calling process. Default: 0.
-        collate_fn: A function from a list of samples to a batch. Default: `default_collate`.
+        collate_fn: A function from a list of samples to a batch. Default: `default_collate`, or
+            `default_convert` without batching.
         pin_memory: If True, copy tensors to pinned memory; without a GPU, warn instead. Default: False.
         drop_last: If True, drop the last batch if it is incomplete. Default: False.
         timeout: Seconds to wait for a worker's batch; 0 waits forever. Default: 0.
