@@ -51,8 +51,8 @@ def load(
         map_location: Where tensors go: a device, a mapping of devices' names, or a function of a storage on the host
             and its device's name, which gives a storage or None; by default where they were.
         pickle_module: Python's `pickle`, and no other; only with weights_only=False.
-        weights_only: If True, only tensors, plain containers and `add_safe_globals` are loaded, which is so unless
-            False is given. Otherwise the file may run any code.
+        weights_only: If False, the file may run any code. Otherwise, as by default, load only tensors, plain
+            containers and the globals of `add_safe_globals`.
         mmap: If True, storages on the CPU are the file itself, mapped to memory and read when they are needed. If
             another process truncates the file meanwhile, an access ends this process with SIGBUS: leave it False for
             files that may change. Default: False. With it, `f` is a path. Writes stay in memory; the file must not be
