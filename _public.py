@@ -8,7 +8,7 @@ from math import nan as nan
 from math import pi as pi
 
 if _typing.TYPE_CHECKING:
-    # What is an operator, too, is a function of the module: mypy takes the first of two definitions.
+    # Names that are also operators are imported as functions of the module: mypy takes the first of two definitions.
     from .dispatch.functions.low_rank import *
     from .dispatch.functions.queries import *
     from .dispatch.functions.sparse import *

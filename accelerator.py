@@ -53,25 +53,30 @@ __all__ = [
 
 
 def is_available() -> bool:
-    """Whether there is an accelerator (`torch.accelerator.is_available`)."""
+    """Return whether there is an accelerator (`torch.accelerator.is_available`)."""
     return bool(_cuda.is_available())
 
 
 def device_count() -> int:
-    """How many there are, 0 without any (`torch.accelerator.device_count`)."""
+    """Return the number of accelerators, 0 without any (`torch.accelerator.device_count`)."""
     return _cuda.device_count() if is_available() else 0
 
 
 def current_accelerator(check_available: bool = False) -> _Device | None:
-    """The accelerators' kind as a device without index; None without any (`torch.accelerator.current_accelerator`).
+    """Return the accelerator's device type without an index, or None (`torch.accelerator.current_accelerator`).
 
-    `check_available` changes nothing: a machine without an accelerator has no kind of them.
+    `check_available` has no effect: a machine without an accelerator has no accelerator type.
     """
     return _Device("cuda") if is_available() else None
 
 
 def _index_of(device: DeviceLike) -> int:
-    """The index that a device argument stands for. Raises RuntimeError without accelerator, ValueError for others."""
+    """Return the index of a device argument.
+
+    Raises:
+        RuntimeError: There is no accelerator.
+        ValueError: The device is of another type.
+    """
     if not is_available():
         raise RuntimeError("Cannot access accelerator device when none is available.")
     if device is None:
@@ -85,7 +90,11 @@ def _index_of(device: DeviceLike) -> int:
 
 
 def current_device_index() -> int:
-    """The index of the current device (`torch.accelerator.current_device_index`). Raises RuntimeError without any."""
+    """Return the index of the current device (`torch.accelerator.current_device_index`).
+
+    Raises:
+        RuntimeError: There is no accelerator.
+    """
     return _index_of(None)
 
 
@@ -100,7 +109,7 @@ def synchronize(device: DeviceLike = None, /) -> None:
 
 
 def current_stream(device: DeviceLike = None, /) -> _CudaStream:
-    """The current stream of a device (`torch.accelerator.current_stream`)."""
+    """Return the current stream of a device (`torch.accelerator.current_stream`)."""
     return _cuda.current_stream(_index_of(device))
 
 
@@ -138,7 +147,7 @@ def get_memory_info(device: DeviceLike = None, /) -> tuple[int, int]:
 
 
 def memory_stats(device: DeviceLike = None, /) -> dict[str, int]:
-    """The allocator's counters (`torch.accelerator.memory_stats`), as `tt.cuda.memory_stats` has them."""
+    """Return the allocator's statistics (`torch.accelerator.memory_stats`); see `tt.cuda.memory_stats`."""
     return dict(_cuda.memory_stats(_index_of(device)))
 
 
@@ -148,7 +157,7 @@ def memory_allocated(device: DeviceLike = None, /) -> int:
 
 
 def max_memory_allocated(device: DeviceLike = None, /) -> int:
-    """The most of `memory_allocated` since the start or a reset (`torch.accelerator.max_memory_allocated`)."""
+    """Return the peak of `memory_allocated` since the start or a reset (`torch.accelerator.max_memory_allocated`)."""
     return int(_cuda.max_memory_allocated(_index_of(device)))
 
 
@@ -158,7 +167,7 @@ def memory_reserved(device: DeviceLike = None, /) -> int:
 
 
 def max_memory_reserved(device: DeviceLike = None, /) -> int:
-    """The most of `memory_reserved` since the start or a reset (`torch.accelerator.max_memory_reserved`)."""
+    """Return the peak of `memory_reserved` since the start or a reset (`torch.accelerator.max_memory_reserved`)."""
     return int(_cuda.max_memory_reserved(_index_of(device)))
 
 
@@ -179,7 +188,7 @@ class Graph:
 
     Args:
         keep_graph: keep the graph besides its executable form.
-        pool: of another graph's `pool()`, to share its memory.
+        pool: The result of another graph's `pool()`, to share its memory.
         capture_error_mode: as `tt.cuda.CUDAGraph.capture_begin` has it; ``"default"`` is ``"global"``.
 
     Raises:
@@ -232,7 +241,7 @@ class Graph:
         self._graph.reset()
 
     def pool(self) -> tuple[int, int]:
-        """The name of the graph's memory pool."""
+        """Return the id of the graph's memory pool."""
         return self._graph.pool()
 
     def enable_debug_mode(self) -> None:
@@ -264,13 +273,13 @@ def set_device_idx(device: DeviceLike, /) -> None:
 
 
 def get_device_capability(device: DeviceLike = None, /) -> dict[str, Any]:
-    """What a device can compute with (`torch.accelerator.get_device_capability`).
+    """Return a device's capabilities (`torch.accelerator.get_device_capability`).
 
     Returns:
-        ``supported_dtypes``, a set of dtypes.
+        A dict with ``supported_dtypes``, a set of dtypes.
 
     Raises:
-        RuntimeError: there is no accelerator.
+        RuntimeError: There is no accelerator.
     """
     _index_of(device)
     return {"supported_dtypes": set(_ALL_DTYPES)}
@@ -332,9 +341,9 @@ class Event(metaclass=_ByDevice):
 
     Args:
         device: the device; by default the accelerator, or the CPU where there is none.
-        enable_timing: whether `elapsed_time` may be asked for.
-        blocking: whether a thread that waits sleeps.
-        interprocess: whether other processes may know it.
+        enable_timing: If True, `elapsed_time` is available.
+        blocking: If True, a waiting thread sleeps instead of spinning.
+        interprocess: If True, other processes may know it.
 
     Raises:
         RuntimeError: the device has no events.
@@ -362,7 +371,11 @@ class Event(metaclass=_ByDevice):
 
 
 def _asked(device: DeviceLike) -> _Device:
-    """The device of a stream or an event. Raises RuntimeError for one of a kind that has none."""
+    """Return the device of a stream or an event.
+
+    Raises:
+        RuntimeError: The device type has no streams.
+    """
     found = current_accelerator() or _Device("cpu") if device is None else _Device(device)
     if found.type not in ("cpu", "cuda"):
         raise RuntimeError(f"triten has no streams and events for {found.type} devices")
@@ -371,7 +384,7 @@ def _asked(device: DeviceLike) -> _Device:
 
 @_api_boundary
 def get_device_module(device: DeviceLike = None) -> ModuleType:
-    """The namespace of a kind of device (`torch.get_device_module`).
+    """Return the module of a device type (`torch.get_device_module`).
 
     Args:
         device: A device or its kind; by default the accelerator's, or the CPU's where there is none.

@@ -1,4 +1,4 @@
-"""PyTorch's programs as they are: in this process, `import torch` imports triten.
+"""Runner of unchanged PyTorch programs: in this process, `import torch` imports triten.
 
 On the command line, as with python itself::
 
@@ -11,10 +11,10 @@ Or in a program, before anything imports torch::
     import triten.as_torch
     import torch.nn as nn  # is triten.nn
 
-Every ``torch.X`` is the very module ``triten.X``. PyTorch's names that hold "torch", such as ``__torch_function__`` and
-`TorchDispatchMode`, exist beside those that they have here. ``torch.__version__`` and the installed version of "torch"
-are those of the PyTorch whose behaviour is followed. Random numbers on the CPU are PyTorch's too
-(`tt.random.set_cpu_engine`). Processes that this one spawns see the same.
+Every ``torch.X`` is the very module ``triten.X``. PyTorch's names that contain "torch", such as
+``__torch_function__`` and `TorchDispatchMode`, exist beside triten's own. ``torch.__version__`` and the installed
+version of "torch" are those of the PyTorch whose behavior is followed. Random numbers on the CPU are PyTorch's too
+(`tt.random.set_cpu_engine`). Processes that this process spawns behave the same.
 
 Raises:
     ImportError: PyTorch has been imported already.
@@ -43,11 +43,11 @@ _PACKAGES = {_THEIRS: _OURS, "functorch": f"{_OURS}.functorch"}
 """The top-level packages that come with PyTorch, and the packages here that stand for them."""
 
 TORCH_VERSION = "2.13.0"
-"""The PyTorch whose behaviour is followed."""
+"""The PyTorch whose behavior is followed."""
 
 
 def _own_name(name: str) -> str | None:
-    """The name here of one of PyTorch's modules; None for other modules."""
+    """Return triten's name for one of PyTorch's modules; None for other modules."""
     head, dot, rest = name.partition(".")
     own = _PACKAGES.get(head)
     return None if own is None else f"{own}{dot}{rest}"
@@ -81,7 +81,7 @@ class _Loader(importlib.abc.Loader):
         sys.modules[module.__name__] = ours
 
     def get_code(self, fullname: str) -> CodeType | None:
-        """The module's code, for ``python -m``."""
+        """Return the module's code, for ``python -m``."""
         spec = importlib.util.find_spec(self.own_name)
         loader: Any = spec and spec.loader
         return loader.get_code(self.own_name) if loader else None
@@ -98,7 +98,7 @@ class _Finder(importlib.abc.MetaPathFinder):
             return None
         found = _spec_of(own_name)
         if found is None:
-            # Whoever only asks whether there is such a module gets None.
+            # `importlib.util.find_spec`, which only queries whether the module exists, gets None.
             if sys._getframe(2).f_code.co_name == "_find_and_load_unlocked":
                 raise ModuleNotFoundError(
                     f"No module named {fullname!r}: torch is {_OURS} in this process, which has no {own_name!r}",
@@ -138,7 +138,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def _spec_of(own_name: str) -> importlib.machinery.ModuleSpec | None:
-    """The spec of one of our modules; None where there is none of the name, or of a package above it."""
+    """Return the spec of a triten module; None if the module, or a package above it, does not exist."""
     loaded = sys.modules.get(own_name)
     if loaded is not None and loaded.__spec__ is None:
         return importlib.machinery.ModuleSpec(own_name, None)

@@ -1,6 +1,6 @@
-"""`tt.cpu`: the host as a device, for programs that are written for any (`torch.cpu`).
+"""The host as a device, for device-agnostic programs (`torch.cpu`).
 
-It does what it is told at once, so that its streams and events have nothing to wait for.
+Work on the host is synchronous, so its streams and events never wait.
 
 Example:
     >>> import triten as tt
@@ -36,7 +36,7 @@ class Event:
     """A point in the host's work, which it has always reached (`torch.cpu.Event`)."""
 
     def query(self) -> bool:
-        """Whether it is reached: it is."""
+        """Return True: work on the host is always complete."""
         return True
 
     def record(self, stream: Stream | None = None) -> None:
@@ -91,12 +91,12 @@ class StreamContext:
 
 
 def stream(stream: Stream | None) -> StreamContext:
-    """A block in which a stream is the current one (`torch.cpu.stream`)."""
+    """Make a stream the current one for a block (`torch.cpu.stream`)."""
     return StreamContext(stream)
 
 
 def current_stream(device: DeviceLike = None) -> Stream:
-    """The current stream (`torch.cpu.current_stream`)."""
+    """Return the current stream (`torch.cpu.current_stream`)."""
     return _stream
 
 
@@ -129,7 +129,7 @@ def synchronize(device: DeviceLike = None) -> None:
 
 
 def get_capabilities() -> dict[str, Any]:
-    """What the processor can do, by name, as NumPy finds it (`torch.cpu.get_capabilities`).
+    """Return the processor's capabilities by name, as NumPy detects them (`torch.cpu.get_capabilities`).
 
     Returns:
         ``architecture``, and for each set of instructions, ``avx2`` for example, whether there is one.

@@ -1,8 +1,8 @@
-"""Programs captured ahead of time (`torch.export`).
+"""Ahead-of-time export of programs (`torch.export`).
 
-`export` makes an `ExportedProgram` of a module and example arguments, `save` writes it to a file with its tensors and
-kernels, and `load` gives it in another process, where the module's source is not needed. The module itself can be
-called: ``tt.export(module, args)`` is ``tt.export.export(module, args)``.
+`export` makes an `ExportedProgram` from a module and example arguments. `save` writes it to a file with its tensors
+and kernels. `load` reads it in another process, without the module's source. This module is callable:
+``tt.export(module, args)`` is ``tt.export.export(module, args)``.
 
 Example:
     >>> import io

@@ -12,7 +12,7 @@ __all__ = ["Future", "collect_all", "wait_all"]
 
 
 def collect_all(futures: Sequence[Future[Any]]) -> Future[list[Future[Any]]]:
-    """A future of several, which is completed when all of them are (`torch.futures.collect_all`).
+    """Return a future that completes when all given futures do (`torch.futures.collect_all`).
 
     Args:
         futures: those to wait for, in the order of the result.
@@ -32,7 +32,7 @@ def collect_all(futures: Sequence[Future[Any]]) -> Future[list[Future[Any]]]:
         found.set_result([])
 
     def completed(index: int) -> None:
-        # Each number leaves once, and whoever takes the last one completes the result.
+        # Each index is removed once; the callback that removes the last one completes the result.
         waiting.discard(index)
         if not waiting:
             with suppress(RuntimeError):  # of the second thread that saw the last ones leave
@@ -44,7 +44,7 @@ def collect_all(futures: Sequence[Future[Any]]) -> Future[list[Future[Any]]]:
 
 
 def wait_all(futures: Sequence[Future[Any]]) -> list[Any]:
-    """The values of several, once they are all there (`torch.futures.wait_all`). Raises the first error among them.
+    """Wait for all futures and return their values (`torch.futures.wait_all`); raise the first error among them.
 
     Example:
         >>> import triten as tt

@@ -1,7 +1,7 @@
-"""Models and weights that others publish (`torch.hub`): repositories with a ``hubconf.py``, and files at URLs.
+"""Published models and weights (`torch.hub`): repositories with a ``hubconf.py``, and files at URLs.
 
-A repository's ``hubconf.py`` is a program, and `load` runs it: give no repository whose authors you do not trust. What
-is downloaded lies where PyTorch keeps it too, in ``$TORCH_HOME/hub``, by default ``~/.cache/torch/hub``.
+A repository's ``hubconf.py`` is a program, and `load` runs it: use only repositories whose authors you trust.
+Downloads are kept in PyTorch's folder, ``$TORCH_HOME/hub``, by default ``~/.cache/torch/hub``.
 
 Example::
 
@@ -93,9 +93,10 @@ def _get_torch_home() -> str:
 
 
 def get_dir() -> str:
-    """Where repositories and weights are kept (`torch.hub.get_dir`): what `set_dir` was given, or ``$TORCH_HOME/hub``.
+    """Return the folder of repositories and weights: the one given to `set_dir`, or ``$TORCH_HOME/hub``
+    (`torch.hub.get_dir`).
 
-    ``TORCH_HOME`` is ``$XDG_CACHE_HOME/torch`` unless it is set, and ``XDG_CACHE_HOME`` is ``~/.cache``.
+    ``TORCH_HOME`` defaults to ``$XDG_CACHE_HOME/torch``, and ``XDG_CACHE_HOME`` to ``~/.cache``.
     """
     if os.getenv("TORCH_HUB"):
         warnings.warn("TORCH_HUB is deprecated, please use env TORCH_HOME instead", stacklevel=2)
@@ -114,17 +115,17 @@ def set_dir(d: str | os.PathLike[str]) -> None:
 def download_url_to_file(
     url: str, dst: str | os.PathLike[str], hash_prefix: str | None = None, progress: bool = True
 ) -> None:
-    """Download a file (`torch.hub.download_url_to_file`). What is at `dst` stays until the whole file is there.
+    """Download a file (`torch.hub.download_url_to_file`). An existing `dst` stays until the download is complete.
 
     Args:
-        url: where it is; ``file://`` too.
-        dst: the file to write.
-        hash_prefix: what its SHA-256 begins with, in hexadecimal.
-        progress: whether to print how much there is.
+        url: The URL; ``file://`` is supported too.
+        dst: The file to write.
+        hash_prefix: The prefix of its SHA-256, in hexadecimal. Default: None, no check.
+        progress: If True, print the progress. Default: True.
 
     Raises:
-        URLError: it cannot be fetched.
-        RuntimeError: its hash is another. Nothing was written.
+        URLError: The URL cannot be fetched.
+        RuntimeError: The hash differs. Nothing was written.
     """
     target = os.path.expanduser(os.fspath(dst))
     part = f"{target}.{uuid.uuid4().hex}.partial"
@@ -161,22 +162,22 @@ def load_state_dict_from_url(
     file_name: str | None = None,
     weights_only: bool = False,
 ) -> dict[str, Any]:
-    """What `tt.load` reads from a file at a URL, which is downloaded once (`torch.hub.load_state_dict_from_url`).
+    """Download a file once, and load it by `tt.load` (`torch.hub.load_state_dict_from_url`).
 
     Args:
-        url: where the file is.
-        model_dir: where to keep it; by default the folder ``checkpoints`` of `get_dir`.
-        map_location: on which device, as `tt.load` takes it.
-        progress: whether to print how much of the download there is.
-        check_hash: whether the file's name ends in the beginning of its SHA-256, as in ``resnet18-bfd8deac.pth``, which
-            is checked after downloading.
-        file_name: its name in `model_dir`; by default that in the URL.
-        weights_only: whether to refuse files that name anything but tensors and containers. Where it is False, loading
-            a file runs what its author put there.
+        url: The URL of the file.
+        model_dir: The folder to keep it in. Default: the folder ``checkpoints`` of `get_dir`.
+        map_location: The device, as in `tt.load`.
+        progress: If True, print the progress. Default: True.
+        check_hash: If True, the file's name ends in a prefix of its SHA-256, as in ``resnet18-bfd8deac.pth``, which is
+            checked after downloading. Default: False.
+        file_name: The name in `model_dir`. Default: the name in the URL.
+        weights_only: If True, refuse files that name anything but tensors and containers. If False, loading a file
+            runs the code that its author put there. Default: False.
 
     Raises:
-        URLError: it cannot be fetched.
-        RuntimeError: its hash is not that in its name.
+        URLError: The URL cannot be fetched.
+        RuntimeError: The hash differs from the one in the name.
     """
     folder = os.path.join(get_dir(), "checkpoints") if model_dir is None else os.fspath(model_dir)
     make_own_folder(folder, FOLDER_MODE)
@@ -195,7 +196,7 @@ def load_state_dict_from_url(
 
 
 def _is_one_zipped_file(path: str) -> bool:
-    """Whether somebody has zipped a file of weights, which is no archive that `tt.save` wrote."""
+    """Return whether a file is a zip of a single weights file, rather than an archive of `tt.save`."""
     with open_regular(path) as file:
         if not zipfile.is_zipfile(file):
             return False
@@ -230,15 +231,15 @@ def list(
     trust_repo: TrustRepo = "check",
     verbose: bool = True,
 ) -> List[str]:
-    """The names of the entry points of a repository (`torch.hub.list`).
+    """Return the names of a repository's entry points (`torch.hub.list`).
 
     Args:
         github: ``owner/name``, or ``owner/name:ref`` with a branch or tag.
-        force_reload: whether to download it though it is there.
-        skip_validation: whether to take a ref that may belong to somebody's fork.
-        trust_repo: whether its authors are trusted. ``"check"`` asks the user about those that are not known; False
-            asks in any case.
-        verbose: whether to say that it was there.
+        force_reload: If True, download the repository even if it exists. Default: False.
+        skip_validation: If True, accept a ref that may belong to a fork. Default: False.
+        trust_repo: If True, trust the authors. ``"check"`` asks the user about unknown authors, False always asks.
+            Default: ``"check"``.
+        verbose: If True, report when an existing download is used. Default: True.
     """
     folder = _repository(github, force_reload, trust_repo, verbose, skip_validation)
     with _configuration(folder) as module:
@@ -252,7 +253,7 @@ def help(
     skip_validation: bool = False,
     trust_repo: TrustRepo = "check",
 ) -> str | None:
-    """The docstring of an entry point of a repository (`torch.hub.help`). See `list` for the arguments."""
+    """Return the docstring of a repository's entry point (`torch.hub.help`). See `list` for the arguments."""
     folder = _repository(github, force_reload, trust_repo, True, skip_validation)
     with _configuration(folder) as module:
         return _entry_point(module, model).__doc__
@@ -269,20 +270,19 @@ def load(
     skip_validation: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """What an entry point of a repository returns (`torch.hub.load`).
+    """Call an entry point of a repository and return its result (`torch.hub.load`).
 
     Args:
-        repo_or_dir: a folder with a ``hubconf.py`` where `source` is ``"local"``; ``owner/name[:ref]`` on GitHub
-            otherwise.
-        model: the entry point's name, a function in ``hubconf.py``.
-        *args, **kwargs: what it is called with.
-        source: ``"local"`` or ``"github"``.
-        trust_repo, force_reload, verbose, skip_validation: see `list`; a local folder needs none of them.
+        repo_or_dir: A folder with a ``hubconf.py`` if `source` is ``"local"``, else ``owner/name[:ref]`` on GitHub.
+        model: The name of the entry point, a function in ``hubconf.py``.
+        *args, **kwargs: Its arguments.
+        source: ``"local"`` or ``"github"``. Default: ``"github"``.
+        trust_repo, force_reload, verbose, skip_validation: See `list`; ignored for a local folder.
 
     Raises:
-        ValueError: another source, or a ref that the repository does not have.
-        RuntimeError: there is no such entry point, or a package is missing that ``hubconf.py`` lists as a dependency.
-        URLError: the repository cannot be fetched.
+        ValueError: The source is unknown, or the repository has no such ref.
+        RuntimeError: The entry point does not exist, or a dependency listed in ``hubconf.py`` is missing.
+        URLError: The repository cannot be fetched.
     """
     source = source.lower()
     if source not in ("github", "local"):
@@ -300,7 +300,7 @@ def _load_local(folder: str, model: str, *args: Any, **kwargs: Any) -> Any:
 
 @contextmanager
 def _configuration(folder: str) -> Iterator[ModuleType]:
-    """A repository's ``hubconf.py``, whose imports find the repository as long as the block runs."""
+    """Import a repository's ``hubconf.py``; imports inside the block find the repository's modules."""
     sys.path.insert(0, folder)
     try:
         path = os.path.join(folder, CONFIGURATION)
@@ -333,7 +333,7 @@ def _entry_point(module: ModuleType, name: str) -> Callable[..., Any]:
 def _repository(
     github: str, force_reload: bool, trust_repo: TrustRepo, verbose: bool, skip_validation: bool
 ) -> str:
-    """The folder of a repository of GitHub's, downloaded where it is not there."""
+    """Return the folder of a GitHub repository, after downloading it if needed."""
     make_own_folder(get_dir(), FOLDER_MODE)
     owner, name, ref = _parse_repo_info(github)
     folder_name = f"{owner}_{name}_{ref.replace('/', '_')}"

@@ -126,18 +126,18 @@ def launch(kernel: Any, grid: Grid, *args: Any, **kwargs: Any) -> None:
             tt.library.launch(add_one, (triton.cdiv(x.numel(), 1024),), x, out, x.numel(), BLOCK=1024)
             return out
 
-    Numbers are specialised as Triton does it: an int that is 1 becomes a constant, one that 16 divides is known to be
-    such; floats are passed as fp32, unless the parameter is annotated.
+    Numbers are specialized as in Triton: the int 1 becomes a constant, and divisibility by 16 is known to the
+    compiler. Floats are passed as fp32, unless the parameter is annotated.
 
     Args:
-        kernel: a `@triton.jit` function. One that is autotuned is refused: launch a configuration of it.
-        grid: one to three sizes, or a function from the arguments by name to them.
-        args, kwargs: the kernel's arguments: tensors for pointers, numbers, None, constants; and the options
+        kernel: A `@triton.jit` function. Autotuned kernels are refused: launch one of their configurations.
+        grid: One to three sizes, or a function that returns them from a dict of the arguments.
+        args, kwargs: The kernel's arguments (tensors for pointers, numbers, None, constexprs), and the options
             `num_warps` (4), `num_stages` (3), `enable_fp_fusion` (True).
 
     Raises:
-        RuntimeError: for tensors that are not on a CUDA device, or on several.
-        TypeError: for what is no kernel, no grid, or no argument that a kernel can take.
+        RuntimeError: The tensors are not on a CUDA device, or on several.
+        TypeError: `kernel`, `grid` or an argument has an unsupported type.
     """
     from .runtime.cuda.driver import driver
 
@@ -181,20 +181,20 @@ class wrap_triton:
 
 
 class use_triton_driver:
-    """Have kernels in Triton's own notation, ``kernel[grid](x, n, BLOCK=1024)``, run on triten's devices and streams.
+    """Switch that runs kernels in Triton's notation, ``kernel[grid](x, n, BLOCK=1024)``, on triten's streams.
 
-    This is so by itself in a process that has not imported PyTorch. Where PyTorch uses Triton too, its driver is the
-    one for the process, and such a kernel runs on PyTorch's current stream, of which triten's operators know nothing:
-    then ask for triten's here. It counts until it is called again, or as a context until its end, for all threads::
+    A process that has not imported PyTorch uses triten's driver by default. If PyTorch uses Triton too, its driver
+    serves the process. A kernel then runs on PyTorch's current stream, of which triten's operators know nothing. This
+    class selects triten's driver, for all threads, until the next call, or as a context until its end::
 
         with tt.library.use_triton_driver():
             kernel[grid](x, y, n, BLOCK=1024)
 
     Args:
-        enabled: False gives the choice back to Triton.
+        enabled: If False, return the choice to Triton. Default: True.
 
     Raises:
-        RuntimeError: where there is no CUDA device.
+        RuntimeError: There is no CUDA device.
     """
 
     def __init__(self, enabled: bool = True) -> None:

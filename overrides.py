@@ -1,7 +1,7 @@
-"""`tt.overrides`: public calls handled by arguments of any type, and by modes (`torch.overrides`).
+"""Overriding of public calls by arguments of any type, and by modes (`torch.overrides`).
 
-A class whose class method ``__tensor_function__(cls, func, types, args=(), kwargs=None)`` exists takes over every
-public call that gets one of its instances, directly or in a list, whether it is a tensor or not; `func` is the public
+A class with a class method ``__tensor_function__(cls, func, types, args=(), kwargs=None)`` takes over every public
+call that gets one of its instances, directly or in a list. The class need not be a tensor. `func` is the public
 callable. A `TensorFunctionMode` sees the calls of a block.
 
 Example:
@@ -93,9 +93,9 @@ def get_ignored_functions() -> set[Callable[..., Any]]:
 
 @functools.cache
 def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
-    """The callables that arguments and modes override, by the namespace that holds them.
+    """Return the callables that arguments and modes can override, by the namespace that holds them.
 
-    A namespace is a module or `Tensor`; a property stands as a key of its own for its accessors.
+    A namespace is a module or `Tensor`; a property is a key of its own for its accessors.
 
     Example:
         >>> import triten as tt
@@ -121,9 +121,9 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
 
 @functools.cache
 def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., Any]]:
-    """A function that returns -1 for each overridable callable, with the same signature where that can be told.
+    """Return a function that returns -1 for each overridable callable, with the same signature if known.
 
-    To test that a class with ``__tensor_function__`` handles every one.
+    Use it to test that a class with ``__tensor_function__`` handles every callable.
 
     Example:
         >>> import inspect, triten as tt
@@ -156,9 +156,9 @@ def _tensor_methods() -> set[Callable[..., Any]]:
 
 
 def resolve_name(f: object) -> str | None:
-    """The name under which a callable that a handler got is found, which gives it when evaluated.
+    """Return the public name of a callable that a handler got; evaluating the name gives the callable.
 
-    None for what is not public here.
+    Returns None for a callable that is not public here.
 
     Example:
         >>> import triten as tt
@@ -181,7 +181,7 @@ _protocol.name_resolvers.append(resolve_name)
 
 
 def is_tensor_method_or_property(func: object) -> bool:
-    """Whether a callable that a handler got belongs to `Tensor`: its first argument is the tensor.
+    """Return whether a callable that a handler got belongs to `Tensor`, so that its first argument is the tensor.
 
     Example:
         >>> import triten as tt
@@ -194,7 +194,7 @@ def is_tensor_method_or_property(func: object) -> bool:
 
 
 def is_tensor_like(inp: object) -> bool:
-    """Whether a value is a tensor, or of a class that handles public calls.
+    """Return whether a value is a tensor, or of a class that handles public calls.
 
     Example:
         >>> import triten as tt
@@ -218,7 +218,7 @@ def get_default_nowrap_functions() -> set[Any]:
 def wrap_tensor_function(
     dispatcher: Callable[Parameters, Iterable[Any]],
 ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
-    """A decorator that has arguments and modes override a function of your own.
+    """Decorate a function of your own so that arguments and modes can override it.
 
     Args:
         dispatcher: has the function's signature and gives the arguments that may handle the call.

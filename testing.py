@@ -45,7 +45,7 @@ _NUMBERS = (int, float, complex, np.number)
 
 
 class _Comparison:
-    """How pairs are compared, and which item of a collection is at hand."""
+    """Comparison settings, and the current item of a collection."""
 
     def __init__(
         self,
@@ -213,9 +213,9 @@ def assert_close(
     Args:
         actual, expected: tensors, arrays, numbers, None, or sequences and mappings of such, which are compared item
             by item.
-        allow_subclasses: whether a tensor may be compared with one of a subclass.
+        allow_subclasses: If True, allow a tensor to be compared with one of a subclass. Default: True.
         rtol, atol: both or none; none is PyTorch's for the dtype, the greater where dtypes differ, 0 for integers.
-        equal_nan: whether NaN is close to NaN.
+        equal_nan: If True, NaN equals NaN. Default: False.
         check_device, check_dtype, check_layout, check_stride: which attributes must be the same beside the shape.
             Where they may differ, elements are compared on the CPU and in the promoted dtype.
         msg: the message of a failure, or a function that makes it of the one that there would be.
@@ -260,14 +260,14 @@ def make_tensor(
     exclude_zero: bool = False,
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:
-    """A tensor of random elements, uniform from `low` to `high` without the latter (`torch.testing.make_tensor`).
+    """Return a tensor of random elements, uniform in [low, high) (`torch.testing.make_tensor`).
 
     Args:
         shape: sizes, as numbers or as one sequence.
         low, high: -9 and 9 by default, for integers -9 and 10, from 0 for unsigned ones, 0 and 2 for bools. They are
             clamped to what the dtype holds.
         noncontiguous: leave gaps between elements.
-        exclude_zero: put the smallest positive number in place of zeros, 1 for integers.
+        exclude_zero: put the smallest positive number instead of zeros, 1 for integers.
         memory_format: as in `Tensor.to`; not with `noncontiguous`.
 
     Raises ValueError for an empty or unordered range, and for `requires_grad` of a dtype without gradients.
@@ -316,7 +316,7 @@ def make_tensor(
 
 
 def _range(dtype: st.dtype) -> tuple[float, float]:
-    """The least number of a dtype, and what its numbers are below."""
+    """Return the minimum of a dtype and the exclusive upper bound of its values."""
     if dtype is st.bool_:
         return 0, 2
     if dtype.is_integral:
@@ -346,7 +346,7 @@ def assert_allclose(
         actual, expected: tensors, or what `tt.tensor` makes one of.
         rtol, atol: both or none; none is (1e-3, 1e-3) for float16, (1e-4, 1e-5) for float32 and (1e-5, 1e-8) for
             float64, the greater of both tensors', and 0 for other dtypes.
-        equal_nan: whether NaN is close to NaN.
+        equal_nan: If True, NaN equals NaN. Default: True.
         msg: the message of a failure, instead of what differs.
 
     Raises AssertionError where values are not close, ValueError for one tolerance without the other.

@@ -27,7 +27,7 @@ _STAGES = {"dev": -4, "a": -3, "alpha": -3, "b": -2, "beta": -2, "c": -1, "rc": 
 
 
 def _key(version: object) -> _Key | None:
-    """What orders versions as PEP 440 does; None for what is no version."""
+    """Return the sort key of a version by PEP 440; None for an invalid version."""
     if isinstance(version, Iterable) and not isinstance(version, str):
         version = ".".join(map(str, version))
     found = _PATTERN.fullmatch(str(version).strip())
@@ -48,7 +48,7 @@ def _key(version: object) -> _Key | None:
 def _comparison(compare: Callable[[Any, Any], bool]) -> Any:
     def compared(self: TorchVersion, other: object) -> bool:
         mine, theirs = _key(str(self)), _key(other)
-        # What is no version is compared as text.
+        # An invalid version is compared as text.
         return compare(str(self), other) if mine is None or theirs is None else compare(mine, theirs)
 
     compared.__name__ = f"__{compare.__name__}__"

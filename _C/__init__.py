@@ -1,8 +1,7 @@
-"""Names of the dispatcher and of the override protocol, where PyTorch has them (`torch._C`).
+"""Names of the dispatcher and of the override protocol, under PyTorch's private path (`torch._C`).
 
-PyTorch's own are private, and programs use them all the same: those that say what the state of a process or a tensor
-is are here, with the meaning that PyTorch's have. `_functorch` asks about tensors inside function transforms, `_nn`
-reads arguments.
+Programs use these private names of PyTorch to query the state of a process or a tensor. They have PyTorch's meaning
+here. `_functorch` queries tensors inside function transforms; `_nn` parses arguments.
 """
 
 from typing import TYPE_CHECKING
@@ -57,7 +56,7 @@ __all__ = [
 
 
 def _log_api_usage_once(event: str) -> None:
-    """Nobody listens: PyTorch tells the organisation that runs it which parts are used (`torch._C`)."""
+    """Do nothing; PyTorch reports API usage to the organization that runs it (`torch._C`)."""
 
 
 _has_xpu = False
@@ -114,7 +113,7 @@ def _dispatch_has_kernel_for_dispatch_key(name: str, dispatch_key: str) -> bool:
 
 
 def _are_functorch_transforms_active() -> bool:
-    """Whether this thread is inside `tt.vmap`, `tt.func.grad` or another transform.
+    """Return whether this thread is inside `tt.vmap`, `tt.func.grad` or another transform.
 
     Example:
         >>> import triten as tt
@@ -137,7 +136,7 @@ def _is_tensor_function_enabled() -> bool:
 
 
 def _get_accelerator(check: bool | None = None) -> _device:
-    """The accelerators' kind as a device, the CPU without any; `check` asks that there be one."""
+    """Return the accelerator's device type, or the CPU without one; with `check` raise RuntimeError instead."""
     from ..accelerator import current_accelerator
 
     found = current_accelerator(check_available=True)
@@ -151,5 +150,5 @@ def _get_tracing_state() -> None:
 
 
 def _is_alias_of(tensor: "Tensor", other: "Tensor") -> bool:
-    """Whether two tensors look at the same storage."""
+    """Return whether two tensors share a storage."""
     return _root_of(tensor._data) is _root_of(other._data)

@@ -1,7 +1,7 @@
-"""Questions about tensors inside function transforms (`torch._C._functorch`).
+"""Queries of tensors inside function transforms (`torch._C._functorch`).
 
-Only `tt.vmap` has tensors of a kind of its own here: `tt.func.grad` and its kin work on plain ones, so that there are
-no wrappers of theirs to ask about.
+Only `tt.vmap` wraps tensors here. `tt.func.grad` and similar transforms use plain tensors, so there are no wrappers
+of theirs to query.
 """
 
 from ..dispatch.layers.batched_tensor import BatchedValue
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def is_batchedtensor(tensor: Tensor) -> bool:
-    """Whether a tensor is one of every example of a `vmap`."""
+    """Return whether a tensor is batched by `vmap`."""
     return isinstance(tensor._data, BatchedValue)
 
 
@@ -33,32 +33,32 @@ def is_legacy_batchedtensor(tensor: Tensor) -> bool:
 
 
 def is_functionaltensor(tensor: Tensor) -> bool:
-    """Whether a tensor is one that `tt.func.functionalize` gives to its function."""
+    """Return whether a tensor is one that `tt.func.functionalize` passes to its function."""
     return isinstance(tensor, FunctionalTensor)
 
 
 def is_functorch_wrapped_tensor(tensor: Tensor) -> bool:
-    """Whether a transform has put a tensor around another one."""
+    """Return whether a transform has wrapped a tensor."""
     return is_batchedtensor(tensor) or is_functionaltensor(tensor)
 
 
 def maybe_get_bdim(tensor: Tensor) -> int:
-    """The dimension that a `vmap` maps, -1 for a tensor that none does."""
+    """Return the dimension that `vmap` maps, or -1 for an unbatched tensor."""
     data = tensor._data
     return data.dim if isinstance(data, BatchedValue) else -1
 
 
 def maybe_get_level(tensor: Tensor) -> int:
-    """The number of the transform that a tensor belongs to, counted from 1 outside; -1 for a plain one."""
+    """Return the level of the transform that a tensor belongs to, 1 for the outermost; -1 for a plain tensor."""
     data = tensor._data
     return data.level.number if isinstance(data, BatchedValue) else -1
 
 
 def get_unwrapped(tensor: Tensor) -> Tensor:
-    """All examples of a tensor that a `vmap` maps.
+    """Return the whole batch of a tensor that `vmap` maps.
 
     Raises:
-        RuntimeError: it is none.
+        RuntimeError: The tensor is not batched.
     """
     data = tensor._data
     if not isinstance(data, BatchedValue):

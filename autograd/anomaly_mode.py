@@ -1,4 +1,4 @@
-"""Where in forward a backward came from that fails (`torch.autograd.anomaly_mode`)."""
+"""Anomaly detection: the forward traceback of a failing backward (`torch.autograd.anomaly_mode`)."""
 
 from ..dispatch.autograd.anomaly import (
     detect_anomaly,

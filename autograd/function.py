@@ -37,10 +37,10 @@ class _NotTwice(Function):
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """A `Function.backward` that computes without a graph, as NumPy does
+    """Decorate a `Function.backward` that computes without a graph, for example by NumPy
     (`torch.autograd.function.once_differentiable`).
 
-    A second derivative through its results is a RuntimeError instead of a wrong number.
+    A second derivative through its results raises RuntimeError instead of returning a wrong number.
 
     Example:
         >>> import triten as tt

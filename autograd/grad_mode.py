@@ -1,4 +1,4 @@
-"""Whether calls are recorded (`torch.autograd.grad_mode`)."""
+"""Gradient modes: whether autograd records operations (`torch.autograd.grad_mode`)."""
 
 from ..dispatch.autograd.grad_mode import (
     enable_grad,

@@ -1,4 +1,4 @@
-"""What a graph keeps, and hooks on it (`torch.autograd.graph`)."""
+"""Saved tensors of an autograd graph, and hooks on it (`torch.autograd.graph`)."""
 
 from ..dispatch.autograd.graph import (
     GradientEdge,

@@ -44,10 +44,10 @@ class profile:
         use_device: ``"cuda"`` to record the devices' work too.
         record_shapes: the shapes of operators' arguments.
         with_flops, with_modules: not supported.
-        profile_memory: what tensors take and give back.
-        with_stack: where the program stood at each call.
+        profile_memory: If True, record tensors' allocations and frees.
+        with_stack: If True, record the Python stack of each call.
         use_kineto: has no effect.
-        use_cpu: whether operators are recorded; False leaves the devices' work.
+        use_cpu: If True, operators are recorded; False leaves the devices' work. Default: True.
         experimental_config: see `tt.profiler`.
 
     Raises:
@@ -120,19 +120,19 @@ class profile:
 
     @property
     def function_events(self) -> EventList:
-        """What was recorded, in the order of time."""
+        """Recorded events in time order."""
         return self._recorded().events()
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
-        """The events of each name together."""
+        """Aggregate the events by name."""
         return self._recorded().key_averages(group_by_input_shape, group_by_stack_n)
 
     def total_average(self) -> FunctionEventAvg:
-        """All events together."""
+        """Aggregate all events."""
         return self._recorded().total_average()
 
     def table(self, sort_by: str | None = None, row_limit: int = 100, **options: Any) -> str:
-        """The events as a table to print; see `EventList.table`."""
+        """Format the events as a table; see `EventList.table`."""
         return self.function_events.table(sort_by=sort_by, row_limit=row_limit, **options)
 
     @property
@@ -198,7 +198,7 @@ class emit_nvtx:
         self._undo.close()
 
     def _observe(self, op: OperatorEntry, key: DispatchKey, args: Sequence[Any], plan: Plan) -> Plan:
-        """An observer of plans: `plan` inside a range."""
+        """Wrap `plan` in an NVTX range; a plan observer."""
         if self._nodes is not None:
             self._nodes.cover()
         name = op.name.partition(".")[0]
@@ -215,7 +215,7 @@ class emit_nvtx:
         return ranged
 
     def _run_node(self, node: Node, backward: Callable[..., Any], grads: tuple[Any, ...]) -> Any:
-        """An observer of nodes."""
+        """Run a node's backward inside an NVTX range; a node observer."""
         nvtx.range_push(f"{node.name()}, seq = {node.sequence}")
         try:
             return backward(node, *grads)

@@ -1,4 +1,4 @@
-"""What the host's processor can do (`torch.backends.cpu`)."""
+"""Capabilities of the host's processor (`torch.backends.cpu`)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ __all__ = ["get_cpu_capability"]
 
 
 def instruction_sets() -> dict[str, bool]:
-    """The sets of instructions that NumPy knows of, by their names in small letters, and whether there is each."""
+    """Return whether the processor has each instruction set that NumPy knows, by lower-case name."""
     features = import_module("numpy._core._multiarray_umath").__cpu_features__
     return {name.lower(): bool(there) for name, there in features.items()}
 
 
 def get_cpu_capability() -> str:
-    """The widest instructions of the processor (`torch.backends.cpu.get_cpu_capability`).
+    """Return the widest vector instruction set (`torch.backends.cpu.get_cpu_capability`).
 
     Returns:
         ``"AVX512"``, ``"AVX2"``, or ``"DEFAULT"`` for others.

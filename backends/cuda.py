@@ -93,7 +93,7 @@ class cuBLASModule:
 
     @property
     def allow_tf32(self) -> bool:
-        """Whether products of float32 may round their operands to TF32."""
+        """True if float32 matmuls may round their operands to TF32."""
         return _float32.allow_tf32_matmul()
 
     @allow_tf32.setter
@@ -114,7 +114,7 @@ matmul = cuBLASModule()
 
 
 def is_built() -> bool:
-    """Whether what CUDA needs is installed, CuPy or a simulation; a device may still be missing."""
+    """Return whether CUDA support is installed, CuPy or a simulation; a device may still be missing."""
     return _drivers.is_simulated() or importlib.util.find_spec("cupy") is not None
 
 
@@ -199,18 +199,18 @@ class SDPAParams(NamedTuple):
 
 
 def can_use_flash_attention(params: SDPAParams, debug: bool = False) -> bool:
-    """Whether flash attention would take the operands, which is CUDA's fused operator without a mask in 16 bits.
+    """Return whether flash attention takes the operands: CUDA's fused operator, 16-bit and without a mask.
 
     Args:
-        params: the operands.
-        debug: warn of what stands against it.
+        params: The operands.
+        debug: If True, warn with the reasons against it. Default: False.
     """
     taken = _fused(params)[1]
     return _answer("Flash", taken, _attention.FLASH, debug)
 
 
 def can_use_efficient_attention(params: SDPAParams, debug: bool = False) -> bool:
-    """Whether CUDA's fused operator would take the operands. As `can_use_flash_attention`."""
+    """Return whether CUDA's fused operator takes the operands. See `can_use_flash_attention`."""
     taken = _fused(params)[0]
     return _answer("Memory efficient", taken, _attention.EFFICIENT, debug)
 
@@ -237,7 +237,7 @@ def _answer(name: str, taken: bool, backend: int, debug: bool) -> bool:
 
 
 def is_flash_attention_available() -> bool:
-    """Whether there is a device whose fused operator stands for flash attention."""
+    """Return whether there is a device whose fused operator implements flash attention."""
     return _drivers.is_available()
 
 
@@ -252,7 +252,7 @@ def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
 
 
 def fp16_bf16_reduction_math_sdp_allowed() -> bool:
-    """What `allow_fp16_bf16_reduction_math_sdp` was given; at first False."""
+    """Return the value set by `allow_fp16_bf16_reduction_math_sdp`; initially False."""
     return _attention.is_reduced_math_allowed()
 
 
@@ -298,7 +298,7 @@ def enable_flash_sdp(enabled: bool) -> None:
 
 
 def flash_sdp_enabled() -> bool:
-    """Whether `enable_flash_sdp` permits it."""
+    """Return whether `enable_flash_sdp` permits flash attention."""
     return _attention.is_enabled(_attention.FLASH)
 
 
@@ -308,7 +308,7 @@ def enable_mem_efficient_sdp(enabled: bool) -> None:
 
 
 def mem_efficient_sdp_enabled() -> bool:
-    """Whether `enable_mem_efficient_sdp` permits it."""
+    """Return whether `enable_mem_efficient_sdp` permits memory-efficient attention."""
     return _attention.is_enabled(_attention.EFFICIENT)
 
 
@@ -318,7 +318,7 @@ def enable_math_sdp(enabled: bool) -> None:
 
 
 def math_sdp_enabled() -> bool:
-    """Whether `enable_math_sdp` permits it."""
+    """Return whether `enable_math_sdp` permits attention by ordinary operators."""
     return _attention.is_enabled(_attention.MATH)
 
 
@@ -328,5 +328,5 @@ def enable_cudnn_sdp(enabled: bool) -> None:
 
 
 def cudnn_sdp_enabled() -> bool:
-    """Whether `enable_cudnn_sdp` permits it."""
+    """Return whether `enable_cudnn_sdp` permits cuDNN attention."""
     return _attention.is_enabled(_attention.CUDNN)

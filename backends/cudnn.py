@@ -59,7 +59,7 @@ conv = Convolutions()
 
 
 def is_available() -> bool:
-    """Whether cuDNN computes: never."""
+    """Return False: no kernel uses cuDNN."""
     return False
 
 
@@ -72,7 +72,7 @@ def version() -> None:
 def flags(
     enabled: bool = False, benchmark: bool = False, deterministic: bool = False, allow_tf32: bool = True
 ) -> Iterator[None]:
-    """A block with other flags (`torch.backends.cudnn.flags`)."""
+    """Set flags for a block (`torch.backends.cudnn.flags`)."""
     before, before_tf32 = dict(_flags), _float32.allow_tf32_convolution()
     for name, value in (("enabled", enabled), ("benchmark", benchmark), ("deterministic", deterministic)):
         _set(name, value)
@@ -94,7 +94,7 @@ class _Module(ModuleType):
 
     @property
     def enabled(self) -> bool:
-        """What it was set to; nothing here calls cuDNN."""
+        """Value that was set; it has no effect, since no kernel uses cuDNN."""
         return _flags["enabled"]
 
     @enabled.setter
@@ -103,7 +103,7 @@ class _Module(ModuleType):
 
     @property
     def benchmark(self) -> bool:
-        """What it was set to; a convolution's kernel is chosen by tables, not by trying."""
+        """Value that was set; it has no effect, since tables rather than benchmarks choose a convolution's kernel."""
         return _flags["benchmark"]
 
     @benchmark.setter
@@ -112,7 +112,7 @@ class _Module(ModuleType):
 
     @property
     def deterministic(self) -> bool:
-        """What it was set to; convolutions are deterministic either way."""
+        """Value that was set; it has no effect, since convolutions are always deterministic."""
         return _flags["deterministic"]
 
     @deterministic.setter
@@ -121,7 +121,7 @@ class _Module(ModuleType):
 
     @property
     def allow_tf32(self) -> bool:
-        """Whether convolutions of float32 may round their operands to TF32."""
+        """True if float32 convolutions may round their operands to TF32."""
         return _float32.allow_tf32_convolution()
 
     @allow_tf32.setter

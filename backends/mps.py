@@ -4,10 +4,10 @@ __all__ = ["is_available", "is_built"]
 
 
 def is_available() -> bool:
-    """Whether there is such a GPU: never one that could be used."""
+    """Return False: no kernel runs on an MPS device."""
     return False
 
 
 def is_built() -> bool:
-    """Whether there are kernels for one: none."""
+    """Return False: there are no MPS kernels."""
     return False

@@ -4,5 +4,5 @@ __all__ = ["is_available"]
 
 
 def is_available() -> bool:
-    """Whether kernels compute with it: none do."""
+    """Return False: no kernel uses OpenMP."""
     return False

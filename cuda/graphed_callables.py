@@ -51,8 +51,8 @@ def make_graphed_callables(
             `parameters()` gets gradients for these too.
         sample_args: the tuple of the function's arguments, CUDA tensors or trees of them; a tuple of such tuples for
             several functions.
-        num_warmup_iters: how often each runs, forward and backward, before it is captured.
-        allow_unused_input: whether an input that requires grad may have no effect on the outputs.
+        num_warmup_iters: The number of warm-up iterations, forward and backward, before each capture.
+        allow_unused_input: If True, an input that requires grad may have no effect on the outputs. Default: False.
         pool: a memory pool to share; see `graph_pool_handle`.
 
     Raises:
@@ -88,7 +88,7 @@ def make_graphed_callables(
 
 
 def parameters_of(function: Any) -> tuple[Any, ...]:
-    """The parameters of a callable that has any."""
+    """Return the parameters of a callable, if it has any."""
     parameters = getattr(function, "parameters", None)
     return () if parameters is None else tuple(parameters())
 
@@ -126,7 +126,7 @@ def checked_inputs(functions: Sequence[Any], samples: Any) -> list[tuple[Any, ..
 def gradients(
     outputs: Sequence[Any], inputs: Sequence[Any], output_grads: Sequence[Any], allow_unused: bool
 ) -> tuple[Any, ...]:
-    """The gradient of each input, None for those that require none."""
+    """Compute the gradient of each input; None for inputs that require no grad."""
     wanted = tuple(i for i in inputs if i.requires_grad)
     given = [(o, g) for o, g in zip(outputs, output_grads, strict=True) if g is not None]
     if not wanted or not given:
@@ -203,7 +203,7 @@ class OnceDifferentiable(Function):
 
 
 def graphed(captured: Captured, argument_count: int, parameters: tuple[Any, ...]) -> Callable[..., Any]:
-    """The function that replays."""
+    """Return the function that replays the captured graphs."""
 
     class Graphed(Function):
         @staticmethod

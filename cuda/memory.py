@@ -96,7 +96,7 @@ def memory_allocated(device: DeviceLike = None) -> int:
 
 
 def max_memory_allocated(device: DeviceLike = None) -> int:
-    """The most bytes that tensors have held since the start or `reset_peak_memory_stats`."""
+    """Return the peak bytes of live tensors since the start or `reset_peak_memory_stats`."""
     return int(memory_stats(device).get("allocated_bytes.all.peak", 0))
 
 
@@ -106,7 +106,7 @@ def memory_reserved(device: DeviceLike = None) -> int:
 
 
 def max_memory_reserved(device: DeviceLike = None) -> int:
-    """The most bytes that the caching allocator has had."""
+    """Return the peak bytes reserved by the caching allocator."""
     return int(memory_stats(device).get("reserved_bytes.all.peak", 0))
 
 
@@ -161,17 +161,17 @@ def reset_max_memory_cached(device: DeviceLike = None) -> None:
 
 
 def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
-    """The statistics of a device as a table to print; `abbreviated` leaves the pools out."""
+    """Format a device's memory statistics as a table; `abbreviated` omits the pools."""
     index = device_index(device)
     stats = flattened(inspection.nested_stats(CUDA_ALLOCATOR, index))
     return summary_table(stats, index, abbreviated)
 
 
 def memory_snapshot(mempool_id: PoolId | None = None) -> list[dict[str, Any]]:
-    """All segments of all devices with their blocks, or those of one private pool.
+    """Return all segments of all devices with their blocks, or those of one private pool.
 
     A segment has its device, address, total_size, allocated_size, active_size, requested_size, stream, segment_type,
-    segment_pool_id, frames and blocks; a block its address, size, requested_size, state and frames.
+    segment_pool_id, frames and blocks. A block has its address, size, requested_size, state and frames.
     """
     if not CUDA_ALLOCATOR.is_attached:
         return []
@@ -196,14 +196,23 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) 
 
 
 def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
-    """The share of a device's memory that the allocator may take."""
+    """Return the fraction of a device's memory that the allocator may use."""
     return CUDA_ALLOCATOR.cache(device_index(device)).fraction
 
 
 def caching_allocator_alloc(size: int, device: DeviceLike = None, stream: Stream | int | None = None) -> int:
-    """The address of `size` bytes on a stream, for other libraries; `caching_allocator_delete` gives them back.
+    """Allocate `size` bytes on a stream for another library; free them with `caching_allocator_delete`.
 
-    `stream` is a stream, its handle as an int, or None for the device's current one. Raises TypeError otherwise.
+    Args:
+        size: The number of bytes.
+        device: The device. Default: the current one.
+        stream: A stream, its handle as an int, or None for the device's current stream.
+
+    Returns:
+        The address.
+
+    Raises:
+        TypeError: `stream` is something else.
     """
     index = device_index(device)
     if stream is None:
@@ -218,12 +227,16 @@ def caching_allocator_alloc(size: int, device: DeviceLike = None, stream: Stream
 
 
 def caching_allocator_delete(mem_ptr: int) -> None:
-    """Give back what `caching_allocator_alloc` gave. Raises RuntimeError for another address."""
+    """Free memory that `caching_allocator_alloc` allocated.
+
+    Raises:
+        RuntimeError: The address was not allocated there.
+    """
     CUDA_ALLOCATOR.raw_delete(mem_ptr)
 
 
 def get_allocator_backend() -> str:
-    """The name of the allocator's kind: ``"native"``, that of the caching allocator."""
+    """Return the name of the allocator's backend: ``"native"``, the caching allocator."""
     return "native"
 
 
@@ -274,11 +287,11 @@ class MemPool:
         return self._device
 
     def use_count(self) -> int:
-        """How many hold the pool: this object, and each `use_mem_pool` at present."""
+        """Return the pool's reference count: this object, and each active `use_mem_pool`."""
         return CUDA_ALLOCATOR.pool_uses(self._device, self.id)
 
     def snapshot(self) -> list[dict[str, Any]]:
-        """As `memory_snapshot`, of this pool alone."""
+        """Return the `memory_snapshot` of this pool."""
         return memory_snapshot(self.id)
 
     def __del__(self) -> None:
@@ -289,9 +302,10 @@ class MemPool:
 
 @contextmanager
 def use_mem_pool(pool: MemPool, device: DeviceLike = None) -> Iterator[None]:
-    """A block of code in which this thread's memory on a device comes from a pool.
+    """Allocate this thread's memory on a device from a pool inside the block.
 
-    Raises RuntimeError where the same pool is in use on that device already.
+    Raises:
+        RuntimeError: The pool is already in use on that device.
     """
     index, thread = device_index(device), get_ident()
     CUDA_ALLOCATOR.begin_allocate_to_pool(index, pool.id, lambda stream: get_ident() == thread)
@@ -319,7 +333,7 @@ def _record_memory_history(
         enabled: ``"state"`` keeps the frames of live blocks, ``"all"`` all events too; None ends it.
         context: whose frames are kept: None, ``"state"`` (live blocks), ``"alloc"`` or ``"all"`` events.
         stacks: ``"python"`` or ``"all"``; there are no others than Python's.
-        max_entries: how many events are kept, the latest.
+        max_entries: The number of latest events to keep.
         clear_history: forget what was recorded before.
         skip_actions: events to leave out: ``"alloc"``, ``"free_requested"``, ``"free_completed"``,
             ``"segment_alloc"``, ``"segment_free"``, ``"oom"``, ``"snapshot"``.
@@ -332,7 +346,7 @@ def _record_memory_history(
 
 
 def _snapshot(device: DeviceLike = None) -> dict[str, Any]:
-    """The state of all devices' memory and the recorded events, in the format of pytorch.org/memory_viz."""
+    """Return the memory state of all devices and the recorded events, in the format of pytorch.org/memory_viz."""
     return inspection.snapshot(CUDA_ALLOCATOR)
 
 

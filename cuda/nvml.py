@@ -1,7 +1,7 @@
-"""What NVIDIA's management library tells of a device as it works: use, temperature, power, clocks, processes.
+"""NVIDIA Management Library (NVML) queries of a running device: utilization, temperature, power, clocks, processes.
 
-The library is reached through ``pynvml``, which comes with ``pip install nvidia-ml-py``; it counts devices by itself,
-so that a device is looked up there by its place on the bus. Source: NVML API Reference, "Device Queries".
+The library is reached through ``pynvml``, which ``pip install nvidia-ml-py`` installs. NVML numbers devices on its
+own, so a device is looked up by its PCI bus id. Source: NVML API Reference, "Device Queries".
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ def clock_rate(device: DeviceLike = None) -> int:
 
 
 def list_gpu_processes(device: DeviceLike = None) -> str:
-    """The processes that compute on a device and their memory, as text (`torch.cuda.list_gpu_processes`).
+    """Return the compute processes on a device and their memory as text (`torch.cuda.list_gpu_processes`).
 
-    Where ``pynvml`` or the driver is missing the text says so.
+    If ``pynvml`` or the driver is missing, the text says so.
     """
     try:
         library = _library()

@@ -83,7 +83,7 @@ def mark(msg: str) -> None:
 
 @contextmanager
 def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:
-    """A range around a block, or around each call of a decorated function; named ``msg.format(*args, **kwargs)``."""
+    """Open an NVTX range around a block or each call of a decorated function, named ``msg.format(*args, **kwargs)``."""
     range_push(msg.format(*args, **kwargs))
     try:
         yield

@@ -1,6 +1,6 @@
-"""What part of a program NVIDIA's profilers watch (`torch.cuda.profiler`), as with ``nsys profile -c cudaProfilerApi``.
+"""Control of NVIDIA's profilers (`torch.cuda.profiler`), as with ``nsys profile -c cudaProfilerApi``.
 
-For a profile of triten's own see `tt.profiler`. Source: CUDA Runtime API, "Profiler Control".
+For triten's own profiler see `tt.profiler`. Source: CUDA Runtime API, "Profiler Control".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def stop() -> None:
 
 @contextmanager
 def profile() -> Iterator[None]:
-    """A block that the profiler collects.
+    """Collect a profile of the block.
 
     Example:
         >>> import triten as tt

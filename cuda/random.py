@@ -25,7 +25,7 @@ def _generator(device: Device | str | int | None) -> Generator:
 
 
 def default_generators() -> tuple[Generator, ...]:
-    """The devices' default generators, none before the first use of a device (`torch.cuda.default_generators`)."""
+    """Return the devices' default generators; empty before the first CUDA use (`torch.cuda.default_generators`)."""
     return tuple(_generator(index) for index in range(device_count())) if is_initialized() else ()
 
 
@@ -61,18 +61,22 @@ def seed_all() -> None:
 
 
 def initial_seed() -> int:
-    """The seed of the current device's default generator."""
+    """Return the seed of the current device's default generator."""
     return int(_generator(current_device()).initial_seed())
 
 
 def get_rng_state(device: int | str | Device = "cuda") -> Tensor:
-    """The state of a device's default generator. Raises IndexError for a device that does not exist."""
+    """Return the state of a device's default generator.
+
+    Raises:
+        IndexError: The device does not exist.
+    """
     state: Tensor = _generator(device).get_state()
     return state
 
 
 def get_rng_state_all() -> list[Tensor]:
-    """The state of every device's default generator."""
+    """Return the states of all devices' default generators."""
     return [get_rng_state(index) for index in range(device_count())]
 
 

@@ -65,7 +65,7 @@ class _Runtime:
 
     @staticmethod
     def cudaGetErrorString(error: int) -> str:
-        """The sentence of a status."""
+        """Return the description of a status code."""
         text = _TEXTS.get(error)  # type: ignore[call-overload]
         return text if text is not None else driver().error_text(int(error))
 
@@ -91,7 +91,7 @@ class _Runtime:
 
 
 def _status(call: Callable[[], None]) -> int:
-    """The status of a call of the driver, which raises where the runtime returns one."""
+    """Run a driver call and return its status code; the driver raises where the runtime returns a code."""
     try:
         call()
     except AcceleratorError as error:
@@ -100,7 +100,7 @@ def _status(call: Callable[[], None]) -> int:
 
 
 def cudart() -> _Runtime:
-    """The CUDA runtime (`torch.cuda.cudart`): its profiler's control, page-locking, memory and error texts.
+    """Return the CUDA runtime: profiler control, page-locking, memory and error texts (`torch.cuda.cudart`).
 
     Raises:
         RuntimeError: there is no CUDA device.

@@ -1,9 +1,12 @@
 """Probability distributions: parameters, samples, densities, divergences (`torch.distributions`).
 
-A file is a distribution. `distribution.py` and `exp_family.py` are the bases, `probabilities.py` that of distributions
-with probabilities or logits; `constraints.py` says which values are possible, `transforms.py` has functions between
-such regions, `constraint_registry.py` the transforms to them, `kl.py` the divergences. What computes belongs into
-operators. A name's module is imported with its first use.
+Each distribution has its own file. The shared modules:
+
+- `distribution.py`, `exp_family.py`: base classes; `probabilities.py`: base of distributions with probs or logits.
+- `constraints.py`: regions of possible values; `transforms.py`: functions between such regions.
+- `constraint_registry.py`: transforms to a constraint; `kl.py`: Kullback-Leibler divergences.
+
+Computation belongs in operators. A name's module is imported at its first use.
 """
 
 from __future__ import annotations

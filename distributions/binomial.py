@@ -23,8 +23,8 @@ class Binomial(ByProbabilities):
     Args:
         total_count: The number of trials, an integer that is not negative.
         probs: The probability of success, in [0, 1].
-        logits: Its log-odds, in place of `probs`.
-        validate_args: Whether arguments are checked; None for the default.
+        logits: Its log-odds, instead of `probs`.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: Both of `probs` and `logits` are given, or none; or one lies outside its constraint.

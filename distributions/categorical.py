@@ -25,8 +25,8 @@ class Categorical(ByWeights):
 
     Args:
         probs: Weights along the last dimension, not negative; they are divided by their sum.
-        logits: Logarithms of weights, real, in place of `probs`.
-        validate_args: Whether arguments are checked; None for the default.
+        logits: Logarithms of weights, real, instead of `probs`.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: Both of `probs` and `logits` are given, or none; or one lies outside its constraint.

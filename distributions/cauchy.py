@@ -22,7 +22,7 @@ class Cauchy(Distribution):
     Args:
         loc: The median and mode, real.
         scale: Half of the width at half of the height, positive.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: A parameter lies outside its constraint.

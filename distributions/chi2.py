@@ -18,7 +18,7 @@ class Chi2(Gamma):
 
     Args:
         df: The degrees of freedom, positive.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: `df` is not positive.

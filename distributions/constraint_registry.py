@@ -50,7 +50,11 @@ class ConstraintRegistry:
         return factory
 
     def __call__(self, constraint: Any) -> transforms.Transform:
-        """The transform to a constraint. Raises NotImplementedError if its class is not registered."""
+        """Return the transform to a constraint.
+
+        Raises:
+            NotImplementedError: The constraint's class is not registered.
+        """
         factory = self._registry.get(type(constraint))
         if factory is None:
             raise NotImplementedError(f"Cannot transform {type(constraint).__name__} constraints")

@@ -56,8 +56,8 @@ class Constraint:
     """A region of values (`torch.distributions.constraints.Constraint`).
 
     Attributes:
-        is_discrete: Whether the region consists of separate values.
-        event_dim: How many of the last dimensions belong to one value.
+        is_discrete: If True, the region consists of separate values. Default: False.
+        event_dim: The number of last dimensions that form one value.
 
     Example:
         >>> import triten as tt
@@ -69,7 +69,7 @@ class Constraint:
     event_dim: Any = 0
 
     def check(self, value: Tensor) -> Tensor:
-        """Whether each event of `value` satisfies the constraint: a bool tensor of the batch's shape."""
+        """Return whether each event of `value` satisfies the constraint: a bool tensor of the batch's shape."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -101,7 +101,7 @@ class _Dependent(Constraint):
         return int(self._event_dim)
 
     def __call__(self, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented) -> _Dependent:
-        """The same with what is known of it."""
+        """Return a copy with `is_discrete` and `event_dim` set if given."""
         return _Dependent(
             is_discrete=self._is_discrete if is_discrete is NotImplemented else is_discrete,
             event_dim=self._event_dim if event_dim is NotImplemented else event_dim,
@@ -112,7 +112,7 @@ class _Dependent(Constraint):
 
 
 def is_dependent(constraint: object) -> bool:
-    """Whether a constraint depends on other values (`torch.distributions.constraints.is_dependent`).
+    """Return whether a constraint depends on other values (`torch.distributions.constraints.is_dependent`).
 
     Example:
         >>> import triten as tt
@@ -449,7 +449,7 @@ class _Stack(_Several):
     @property
     def event_dim(self) -> int:
         dims = super().event_dim
-        # Counted from the end, the dimension may lie among those of an event.
+        # A dimension counted from the end may be an event dimension.
         return dims + 1 if self.dim + dims < 0 else dims
 
     def check(self, value: Tensor) -> Tensor:

@@ -25,9 +25,9 @@ class ContinuousBernoulli(ByProbabilities, ExponentialFamily):
 
     Args:
         probs: The parameter p, in (0, 1).
-        logits: Its log-odds, in place of `probs`.
+        logits: Its log-odds, instead of `probs`.
         lims: Between these, formulas that divide by p - 1/2 give way to Taylor series.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: Both of `probs` and `logits` are given, or none; or one lies outside its constraint.
@@ -68,11 +68,11 @@ class ContinuousBernoulli(ByProbabilities, ExponentialFamily):
         return clamp_probs(logits_to_probs(self.logits, is_binary=True))
 
     def _is_far(self) -> Tensor:
-        """Where p is outside of the limits."""
+        """Return where p is outside the limits."""
         return (self.probs <= self._lims[0]) | (self.probs > self._lims[1])
 
     def _far_probs(self) -> Tensor:
-        """The parameter where it is far from 1/2, elsewhere one that is."""
+        """Return p where it is far from 1/2, elsewhere the lower limit."""
         return _ops.where(self._is_far(), self.probs, self._lims[0] * _ops.ones_like(self.probs))
 
     def _log_norm(self) -> Tensor:

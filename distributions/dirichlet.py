@@ -21,7 +21,7 @@ class Dirichlet(ExponentialFamily):
 
     Args:
         concentration: The shapes a, positive, along the last dimension.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: A parameter lies outside its constraint.

@@ -18,15 +18,15 @@ Shape = Sequence[int]
 
 
 class Distribution:
-    """What all probability distributions have (`torch.distributions.Distribution`).
+    """Base class of probability distributions (`torch.distributions.Distribution`).
 
-    A distribution stands for a batch: `batch_shape` is the shape of its parameters after broadcasting, `event_shape`
-    that of one sample. Values that are given broadcast against ``batch_shape + event_shape``.
+    A distribution represents a batch. `batch_shape` is the broadcast shape of its parameters, `event_shape` the shape
+    of one sample. Given values broadcast against ``batch_shape + event_shape``.
 
     Args:
         batch_shape: The shape of the batch.
         event_shape: The shape of a single sample.
-        validate_args: Whether parameters and values are checked; None for the default, which is True unless Python
+        validate_args: If True, parameters and values are checked; None for the default, which is True unless Python
             runs with ``-O``.
 
     Raises:
@@ -94,11 +94,11 @@ class Distribution:
                 )
 
     def expand(self, batch_shape: Shape, _instance: Any = None) -> Any:
-        """The distribution with parameters expanded to a batch shape; nothing is copied, nothing checked again.
+        """Expand the parameters to a batch shape, as views without validation.
 
         Args:
-            batch_shape: The new shape, to which the present one broadcasts.
-            _instance: For subclasses: the object that becomes the result.
+            batch_shape: The new shape, to which the current one broadcasts.
+            _instance: For subclasses: the object that becomes the result. Default: a new object.
         """
         new = self._get_checked_instance(type(self), _instance)
         shape = Size(batch_shape)
@@ -175,31 +175,31 @@ class Distribution:
         return self.sample((n,))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of the density, or of the probability, at `value`."""
+        """Compute the log-density, or log-probability, of `value`."""
         raise NotImplementedError
 
     def cdf(self, value: Tensor) -> Tensor:
-        """The probability of a sample up to `value`."""
+        """Compute the cumulative distribution function at `value`."""
         raise NotImplementedError
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The quantile: the value at which `cdf` is `value`."""
+        """Compute the quantile: the point at which `cdf` equals `value`."""
         raise NotImplementedError
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        """All values of a discrete distribution, along a new first dimension.
+        """Return all values of a discrete distribution, along a new first dimension.
 
         Args:
-            expand: Whether they are repeated for the batch; otherwise its dimensions have size 1.
+            expand: If True, expand the values over the batch; else batch dimensions have size 1. Default: True.
         """
         raise NotImplementedError
 
     def entropy(self) -> Tensor:
-        """The entropy, in nats."""
+        """Compute the entropy, in nats."""
         raise NotImplementedError
 
     def perplexity(self) -> Tensor:
-        """The exponential of the entropy."""
+        """Compute the exponential of the entropy."""
         return self.entropy().exp()
 
     def _extended_shape(self, sample_shape: Shape = ()) -> Size:

@@ -21,7 +21,7 @@ class Exponential(ExponentialFamily):
 
     Args:
         rate: The rate, positive; the mean is 1 / rate.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: A parameter lies outside its constraint.

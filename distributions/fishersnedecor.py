@@ -24,7 +24,7 @@ class FisherSnedecor(Distribution):
     Args:
         df1: The degrees of freedom of the numerator, positive.
         df2: The degrees of freedom of the denominator, positive.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: A parameter lies outside its constraint.

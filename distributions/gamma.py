@@ -23,7 +23,7 @@ class Gamma(ExponentialFamily):
     Args:
         concentration: The shape, positive.
         rate: The rate, positive.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: A parameter lies outside its constraint.

@@ -24,7 +24,7 @@ class GeneralizedPareto(Distribution):
         loc: The lower end, real.
         scale: The scale, positive.
         concentration: The shape, real; the support is bounded where it is negative.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: A parameter lies outside its constraint.

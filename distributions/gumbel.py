@@ -25,7 +25,7 @@ class Gumbel(TransformedDistribution):
     Args:
         loc: The mode, real.
         scale: The scale, positive.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: A parameter lies outside its constraint.

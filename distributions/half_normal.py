@@ -22,7 +22,7 @@ class HalfNormal(TransformedDistribution):
 
     Args:
         scale: The scale, positive.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: A parameter lies outside its constraint.

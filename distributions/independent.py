@@ -20,8 +20,8 @@ class Independent(Distribution, Generic[Base]):
 
     Args:
         base_distribution: The distribution.
-        reinterpreted_batch_ndims: How many of the last batch dimensions become dimensions of the event.
-        validate_args: Whether values are checked.
+        reinterpreted_batch_ndims: The number of last batch dimensions that become event dimensions.
+        validate_args: If True, validate values.
 
     Raises:
         ValueError: The batch has fewer dimensions.
@@ -61,12 +61,12 @@ class Independent(Distribution, Generic[Base]):
 
     @property
     def has_rsample(self) -> Any:
-        """Whether the base has it."""
+        """True if the base distribution has `rsample`."""
         return self.base_dist.has_rsample
 
     @property
     def has_enumerate_support(self) -> Any:
-        """Whether the base has it and no dimension became part of an event."""
+        """True if the base can enumerate its support and no dimension was reinterpreted."""
         return self.reinterpreted_batch_ndims == 0 and self.base_dist.has_enumerate_support
 
     @constraints.dependent_property

@@ -1,7 +1,7 @@
 """Kullback-Leibler divergences, by pairs of classes (`torch.distributions.kl`).
 
-Pairs of one class have a formula of their own. Of pairs of different classes KL(p || q) = -H(p) - E_p[log q]: what is
-registered for them is the expectation, made of moments of p. Ends of a uniform p may be ends of q's support.
+Pairs of one class have their own formulas. For pairs of different classes KL(p || q) = -H(p) - E_p[log q]: the
+registered formula computes the expectation from moments of p. The ends of a uniform p may be ends of q's support.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _KL_MEMOIZE: dict[tuple[type, type], Any] = {}
 
 
 def register_kl(type_p: type, type_q: type) -> Callable[[Formula], Formula]:
-    """Have a function compute the divergence of two classes and their subclasses (`torch.distributions.register_kl`).
+    """Register a formula for the divergence of two classes and their subclasses (`torch.distributions.register_kl`).
 
-    Of the pairs that fit a call the most specific one is taken, by `type_p` before `type_q`.
+    A call uses the most specific matching pair, comparing `type_p` before `type_q`.
 
     Args:
         type_p: The class of the first distribution.
@@ -110,7 +110,7 @@ class _Match:
 
 
 def _formula_of(type_p: type, type_q: type) -> Formula | None:
-    """The most specific formula. Warns where the order of arguments decides."""
+    """Return the most specific formula. Warns if the order of the arguments decides."""
     found = [(p, q) for p, q in _KL_REGISTRY if issubclass(type_p, p) and issubclass(type_q, q)]
     if not found:
         return None
@@ -159,7 +159,7 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
 
 
 def _infinite(p: Any, q: Any) -> Tensor:
-    """Of a p with values that q has not."""
+    """Return an infinite divergence, for a p with values outside q's support."""
     found: Tensor = p.entropy() * 0.0 + math.inf if _has_entropy(p) else p.mean * 0.0 + math.inf
     return found
 
@@ -244,7 +244,7 @@ def _exponential_exponential(p: Exponential, q: Exponential) -> Tensor:
 
 @register_kl(ExponentialFamily, ExponentialFamily)
 def _family_family(p: ExponentialFamily, q: ExponentialFamily) -> Tensor:
-    """The Bregman divergence of the log normalizer."""
+    """Compute the Bregman divergence of the log normalizer."""
     if type(p) is not type(q):
         raise NotImplementedError(
             f"The cross KL-divergence between different exponential families cannot be computed using "
@@ -348,7 +348,7 @@ def _cauchy_cauchy(p: Cauchy, q: Cauchy) -> Tensor:
 
 
 def _squares(matrix: Tensor) -> Tensor:
-    """The sum of a matrix's squares: the trace of M M^T."""
+    """Compute the sum of a matrix's squares, the trace of M M^T."""
     return matrix.square().sum((-2, -1))
 
 
@@ -391,7 +391,7 @@ def _broadcast(*shapes: Any) -> tuple[int, ...]:
 
 
 def _to_low_rank(p: Any, q: LowRankMultivariateNormal, log_det: Tensor, *factors: Tensor) -> Tensor:
-    """As `_to_full`, by Woodbury's identity: C^-1 = D^-1 - D^-1 W K^-1 W^T D^-1 with K = I + W^T D^-1 W."""
+    """Compute `_to_full` by Woodbury's identity: C^-1 = D^-1 - D^-1 W K^-1 W^T D^-1 with K = I + W^T D^-1 W."""
     diagonal, low_rank, root = q._unexpanded_diag, q._unexpanded_factor, q._capacitance_factor
     scaled = low_rank.mT / diagonal.unsqueeze(-2)
     trace: Any = 0.0
@@ -520,7 +520,7 @@ def _beta_uniform(p: Beta, q: Uniform) -> Tensor:
 
 
 def _inside_unit(q: Uniform, found: Tensor) -> Tensor:
-    """What was found, where q has all numbers from 0 to 1."""
+    """Return `found` where q covers [0, 1], else -inf."""
     return _ops.where((q.low > 0) | (q.high < 1), -math.inf, found)
 
 
@@ -618,7 +618,7 @@ def _uniform_beta(p: Uniform, q: Beta) -> Tensor:
 
 
 def _uniform_log(low: Tensor, high: Tensor) -> Tensor:
-    """The mean of the logarithm of a number from `low` to `high`."""
+    """Compute the mean logarithm of a uniform variable on [low, high]."""
     return (_ops.xlogy(high, high) - _ops.xlogy(low, low)) / (high - low) - 1
 
 

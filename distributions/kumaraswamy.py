@@ -25,7 +25,7 @@ class Kumaraswamy(TransformedDistribution):
     Args:
         concentration1: The shape a, positive.
         concentration0: The shape b, positive.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: A parameter lies outside its constraint.

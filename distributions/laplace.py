@@ -23,7 +23,7 @@ class Laplace(Distribution):
     Args:
         loc: The mean, real.
         scale: The scale, positive.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: A parameter lies outside its constraint.
@@ -61,7 +61,7 @@ class Laplace(Distribution):
 
     def rsample(self, sample_shape: Shape = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        # Neither -1 nor 1 is drawn, whose logarithms are infinite.
+        # Exclude -1 and 1, whose logarithms are infinite.
         drawn = self.loc.new_empty(shape).uniform_(finfo(self.loc.dtype).eps - 1, 1)
         return self.loc - self.scale * drawn.sign() * (-drawn.abs()).log1p()
 

@@ -28,7 +28,7 @@ class LKJCholesky(Distribution):
     Args:
         dim: The size of the matrices, at least 2.
         concentration: The shape, positive.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: `dim` is less than 2, or the shape is not positive.

@@ -21,7 +21,7 @@ class LogNormal(TransformedDistribution):
     Args:
         loc: The mean of the logarithm, real.
         scale: The standard deviation of the logarithm, positive.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: A parameter lies outside its constraint.

@@ -22,7 +22,7 @@ class LogisticNormal(TransformedDistribution):
     Args:
         loc: The means, real, along the last dimension.
         scale: The standard deviations, positive.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: A parameter lies outside its constraint.

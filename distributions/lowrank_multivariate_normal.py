@@ -26,7 +26,7 @@ class LowRankMultivariateNormal(Distribution):
         loc: The mean, real, of shape (..., D).
         cov_factor: W, real, of shape (..., D, R).
         cov_diag: d, positive, of shape (..., D).
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: Shapes do not match, or a parameter lies outside its constraint.

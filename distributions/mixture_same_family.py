@@ -23,7 +23,7 @@ class MixtureSameFamily(Distribution):
     Args:
         mixture_distribution: A `Categorical` over the components.
         component_distribution: A batch of distributions, the last dimension of which are the components.
-        validate_args: Whether values are checked.
+        validate_args: If True, validate values.
 
     Raises:
         ValueError: The first is not a `Categorical`, the second not a distribution, or the batches do not match.

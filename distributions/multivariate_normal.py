@@ -29,7 +29,7 @@ def squared_distance(factor: Tensor, x: Tensor) -> Tensor:
 
 
 def factor_of_inverse(precision: Tensor) -> Tensor:
-    """The lower factor L of L L^T = P^-1, by the factor of P with rows and columns in reverse."""
+    """Return the lower Cholesky factor L with L L^T = P^-1, from the factor of P with rows and columns reversed."""
     reversed_factor = _ops.linalg_cholesky(precision.flip(-2, -1))
     inverse = reversed_factor.flip(-2, -1).mT
     eye = _ops.eye(precision.shape[-1], dtype=precision.dtype, device=precision.device)
@@ -37,7 +37,11 @@ def factor_of_inverse(precision: Tensor) -> Tensor:
 
 
 def given_matrix(covariance: Any, precision: Any, factor: Any) -> str:
-    """Which of three parameters is given. Raises ValueError unless exactly one is."""
+    """Return the name of the parameter that is given.
+
+    Raises:
+        ValueError: Not exactly one is given.
+    """
     given = {"covariance_matrix": covariance, "precision_matrix": precision, "scale_tril": factor}
     names = [name for name, value in given.items() if value is not None]
     if len(names) != 1:
@@ -61,7 +65,7 @@ class MultivariateNormal(Distribution):
         covariance_matrix: The covariances C, positive definite, of shape (..., D, D).
         precision_matrix: The inverse of C, positive definite.
         scale_tril: The lower factor L of C = L L^T, of positive diagonal.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: Not exactly one matrix is given, it has less than two dimensions, or a parameter lies outside its

@@ -25,8 +25,8 @@ class NegativeBinomial(ByProbabilities):
     Args:
         total_count: The number of failures n, not negative.
         probs: The probability of success, in [0, 1).
-        logits: Its log-odds, in place of `probs`.
-        validate_args: Whether arguments are checked; None for the default.
+        logits: Its log-odds, instead of `probs`.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: Both of `probs` and `logits` are given, or none; or one lies outside its constraint.
@@ -72,7 +72,7 @@ class NegativeBinomial(ByProbabilities):
         return Gamma(self.total_count, (-self.logits).exp(), validate_args=False)
 
     def sample(self, sample_shape: Shape = ()) -> Tensor:
-        # Poisson numbers whose rates have a gamma distribution.
+        # A negative binomial is a Poisson distribution with gamma-distributed rates.
         with no_grad():
             return _ops.poisson(self._gamma.sample(sample_shape))
 
@@ -82,5 +82,5 @@ class NegativeBinomial(ByProbabilities):
         n, logits = self.total_count, self.logits
         unnormalized = -n * softplus(logits) - value * softplus(-logits)
         normalization = n.lgamma() + (1.0 + value).lgamma() - (n + value).lgamma()
-        # Nothing is drawn for a count of 0, of which all terms are infinite.
+        # A count of 0 contributes nothing; its terms are infinite.
         return unnormalized - normalization.masked_fill(n + value == 0.0, 0.0)

@@ -24,7 +24,7 @@ class Normal(ExponentialFamily):
     Args:
         loc: The mean, real.
         scale: The standard deviation, positive.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: A parameter lies outside its constraint.

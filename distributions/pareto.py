@@ -24,7 +24,7 @@ class Pareto(TransformedDistribution):
     Args:
         scale: The lower end, positive.
         alpha: The power, positive.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: A parameter lies outside its constraint.

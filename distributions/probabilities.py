@@ -13,7 +13,11 @@ __all__ = ["ByProbabilities", "ByWeights", "given_one"]
 
 
 def given_one(probs: Any, logits: Any) -> bool:
-    """Whether `probs` is given. Raises ValueError unless exactly one of both is."""
+    """Return whether `probs` is given, rather than `logits`.
+
+    Raises:
+        ValueError: Both or neither are given.
+    """
     if (probs is None) == (logits is None):
         raise ValueError("Either `probs` or `logits` must be specified, but not both.")
     return probs is not None

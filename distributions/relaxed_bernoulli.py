@@ -27,8 +27,8 @@ class LogitRelaxedBernoulli(ByProbabilities):
     Args:
         temperature: The temperature, positive.
         probs: The probability of 1, in [0, 1].
-        logits: Its log-odds, in place of `probs`.
-        validate_args: Whether arguments are checked; None for the default.
+        logits: Its log-odds, instead of `probs`.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: Both of `probs` and `logits` are given, or none; or one lies outside its constraint.
@@ -82,8 +82,8 @@ class RelaxedBernoulli(TransformedDistribution):
     Args:
         temperature: The temperature, positive.
         probs: The probability of 1, in [0, 1].
-        logits: Its log-odds, in place of `probs`.
-        validate_args: Whether arguments are checked; None for the default.
+        logits: Its log-odds, instead of `probs`.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: Both of `probs` and `logits` are given, or none; or one lies outside its constraint.

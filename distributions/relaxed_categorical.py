@@ -28,8 +28,8 @@ class ExpRelaxedCategorical(Distribution):
     Args:
         temperature: The temperature, positive.
         probs: Weights along the last dimension, not negative; they are divided by their sum.
-        logits: Logarithms of weights, real, in place of `probs`.
-        validate_args: Whether arguments are checked; None for the default.
+        logits: Logarithms of weights, real, instead of `probs`.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: Both of `probs` and `logits` are given, or none; or one lies outside its constraint.
@@ -111,8 +111,8 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     Args:
         temperature: The temperature, positive.
         probs: Weights along the last dimension, not negative; they are divided by their sum.
-        logits: Logarithms of weights, real, in place of `probs`.
-        validate_args: Whether arguments are checked; None for the default.
+        logits: Logarithms of weights, real, instead of `probs`.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: Both of `probs` and `logits` are given, or none; or one lies outside its constraint.

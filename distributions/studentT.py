@@ -24,7 +24,7 @@ class StudentT(Distribution):
         df: The degrees of freedom, positive.
         loc: The location, real.
         scale: The scale, positive.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: A parameter lies outside its constraint.

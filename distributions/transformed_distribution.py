@@ -25,7 +25,7 @@ class TransformedDistribution(Distribution):
     Args:
         base_distribution: The distribution of X.
         transforms: A transform, or a list of them that apply one after another.
-        validate_args: Whether values are checked.
+        validate_args: If True, validate values.
 
     Raises:
         ValueError: `transforms` holds something else, or the base has too few dimensions for them.
@@ -98,7 +98,7 @@ class TransformedDistribution(Distribution):
 
     @property
     def has_rsample(self) -> Any:
-        """Whether the base has it."""
+        """True if the base distribution has `rsample`."""
         return self.base_dist.has_rsample
 
     def sample(self, sample_shape: Shape = ()) -> Tensor:
@@ -132,7 +132,7 @@ class TransformedDistribution(Distribution):
         return result
 
     def _turned(self, value: Tensor) -> Tensor:
-        """A level of the base as one of the result: the other way round where the transforms fall."""
+        """Map a cdf level of the base to one of the result: 1 - level if the transforms are decreasing."""
         sign: Any = 1
         for transform in self.transforms:
             sign = sign * transform.sign

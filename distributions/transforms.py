@@ -67,7 +67,7 @@ class Transform:
     Attributes:
         domain: The constraint of x.
         codomain: The constraint of y.
-        bijective: Whether each y comes from one x.
+        bijective: If True, each y comes from one x.
 
     Raises:
         ValueError: `cache_size` is another number.
@@ -119,7 +119,7 @@ class Transform:
         raise NotImplementedError
 
     def with_cache(self, cache_size: int = 1) -> Any:
-        """The same transform with a cache of this size."""
+        """Return the same transform with a cache of this size."""
         if self._cache_size == cache_size:
             return self
         if type(self).__init__ is Transform.__init__:
@@ -171,11 +171,11 @@ class Transform:
         return type(self).__name__ + "()"
 
     def forward_shape(self, shape: Shape) -> Size:
-        """The shape of y for a shape of x."""
+        """Return the shape of y for a shape of x."""
         return Size(shape)
 
     def inverse_shape(self, shape: Shape) -> Size:
-        """The shape of x for a shape of y."""
+        """Return the shape of x for a shape of y."""
         return Size(shape)
 
 
@@ -258,7 +258,7 @@ class ComposeTransform(Transform):
     __hash__ = object.__hash__
 
     def _end(self, parts: Sequence[Transform], outer: str, inner: str) -> Any:
-        """The constraint at one end, with as many event dimensions as the parts on the way need."""
+        """Return the constraint at one end, with as many event dimensions as the parts need."""
         if not parts:
             return constraints.real
         found = getattr(parts[0], outer)
@@ -559,7 +559,7 @@ class PowerTransform(Transform):
 
 
 def _shape_with(shape: Shape, *others: Any) -> tuple[int, ...]:
-    """The shape that one broadcasts to with parameters."""
+    """Return the shape that `shape` broadcasts to with the parameters."""
     from ..dispatch.iterator.broadcast import broadcast_shapes
 
     return tuple(broadcast_shapes(tuple(shape), *(tuple(getattr(o, "shape", ())) for o in others)))
@@ -666,7 +666,7 @@ class AffineTransform(Transform):
     Args:
         loc: The summand.
         scale: The factor.
-        event_dim: How many of the last dimensions belong to one value.
+        event_dim: The number of last dimensions that form one value.
         cache_size: 0, or 1 to keep the last pair.
 
     Example:
@@ -777,7 +777,7 @@ class CorrCholeskyTransform(Transform):
         return whole * _ops.cat([first, left[..., :-1]], -1)
 
     def _inverse(self, y: Tensor) -> Tensor:
-        # What is left of a row's norm before each element.
+        # The part of a row's squared norm that remains before each element.
         left = 1 - (y * y).cumsum(-1)
         before = _ops.cat([left.new_ones((*left.shape[:-1], 1)), left[..., :-1]], -1)
         entries, rest = tril_matrix_to_vec(y, diag=-1), tril_matrix_to_vec(before, diag=-1)
@@ -851,7 +851,7 @@ class StickBreakingTransform(_Plain):
     bijective = True
 
     def _offset(self, x: Tensor, size: int) -> Tensor:
-        """How many pieces are still to come after each."""
+        """Return the number of remaining pieces after each piece."""
         return _ops.arange(size, 0, -1, dtype=x.dtype, device=x.device)
 
     def _call(self, x: Tensor) -> Tensor:
@@ -976,7 +976,7 @@ class CatTransform(Transform):
         return CatTransform(self.transforms, self.dim, self.lengths, cache_size)
 
     def _pieces(self, *values: Tensor) -> Iterator[tuple[Any, ...]]:
-        """Each transform with its piece of each tensor."""
+        """Yield each transform with its slice of each tensor."""
         for value in values:
             if not -value.dim() <= self.dim < value.dim():
                 raise AssertionError(f"dim {self.dim} out of range for a tensor of {value.dim()} dimensions")

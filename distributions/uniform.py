@@ -22,7 +22,7 @@ class Uniform(Distribution):
     Args:
         low: The lower end.
         high: The upper end, above `low`.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: A parameter lies outside its constraint.

@@ -1,4 +1,4 @@
-"""What several distributions need: parameters brought to one shape, probabilities and logits, lazy properties
+"""Utilities of distributions: broadcast parameters, probabilities and logits, lazy properties
 (`torch.distributions.utils`).
 """
 
@@ -58,7 +58,7 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
 
 
 def is_number(value: object) -> bool:
-    """Whether a parameter is a Python number."""
+    """Return whether a parameter is a Python number."""
     return isinstance(value, (int, float))
 
 
@@ -73,7 +73,7 @@ def open_uniform(shape: Shape, like: Tensor) -> Tensor:
 
 
 def _sum_rightmost(value: Tensor, dim: int) -> Tensor:
-    """The sum over the last `dim` dimensions."""
+    """Sum over the last `dim` dimensions."""
     if dim == 0:
         return value
     kept = value.dim() - dim
@@ -85,7 +85,7 @@ def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
 
     Args:
         logits: Log-odds if `is_binary`, else logarithms of weights along the last dimension.
-        is_binary: Whether each element is a logit of its own.
+        is_binary: If True, each element is a logit of its own. Default: False.
 
     Example:
         >>> import triten as tt
@@ -112,7 +112,7 @@ def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
 
     Args:
         probs: Probabilities.
-        is_binary: Whether each element is a probability of its own: then log-odds, else logarithms.
+        is_binary: If True, each element is a probability of its own: then log-odds, else logarithms. Default: False.
 
     Example:
         >>> import triten as tt
@@ -127,9 +127,9 @@ Value = TypeVar("Value")
 
 
 class lazy_property(cached_property[Value]):
-    """A property computed at first use and kept in the instance (`torch.distributions.utils.lazy_property`).
+    """Property computed at first use and cached in the instance (`torch.distributions.utils.lazy_property`).
 
-    It is computed with gradients enabled, so that its graph serves whoever differentiates later.
+    The getter runs with gradients enabled, so that the cached graph serves later differentiation.
     """
 
     def __init__(self, wrapped: Callable[[Any], Value]) -> None:
@@ -157,7 +157,7 @@ def _triangle(size: int, diag: int) -> tuple[list[int], list[int]]:
 
 
 def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
-    """The lower triangle of matrices, row by row, as vectors (`torch.distributions.utils.tril_matrix_to_vec`).
+    """Return the lower triangle of matrices, row by row, as vectors (`torch.distributions.utils.tril_matrix_to_vec`).
 
     Args:
         mat: Square matrices, of shape (..., D, D).

@@ -25,7 +25,7 @@ class VonMises(Distribution):
     Args:
         loc: The mean angle, real, in radians.
         concentration: The concentration, positive.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: A parameter lies outside its constraint.

@@ -24,7 +24,7 @@ class Weibull(TransformedDistribution):
     Args:
         scale: The scale, positive.
         concentration: The shape, positive.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: A parameter lies outside its constraint.
@@ -51,7 +51,7 @@ class Weibull(TransformedDistribution):
         super().__init__(base, [power, AffineTransform(0, self.scale)], validate_args=validate_args)
 
     def _moment(self, order: int) -> Tensor:
-        """The logarithm of a moment of scale 1."""
+        """Compute the logarithm of a moment for scale 1."""
         return (1 + order / self.concentration).lgamma()
 
     @property

@@ -23,13 +23,13 @@ __all__ = ["Wishart"]
 
 
 def multivariate_digamma(x: Tensor, p: int) -> Tensor:
-    """The derivative of the logarithm of the multivariate gamma function."""
+    """Compute the derivative of the logarithm of the multivariate gamma function."""
     steps = _ops.arange(p, dtype=x.dtype, device=x.device)
     return (x.unsqueeze(-1) - steps / 2).digamma().sum(-1)
 
 
 def log_det(factor: Tensor) -> Tensor:
-    """The logarithm of a triangular matrix's determinant."""
+    """Compute the log-determinant of triangular matrices."""
     return factor.diagonal(0, -2, -1).log().sum(-1)
 
 
@@ -44,7 +44,7 @@ class Wishart(ExponentialFamily):
         covariance_matrix: C, positive definite, of shape (..., D, D).
         precision_matrix: The inverse of C, positive definite.
         scale_tril: The lower factor of C, of positive diagonal.
-        validate_args: Whether arguments are checked; None for the default.
+        validate_args: If True, validate the arguments. Default: None, the global default.
 
     Raises:
         ValueError: Not exactly one matrix is given, it has less than two dimensions, or a parameter lies outside its

@@ -1,4 +1,4 @@
-"""Programs as graphs that Python reads, rewrites and writes out as Python again (`torch.fx`).
+"""Programs as graphs, which Python code analyzes, rewrites and generates code from (`torch.fx`).
 
 `_symbolic_trace.py` records a program as a `Graph` (`graph.py`) of `Node`s (`node.py`) by running it on proxies
 (`proxy.py`); `patching.py` is what is exchanged meanwhile. `code_generation.py` writes a graph as Python, and

@@ -11,7 +11,7 @@ Marked = TypeVar("Marked")
 
 
 def compatibility(is_backward_compatible: bool) -> Callable[[Marked], Marked]:
-    """A decorator that leaves a function or class as it is.
+    """Return a decorator that returns a function or class unchanged.
 
     Example:
         >>> from triten.fx._compatibility import compatibility

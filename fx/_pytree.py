@@ -9,7 +9,7 @@ from ..dispatch.layers.pytree import TreeSpec
 
 
 def tree_flatten_spec(tree: Any, spec: TreeSpec) -> list[Any]:
-    """The leaves of a tree at the places where `spec` has leaves, where the tree itself may go deeper.
+    """Flatten a tree down to the leaves of `spec`; the tree itself may be deeper.
 
     Example:
         >>> from triten.dispatch.layers.pytree import tree_structure

@@ -1,4 +1,4 @@
-"""`symbolic_trace` and `Tracer`: a program runs on proxies, which record it (torch/fx/_symbolic_trace.py)."""
+"""`symbolic_trace` and `Tracer`: run a program on proxies that record it (torch/fx/_symbolic_trace.py)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _traces = 0
 
 
 def is_fx_tracing() -> bool:
-    """Whether a program is being traced (`torch.fx._symbolic_trace.is_fx_tracing`)."""
+    """Return whether a program is being traced (`torch.fx._symbolic_trace.is_fx_tracing`)."""
     return _traces > 0
 
 
@@ -86,7 +86,7 @@ class ProxyableClassMeta(type):
 
 
 class PHBase:
-    """What stands in ``concrete_args`` for an input that stays one."""
+    """Marker in ``concrete_args`` of an input that stays an input."""
 
     def __repr__(self) -> str:
         return "PH"
@@ -108,13 +108,13 @@ class PHWithMeta(PHBase):
 
 
 def _assert_is_none(value: object, msg: str) -> None:
-    """What a graph calls whose argument was fixed at None."""
+    """Check in a traced graph that an argument fixed at None is None."""
     if value is not None:
         raise AssertionError(msg)
 
 
 def _takes_all_as_named(function: FunctionType, count: int) -> FunctionType:
-    """A function whose ``*args`` and ``**kwargs`` are plain parameters, so that a proxy can be given for each."""
+    """Turn a function's ``*args`` and ``**kwargs`` into plain parameters, so that each can be given a proxy."""
     code = function.__code__
     plain = code.replace(
         co_argcount=count, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=code.co_flags & ~HAS_VARIADIC
@@ -125,7 +125,7 @@ def _takes_all_as_named(function: FunctionType, count: int) -> FunctionType:
 
 
 class Tracer(TracerBase):
-    """Runs a program on proxies and records what it does.
+    """Tracer that runs a program on proxies and records its operations.
 
     A subclass decides what is recorded how: `is_leaf_module`, `call_module`, `getattr`, `create_arg`, `create_node`,
     `proxy`, `to_bool`, `iter`.
@@ -133,7 +133,8 @@ class Tracer(TracerBase):
     Args:
         autowrap_modules: Python modules whose functions are recorded as steps, as `wrap` does.
         autowrap_functions: functions that are recorded as steps.
-        param_shapes_constant: whether shapes of parameters are read while tracing, rather than recorded.
+        param_shapes_constant: If True, shapes of parameters are read while tracing, rather than recorded. Default:
+            False.
 
     Source: torch.fx.Tracer.
 
@@ -174,7 +175,7 @@ class Tracer(TracerBase):
         self.node_name_to_scope = {}
 
     def get_fresh_qualname(self, prefix: str) -> str:
-        """A name of a prefix and a number that no attribute of the root has."""
+        """Return a name, the prefix and a number, that no attribute of the root has."""
         if not hasattr(self.root, f"{prefix}0"):
             self._fresh[prefix] = 0
             return f"{prefix}0"
@@ -185,13 +186,13 @@ class Tracer(TracerBase):
         return f"{prefix}{number}"
 
     def create_arg(self, a: Any) -> Argument:
-        """The argument of a node that stands for a value.
+        """Convert a value to an argument of a node.
 
-        Parameters, buffers and modules of the root become steps that read them; other tensors, and instances of
-        proxyable classes, become attributes of the root first. Named tuples become a step that makes one.
+        Parameters, buffers and modules of the root become nodes that read them. Other tensors, and instances of
+        proxyable classes, become attributes of the root first. A named tuple becomes a node that builds it.
 
         Raises:
-            NameError: for a parameter that is none of the root's.
+            NameError: A parameter does not belong to the root.
         """
         if isinstance(a, Parameter):
             return self._reads(a, self.root.named_parameters(), "parameter is not a member of this module")
@@ -221,16 +222,22 @@ class Tracer(TracerBase):
         raise NameError(refusal)
 
     def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:
-        """Whether a module is one step; by default those of `nn` are, but `Sequential`, and others are traced through.
+        """Return whether a module is a leaf, recorded as one node instead of being traced through.
+
+        By default the modules of `nn` are leaves, except `Sequential`.
 
         Args:
-            m: the module.
-            module_qualified_name: its dotted name below the root.
+            m: The module.
+            module_qualified_name: Its dotted name in the root.
         """
         return f"{type(m).__module__}.".startswith(f"{ROOT}.nn.") and not isinstance(m, Sequential)
 
     def path_of_module(self, mod: Module) -> str:
-        """The dotted name of a module below the root. Raises NameError if it is not there."""
+        """Return the dotted name of a module in the root.
+
+        Raises:
+            NameError: The root does not contain the module.
+        """
         if self.submodule_paths:
             path = self.submodule_paths.get(mod)
         else:
@@ -242,12 +249,12 @@ class Tracer(TracerBase):
     def call_module(
         self, m: Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """What a module's call gives while the program is traced: a step for a leaf, else what `forward` gives.
+        """Trace a module's call: record a node for a leaf, else run `forward`.
 
         Args:
-            m: the module.
-            forward: calls it as if nothing were traced.
-            args, kwargs: of the call.
+            m: The module.
+            forward: Calls the module as if nothing were traced.
+            args, kwargs: The arguments of the call.
         """
         path = self.path_of_module(m)
         with ScopeContextManager(self.scope, Scope(path, type(m))):
@@ -263,12 +270,12 @@ class Tracer(TracerBase):
                 self.module_stack.pop(key, None)
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Proxy]) -> Any:
-        """What an attribute of a module gives while the program is traced: a proxy for a parameter.
+        """Trace the read of a module's attribute: return a proxy for a parameter.
 
         Args:
-            attr: the attribute's name.
-            attr_val: its value.
-            parameter_proxy_cache: the proxies that were made, by the parameters' dotted names.
+            attr: The name of the attribute.
+            attr_val: Its value.
+            parameter_proxy_cache: The existing proxies, by the parameters' dotted names.
         """
         if isinstance(attr_val, Parameter):
             members: Iterable[tuple[str, Tensor]] = self.root.named_parameters()
@@ -292,12 +299,12 @@ class Tracer(TracerBase):
         is_module: bool,
         concrete_args: dict[str, Any] | tuple[Any, ...] | None = None,
     ) -> tuple[Callable[..., Any], list[Any]]:
-        """The function to run and the arguments to run it on, with a placeholder for each of its parameters.
+        """Return the function to trace and its arguments, with a placeholder for each parameter.
 
         Args:
-            root_fn: the function, or a module's `forward`.
-            is_module: whether the first parameter is the module.
-            concrete_args: values that parameters are fixed at, by name or in order.
+            root_fn: The function, or a module's `forward`.
+            is_module: If True, the first parameter is the module.
+            concrete_args: Fixed values of parameters, by name or in order. Default: None.
         """
         described = inspect.unwrap(root_fn)
         code = described.__code__
@@ -345,7 +352,7 @@ class Tracer(TracerBase):
         return on_leaves, leaves
 
     def _placeholder(self, name: str, concrete: dict[str, Any], described: Callable[..., Any]) -> Any:
-        """The argument for a parameter: a proxy, or the value that it is fixed at, whose leaves have placeholders."""
+        """Return a parameter's argument: a proxy, or its fixed value, whose leaves have placeholders."""
         parameter = inspect.signature(described).parameters.get(name)
         has_default = parameter is not None and parameter.default is not parameter.empty
         default: tuple[Any, ...] = (parameter.default,) if parameter is not None and has_default else ()
@@ -380,17 +387,17 @@ class Tracer(TracerBase):
     def trace(
         self, root: Module | Callable[..., Any], concrete_args: dict[str, Any] | tuple[Any, ...] | None = None
     ) -> Graph:
-        """The graph of a module's `forward` or of a function.
+        """Trace a module's `forward` or a function to a graph.
 
-        Afterwards `self.root` is the module that the graph's attributes belong to: for a function a new one. Tensors
-        that a program holds otherwise than as parameters or buffers become attributes of it.
+        Afterwards `self.root` is the module that the graph's attributes belong to, a new one for a function. Tensors
+        that a program captures, other than parameters or buffers, become attributes of it.
 
         Args:
-            root: the module or function.
-            concrete_args: values that parameters are fixed at, by name or in order; `PH` leaves an input one.
+            root: The module or function.
+            concrete_args: Fixed values of parameters, by name or in order; `PH` keeps an input. Default: None.
 
         Raises:
-            TraceError: where the program does what needs a value, as an ``if`` does.
+            TraceError: The program needs a value, for example in an ``if``.
         """
         global _traces
         if isinstance(root, Module):
@@ -468,7 +475,7 @@ class Tracer(TracerBase):
 
 
 def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
-    """A function's annotations; of those of `nn`, which are texts, the tensors."""
+    """Return a function's annotations; for functions of `nn`, whose annotations are strings, only those of tensors."""
     annotations = inspect.get_annotations(function)
     if (function.__module__ or "").startswith(f"{ROOT}.nn."):
         return {name: Tensor for name, text in annotations.items() if text == "Tensor"}
@@ -486,17 +493,17 @@ def _transfer_attributes(value: Any, node: Node) -> None:
 def symbolic_trace(
     root: Module | Callable[..., Any], concrete_args: dict[str, Any] | tuple[Any, ...] | None = None
 ) -> GraphModule:
-    """A module that does what a module or function does, with its graph (`torch.fx.symbolic_trace`).
+    """Trace a module or function to a `GraphModule` that computes the same (`torch.fx.symbolic_trace`).
 
-    The program is run once, on symbolic values, so that Python's control flow is taken as it comes out then; control
-    flow that depends on a symbolic value is refused.
+    The program runs once, on symbolic values. The trace records the branches that this run takes. Control flow that
+    depends on a symbolic value raises an error.
 
     Args:
         root: the module or function. Parameters and submodules are shared with the result.
         concrete_args: values that parameters are fixed at; `PH` in containers leaves an input one.
 
     Raises:
-        TraceError: where the program does what needs a value, as an ``if`` does.
+        TraceError: The program needs a value, for example in an ``if``.
 
     Example:
         >>> import triten as tt

@@ -114,14 +114,14 @@ _TYPING = {
 
 @dataclass
 class PythonCode:
-    """The text of a graph: `src` defines the function, and finds what it names in `globals`."""
+    """Generated source of a graph: `src` defines the function, `globals` holds the names that it uses."""
 
     src: str
     globals: dict[str, Any]
 
 
 def format_target(base: str, target: str) -> str:
-    """The expression for a dotted name below an expression; what is no identifier is asked for with `getattr`.
+    """Return the expression for a dotted name below an expression; names that are no identifiers use `getattr`.
 
     Example:
         >>> from triten.fx.code_generation import format_target
@@ -136,7 +136,7 @@ def format_target(base: str, target: str) -> str:
 def tensor_summary(
     meta: Mapping[str, Any], include_stride: bool = False, include_device: bool = False
 ) -> str | None:
-    """What a node's `meta` says about a tensor, such as ``f32[2, 3]``; None if it says nothing."""
+    """Summarize a node's tensor from its `meta`, such as ``f32[2, 3]``; None without one."""
     from .passes.shape_prop import TensorMetadata
 
     value = meta.get("val", meta.get("tensor_meta", meta.get("example_value")))
@@ -176,20 +176,20 @@ class CodeGen:
         self._func_name = "forward"
 
     def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str) -> str:
-        """The first line of the function, from the texts of its parameters and of its result's annotation."""
+        """Return the function's first line from the source of its parameters and of its return annotation."""
         parameters = free_vars if free_vars[:1] == ["self"] else ["self", *free_vars]
         return f"def {self._func_name}({', '.join(parameters)}){maybe_return_annotation}:"
 
     def generate_output(self, output_args: Argument) -> str:
-        """The statement that returns the result."""
+        """Return the return statement."""
         return f"return {output_args!r}"
 
     def process_inputs(self, *args: Any) -> Any:
-        """The inputs of the graph from the arguments of the function, for whoever runs the graph without its text."""
+        """Convert the function's arguments to the graph's inputs, for interpreters that run the graph directly."""
         return args
 
     def process_outputs(self, outputs: Any) -> Any:
-        """The function's result from the graph's."""
+        """Convert the graph's result to the function's."""
         return outputs
 
     def additional_globals(self) -> list[tuple[str, Any]]:
@@ -254,11 +254,11 @@ class _Text:
             self.globals[namespace.create_name(name, owner)] = known.value
 
     def color(self, name: str, text: str) -> str:
-        """A text in a color of the terminal, if colors are asked for."""
+        """Color a text for the terminal, if colors are enabled."""
         return f"{_COLORS[name]}{text}\033[0m" if self.colored else text
 
     def name_of(self, hint: str, value: Any) -> str:
-        """The expression for a function or class: a path below the package, or a global of the text."""
+        """Return the expression for a function or class: a path in the package, or a global of the source."""
         if value is not device:
             path = own_path(value)
             if path is not None:
@@ -268,7 +268,7 @@ class _Text:
         return name
 
     def annotation(self, value: Any) -> str:
-        """The expression for a type."""
+        """Return the expression for a type."""
         if value == ():
             return "()"
         if isinstance(value, str):
@@ -285,7 +285,7 @@ class _Text:
         return f"{name}[{','.join(map(self.annotation, args))}]" if args else name
 
     def value(self, argument: Argument) -> str:
-        """The expression for an argument."""
+        """Return the expression for an argument."""
         if isinstance(argument, Node):
             return repr(argument)
         if isinstance(argument, tuple) and hasattr(argument, "_fields"):
@@ -310,13 +310,13 @@ class _Text:
         return self.color("blue", repr(argument))
 
     def arguments(self, args: Sequence[Argument], kwargs: Mapping[str, Argument]) -> str:
-        """The arguments of a call."""
+        """Return the source of a call's arguments."""
         return ", ".join(
             [*map(self.value, args), *(f"{key} = {self.value(each)}" for key, each in kwargs.items())]
         )
 
     def type_of(self, node: Node) -> str:
-        """A node's annotation, with the colon; in verbose text what is known of its tensor."""
+        """Return a node's annotation with its colon; in verbose source, a summary of its tensor."""
         if self.verbose:
             summary = tensor_summary(node.meta, self.include_stride, self.include_device)
             if summary is not None:
@@ -324,7 +324,7 @@ class _Text:
         return "" if node.type is None else f" : {self.annotation(node.type)}"
 
     def add(self, node: Node, unused_now: list[Node]) -> None:
-        """The line of a node, after which the nodes that are not used again are freed."""
+        """Append a node's line, and delete the nodes that are not used again."""
         if self.verbose and node.op not in ("placeholder", "output"):
             summary = self.color("dim", f"# {summary_of(node.stack_trace)}")
             if summary != self.last_summary:
@@ -347,7 +347,7 @@ class _Text:
         self.body.append(f"{self.statement(node)}{tail}\n")
 
     def statement(self, node: Node) -> str:
-        """The assignment that computes a node."""
+        """Return the assignment that computes a node."""
         left = f"{node!r}{self.type_of(node)}"
         if node.op == "call_function":
             return self.function_call(node, left)
@@ -362,7 +362,7 @@ class _Text:
         raise NotImplementedError(f"node: {node.op} {node.target}")
 
     def function_call(self, node: Node, left: str) -> str:
-        """The assignment of a function's result; operators are written as such."""
+        """Return the assignment of a function call; operators use Python's operator syntax."""
         target = node.target
         if getattr(target, "__module__", None) == "_operator":
             if target.__name__ in magic_methods:
@@ -378,7 +378,7 @@ class _Text:
         return f"{left} = {name}({self.arguments(node.args, node.kwargs)})"
 
     def finished(self) -> PythonCode:
-        """The whole text."""
+        """Return the complete source."""
         body = self.body or ["pass\n"]
         if self.codegen._body_transformer is not None:
             body = self.codegen._body_transformer(body)
@@ -406,7 +406,7 @@ class PyTreeCodeGen(CodeGen):
         self.pytree_info = pytree_info
 
     def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str) -> str:
-        """The first line, and one that takes the arguments apart."""
+        """Return the function's first line, and one that flattens the arguments."""
         given = self.pytree_info.orig_args
         leaves = ["self", *free_vars] if given[:1] == ["self"] else free_vars
         first = super().gen_fn_def(given, maybe_return_annotation)
@@ -419,20 +419,20 @@ class PyTreeCodeGen(CodeGen):
         return f"{first}{annotations}\n    {names}, = {flat}"
 
     def generate_output(self, output_args: Argument) -> str:
-        """The statement that puts the results together."""
+        """Return the return statement, which unflattens the results."""
         if self.pytree_info.out_spec is None:
             return super().generate_output(output_args)
         return f"return pytree.tree_unflatten({output_args!r}, self._out_spec)"
 
     def process_inputs(self, *args: Any) -> Any:
-        """The leaves of the arguments, without the module that a traced `forward` has as its first."""
+        """Return the leaves of the arguments, without the module that a traced `forward` has first."""
         specs = self.pytree_info.in_spec.children()
         if self.pytree_info.orig_args[:1] == ["self"]:
             specs = specs[1:]
         return [leaf for arg, spec in zip(args, specs, strict=True) for leaf in tree_flatten_spec(arg, spec)]
 
     def process_outputs(self, outputs: Any) -> Any:
-        """The tree of the results."""
+        """Unflatten the results."""
         if self.pytree_info.out_spec is None:
             return outputs
         leaves = outputs if isinstance(outputs, list | tuple) else [outputs]

@@ -1,4 +1,4 @@
-"""Texts of graphs as functions: compiled, found by tracebacks, and imported again from a pickle."""
+"""Compilation of generated source, its lines in tracebacks, and its imports after unpickling."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _numbers = itertools.count()
 def compiled_function(
     text: str, names: Mapping[str, Any], name: str = "forward", origin: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
-    """The function of a name that a text defines.
+    """Compile source and return a function that it defines.
 
     Args:
-        text: the source, whose lines tracebacks show as long as the function lives.
-        names: what the text names.
-        name: the function's.
-        origin: where the traced program stands, for the text's file name: ``co_filename``, ``co_firstlineno`` and
-            ``co_name`` of its code.
+        text: The source; tracebacks show its lines as long as the function lives.
+        names: The globals of the source.
+        name: The name of the function. Default: "forward".
+        origin: The location of the traced program, for the source's file name: ``co_filename``, ``co_firstlineno`` and
+            ``co_name`` of its code. Default: None.
     """
     file = f"{MARK}.{next(_numbers)}"
     if origin:
@@ -51,10 +51,10 @@ def _forget(file: str, wrapped: Sequence[tuple[int, str]]) -> None:
 
 
 def import_block(names: Mapping[str, Any]) -> str:
-    """The statements that import what a text names, sorted.
+    """Return the sorted import statements for the globals of a source.
 
     Raises:
-        ValueError: for an object that cannot be imported, such as a function inside of another.
+        ValueError: An object cannot be imported, such as a nested function.
     """
     known = known_globals()
     return "\n".join(
@@ -78,7 +78,7 @@ def _import_text(name: str, value: Any) -> str:
 
 
 def explained(frame: traceback.FrameSummary) -> str:
-    """An error's traceback, and the lines of generated code around the one where it arose."""
+    """Format an error's traceback with the lines of generated code around the failing one."""
     lines = linecache.getlines(frame.filename)
     number = frame.lineno or 0
     return "\n".join(

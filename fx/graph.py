@@ -1,4 +1,4 @@
-"""`Graph`: a program as a list of steps, which is read, rewritten and written out as Python (torch/fx/graph.py)."""
+"""`Graph`: a program as a list of nodes, from which Python source is generated (torch/fx/graph.py)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class NodeList:
 
 
 class _InsertPoint:
-    """Where new nodes go, from its making until the end of its block."""
+    """Insertion point of new nodes, as a context that restores the previous one."""
 
     def __init__(self, graph: Graph, insert: Callable[[Node], None]) -> None:
         self.graph = graph
@@ -132,19 +132,19 @@ class Graph:
             self._order_is_known = True
 
     def output_node(self) -> Node:
-        """The output, which is the last node."""
+        """Return the output node, which is the last one."""
         last = self._root._prev
         if last.op != "output":
             raise AssertionError(f"output_node(): expected the last node to be an output, got op={last.op}")
         return last
 
     def find_nodes(self, *, op: str, target: Target | None = None, sort: bool = True) -> list[Node]:
-        """The nodes of a kind, with a target if it is given, in order.
+        """Return the nodes of a kind, optionally with a target, in order.
 
         Args:
-            op: as in `Node.op`.
-            target: what they call or name; it has to be given for ``call_function``.
-            sort: PyTorch's; the nodes are in order anyway.
+            op: The kind, as in `Node.op`.
+            target: The target; required for ``call_function``. Default: None, any target.
+            sort: Ignored: the nodes are always in order.
         """
         if op == "call_function" and target is None:
             raise AssertionError("find_nodes(op='call_function'): target must not be None")
@@ -161,12 +161,12 @@ class Graph:
         name: str | None = None,
         type_expr: Any | None = None,
     ) -> Node:
-        """A new node at the insertion point, which is the end by default.
+        """Create a node at the insertion point, by default the end.
 
         Args:
-            op, target, args, kwargs: as in `Node`.
-            name: what its name is made of; by default the target.
-            type_expr: its annotation.
+            op, target, args, kwargs: See `Node`.
+            name: The base of its unique name. Default: derived from the target.
+            type_expr: Its annotation. Default: None.
         """
         args, kwargs = args or (), kwargs or immutable_dict()
         if not isinstance(args, tuple):
@@ -182,7 +182,7 @@ class Graph:
         return node
 
     def _target_to_str(self, target: Target) -> str:
-        """What the name of a node with a target is made of."""
+        """Return the base of the name of a node with a target."""
         if isinstance(target, str):
             is_special = target.startswith("__") and target.endswith("__")
             return snake_case(target[2:-2] if is_special else target)
@@ -191,12 +191,12 @@ class Graph:
     def placeholder(
         self, name: str, type_expr: Any | None = None, default_value: Any = inspect.Signature.empty
     ) -> Node:
-        """An input of the program."""
+        """Create an input of the program."""
         args = () if default_value is inspect.Signature.empty else (default_value,)
         return self.create_node("placeholder", name, args, type_expr=type_expr)
 
     def get_attr(self, qualified_name: str, type_expr: Any | None = None) -> Node:
-        """An attribute of the module: a parameter, a buffer, a submodule. Warns if the owning module lacks it."""
+        """Create a node that reads an attribute of the module; warn if the owning module lacks it."""
         if self.owning_module is not None and not _has_reference(self.owning_module, qualified_name):
             warnings.warn(
                 f"get_attr({qualified_name!r}): the owning GraphModule has no parameter, buffer or module of this "
@@ -212,7 +212,11 @@ class Graph:
         kwargs: dict[str, Argument] | None = None,
         type_expr: Any | None = None,
     ) -> Node:
-        """A call of a submodule, by its dotted name. Raises AttributeError if the owning module lacks it."""
+        """Create a call of a submodule by its dotted name.
+
+        Raises:
+            AttributeError: The owning module lacks the submodule.
+        """
         if self.owning_module is not None:
             self.owning_module.get_submodule(module_name)
         return self.create_node("call_module", module_name, args, kwargs, type_expr=type_expr)
@@ -224,7 +228,7 @@ class Graph:
         kwargs: dict[str, Argument] | None = None,
         type_expr: Any | None = None,
     ) -> Node:
-        """A call of a method of the first argument."""
+        """Create a call of a method of the first argument."""
         return self.create_node("call_method", method_name, args, kwargs, type_expr=type_expr)
 
     def call_function(
@@ -235,18 +239,19 @@ class Graph:
         type_expr: Any | None = None,
         name: str | None = None,
     ) -> Node:
-        """A call of a function."""
+        """Create a call of a function."""
         return self.create_node("call_function", the_function, args, kwargs, name, type_expr)
 
     def output(self, result: Argument, type_expr: Any | None = None) -> Node:
-        """What the program returns."""
+        """Create the output, which returns `result`."""
         return self.create_node("output", "output", (result,), type_expr=type_expr)
 
     def node_copy(self, node: Node, arg_transform: Callable[[Node], Argument] = lambda x: x) -> Node:
-        """A copy of another graph's node, at the insertion point.
+        """Copy another graph's node to the insertion point.
 
         Args:
-            arg_transform: gives the node of this graph for each node among the arguments.
+            node: The node.
+            arg_transform: Returns this graph's node for each node among the arguments.
         """
         args, kwargs = map_arg(node.args, arg_transform), map_arg(node.kwargs, arg_transform)
         made = self.create_node(node.op, node.target, args, kwargs, node.name, node.type)
@@ -261,7 +266,8 @@ class Graph:
         Args:
             g: the other graph.
             val_map: the nodes of this graph for nodes of `g` that are not copied; the copies are added.
-            return_output_node: whether the result is a tuple, with the output of `g` in the second place.
+            return_output_node: If True, the result is a tuple, with the output of `g` in the second place. Default:
+                False.
 
         Returns:
             what `g` returns, with nodes of this graph; None if it has no output.
@@ -325,13 +331,13 @@ class Graph:
         )
 
     def eliminate_dead_code(self, is_impure_node: Callable[[Node], bool] | None = None) -> bool:
-        """Take out what nobody uses and what has no effect besides (`Node.is_impure`).
+        """Remove nodes that are unused and pure (`Node.is_impure`).
 
         Args:
-            is_impure_node: answers instead of `Node.is_impure`.
+            is_impure_node: Replaces `Node.is_impure`. Default: None.
 
         Returns:
-            whether anything was taken out, here or in a `GraphModule` that the graph names as an attribute.
+            True if a node was removed, here or in a `GraphModule` that is an attribute in the graph.
         """
         self.lint()
         changed = False
@@ -396,13 +402,13 @@ class Graph:
         include_device: bool = False,
         colored: bool = False,
     ) -> PythonCode:
-        """The graph as the text of a Python function, with the objects that the text names.
+        """Generate the source of a Python function from the graph, with the globals that it uses.
 
         Args:
-            root_module: the expression for the module, such as ``self``.
-            verbose: whether steps show what is known of their tensors, and where the program made them.
-            include_stride, include_device: whether verbose text has strides and devices of tensors.
-            colored: whether verbose text has the colors of a terminal.
+            root_module: The expression for the module, such as ``self``.
+            verbose: If True, annotate nodes with their tensors and the lines that made them. Default: False.
+            include_stride, include_device: If True, verbose source has strides and devices of tensors. Default: False.
+            colored: If True, verbose source has terminal colors. Default: False.
         """
         # One namespace for locals and globals of the text, apart from that of the nodes' own names.
         namespace = Namespace()
@@ -443,11 +449,11 @@ class Graph:
         self._codegen = codegen
 
     def process_inputs(self, *args: Any) -> Any:
-        """The values of the placeholders from the arguments of the generated function."""
+        """Convert the generated function's arguments to the placeholders' values."""
         return self._codegen.process_inputs(*args)
 
     def process_outputs(self, out: Any) -> Any:
-        """The generated function's result from the graph's."""
+        """Convert the graph's result to the generated function's."""
         return self._codegen.process_outputs(out)
 
     def on_generate_code(

@@ -1,4 +1,4 @@
-"""`GraphModule`: a module whose `forward` is written from a graph (torch/fx/graph_module.py)."""
+"""`GraphModule`: a module whose `forward` is generated from a graph (torch/fx/graph_module.py)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,11 @@ class _Attributes(Module):
 
 
 def _get_attr(model: Module, attr_name: str) -> Any:
-    """The attribute of a dotted name. Raises AttributeError where there is none."""
+    """Return the attribute with a dotted name.
+
+    Raises:
+        AttributeError: The attribute does not exist.
+    """
     found: Any = model
     for name in attr_name.split("."):
         found = getattr(found, name)
@@ -56,7 +60,7 @@ def _get_attr(model: Module, attr_name: str) -> Any:
 
 
 def _parent_for(module: Module, path: list[str]) -> Module:
-    """The module below another at a path, made of empty modules where there is none."""
+    """Return the submodule at a path; create empty modules for missing ones."""
     for name in path:
         child = getattr(module, name, None)
         if child is None:
@@ -90,11 +94,11 @@ def _copy_attr(source: Module, module: Module, target: str) -> None:
 
 
 def reduce_graph_module(body: dict[str, Any], import_block: str) -> Module:
-    """The module of a pickle: its code is compiled and traced anew.
+    """Rebuild a module from its pickle: compile its code and trace it again.
 
     Args:
-        body: the module's attributes, without its graph.
-        import_block: the imports that its code needs.
+        body: The module's attributes, without its graph.
+        import_block: The imports that its code needs.
     """
     from ._symbolic_trace import Tracer
 
@@ -155,7 +159,7 @@ class GraphModule(Module):
     _code: str
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        # `forward` belongs to a class, so that each module has its own, made of the one that the program knows.
+        # `forward` is a class attribute, so each module gets its own subclass of the class that the program knows.
         base = next(each for each in cls.__mro__ if not each.__dict__.get("_is_of_one_module", False))
         own: Any = type(base.__name__, (base,), {"_is_of_one_module": True, "__module__": base.__module__})
         return super().__new__(own)  # type: ignore[no-any-return]
@@ -408,12 +412,12 @@ class GraphModule(Module):
         include_device: bool = False,
         colored: bool = False,
     ) -> str:
-        """The code with what is known of each step, and that of the modules below which have graphs.
+        """Return the annotated code of the module and of its submodules that have graphs.
 
         Args:
-            print_output: whether it is printed, too.
-            include_stride, include_device: whether tensors are shown with strides and devices.
-            colored: whether the text has the colors of a terminal.
+            print_output: If True, also print the code. Default: True.
+            include_stride, include_device: If True, show strides and devices of tensors. Default: False.
+            colored: If True, use terminal colors. Default: False.
         """
         text = _readable(self, self._get_name(), include_stride, include_device, colored)
         if print_output:
@@ -441,6 +445,6 @@ def _readable(
 
 
 def _indented(text: str) -> str:
-    """All lines but the first, four columns further to the right."""
+    """Indent all lines but the first by four columns."""
     first, *lines = text.split("\n")
     return "\n".join([first, *(f"    {line}" if line.strip() else "" for line in lines)])

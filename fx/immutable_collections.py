@@ -1,4 +1,4 @@
-"""Lists and dicts that cannot be changed: what the arguments of a node are made of (torch/fx/immutable_collections.py).
+"""Immutable lists and dicts for the arguments of nodes (torch/fx/immutable_collections.py).
 
 A node keeps account of the nodes among its arguments, which a change in place would escape.
 """

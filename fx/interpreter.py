@@ -22,14 +22,14 @@ __all__ = ["Interpreter", "Transformer"]
 
 
 class Interpreter:
-    """Runs a graph step by step; a subclass overrides what a kind of step does.
+    """Interpreter that runs a graph node by node; a subclass overrides the handling of a kind of node.
 
     The methods `placeholder`, `get_attr`, `call_function`, `call_method`, `call_module` and `output` get a node's
     target and the values of its arguments, and give its value. `run_node` calls them.
 
     Args:
-        module: what the graph's names are attributes of.
-        garbage_collect_values: whether values are let go of after their last use.
+        module: The module that holds the graph's attributes.
+        garbage_collect_values: If True, free values after their last use. Default: True.
         graph: by default that of `module`.
 
     Source: torch.fx.Interpreter.
@@ -64,7 +64,8 @@ class Interpreter:
         Args:
             args: those of the placeholders, in order.
             initial_env: values of nodes that are not run.
-            enable_io_processing: whether the graph's code generation takes arguments apart and puts results together.
+            enable_io_processing: If True, the graph's code generation takes arguments apart and puts results
+                together. Default: True.
 
         Returns:
             what the graph returns. An error of a step says which one it was.
@@ -85,7 +86,7 @@ class Interpreter:
                 if error.args:
                     message = f"{error.args[0]}\n\n{message}"
                 error.args = (message, *error.args[1:])
-                if isinstance(error, KeyError):  # whose text would be the `repr` of the message
+                if isinstance(error, KeyError):  # a KeyError would print the `repr` of the message
                     raise RuntimeError(*error.args) from error
                 raise
             if self.garbage_collect_values:
@@ -119,16 +120,16 @@ class Interpreter:
             yield
 
     def run_node(self, n: Node) -> Any:
-        """The value of one step, whose arguments' values are known."""
+        """Run one node, whose arguments' values are known."""
         with self._set_current_node(n):
             args, kwargs = self.fetch_args_kwargs_from_env(n)
             return getattr(self, n.op)(n.target, args, kwargs)
 
     def placeholder(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """The next argument, or the default; all that are left for a starred parameter.
+        """Return the next argument, or the default; a starred parameter gets all remaining ones.
 
         Raises:
-            RuntimeError: where there is neither.
+            RuntimeError: There is neither an argument nor a default.
         """
         if str(target).startswith("*"):
             return list(self.args_iter)
@@ -139,30 +140,34 @@ class Interpreter:
         raise RuntimeError(f"Expected positional argument for parameter {target}, but one was not passed in!")
 
     def get_attr(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """The attribute of a dotted name."""
+        """Return the attribute with a dotted name."""
         return self.fetch_attr(str(target))
 
     def call_function(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """What a function gives."""
+        """Call a function and return its result."""
         if isinstance(target, str):
             raise AssertionError(f"call_function: expected a function as the target, got {target!r}")
         return target(*args, **kwargs)
 
     def call_method(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """What a method of the first argument gives."""
+        """Call a method of the first argument and return its result."""
         owner, *others = args
         return getattr(owner, str(target))(*others, **kwargs)
 
     def call_module(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """What a submodule gives."""
+        """Call a submodule and return its result."""
         return self.fetch_attr(str(target))(*args, **kwargs)
 
     def output(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """The result."""
+        """Return the graph's result."""
         return args[0]
 
     def fetch_attr(self, target: str) -> Any:
-        """The attribute of a dotted name of the module. Raises RuntimeError where there is none."""
+        """Return the module's attribute with a dotted name.
+
+        Raises:
+            RuntimeError: The attribute does not exist.
+        """
         names = target.split(".")
         found: Any = self.module
         for index, name in enumerate(names):
@@ -172,11 +177,15 @@ class Interpreter:
         return found
 
     def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The values of a node's arguments."""
+        """Return the values of a node's arguments."""
         return self.map_nodes_to_values(n.args, n), self.map_nodes_to_values(n.kwargs, n)
 
     def map_nodes_to_values(self, args: Argument, n: Node) -> Any:
-        """An argument of `n` with values in the places of nodes. Raises RuntimeError for one that was not run."""
+        """Replace the nodes in an argument of `n` by their values.
+
+        Raises:
+            RuntimeError: A node has not run.
+        """
 
         def value_of(node: Node) -> Any:
             if node not in self.env:
@@ -202,7 +211,8 @@ class _TransformerTracer(Tracer):
 
 
 class Transformer(Interpreter):
-    """Runs a graph on proxies, so that another one comes out; a subclass overrides what becomes of a kind of step.
+    """Interpreter that runs a graph on proxies to build a new graph; a subclass overrides the handling of a kind of
+    node.
 
     Source: torch.fx.Transformer.
 
@@ -226,25 +236,25 @@ class Transformer(Interpreter):
         self.tracer: Tracer = _TransformerTracer(self.new_graph, module)
 
     def placeholder(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """A placeholder of the new graph."""
+        """Create a placeholder in the new graph."""
         default = args[0] if args else inspect.Signature.empty
         return Proxy(self.new_graph.placeholder(str(target), default_value=default), self.tracer)
 
     def get_attr(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """The same attribute in the new graph."""
+        """Read the same attribute in the new graph."""
         return self.tracer.create_proxy("get_attr", target, args, kwargs)
 
     def call_module(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """The same module in the new graph, as `self.tracer` records it."""
+        """Call the same module in the new graph, as `self.tracer` records it."""
         module = self.fetch_attr(str(target))
         return self.tracer.call_module(module, module.forward, args, kwargs)
 
     def call_function(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """The same function in the new graph."""
+        """Call the same function in the new graph."""
         return self.tracer.create_proxy("call_function", target, args, kwargs)
 
     def transform(self) -> GraphModule:
-        """The new module."""
+        """Run the transformation and return the new module."""
         with fx_traceback.preserve_node_meta(), arguments_as_written():
             result = self.run(enable_io_processing=False)
         if result is not None:

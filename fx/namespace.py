@@ -1,4 +1,4 @@
-"""Names that are unique in a graph, or in a text of generated code."""
+"""Unique names in a graph or in generated source."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _NUMBERED = re.compile(r"^([a-zA-Z_][0-9a-zA-Z_]*?)(?:_(\d+))?$")
 
 
 def known_globals() -> dict[str, KnownGlobal]:
-    """What every generated text may name; the package also by the name that its texts show."""
+    """Return the globals that any generated source may use, including the package under its displayed name."""
     shown = root_name()
     if shown in _ALWAYS:
         return _ALWAYS
@@ -52,7 +52,7 @@ def known_globals() -> dict[str, KnownGlobal]:
 
 
 def snake_case(name: str) -> str:
-    """A name in lower case, with underscores where words met.
+    """Convert a camel-case name to snake case.
 
     Example:
         >>> from triten.fx.namespace import snake_case
@@ -78,7 +78,7 @@ class Namespace:
         self._counts: dict[str, int] = {}
 
     def create_name(self, candidate: str, obj: object = None) -> str:
-        """The name of an object; a new one, made of `candidate`, if it has none, or if there is no object."""
+        """Return an object's name; if there is none, create a unique one from `candidate`."""
         if obj is not None:
             known = self._name_of.get(obj)
             if known is not None:

@@ -1,4 +1,4 @@
-"""`Node`: one step of a graph, with the account of which nodes take its result (torch/fx/node.py)."""
+"""`Node`: one step of a graph, with its users (torch/fx/node.py)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _with_side_effect: set[Any] = {operator.setitem, _assert}
 
 
 def has_side_effect(fn: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Have `Graph.eliminate_dead_code` keep calls of a function whose result nobody uses (`torch.fx.has_side_effect`).
+    """Keep calls of a function in `Graph.eliminate_dead_code` even if unused (`torch.fx.has_side_effect`).
 
     Example:
         >>> import triten as tt
@@ -89,9 +89,9 @@ def _is_impure_call(target: Any, impure_random: bool) -> bool:
 
 
 def map_aggregate(a: Argument, fn: Callable[[Any], Any]) -> Any:
-    """An argument with `fn` of every leaf in it; tuples, lists, dicts and slices are opened.
+    """Apply `fn` to every leaf of an argument, inside tuples, lists, dicts and slices too.
 
-    Lists and dicts of the result cannot be changed. A named tuple stays one.
+    Lists and dicts of the result are immutable. A named tuple keeps its class.
 
     Source: torch.fx.node.map_aggregate.
 
@@ -113,7 +113,7 @@ def map_aggregate(a: Argument, fn: Callable[[Any], Any]) -> Any:
 
 
 def map_arg(a: Argument, fn: Callable[[Node], Argument]) -> Any:
-    """An argument with `fn` of every node in it (`torch.fx.map_arg`).
+    """Apply `fn` to every node in an argument (`torch.fx.map_arg`).
 
     Example:
         >>> import triten as tt
@@ -130,7 +130,7 @@ def map_arg(a: Argument, fn: Callable[[Node], Argument]) -> Any:
 class Node:
     """One step of a `Graph`.
 
-    What `op` says about the other attributes:
+    `op` determines the other attributes:
 
     - ``placeholder``: an input. `target` is the parameter's name, with stars if it has them; `args` holds its default.
     - ``get_attr``: an attribute of the module that runs the graph; `target` is its dotted name.
@@ -139,8 +139,8 @@ class Node:
     - ``call_module``: a call of the submodule whose dotted name is `target`.
     - ``output``: the end; ``args[0]`` is what the graph returns.
 
-    `name` is unique in the graph. `users` has the nodes that take the result as its keys, in the order in which they
-    came. `type` is an annotation or None. `meta` is a dict for what passes have to say about a node.
+    `name` is unique in the graph. The keys of `users` are the nodes that use the result, in order of insertion.
+    `type` is an annotation or None. `meta` is a dict in which passes store information about the node.
 
     Source: torch.fx.Node.
 
@@ -270,7 +270,7 @@ class Node:
         Args:
             replace_with: the node to take.
             delete_user_cb: says of a user whether it is changed; all are by default.
-            propagate_meta: whether `replace_with`, which has no `meta` yet, gets that of this node.
+            propagate_meta: If True, `replace_with`, which has no `meta` yet, gets that of this node. Default: False.
 
         Returns:
             the users that were changed.
@@ -316,7 +316,7 @@ class Node:
         self._next.prepend(x)
 
     def _unlink(self) -> None:
-        # The node's own links stay: whoever walks over the graph may stand on it.
+        # The node keeps its own links, because an iteration over the graph may be at it.
         self._prev._next, self._next._prev = self._next, self._prev
 
     def __lt__(self, other: Node) -> bool:
@@ -335,10 +335,10 @@ class Node:
     # What it is
 
     def is_impure(self, impure_random: bool = True) -> bool:
-        """Whether the step does more than give its result, so that it stays if nobody uses that.
+        """Return whether the node has side effects, so that dead-code elimination keeps it.
 
-        Inputs and outputs do, calls of functions that write, draw random numbers, or that `has_side_effect` names, and
-        modules with an attribute ``_is_impure``. Methods are taken for pure, in-place ones too.
+        Impure nodes are inputs, outputs, function calls that write, random ops, functions named by `has_side_effect`,
+        and modules with an attribute ``_is_impure``. Methods count as pure, even in-place ones.
         """
         if self.op in ("placeholder", "output"):
             return True
@@ -350,7 +350,7 @@ class Node:
 
     @property
     def stack_trace(self) -> str | None:
-        """Where the program made the step, if the tracer recorded it; the innermost frame comes last."""
+        """Stack trace of the program at the node's creation, innermost frame last; None if it was not recorded."""
         return self.meta.get("stack_trace")
 
     @stack_trace.setter
@@ -364,12 +364,12 @@ class Node:
         kwarg_types: Mapping[str, Any] | None = None,
         normalize_to_only_use_kwargs: bool = False,
     ) -> ArgsKwargsPair | None:
-        """The arguments of a call of a function or a module of `nn`, with defaults; None for other steps.
+        """Return a call's arguments with defaults, for a function or a module of `nn`; None for other nodes.
 
         Args:
-            root: holds the module that is called.
-            arg_types, kwarg_types: PyTorch's, for functions with several overloads.
-            normalize_to_only_use_kwargs: whether positional arguments are given by name, too.
+            root: The module that holds the called module.
+            arg_types, kwarg_types: Types that select an overload in PyTorch. Default: None.
+            normalize_to_only_use_kwargs: If True, return positional arguments by name too. Default: False.
         """
         from .operator_schemas import normalize_function, normalize_module
 
@@ -391,10 +391,10 @@ class Node:
         *,
         include_tensor_metadata: bool = False,
     ) -> str | None:
-        """The step as a line.
+        """Format the node as a line.
 
-        A list of placeholders that is not empty gets an input's text instead (the result is None), and the first
-        element of the other list an output's type.
+        A nonempty `placeholder_names` gets an input's text appended, and the result is None. The first element of
+        `maybe_return_typename` is set to an output's type.
         """
         typed = "" if self.type is None else f"{type_text(self.type)} "
         head = f"%{self.name} : {typed}[num_users={len(self.users)}] = {self.op}"

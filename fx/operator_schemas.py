@@ -31,14 +31,14 @@ def normalize_function(
     kwarg_types: Mapping[str, Any] | None = None,
     normalize_to_only_use_kwargs: bool = False,
 ) -> ArgsKwargsPair | None:
-    """The arguments of a call of a function, with defaults (`torch.fx.operator_schemas.normalize_function`).
+    """Return a function call's arguments with defaults (`torch.fx.operator_schemas.normalize_function`).
 
     Args:
         target: the function, or an operator of ``tt.ops``, whose schema names the arguments.
-        args, kwargs: of the call.
+        args, kwargs: The arguments of the call.
         arg_types, kwarg_types: PyTorch's, for functions with several overloads. Here overloads that name the
             arguments alike need none.
-        normalize_to_only_use_kwargs: whether positional arguments are given by name, too.
+        normalize_to_only_use_kwargs: If True, return positional arguments by name too. Default: False.
 
     Returns:
         None for arguments that do not fit, and for functions that have ``*args``, ``**kwargs`` or parameters without
@@ -77,10 +77,10 @@ def normalize_module(
     kwargs: Mapping[str, Any] | None = None,
     normalize_to_only_use_kwargs: bool = False,
 ) -> ArgsKwargsPair | None:
-    """The arguments of a call of a submodule, with defaults (`torch.fx.operator_schemas.normalize_module`).
+    """Return a submodule call's arguments with defaults (`torch.fx.operator_schemas.normalize_module`).
 
     Returns:
-        None for a module that is none of `nn`, and for arguments that do not fit.
+        None if the module is not one of `nn`, or the arguments do not fit.
 
     Raises:
         RuntimeError: `root` has no module of this name.
@@ -110,7 +110,7 @@ def _bound(
 
 
 def _overloads_of(target: Any) -> list[OpOverload]:
-    """The operators that a function may stand for, without those that take ``out=`` or names of dimensions."""
+    """Return the operators that a function may call, without overloads for ``out=`` or dimension names."""
     if isinstance(target, OpOverload):
         return [target]
     group: Any = target
@@ -129,7 +129,7 @@ def _overloads_of(target: Any) -> list[OpOverload]:
 def _bound_to_schema(
     overload: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], receiver: str
 ) -> dict[str, Any] | None:
-    """The arguments of an operator by name, with defaults; None where they do not fit."""
+    """Bind an operator's arguments by name, with defaults; return None if they do not fit."""
     arguments = {
         receiver if argument.name == "self" else argument.name: argument
         for argument in overload._schema.arguments
@@ -145,6 +145,6 @@ def _bound_to_schema(
 
 
 def _divided(found: Mapping[str, Any], positional: int) -> ArgsKwargsPair:
-    """The first so many values by position, the others by name."""
+    """Split the arguments: the first `positional` values by position, the others by name."""
     given = list(found.items())
     return ArgsKwargsPair(tuple(value for _, value in given[:positional]), dict(given[positional:]))

@@ -1,4 +1,4 @@
-"""What is exchanged while a program is traced: functions in modules of the program, and methods of `Module`."""
+"""Patches during tracing: functions in the program's modules, and methods of `Module`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _MISSING: Any = object()
 
 
 def find_proxy(*values: Any) -> Proxy | None:
-    """A proxy among values or in containers of them; None if there is none."""
+    """Return a proxy among values, nested ones too; None if there is none."""
     found: list[Proxy] = []
     map_aggregate(values, lambda leaf: found.append(leaf) if isinstance(leaf, Proxy) else None)
     return found[-1] if found else None
 
 
 def recording(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose calls with proxies are recorded as one step; others are as they were."""
+    """Wrap a function so that a call with proxies is recorded as one node."""
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -47,7 +47,7 @@ def recording(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def arguments_as_written() -> Iterator[None]:
-    """A block in which public functions give their arguments to handlers as they were written, kept by name or not."""
+    """Pass arguments to handlers as written, by position or by name, inside the block."""
     interception.enter()
     try:
         yield
@@ -56,7 +56,7 @@ def arguments_as_written() -> Iterator[None]:
 
 
 class Patcher:
-    """Exchanges, and takes everything back when its block ends, the newest first.
+    """Patcher that undoes its patches at the end of its block, newest first.
 
     In the block public functions give their arguments to handlers as they were written.
     """

@@ -1,4 +1,4 @@
-"""`Proxy`: a value that records what is done with it, and what every tracer has in common (torch/fx/proxy.py)."""
+"""`Proxy`: a value that records operations on it; `TracerBase`: the base of tracers (torch/fx/proxy.py)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class TraceError(ValueError):
-    """A program does with a symbolic value what would need its actual one."""
+    """Error: a program needs the actual value of a symbolic value."""
 
 
 class Scope:
@@ -66,11 +66,14 @@ class ScopeContextManager:
 
 
 class TracerBase:
-    """What makes nodes and proxies, and turns values into arguments of nodes.
+    """Base class of tracers: creates nodes and proxies, and converts values to arguments of nodes.
 
-    A subclass may set: `record_stack_traces`, for ``node.stack_trace``; `trace_asserts`, for ``assert`` on a proxy to
-    become a step; `proxy_buffer_attributes`, for buffers to be proxies when they are read; and `traced_func_name`, the
-    method of a module that is traced.
+    A subclass may set:
+
+    - `record_stack_traces`: record ``node.stack_trace``.
+    - `trace_asserts`: record ``assert`` on a proxy as a node.
+    - `proxy_buffer_attributes`: return proxies for buffers that are read.
+    - `traced_func_name`: the method of a module that is traced.
     """
 
     graph: Graph
@@ -111,7 +114,7 @@ class TracerBase:
         return node
 
     def proxy(self, node: Node) -> Proxy:
-        """The proxy of a step."""
+        """Return a proxy of a node."""
         return Proxy(node, self)
 
     def create_proxy(
@@ -129,7 +132,11 @@ class TracerBase:
         return (proxy_factory_fn or self.proxy)(node)
 
     def create_arg(self, a: Any) -> Argument:
-        """The argument of a node that stands for a value. Raises NotImplementedError for a value that cannot be one."""
+        """Convert a value to an argument of a node.
+
+        Raises:
+            NotImplementedError: The value cannot be an argument.
+        """
         if isinstance(a, Proxy):
             return a.node
         if hasattr(a, "__fx_create_arg__"):
@@ -168,11 +175,11 @@ class TracerBase:
         return made
 
     def to_bool(self, obj: Proxy) -> bool:
-        """What ``bool(proxy)`` does: raises TraceError. A subclass that knows values may answer."""
+        """Handle ``bool(proxy)`` by raising TraceError; a subclass that knows values may override it."""
         raise TraceError("symbolically traced variables cannot be used as inputs to control flow")
 
     def iter(self, obj: Proxy) -> Iterator[Any]:
-        """What ``iter(proxy)`` does: raises TraceError. A subclass that knows lengths may answer."""
+        """Handle ``iter(proxy)`` by raising TraceError; a subclass that knows lengths may override it."""
         raise TraceError(
             "Proxy object cannot be iterated. This can be attempted when the Proxy is used in a loop or as a *args or "
             "**kwargs function argument. See the documentation of symbolic tracing for what control flow can be "
@@ -180,7 +187,7 @@ class TracerBase:
         )
 
     def keys(self, obj: Proxy) -> Any:
-        """What ``proxy.keys()`` does, and so ``**proxy``: it is recorded as a call of the method."""
+        """Handle ``proxy.keys()``, and so ``**proxy``, by recording a method call."""
         return Attribute(obj, "keys")()
 
 
@@ -195,13 +202,13 @@ class GraphAppendingTracer(TracerBase):
 
 
 def assert_fn(x: object) -> None:
-    """What an assertion that was traced calls (`TracerBase.trace_asserts`)."""
+    """Check a traced assertion (`TracerBase.trace_asserts`)."""
     if not x:
         raise AssertionError("Assertion failed")
 
 
 def _current_instruction(frame: FrameType) -> tuple[list[dis.Instruction], int]:
-    """The instructions of a frame's code, and the index of the one that it is at."""
+    """Return the instructions of a frame's code, and the index of the current one."""
     instructions = list(dis.get_instructions(frame.f_code))
     return instructions, next(
         (i for i, each in enumerate(instructions) if each.offset == frame.f_lasti), len(instructions) - 1
@@ -209,7 +216,7 @@ def _current_instruction(frame: FrameType) -> tuple[list[dis.Instruction], int]:
 
 
 def _is_assertion(frame: FrameType) -> bool:
-    """Whether a frame asks for the truth of a value in an ``assert``."""
+    """Return whether a frame evaluates a truth value for an ``assert``."""
     instructions, index = _current_instruction(frame)
     if instructions[index].opname == "TO_BOOL":
         index += 1
@@ -247,7 +254,7 @@ class Proxy:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        # The name that programs of `triten.as_torch` give the handler.
+        # Programs of `triten.as_torch` name the handler `__torch_function__`.
         theirs = cls.__dict__.get("__torch_function__")
         if theirs is not None:
             cls.__tensor_function__ = theirs  # type: ignore[method-assign]
@@ -292,7 +299,7 @@ class Proxy:
         return self.tracer.to_bool(self)
 
     def keys(self) -> Any:
-        """The keys, as the tracer has them."""
+        """Return the keys, as defined by the tracer."""
         return self.tracer.keys(self)
 
     def __len__(self) -> int:
@@ -332,10 +339,10 @@ class Proxy:
 def _as_pytorch_gives(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a call in the form in which PyTorch's functions hand them to a handler.
+    """Return a call's arguments in the form in which PyTorch's functions pass them to a handler.
 
-    Those of `nn.functional` that PyTorch writes in Python give what they require by position, and all else by name,
-    defaults too. Other functions give what the caller wrote.
+    Functions of `nn.functional` that PyTorch writes in Python pass required arguments by position and all others by
+    name, defaults included. Other functions pass what the caller wrote.
     """
     module, name = getattr(function, "__module__", None) or "", getattr(function, "__name__", None)
     is_python_there = module.startswith(f"{ROOT}.nn.") and name not in _BUILTIN_THERE
@@ -426,11 +433,11 @@ class ParameterProxy(Proxy):
         return self.param.shape
 
     def size(self) -> Size:
-        """The parameter's shape."""
+        """Return the parameter's shape."""
         return self.param.size()
 
     def dim(self) -> int:
-        """The parameter's number of dimensions."""
+        """Return the parameter's number of dimensions."""
         return self.param.dim()
 
     @property
@@ -439,11 +446,11 @@ class ParameterProxy(Proxy):
         return self.param.ndim
 
     def numel(self) -> int:
-        """The parameter's number of elements."""
+        """Return the parameter's number of elements."""
         return self.param.numel()
 
     def nelement(self) -> int:
-        """The parameter's number of elements."""
+        """Return the parameter's number of elements."""
         return self.param.nelement()
 
 

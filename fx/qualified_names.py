@@ -1,4 +1,4 @@
-"""Names under which objects are found: in the text of generated code, and in what a graph prints."""
+"""Qualified names of objects, for generated source and printed graphs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _CALLERS = ("tests", "examples", "perf")
 
 
 def root_name() -> str:
-    """What the package is called in texts: `triten`, or `torch` in programs of `triten.as_torch`."""
+    """Return the package's displayed name: `triten`, or `torch` in programs of `triten.as_torch`."""
     return public_name.shown
 
 
 def _follow(path: str) -> Any:
-    """What a dotted path below the root leads to; None if it leads nowhere."""
+    """Return the object at a dotted path below the root; None if it does not exist."""
     found: Any = sys.modules[ROOT]
     for name in path.split(".") if path else ():
         found = getattr(found, name, None)
@@ -38,7 +38,7 @@ def _follow(path: str) -> Any:
 
 
 def own_path(obj: Any) -> str | None:
-    """The dotted path, below the package's root, that leads to an object; None for what is not the package's.
+    """Return an object's dotted path below the package's root; None for an object outside the package.
 
     Example:
         >>> import triten as tt
@@ -73,7 +73,7 @@ def own_path(obj: Any) -> str | None:
 
 
 def qualified_name(obj: Any) -> str:
-    """The dotted name of a function or class, as generated code and printed graphs have it.
+    """Return the dotted name of a function or class for generated code and printed graphs.
 
     Example:
         >>> import operator
@@ -99,7 +99,7 @@ def qualified_name(obj: Any) -> str:
 
 
 def target_text(target: Any) -> str:
-    """A node's target as printed: ``operator.add``, ``builtins.getattr``, ``triten.relu``, or the string that it is."""
+    """Format a node's target: ``operator.add``, ``builtins.getattr``, ``triten.relu``, or a string target."""
     if isinstance(target, str):
         return target
     module = getattr(target, "__module__", None)
@@ -110,7 +110,7 @@ def target_text(target: Any) -> str:
 
 
 def type_text(annotation: Any) -> str:
-    """A type as printed: by its name, with the module unless that is Python's own."""
+    """Format a type by its name, with the module unless it is a builtin."""
     if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
         if annotation.__module__ == "builtins":
             return annotation.__qualname__

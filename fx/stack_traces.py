@@ -1,4 +1,4 @@
-"""Where the program made a node: frames of the traced program, as text."""
+"""Stack traces of a node's creation: frames of the traced program, as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PLACE = re.compile(r'^File "(.+)", line (\d+), in (.+)$')
 
 
 def recorded_stack() -> str | None:
-    """The present stack from the first `forward` on, without frames of the package; None where there is none."""
+    """Return the current stack from the first `forward` on, without the package's frames; None without `forward`."""
     own = __file__.rpartition("/")[0].rpartition("/")[0] + "/"
     frames = traceback.extract_stack()
     first = next((i for i, frame in enumerate(frames) if frame.name == "forward"), None)
@@ -32,7 +32,7 @@ def _is_own(filename: str, root: str) -> bool:
 
 
 def summary_of(stack_trace: str | None) -> str:
-    """The innermost frame of a recorded stack as one line.
+    """Format the innermost frame of a recorded stack as one line.
 
     Example:
         >>> from triten.fx.stack_traces import summary_of

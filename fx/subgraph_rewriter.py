@@ -42,10 +42,10 @@ class ReplacedPatterns:
 def replace_pattern(
     gm: GraphModule, pattern: Callable[..., Any] | GraphModule, replacement: Callable[..., Any] | GraphModule
 ) -> list[Match]:
-    """Replace what looks like `pattern` in a module's graph by `replacement` (`torch.fx.replace_pattern`).
+    """Replace the matches of `pattern` in a module's graph by `replacement` (`torch.fx.replace_pattern`).
 
-    What the pattern takes as inputs may be anything; what it computes must be the same calls with the same constants,
-    and, but for its results, be used nowhere else. Places that overlap are replaced once, the first in the graph.
+    The pattern's inputs match anything. Its computation must match exactly, constants included, and only its results
+    may be used elsewhere. If matches overlap, only the first in the graph is replaced.
 
     Args:
         gm: the module, which is changed.
@@ -86,7 +86,7 @@ def replace_pattern_with_filters(
         gm: the module, which is changed.
         pattern, replacement: functions, modules or graphs.
         match_filters: functions of a place, the module's graph and the pattern's; all have to answer true.
-        ignore_literals: whether constants of the pattern match any other.
+        ignore_literals: If True, the pattern's constants match any constant. Default: False.
         replacement_callback: gives the graph to put in a place, instead of `replacement`.
         node_name_match: a node of which this is a part of the name matches the pattern's last, whatever it calls.
 
@@ -158,7 +158,7 @@ def _replace(
 
 
 def _insertion_point(graph: Graph, match: InternalMatch) -> Node:
-    """The first user of a place's results; where there is none, the node after the last of them."""
+    """Return the first user of a match's results; without users, the node after the last result."""
     users = [user for node in match.returning_nodes for user in node.users]
     return min(users) if users else max(match.returning_nodes).next
 

@@ -1,4 +1,4 @@
-"""What new nodes get as `meta`: that of a node that is run, a stack, annotations (torch/fx/traceback.py)."""
+"""Current `meta` of new nodes: that of the node being run, a stack, annotations (torch/fx/traceback.py)."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def preserve_node_meta(enable: bool = True) -> Iterator[None]:
 
 
 def has_preserved_node_meta() -> bool:
-    """Whether nodes that are made now get the current `meta`."""
+    """Return whether new nodes get the current `meta`."""
     return _preserves
 
 
 def get_current_meta() -> dict[str, Any]:
-    """The current `meta`."""
+    """Return the current `meta`."""
     return _current
 
 
@@ -88,7 +88,7 @@ def set_stack_trace(stack: list[str]) -> None:
 
 
 def format_stack() -> list[str]:
-    """The stack that nodes get now."""
+    """Return the stack that new nodes get."""
     if _preserves:
         return [_current.get("stack_trace", "")]
     return traceback.format_list(traceback.extract_stack()[:-1])
@@ -110,5 +110,5 @@ def annotate(annotation_dict: dict[str, Any]) -> Iterator[None]:
 
 
 def annotate_fn(annotation_dict: dict[str, Any]) -> Callable[[Function], Function]:
-    """A decorator that runs a function in a block of `annotate`."""
+    """Decorate a function so that it runs in a block of `annotate`."""
     return annotate(annotation_dict)

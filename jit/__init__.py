@@ -1,11 +1,11 @@
 """TorchScript's names for programs that use them (`torch.jit`). Nothing is compiled: Python runs.
 
-All of it behaves as PyTorch does under ``PYTORCH_JIT=0``: `script` and `trace` give back the function or module
-itself, decorators leave functions as they are, `is_scripting` and `is_tracing` are False. `freeze` and its kin, which
-PyTorch refuses for modules that are not compiled, give the module back too. Archives of TorchScript hold compiled
-programs: `load` and `save` refuse them (`tt.load` and `tt.save` read and write weights).
+Everything behaves as PyTorch does under ``PYTORCH_JIT=0``. `script` and `trace` return the function or module itself,
+decorators return functions unchanged, and `is_scripting` and `is_tracing` return False. `freeze` and similar
+functions, which PyTorch refuses for modules that are not compiled, return the module too. `load` and `save` refuse
+TorchScript archives, which hold compiled programs; `tt.load` and `tt.save` read and write weights.
 
-`_script.py` has what would compile, `_types.py` the types that it would know, `_futures.py` `fork` and `wait`.
+`_script.py` has the compiler's functions, `_types.py` its types, `_futures.py` `fork` and `wait`.
 """
 
 from ._futures import Future, fork, wait

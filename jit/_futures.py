@@ -30,17 +30,21 @@ class Future(Generic[_Value]):
         self._callbacks: list[Callable[[Future[_Value]], Any]] = []
 
     def done(self) -> bool:
-        """Whether there is a value, or an error."""
+        """Return whether the future has a value or an error."""
         return self._done
 
     def wait(self) -> _Value:
-        """The value, once there is one. Raises the error that was set instead."""
+        """Wait for the value and return it; raise the error if one was set."""
         with self._changed:
             self._changed.wait_for(self.done)
         return self.value()
 
     def value(self) -> _Value:
-        """The value. Raises the error that was set, and RuntimeError where there is neither yet."""
+        """Return the value; raise the error if one was set.
+
+        Raises:
+            RuntimeError: The future is not completed.
+        """
         if not self._done:
             raise RuntimeError("Future.value: the future is not completed; wait() waits for it")
         if self._error is not None:
@@ -80,7 +84,7 @@ class Future(Generic[_Value]):
         callback(self)
 
     def then(self, callback: Callable[[Future[_Value]], _Other]) -> Future[_Other]:
-        """A future of what ``callback(future)`` will return, or of what it raises."""
+        """Return a future of the result of ``callback(future)``, or of the error that it raises."""
         following: Future[_Other] = Future()
 
         def complete(done: Future[_Value]) -> None:
@@ -96,7 +100,7 @@ class Future(Generic[_Value]):
 
 
 def fork(func: Callable[..., _Value], *args: Any, **kwargs: Any) -> Future[_Value]:
-    """Call a function now, and give its result as a future (`torch.jit.fork`). What it raises is raised here.
+    """Call a function now, and return its result as a future (`torch.jit.fork`). Its errors propagate to the caller.
 
     Example:
         >>> import triten as tt
@@ -109,5 +113,5 @@ def fork(func: Callable[..., _Value], *args: Any, **kwargs: Any) -> Future[_Valu
 
 
 def wait(future: Future[_Value]) -> _Value:
-    """A future's value (`torch.jit.wait`)."""
+    """Wait for a future and return its value (`torch.jit.wait`)."""
     return future.wait()

@@ -1,4 +1,4 @@
-"""What PyTorch compiles and records, left to Python."""
+"""Functions that compile or trace in PyTorch, and leave the program to Python here."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ class ScriptModule(nn.Module):
 
 
 class RecursiveScriptModule(ScriptModule):
-    """What PyTorch makes of a module that it compiles. Nothing here is one."""
+    """Class of compiled modules in PyTorch; it has no instances here."""
 
 
 class TracedModule(ScriptModule):
-    """What PyTorch makes of a module that it records. Nothing here is one."""
+    """Class of traced modules in PyTorch; it has no instances here."""
 
 
 class TopLevelTracedModule(TracedModule):
-    """What PyTorch makes of a module that it records. Nothing here is one."""
+    """Class of traced modules in PyTorch; it has no instances here."""
 
 
 class ScriptFunction:
@@ -68,7 +68,7 @@ def script(
     _rcb: Any = None,
     example_inputs: Any = None,
 ) -> _Object:
-    """The object itself (`torch.jit.script`): nothing is compiled, Python runs.
+    """Return the object unchanged (`torch.jit.script`); nothing is compiled.
 
     Args:
         obj: a function, a module or a class.
@@ -89,7 +89,7 @@ def script(
 
 
 def script_method(fn: _Function) -> _Function:
-    """The method itself (`torch.jit.script_method`)."""
+    """Return the method unchanged (`torch.jit.script_method`)."""
     return fn
 
 
@@ -107,13 +107,13 @@ def trace(
     example_kwarg_inputs: Any = None,
     _store_inputs: bool = True,
 ) -> _Object:
-    """The function or module itself (`torch.jit.trace`): nothing is recorded, and it is not called.
+    """Return the function or module unchanged (`torch.jit.trace`), without calling or recording it.
 
     `tt.func.make_graph` records what a function computes.
 
     Args:
-        func: a function or a module.
-        example_inputs, example_kwarg_inputs: what PyTorch would call it with. These and the others are not used.
+        func: A function or a module.
+        example_inputs, example_kwarg_inputs: Arguments with which PyTorch would call it. Ignored, as are all others.
     """
     return func
 
@@ -132,24 +132,25 @@ def trace_module(
     example_inputs_is_kwarg: bool = False,
     _store_inputs: bool = True,
 ) -> _Object:
-    """The module itself (`torch.jit.trace_module`): see `trace`."""
+    """Return the module unchanged (`torch.jit.trace_module`); see `trace`."""
     return mod
 
 
 def is_scripting() -> bool:
-    """Whether the compiler reads this: False."""
+    """Return False: nothing is compiled."""
     return False
 
 
 def is_tracing() -> bool:
-    """Whether calls are being recorded: False."""
+    """Return False: nothing is traced."""
     return False
 
 
 def ignore(drop: Any = False, **kwargs: Any) -> Any:
-    """A decorator for what the compiler leaves to Python (`torch.jit.ignore`): the function as it is.
+    """Return the function unchanged (`torch.jit.ignore`); in PyTorch the compiler leaves it to Python.
 
-    Raises RuntimeError for an argument that is neither a function nor a bool.
+    Raises:
+        RuntimeError: The argument is neither a function nor a bool.
     """
     if callable(drop):
         return drop
@@ -171,34 +172,35 @@ def _unchanged(fn: _Object) -> _Object:
 
 
 def unused(fn: _Object) -> _Object:
-    """A decorator for what the compiler replaces by an error (`torch.jit.unused`): the function as it is."""
+    """Return the function unchanged (`torch.jit.unused`); in PyTorch the compiler replaces it by an error."""
     return fn
 
 
 def export(fn: _Object) -> _Object:
-    """A decorator for what the compiler keeps beside ``forward`` (`torch.jit.export`): the function as it is."""
+    """Return the function unchanged (`torch.jit.export`); in PyTorch the compiler keeps it beside ``forward``."""
     return fn
 
 
 def _drop(fn: _Object) -> _Object:
-    """A decorator for what the compiler does not see: the function as it is."""
+    """Return the function unchanged; in PyTorch the compiler skips it."""
     return fn
 
 
 def _overload(func: _Object) -> _Object:
-    """A decorator for signatures of a function that follows: the declaration as it is."""
+    """Return the declaration of a function's overload unchanged."""
     return func
 
 
 def _overload_method(func: _Object) -> _Object:
-    """A decorator for signatures of a method that follows: the declaration as it is."""
+    """Return the declaration of a method's overload unchanged."""
     return func
 
 
 def interface(obj: type[_Object]) -> type[_Object]:
-    """A decorator for classes of which the compiler knows the signatures only (`torch.jit.interface`): the class.
+    """Return the class unchanged (`torch.jit.interface`); in PyTorch the compiler knows only its signatures.
 
-    Raises RuntimeError for what is no class, and for one with other bases than `object` or `nn.Module`.
+    Raises:
+        RuntimeError: The argument is not a class, or has bases other than `object` or `nn.Module`.
     """
     if not inspect.isclass(obj):
         raise RuntimeError("interface must be applied to a class")
@@ -211,7 +213,7 @@ def interface(obj: type[_Object]) -> type[_Object]:
 
 
 def script_if_tracing(fn: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """A function that is compiled while calls are recorded (`torch.jit.script_if_tracing`): one that calls `fn`."""
+    """Wrap a function that PyTorch compiles while tracing (`torch.jit.script_if_tracing`); the wrapper calls `fn`."""
 
     @functools.wraps(fn)
     def called(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
@@ -236,16 +238,17 @@ def _in_eval_mode(mod: Any, function: str) -> None:
 def freeze(
     mod: _Module, preserved_attrs: Sequence[str] | None = None, optimize_numerics: bool = True
 ) -> _Module:
-    """The module itself (`torch.jit.freeze`): its parameters stay parameters.
+    """Return the module unchanged (`torch.jit.freeze`); its parameters stay parameters.
 
-    Raises RuntimeError for what is no module, or is one in training mode.
+    Raises:
+        RuntimeError: The argument is not a module, or the module is in training mode.
     """
     _in_eval_mode(mod, "Freezing")
     return mod
 
 
 def optimize_for_inference(mod: _Module, other_methods: Sequence[str] | None = None) -> _Module:
-    """The module itself (`torch.jit.optimize_for_inference`). Raises as `freeze` does."""
+    """Return the module unchanged (`torch.jit.optimize_for_inference`). Raises as `freeze` does."""
     _in_eval_mode(mod, "optimize_for_inference")
     return mod
 
@@ -259,7 +262,7 @@ def run_frozen_optimizations(
 
 @contextmanager
 def optimized_execution(should_optimize: bool) -> Iterator[None]:
-    """A block whose compiled programs are optimised, or are not: there are none."""
+    """Do nothing for a block; in PyTorch this toggles the optimization of compiled programs."""
     yield
 
 

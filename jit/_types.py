@@ -17,17 +17,17 @@ _CONTAINERS: dict[Any, str] = {list: "List[int]", dict: "Dict[int, int]", tuple:
 
 
 def annotate(the_type: Any, the_value: _Value) -> _Value:
-    """The value, whose type PyTorch's compiler is told (`torch.jit.annotate`)."""
+    """Return the value unchanged; in PyTorch this declares its type (`torch.jit.annotate`)."""
     return the_value
 
 
 def Attribute(value: _Value, type: Any) -> _Value:
-    """The value, which PyTorch's compiler makes an attribute of this type (`torch.jit.Attribute`)."""
+    """Return the value unchanged; in PyTorch this declares an attribute of a type (`torch.jit.Attribute`)."""
     return value
 
 
 def isinstance(obj: Any, target_type: Any) -> bool:
-    """Whether an object is of a type, its elements included (`torch.jit.isinstance`).
+    """Return whether an object is of a type, its elements included (`torch.jit.isinstance`).
 
     Args:
         obj: any object. An empty container is one of elements of any type, of which it warns.

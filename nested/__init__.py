@@ -1,9 +1,9 @@
-"""`tt.nested`: batches of tensors of different sizes (`torch.nested`).
+"""Nested tensors: batches of tensors of different sizes (`torch.nested`).
 
-A nested tensor of layout ``tt.jagged`` keeps its sequences one behind the other in one packed tensor; of layout
-``tt.strided``, one by one. Public calls come to them through `__tensor_function__` and are made of calls over their
-parts, so that derivatives, autocast and devices are those of plain tensors. What a layout does not support raises
-NotImplementedError, with the name of the call.
+A nested tensor of layout ``tt.jagged`` stores its sequences contiguously in one packed tensor. With layout
+``tt.strided`` each tensor is stored separately. `__tensor_function__` handles public calls by calls over their parts,
+so derivatives, autocast and devices are those of plain tensors. An unsupported call raises NotImplementedError with
+its name.
 
 Example:
     >>> import triten as tt

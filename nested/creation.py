@@ -57,16 +57,16 @@ def nested_tensor(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A nested tensor of copies of tensors, a leaf (`torch.nested.nested_tensor`).
+    """Build a nested leaf tensor from copies of tensors (`torch.nested.nested_tensor`).
 
     Args:
         tensor_list: tensors of as many dimensions each, or what `tt.tensor` takes.
-        dtype: of the result; the tensors' own by default.
+        dtype: The dtype of the result. Default: the tensors' own.
         layout: ``tt.jagged``, where one dimension has different sizes, or ``tt.strided``, the default, where several
             have.
-        device: of the result.
-        requires_grad: whether operations on it are recorded.
-        pin_memory: whether it lies in page-locked memory.
+        device: The device of the result.
+        requires_grad: If True, autograd records operations on it. Default: False.
+        pin_memory: If True, allocate it in pinned (page-locked) memory. Default: False.
 
     Raises:
         RuntimeError: the tensors differ in what they have to have in common.
@@ -97,12 +97,12 @@ def as_nested_tensor(
     device: DeviceLike | None = None,
     layout: Layout | None = None,
 ) -> Tensor:
-    """A nested tensor of tensors, in their graph (`torch.nested.as_nested_tensor`).
+    """Build a nested tensor from tensors, differentiably (`torch.nested.as_nested_tensor`).
 
     Args:
         ts: tensors, which are copied, or one tensor, whose dimension 0 is the batch; a nested tensor is converted.
-        dtype: of the result.
-        device: of the result.
+        dtype: The dtype of the result.
+        device: The device of the result.
         layout: ``tt.strided``, the default, or ``tt.jagged``.
 
     Raises:
@@ -155,9 +155,9 @@ def nested_tensor_from_jagged(
     min_seqlen: int | None = None,
     max_seqlen: int | None = None,
 ) -> Tensor:
-    """A jagged tensor over packed values, a view of them (`torch.nested.nested_tensor_from_jagged`).
+    """Build a jagged tensor as a view of packed values (`torch.nested.nested_tensor_from_jagged`).
 
-    Tensors over the same `offsets` fit each other in operators between elements.
+    Pointwise operators accept tensors over the same `offsets`.
 
     Args:
         values: (total, ...): the sequences' elements, packed along dimension `jagged_dim` - 1.
@@ -195,15 +195,15 @@ def nested_tensor_from_jagged(
 
 
 def narrow(tensor: Tensor, dim: int, start: Any, length: Any, layout: Layout = strided) -> Tensor:
-    """The sequences ``tensor[i, start[i] : start[i] + length[i]]`` (`torch.nested.narrow`).
+    """Return the sequences ``tensor[i, start[i] : start[i] + length[i]]`` (`torch.nested.narrow`).
 
-    With ``layout=tt.jagged`` they are a view of `tensor`, with holes between them.
+    With ``layout=tt.jagged`` the result is a view of `tensor`, with holes between sequences.
 
     Args:
         tensor: a dense tensor.
         dim: the dimension that is narrowed; 1 for the jagged layout.
         start: a number, or for the jagged layout a tensor of one number each.
-        length: of the sequences, as `start`.
+        length: The lengths of the sequences, in the form of `start`.
         layout: ``tt.strided`` or ``tt.jagged``.
 
     Raises:
@@ -245,7 +245,7 @@ def narrow(tensor: Tensor, dim: int, start: Any, length: Any, layout: Layout = s
 
 
 def masked_select(tensor: Tensor, mask: Tensor) -> Tensor:
-    """The elements where a mask is True, as a jagged tensor of a sequence for each row (`torch.nested.masked_select`).
+    """Select elements by a mask, as a jagged tensor of one sequence for each row (`torch.nested.masked_select`).
 
     Args:
         tensor: a dense tensor of two dimensions.

@@ -18,16 +18,15 @@ JAGGED = RuleTable()
 
 
 class NestedTensor(Tensor):
-    """A batch of sequences of different lengths, which lie one behind the other in one tensor.
+    """Batch of sequences of different lengths, stored contiguously in one packed tensor.
 
-    A public call with such a tensor is made of calls over its values, in whose graph the derivatives are: `grad`,
-    `grad_fn` and `requires_grad` are those of the values. Its shape has a `RaggedSize` in the place of the lengths,
-    which prints as ``j1``.
+    A public call runs calls over the values, whose graph holds the derivatives: `grad`, `grad_fn` and `requires_grad`
+    are those of the values. The shape contains a `RaggedSize` for the lengths, which prints as ``j1``.
 
     Args:
-        values: the elements. The dimension `ragged_idx` - 1 is the packed one.
-        raggedness: how the packed dimension is cut.
-        ragged_idx: the ragged dimension of the nested tensor; the batch is dimension 0.
+        values: The elements. Dimension `ragged_idx` - 1 is packed.
+        raggedness: The division of the packed dimension into sequences.
+        ragged_idx: The ragged dimension of the nested tensor; the batch is dimension 0.
     """
 
     sees_parts = True
@@ -55,7 +54,7 @@ class NestedTensor(Tensor):
         return NestedTensor(values, self._raggedness, self._ragged_idx if ragged_idx is None else ragged_idx)
 
     def packed(self) -> NestedTensor:
-        """The same without holes between the sequences."""
+        """Return the tensor without holes between the sequences."""
         if self._raggedness.lengths is None:
             return self
         kept = self._packed.index_select(self._ragged_idx - 1, self._raggedness.kept_positions())
@@ -69,7 +68,7 @@ class NestedTensor(Tensor):
         return NestedSize(sizes)
 
     def dim(self) -> int:
-        """The number of dimensions, with that of the batch."""
+        """Return the number of dimensions, including the batch."""
         return self._packed.dim() + 1
 
     ndim = property(dim)
@@ -87,7 +86,7 @@ class NestedTensor(Tensor):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether the values require grad."""
+        """True if the values require grad."""
         return self._packed.requires_grad
 
     @requires_grad.setter
@@ -111,23 +110,23 @@ class NestedTensor(Tensor):
 
     @property
     def is_leaf(self) -> bool:
-        """Whether no recorded operation made the values."""
+        """True if the values are a leaf."""
         return self._packed.is_leaf
 
     def values(self) -> Tensor:
-        """The elements, packed: a view in the graph (`torch.Tensor.values`)."""
+        """Return the packed elements as a differentiable view (`torch.Tensor.values`)."""
         return self._packed.view_as(self._packed)
 
     def offsets(self) -> Tensor:
-        """Where each sequence begins in the packed dimension, and at last where the last one ends."""
+        """Return the start of each sequence in the packed dimension, and the end of the last one."""
         return self._raggedness.offsets
 
     def lengths(self) -> Tensor | None:
-        """The sequences' lengths, where there are holes between them; else None."""
+        """Return the sequences' lengths if there are holes between them, else None."""
         return self._raggedness.lengths
 
     def to_padded_tensor(self, padding: float, output_size: Sequence[int] | None = None) -> Tensor:
-        """A batch of sequences of one length; see `tt.nested.to_padded_tensor`."""
+        """Pad the sequences to one length; see `tt.nested.to_padded_tensor`."""
         from .padding import to_padded_tensor
 
         return to_padded_tensor(self, padding, output_size)
@@ -199,7 +198,7 @@ def _restored(values: Tensor, offsets: Tensor, lengths: Tensor | None, ragged_id
 
 
 def values_of(value: Any) -> Any:
-    """A nested tensor's values; anything else as it is, lists and tuples with their elements' values."""
+    """Replace nested tensors by their values, also inside lists and tuples; return other values unchanged."""
     if isinstance(value, NestedTensor):
         return value._packed
     if isinstance(value, list | tuple) and not isinstance(value, NestedSize):
@@ -208,7 +207,7 @@ def values_of(value: Any) -> Any:
 
 
 def nested_in(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[NestedTensor]:
-    """The nested tensors among arguments, those in lists too."""
+    """Return the nested tensors among the arguments, also those in lists."""
     values = [*args, *kwargs.values()]
     flat = [each for value in values for each in (value if isinstance(value, list | tuple) else (value,))]
     return [each for each in flat if isinstance(each, NestedTensor)]

@@ -15,7 +15,7 @@ from .ragged import pad, unpad
 def to_padded_tensor(
     input: Tensor, padding: float, output_size: Sequence[int] | None = None, out: Tensor | None = None
 ) -> Tensor:
-    """A dense tensor of a nested one: each sequence with padding behind it (`torch.nested.to_padded_tensor`).
+    """Convert a nested tensor to a dense one by padding each sequence at its end (`torch.nested.to_padded_tensor`).
 
     Args:
         input: a nested tensor of any layout.
@@ -65,13 +65,17 @@ def to_padded_tensor(
 
 
 def from_padded(padded: Tensor, like: NestedTensor, ragged_idx: int | None = None) -> NestedTensor:
-    """The sequences of a padded batch that are as long as those of `like`, which has no holes."""
+    """Cut a padded batch to the lengths of `like`, which has no holes."""
     ragged = like._ragged_idx if ragged_idx is None else ragged_idx
     return NestedTensor(unpad(padded, like._raggedness, ragged), like._raggedness, ragged)
 
 
 def wrapped(nested: NestedTensor, dim: int, name: str) -> int:
-    """A dimension counted from the front. Raises IndexError if there is none such."""
+    """Normalize a dimension to a non-negative one.
+
+    Raises:
+        IndexError: The dimension is out of range.
+    """
     dims = nested.dim()
     if not -dims <= dim < dims:
         raise IndexError(
@@ -81,7 +85,11 @@ def wrapped(nested: NestedTensor, dim: int, name: str) -> int:
 
 
 def inner_dim(nested: NestedTensor, dim: int, name: str) -> int:
-    """The dimension of the values that a dense dimension is. Raises RuntimeError for the batch and the ragged one."""
+    """Return the dimension of the values for a dense dimension.
+
+    Raises:
+        RuntimeError: The dimension is the batch or the ragged one.
+    """
     dim = wrapped(nested, dim, name)
     if dim == 0:
         raise RuntimeError(f"{name}(): not supported for NestedTensor on dim=0")

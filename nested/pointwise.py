@@ -28,7 +28,7 @@ def _shapes(values: Sequence[Any]) -> str:
     "frexp",
 )
 def pointwise(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """An operator between elements: other nested tensors have the same sequences, dense ones broadcast."""
+    """Run a pointwise operator. Other nested tensors have the same sequences; dense tensors broadcast."""
     found = nested_in(args, kwargs)
     first = found[0]
     for other in found[1:]:
@@ -64,7 +64,7 @@ def _needs_rows(value: Any, nested: NestedTensor) -> bool:
 
 
 def _aligned(value: Any, nested: NestedTensor, packed: NestedTensor, func: Any) -> Any:
-    """An argument as it broadcasts with the values of `packed`, which are those of `nested` without holes."""
+    """Align an argument so that it broadcasts with the values of `packed`, which is `nested` without holes."""
     if isinstance(value, NestedTensor):
         return (value if packed is nested else value.packed())._packed
     if not isinstance(value, Tensor) or value.dim() == 0:
@@ -104,7 +104,7 @@ VALUEWISE = _VALUEWISE.split()
 
 @JAGGED.rule(*VALUEWISE)
 def valuewise(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """The call with the values; a result that is the values is the nested tensor itself."""
+    """Run a call on the values and wrap its result; an unchanged value returns the nested tensor itself."""
     first = nested_in(args, kwargs)[0]
     result = func(*values_of(tuple(args)), **{name: values_of(value) for name, value in kwargs.items()})
     return first.like(result) if isinstance(result, Tensor) else result
@@ -128,7 +128,7 @@ ASKED += " data_ptr get_device has_names apply_"
     ],
 )
 def asked(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """A question that the values answer."""
+    """Answer a query from the values."""
     return func(*values_of(tuple(args)), **kwargs)
 
 
@@ -137,7 +137,7 @@ LOSSES = "mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary
 
 @JAGGED.rule(*LOSSES.split(), "kl_div")
 def loss(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """A loss between elements; reduced, it is that of the elements of all sequences."""
+    """Run a pointwise loss; a reduction covers the elements of all sequences."""
     found = [each.packed() for each in nested_in(args, kwargs)]
     first = found[0]
     if any(each._raggedness.size != first._raggedness.size for each in found[1:]):

@@ -1,4 +1,4 @@
-"""What the ragged dimension of a jagged tensor is made of: offsets, lengths, and the size that stands for them."""
+"""Ragged dimension of a jagged tensor: offsets, lengths, and the size that represents them in shapes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _numbers = itertools.count(1)
 
 
 class RaggedSize:
-    """The size of a ragged dimension: the lengths of a batch's sequences, under a name such as ``j1``.
+    """Size of a ragged dimension: the lengths of a batch's sequences, under a name such as ``j1``.
 
-    It is no integer, and whoever takes it for one gets a TypeError instead of a wrong number. It equals itself, is at
-    least 0, and may be multiplied with integers, as sizes and strides are.
+    It is not an integer: a use as one raises TypeError instead of computing a wrong number. It equals itself, is at
+    least 0, and can be multiplied by integers, like sizes and strides.
     """
 
     __slots__ = ("factor", "number")
@@ -71,7 +71,7 @@ class NestedSize(Size):
         return tuple.__new__(cls, sizes)
 
     def numel(self) -> Any:
-        """The product of the sizes, a ragged one."""
+        """Return the product of the sizes, which is ragged."""
         return math.prod(self)
 
     def __getitem__(self, index: SupportsIndex | slice) -> Any:
@@ -89,17 +89,17 @@ class NestedSize(Size):
 
 
 class Raggedness:
-    """How a packed dimension is cut into sequences.
+    """Division of a packed dimension into sequences.
 
-    Two nested tensors fit each other if they have the same one, which `of` makes once for the same tensors of offsets
-    and lengths. What has to be read from a device is read once.
+    Operators accept two nested tensors that share one `Raggedness`. `of` makes it once for the same tensors of
+    offsets and lengths. Values on a device are read once.
 
     Args:
-        offsets: where each sequence begins, and at last where the last one ends; int64 or int32.
-        lengths: of each sequence, if there are holes between them.
-        size: the size that stands for it in shapes.
-        min_seqlen: the least length, if it is known.
-        max_seqlen: the greatest one.
+        offsets: The start of each sequence, and the end of the last one; int64 or int32.
+        lengths: The length of each sequence, if there are holes between them.
+        size: The size that represents it in shapes.
+        min_seqlen: The minimum length, if it is known.
+        max_seqlen: The maximum length, if it is known.
     """
 
     __slots__ = (
@@ -133,7 +133,7 @@ class Raggedness:
         min_seqlen: int | None = None,
         max_seqlen: int | None = None,
     ) -> Raggedness:
-        """The raggedness of these very tensors."""
+        """Return the raggedness of these tensors, by identity."""
         key = (id(offsets), id(lengths))
         found = _known.get(key)
         if found is None:
@@ -217,7 +217,7 @@ class Raggedness:
         return self._packed
 
     def kept_positions(self) -> Tensor:
-        """The positions that `packed` keeps, in their order."""
+        """Return the positions that `packed` keeps, in order."""
         starts = self.offsets[:-1]
         inside = (
             ops.arange(int(self.rows.shape[0]), device=starts.device) - self.packed().offsets[:-1][self.rows]
@@ -225,7 +225,7 @@ class Raggedness:
         return starts[self.rows] + inside
 
     def to(self, device: Device) -> Raggedness:
-        """The same on another device, under the same size."""
+        """Copy to a device; the size stays the same object."""
         if self.offsets.device == device:
             return self
         found = self._moved.get(device)
@@ -247,17 +247,17 @@ def _integers(values: list[int], device: Device) -> Tensor:
 
 
 def pad(values: Tensor, raggedness: Raggedness, dim: int, padding: Any, width: int | None = None) -> Tensor:
-    """A batch of sequences of one length.
+    """Pad sequences to one length.
 
     Args:
-        values: their elements, packed along `dim` without holes.
-        raggedness: how `dim` is cut into sequences.
-        dim: the packed dimension, which becomes dimension `dim` + 1 of the result.
-        padding: the element behind the sequences.
-        width: the length of the padded sequences; the greatest length by default.
+        values: The elements, packed along `dim` without holes.
+        raggedness: The division of `dim` into sequences.
+        dim: The packed dimension, which becomes dimension `dim` + 1 of the result.
+        padding: The value of the padding.
+        width: The length of the padded sequences. Default: the maximum length.
 
     Returns:
-        A tensor with one dimension more: (batch, ...).
+        A tensor with one more dimension: (batch, ...).
     """
     width = raggedness.max_seqlen if width is None else width
     rows = values.movedim(dim, 0)
@@ -268,7 +268,7 @@ def pad(values: Tensor, raggedness: Raggedness, dim: int, padding: Any, width: i
 
 
 def unpad(padded: Tensor, raggedness: Raggedness, dim: int) -> Tensor:
-    """The values of a padded batch, packed along `dim` - 1; what lies behind the sequences is left out."""
+    """Remove the padding of a batch; return the values packed along `dim` - 1."""
     rows = padded.movedim(dim, 1)
     flat = rows.reshape(rows.shape[0] * rows.shape[1], *rows.shape[2:])
     return flat.index_select(0, raggedness.positions(int(rows.shape[1]))).movedim(0, dim - 1)

@@ -45,7 +45,7 @@ WITH_INDICES = ("max", "min")
 
 
 def _segments(name: str, values: Tensor, raggedness: Raggedness, dim: int, keepdim: bool, named: Any) -> Any:
-    """A reduction along the packed dimension `dim`, each sequence by itself: (batch, ...)."""
+    """Reduce each sequence along the packed dimension `dim`: (batch, ...)."""
     dtype = named.get("dtype")
     if name == "sum" and values.is_floating_point() and (dtype is None or dtype.is_floating_point):
         rows = values.movedim(dim, 0) if dtype is None else values.movedim(dim, 0).to(dtype)
@@ -115,7 +115,7 @@ for _name in (*IDENTITIES, "mean", "median"):
 
 
 def _dense(name: str, input: NestedTensor, dim: Any, keepdim: bool, named: dict[str, Any]) -> Any:
-    """A reduction that goes along dense dimensions or over all, and not along sequences."""
+    """Reduce over dense dimensions or over all, but not along sequences."""
     operator = getattr(ops, name)
     if dim is None:
         return operator(input.packed()._packed, **named)

@@ -108,7 +108,7 @@ def _sizes(shape: Sequence[Any]) -> list[Any]:
 
 
 def _inner_sizes(input: NestedTensor, shape: Sequence[Any], name: str) -> tuple[list[int], int]:
-    """The sizes of the values for sizes of the nested tensor, and where the ragged one is."""
+    """Return the sizes of the values for a nested tensor's sizes, and the position of the ragged one."""
     own = input._raggedness.size
     refused = RuntimeError(f"{name}(): cannot view shape {_shown(input.shape)} as {list(shape)}")
     if len(shape) < 2 or shape[0] not in (len(input), -1):

@@ -49,7 +49,7 @@ class StridedNestedTensor(Tensor):
         return made
 
     def dim(self) -> int:
-        """The number of dimensions, with that of the batch."""
+        """Return the number of dimensions, including the batch."""
         return (self._components[0].dim() if self._components else 0) + 1
 
     ndim = property(dim)
@@ -64,7 +64,11 @@ class StridedNestedTensor(Tensor):
         )
 
     def size(self, dim: Any = None) -> Any:
-        """The size of a dimension that is the same in all tensors. Raises RuntimeError for any other one."""
+        """Return the size of a dimension that is equal in all tensors.
+
+        Raises:
+            RuntimeError: The sizes differ.
+        """
         if dim is None:
             return self.shape
         at = _wrapped(self, dim, "size")
@@ -85,7 +89,7 @@ class StridedNestedTensor(Tensor):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether the tensors require grad."""
+        """True if a tensor requires grad."""
         return any(each.requires_grad for each in self._components)
 
     @requires_grad.setter
@@ -115,15 +119,15 @@ class StridedNestedTensor(Tensor):
 
     @property
     def is_leaf(self) -> bool:
-        """Whether no recorded operation made the tensors."""
+        """True if all tensors are leaves."""
         return all(each.is_leaf for each in self._components)
 
     def values(self) -> Tensor:
-        """All elements one behind the other, as one dimension."""
+        """Concatenate all elements into one dimension."""
         return ops.cat([each.reshape(-1) for each in self._components])
 
     def to_padded_tensor(self, padding: float, output_size: Sequence[int] | None = None) -> Tensor:
-        """A batch of tensors of one size; see `tt.nested.to_padded_tensor`."""
+        """Pad the tensors to one size; see `tt.nested.to_padded_tensor`."""
         return to_padded_tensor(self, padding, output_size)
 
     def __len__(self) -> int:
@@ -190,7 +194,11 @@ def _wrapped(nested: StridedNestedTensor, dim: int, name: str) -> int:
 
 
 def _inner(nested: StridedNestedTensor, dim: int, name: str) -> int:
-    """The dimension of the tensors. Raises RuntimeError for that of the batch."""
+    """Return the dimension of the tensors for one of the nested tensor.
+
+    Raises:
+        RuntimeError: The dimension is the batch.
+    """
     at = _wrapped(nested, dim, name)
     if at == 0:
         raise RuntimeError(f"{name}(): not supported for nested tensors with layout strided on dim=0")
@@ -211,7 +219,7 @@ def _part(value: Any, i: int) -> Any:
 
 
 def _mapped(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """The call for each tensor; the results nested."""
+    """Run a call on each tensor and nest the results."""
     found = _nested_in([*args, *kwargs.values()])
     if len({len(each) for each in found}) > 1:
         raise RuntimeError(
@@ -232,7 +240,7 @@ def _mapped(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     "pointwise", "where", "masked_fill", "masked_fill_", "copy_", *VALUEWISE, "contiguous", "linear", "cumsum"
 )
 def mapped(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """A call that each tensor gets by itself. Dense tensors beside them are those of each, or one for each."""
+    """Run a call on each tensor; a dense argument is shared, or split along the batch."""
     found = _nested_in([*args, *kwargs.values()])[0]
 
     def spread(value: Any) -> Any:
@@ -251,7 +259,7 @@ def mapped(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 @STRIDED.rule("scaled_dot_product_attention", "layer_norm", "rms_norm", "matmul", "bmm", "embedding")
 def whole(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """A call that works over the last dimensions; a dense tensor of the batch's dimensions has one for each."""
+    """Run a call over the last dimensions; a dense tensor with the batch's dimensions is split along the batch."""
     found = _nested_in([*args, *kwargs.values()])[0]
     spread = [
         StridedNestedTensor(v.unbind())
@@ -267,7 +275,7 @@ def whole(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     *[f"{name}.__get__" for name in ("dtype", "device", "is_cuda", "is_cpu", "is_meta", "itemsize")],
 )
 def asked(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """A question that the first tensor answers."""
+    """Answer a query from the first tensor."""
     return func(*[_part(each, 0) for each in args], **kwargs)
 
 

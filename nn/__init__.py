@@ -1,7 +1,7 @@
-"""Neural networks: `Module`, the layers over `tt.nn.functional`, containers and initial values (`torch.nn`).
+"""Neural networks: `Module`, the layers over `tt.nn.functional`, containers and initialization (`torch.nn`).
 
-Layers are in `modules/`. Those and `functional` are imported with the first use of a name, so that a program which has
-no layers loads none. What computes belongs into operators.
+`modules/` holds the layers. The modules and `functional` are imported at the first use of a name, so that a program
+without layers loads none. Computation belongs in operators, not here.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
         input: A tensor of real numbers.
         threshold: The number that elements have to be above in order to stay.
         value: The number that stands for the others.
-        inplace: Whether the result is written to `input`.
+        inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
         A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
@@ -69,8 +69,9 @@ def rrelu(
         input: A floating tensor of any shape.
         lower: The smallest slope.
         upper: The largest slope.
-        training: Whether slopes are drawn uniformly between the two; otherwise their mean is the slope.
-        inplace: Whether the result is written to `input`.
+        training: If True, slopes are drawn uniformly between the two; otherwise their mean is the slope. Default:
+            False.
+        inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
         A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
@@ -88,12 +89,12 @@ def rrelu(
 
 @overridable
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """The input where it is positive, else times `negative_slope` (`torch.nn.functional.leaky_relu`).
+    """Compute `input` where it is positive, else `negative_slope * input` (`torch.nn.functional.leaky_relu`).
 
     Args:
         input: A floating tensor of any shape.
         negative_slope: The factor of negative elements.
-        inplace: Whether the result is written to `input`.
+        inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
         A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
@@ -108,11 +109,11 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 
 @overridable
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """The input times its sigmoid (`torch.nn.functional.silu`).
+    """Compute `input * sigmoid(input)` (`torch.nn.functional.silu`).
 
     Args:
         input: A floating tensor of any shape.
-        inplace: Whether the result is written to `input`.
+        inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
         A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
@@ -127,12 +128,12 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
 @overridable
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """The input above zero, alpha * (exp(input) - 1) below (`torch.nn.functional.elu`).
+    """Compute `input` where it is positive, else alpha * (exp(input) - 1) (`torch.nn.functional.elu`).
 
     Args:
         input: A floating tensor of any shape.
         alpha: The limit for small elements is -alpha.
-        inplace: Whether the result is written to `input`.
+        inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
         A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
@@ -154,7 +155,7 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
 
     Args:
         input: A floating tensor of any shape.
-        inplace: Whether the result is written to `input`.
+        inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
         A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
@@ -177,7 +178,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     Args:
         input: A floating tensor of any shape.
         alpha: The limit for small elements is -alpha.
-        inplace: Whether the result is written to `input`.
+        inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
         A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
@@ -198,13 +199,13 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 @overridable
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
-    """The input held to the range from `min_val` to `max_val` (`torch.nn.functional.hardtanh`).
+    """Clamp `input` to [`min_val`, `max_val`] (`torch.nn.functional.hardtanh`).
 
     Args:
         input: A tensor of real numbers.
         min_val: The lower end.
         max_val: The upper end.
-        inplace: Whether the result is written to `input`.
+        inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
         A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
@@ -226,7 +227,7 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
     Args:
         input: A tensor of real numbers.
-        inplace: Whether the result is written to `input`.
+        inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
         A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
@@ -245,7 +246,7 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
 
     Args:
         input: A floating tensor of any shape.
-        inplace: Whether the result is written to `input`.
+        inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
         A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
@@ -267,7 +268,7 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 
     Args:
         input: A floating tensor of any shape.
-        inplace: Whether the result is written to `input`.
+        inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
         A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
@@ -283,12 +284,12 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 @numpy_named
 @overridable
 def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
-    """The input where it is outside of [-lambd, lambd], else 0 (`torch.nn.functional.hardshrink`).
+    """Set elements in [-lambd, lambd] to 0 and keep the others (`torch.nn.functional.hardshrink`).
 
     Args:
         input: A floating tensor of any shape.
         lambd: The bound.
-        out: The tensor that takes the result and is returned.
+        out: The output tensor. Default: a new tensor.
 
     Returns:
         A tensor of `input`'s shape and dtype.
@@ -304,12 +305,12 @@ def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) 
 @numpy_named
 @overridable
 def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
-    """The input nearer to zero by `lambd`, and 0 where it is that near (`torch.nn.functional.softshrink`).
+    """Shrink each element toward zero by `lambd`, at most to zero (`torch.nn.functional.softshrink`).
 
     Args:
         input: A floating tensor of any shape.
         lambd: The distance, finite and at least 0.
-        out: The tensor that takes the result and is returned.
+        out: The output tensor. Default: a new tensor.
 
     Returns:
         A tensor of `input`'s shape and dtype.
@@ -333,7 +334,7 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
 
     Args:
         input: A floating tensor of any shape.
-        inplace: Whether the result is written to `input`.
+        inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
         A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
@@ -356,7 +357,7 @@ def logsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
     Args:
         input: A floating tensor of any shape.
-        out: The tensor that takes the result and is returned.
+        out: The output tensor. Default: a new tensor.
 
     Returns:
         A tensor of `input`'s shape and dtype.
@@ -407,7 +408,7 @@ def tanhshrink(input: Tensor) -> Tensor:
 
 @overridable
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """One half of a dimension times the sigmoid of the other half (`torch.nn.functional.glu`).
+    """Multiply the first half of `dim` by the sigmoid of the second half (`torch.nn.functional.glu`).
 
     Args:
         input: A floating tensor of any shape.
@@ -433,7 +434,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 @numpy_named
 @overridable
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """The input where it is positive, else times a learned weight (`torch.nn.functional.prelu`).
+    """Compute `input` where it is positive, else `weight * input` (`torch.nn.functional.prelu`).
 
     Args:
         input: A tensor of shape (N, C, ...), or of any shape with a single weight.

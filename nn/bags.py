@@ -36,14 +36,14 @@ def embedding_bag(
     Args:
         input: Indices of rows, as int32 or int64: (B, N) for bags of N each, or (N,) with `offsets`.
         weight: The table, of shape (V, D).
-        offsets: Where in `input` each bag begins; with `include_last_offset` also where the last one ends.
+        offsets: The start of each bag in `input`; with `include_last_offset` also the end of the last bag.
         max_norm: Rows of a larger norm are scaled down to it first, in place.
         norm_type: The order of that norm.
-        scale_grad_by_freq: Whether gradients are divided by how often a row was used.
+        scale_grad_by_freq: If True, divide gradients by the frequency of each row. Default: False.
         mode: "sum", "mean" or "max".
-        sparse: Whether the gradient of `weight` is a sparse tensor, of the rows that were looked up.
-        per_sample_weights: What each row is multiplied by, of `input`'s sizes; for sums only.
-        include_last_offset: Whether `offsets` end with the number of indices.
+        sparse: If True, the gradient of `weight` is a sparse tensor of the used rows. Default: False.
+        per_sample_weights: The weight of each row, of `input`'s shape; only with mode "sum".
+        include_last_offset: If True, `offsets` end with the number of indices. Default: False.
         padding_idx: A row that counts for nothing and gets no gradient.
 
     Returns:

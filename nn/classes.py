@@ -21,7 +21,7 @@ def one_hot(tensor: Tensor, num_classes: int | Tensor = -1) -> Tensor:
 
     Args:
         tensor: Classes, counted from 0, of dtype int64.
-        num_classes: How many classes there are, an int or a tensor of one integer; -1 for one more than the largest.
+        num_classes: The number of classes, an int or a tensor of one integer; -1 for one more than the largest.
 
     Returns:
         A tensor of dtype int64, with a last dimension of `num_classes` more.
@@ -52,7 +52,7 @@ def one_hot(tensor: Tensor, num_classes: int | Tensor = -1) -> Tensor:
     if num_classes != -1 and tensor.is_cuda and not may_read_values(tensor.device):
         if num_classes < 1:
             raise RuntimeError("Class values must be smaller than num_classes.")
-        # Its kernel checks the classes, and nobody waits for it.
+        # The scatter kernel checks the class indices, so the host does not synchronize.
         zeros = _ops.zeros((*tensor.shape, num_classes), dtype=int64, device=tensor.device)
         return zeros.scatter_(-1, tensor.unsqueeze(-1), 1)
     if not tensor.is_meta:
@@ -81,9 +81,9 @@ def gumbel_softmax(
     (`torch.nn.functional.gumbel_softmax`).
 
     Args:
-        logits: Logarithms of the classes' weights, not normalised.
+        logits: Logarithms of the classes' weights, not normalized.
         tau: The temperature: the lower, the nearer to one-hot.
-        hard: Whether the result is one-hot.
+        hard: If True, the result is one-hot. Default: False.
         eps: Deprecated and without effect.
         dim: The dimension of the classes.
 

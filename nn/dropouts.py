@@ -26,8 +26,8 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
     Args:
         input: A floating tensor of any shape.
         p: The probability with which one is dropped, between 0 and 1.
-        training: Whether any are dropped; otherwise the result is `input` itself.
-        inplace: Whether the result is written to `input`.
+        training: If True, drop elements; otherwise return `input` itself. Default: False.
+        inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
         A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
@@ -56,8 +56,8 @@ def feature_alpha_dropout(
     Args:
         input: A floating tensor of shape (N, C, ...).
         p: The probability with which one is dropped, between 0 and 1.
-        training: Whether any are dropped; otherwise the result is `input` itself.
-        inplace: Whether the result is written to `input`.
+        training: If True, drop elements; otherwise return `input` itself. Default: False.
+        inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
         A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
@@ -124,15 +124,15 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     Args:
         input: A floating tensor of shape (N, C, L) or (C, L).
         p: The probability with which one is dropped, between 0 and 1.
-        training: Whether any are dropped; otherwise the result is `input` itself.
-        inplace: Whether the result is written to `input`.
+        training: If True, drop elements; otherwise return `input` itself. Default: True.
+        inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
         A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
 
     Raises:
         ValueError: `p` is not between 0 and 1.
-        RuntimeError: `input` has another number of dimensions.
+        RuntimeError: `input` has the wrong number of dimensions.
 
     References:
         Tompson et al., Efficient object localization using convolutional networks (2015).
@@ -153,8 +153,8 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     Args:
         input: A floating tensor of shape (N, C, H, W).
         p: The probability with which one is dropped, between 0 and 1.
-        training: Whether any are dropped; otherwise the result is `input` itself.
-        inplace: Whether the result is written to `input`.
+        training: If True, drop elements; otherwise return `input` itself. Default: True.
+        inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
         A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
@@ -181,8 +181,8 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     Args:
         input: A floating tensor of shape (N, C, D, H, W) or (C, D, H, W).
         p: The probability with which one is dropped, between 0 and 1.
-        training: Whether any are dropped; otherwise the result is `input` itself.
-        inplace: Whether the result is written to `input`.
+        training: If True, drop elements; otherwise return `input` itself. Default: True.
+        inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
         A tensor of `input`'s shape and dtype; `input` itself if `inplace`.

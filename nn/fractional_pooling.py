@@ -64,17 +64,16 @@ def fractional_max_pool2d_with_indices(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The largest element of each of windows at random places, with their places
+    """Compute maxima over randomly placed windows, with their indices
     (`torch.nn.functional.fractional_max_pool2d_with_indices`).
 
     Args:
         input: A floating tensor of shape (N, C, H, W) or (C, H, W).
-        kernel_size: The size of the windows, a number or a tuple of 2.
+        kernel_size: The size of the windows, an int or a tuple of 2.
         output_size: The size of the result, a number or a tuple of 2.
         output_ratio: Instead of `output_size`: its ratio to the size of `input`, a number or a tuple of 2.
-        return_indices: Without effect here: the places are always given.
-        _random_samples: Numbers in [0, 1) of shape (N, C, 2), which say how the windows lie; by default they are
-            drawn. The first is the width's.
+        return_indices: Ignored: the indices are always returned.
+        _random_samples: Numbers in [0, 1) of shape (N, C, 2) that place the windows, width first. Default: random.
 
     Returns:
         A pair of the maxima and their places in the flattened plane of a channel, as int64. Of several equal ones the
@@ -82,7 +81,7 @@ def fractional_max_pool2d_with_indices(
 
     Raises:
         ValueError: Neither `output_size` nor `output_ratio` is given.
-        RuntimeError: The input has no room for the windows, or the numbers have another shape or dtype.
+        RuntimeError: The input is too small for the windows, or the samples have another shape or dtype.
 
     References:
         Graham, Fractional max-pooling (2014).
@@ -107,17 +106,16 @@ def fractional_max_pool3d_with_indices(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The largest element of each of windows at random places, with their places
+    """Compute maxima over randomly placed windows, with their indices
     (`torch.nn.functional.fractional_max_pool3d_with_indices`).
 
     Args:
         input: A floating tensor of shape (N, C, D, H, W) or (C, D, H, W).
-        kernel_size: The size of the windows, a number or a tuple of 3.
+        kernel_size: The size of the windows, an int or a tuple of 3.
         output_size: The size of the result, a number or a tuple of 3.
         output_ratio: Instead of `output_size`: its ratio to the size of `input`, a number or a tuple of 3.
-        return_indices: Without effect here: the places are always given.
-        _random_samples: Numbers in [0, 1) of shape (N, C, 3), which say how the windows lie; by default they are
-            drawn. The first is the depth's.
+        return_indices: Ignored: the indices are always returned.
+        _random_samples: Numbers in [0, 1) of shape (N, C, 3) that place the windows, depth first. Default: random.
 
     Returns:
         A pair of the maxima and their places in the flattened volume of a channel, as int64. Of several equal ones
@@ -125,7 +123,7 @@ def fractional_max_pool3d_with_indices(
 
     Raises:
         ValueError: Neither `output_size` nor `output_ratio` is given.
-        RuntimeError: The input has no room for the windows, or the numbers have another shape or dtype.
+        RuntimeError: The input is too small for the windows, or the samples have another shape or dtype.
 
     References:
         Graham, Fractional max-pooling (2014).
@@ -177,24 +175,23 @@ def fractional_max_pool2d(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """The largest element of each of windows at random places (`torch.nn.functional.fractional_max_pool2d`).
+    """Compute maxima over randomly placed windows (`torch.nn.functional.fractional_max_pool2d`).
 
     Args:
         input: A floating tensor of shape (N, C, H, W) or (C, H, W).
-        kernel_size: The size of the windows, a number or a tuple of 2.
+        kernel_size: The size of the windows, an int or a tuple of 2.
         output_size: The size of the result, a number or a tuple of 2.
         output_ratio: Instead of `output_size`: its ratio to the size of `input`, a number or a tuple of 2.
-        return_indices: Whether the places of the maxima are given too.
-        _random_samples: Numbers in [0, 1) of shape (N, C, 2), which say how the windows lie; by default they are
-            drawn. The first is the width's.
+        return_indices: If True, also return the indices of the maxima. Default: False.
+        _random_samples: Numbers in [0, 1) of shape (N, C, 2) that place the windows, width first. Default: random.
 
     Returns:
-        The maxima; with `return_indices` a pair of the maxima and their places in the flattened plane of a channel,
-        as int64. Of several equal ones the first is named; NaN is larger than every number.
+        The maxima; with `return_indices` also their indices in the flattened plane of a channel, as int64.
+        Ties go to the first index; NaN is larger than every number.
 
     Raises:
         ValueError: Neither `output_size` nor `output_ratio` is given.
-        RuntimeError: The input has no room for the windows, or the numbers have another shape or dtype.
+        RuntimeError: The input is too small for the windows, or the samples have another shape or dtype.
 
     References:
         Graham, Fractional max-pooling (2014).
@@ -248,24 +245,23 @@ def fractional_max_pool3d(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """The largest element of each of windows at random places (`torch.nn.functional.fractional_max_pool3d`).
+    """Compute maxima over randomly placed windows (`torch.nn.functional.fractional_max_pool3d`).
 
     Args:
         input: A floating tensor of shape (N, C, D, H, W) or (C, D, H, W).
-        kernel_size: The size of the windows, a number or a tuple of 3.
+        kernel_size: The size of the windows, an int or a tuple of 3.
         output_size: The size of the result, a number or a tuple of 3.
         output_ratio: Instead of `output_size`: its ratio to the size of `input`, a number or a tuple of 3.
-        return_indices: Whether the places of the maxima are given too.
-        _random_samples: Numbers in [0, 1) of shape (N, C, 3), which say how the windows lie; by default they are
-            drawn. The first is the depth's.
+        return_indices: If True, also return the indices of the maxima. Default: False.
+        _random_samples: Numbers in [0, 1) of shape (N, C, 3) that place the windows, depth first. Default: random.
 
     Returns:
-        The maxima; with `return_indices` a pair of the maxima and their places in the flattened volume of a channel,
-        as int64. Of several equal ones the first is named; NaN is larger than every number.
+        The maxima; with `return_indices` also their indices in the flattened volume of a channel, as int64.
+        Ties go to the first index; NaN is larger than every number.
 
     Raises:
         ValueError: Neither `output_size` nor `output_ratio` is given.
-        RuntimeError: The input has no room for the windows, or the numbers have another shape or dtype.
+        RuntimeError: The input is too small for the windows, or the samples have another shape or dtype.
 
     References:
         Graham, Fractional max-pooling (2014).

@@ -174,7 +174,7 @@ def softmax(
         input: A floating tensor of any shape.
         dim: The dimension whose elements belong together; None chooses one by the number of dimensions, with a
             warning.
-        _stacklevel: How far up the warning points.
+        _stacklevel: The stack level of the warning.
         dtype: The dtype to which `input` is converted before the computation; by default its own.
 
     Returns:
@@ -201,13 +201,13 @@ def softmax(
 def softmin(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: ScalarType | None = None
 ) -> Tensor:
-    """The softmax of -input (`torch.nn.functional.softmin`).
+    """Compute the softmax of `-input` (`torch.nn.functional.softmin`).
 
     Args:
         input: A floating tensor of any shape.
         dim: The dimension whose elements belong together; None chooses one by the number of dimensions, with a
             warning.
-        _stacklevel: How far up the warning points.
+        _stacklevel: The stack level of the warning.
         dtype: The dtype to which `input` is converted before the computation; by default its own.
 
     Returns:
@@ -228,13 +228,13 @@ def softmin(
 def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: ScalarType | None = None
 ) -> Tensor:
-    """The logarithm of `softmax`, computed without overflow (`torch.nn.functional.log_softmax`).
+    """Compute the logarithm of `softmax` without overflow (`torch.nn.functional.log_softmax`).
 
     Args:
         input: A floating tensor of any shape.
         dim: The dimension whose elements belong together; None chooses one by the number of dimensions, with a
             warning.
-        _stacklevel: How far up the warning points.
+        _stacklevel: The stack level of the warning.
         dtype: The dtype to which `input` is converted before the computation; by default its own.
 
     Returns:
@@ -370,7 +370,7 @@ def _of_one_shape(input: Tensor, target: Tensor, stacklevel: int = WRAPPED) -> t
 
 
 def _weighted(loss: Tensor, weight: Tensor, reduction: int) -> Tensor:
-    """A loss for each element times its weight, reduced; the mean is over the weights."""
+    """Weight elementwise losses and reduce them; 'mean' divides by the sum of the weights."""
     if tuple(weight.shape) != tuple(loss.shape):
         raise ValueError("Weights and input must have the same size.")
     loss = loss * weight
@@ -541,7 +541,7 @@ def huber_loss(
 
 
 def _number(value: Any) -> Any:
-    """A float of what stands for a number; the operator refuses the rest."""
+    """Convert Python and NumPy numbers to float; the operator rejects other types."""
     return float(value) if isinstance(value, int | float | np.number | np.bool_) else value
 
 
@@ -550,7 +550,7 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 
     Args:
         input: A tensor of real numbers.
-        inplace: Whether the result is written to `input`.
+        inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
         A tensor of `input`'s shape and dtype; `input` itself if `inplace`.
@@ -578,7 +578,7 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """The rows of a table that indices name, in a new last dimension (`torch.nn.functional.embedding`).
+    """Look up rows of a table by index, in a new last dimension (`torch.nn.functional.embedding`).
 
     Args:
         input: Indices, int32 or int64, of any shape.
@@ -586,8 +586,8 @@ def embedding(
         padding_idx: A row that gets no gradient; negative ones count from the end.
         max_norm: Rows of a larger norm are scaled down to it first, in place.
         norm_type: The order of that norm.
-        scale_grad_by_freq: Whether gradients are divided by how often a row was used.
-        sparse: Whether the gradient of `weight` is a sparse tensor, of the rows that were looked up.
+        scale_grad_by_freq: If True, divide gradients by the frequency of each row. Default: False.
+        sparse: If True, the gradient of `weight` is a sparse tensor of the used rows. Default: False.
 
     Returns:
         A tensor of shape (*, D) and of `weight`'s dtype, * being `input`'s shape.
@@ -625,8 +625,8 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     Args:
         input: A floating tensor of any shape.
         p: The probability with which an element is set to 0, between 0 and 1.
-        training: Whether any are; otherwise the result is `input` itself.
-        inplace: Whether the result is written to `input`.
+        training: If True, drop elements; otherwise return `input` itself. Default: True.
+        inplace: If True, write the result to `input` in-place. Default: False.
 
     Returns:
         A tensor of `input`'s shape and dtype.

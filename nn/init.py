@@ -51,9 +51,10 @@ GAINS |= {f"conv{t}{n}d": 1.0 for t in ("", "_transpose") for n in (1, 2, 3)}
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """What the values before a nonlinearity are to be scaled by (`torch.nn.init.calculate_gain`).
+    """Return the recommended gain for a nonlinearity (`torch.nn.init.calculate_gain`).
 
-    Raises ValueError for an unknown name, or a slope that is no number.
+    Raises:
+        ValueError: The name is unknown, or the slope is not a number.
 
     Example:
         >>> import triten as tt
@@ -74,7 +75,11 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
-    """How many inputs an output has, and how many outputs an input. Raises ValueError below two dimensions."""
+    """Return fan-in and fan-out: the inputs of each output and the outputs of each input.
+
+    Raises:
+        ValueError: `tensor` has fewer than two dimensions.
+    """
     if tensor.dim() < 2:
         raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
     field = math.prod(tensor.shape[2:])
@@ -146,7 +151,7 @@ def trunc_normal_(
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """One number."""
+    """Fill `tensor` with `val`."""
     with no_grad():
         return tensor.fill_(val)
 
@@ -163,7 +168,11 @@ def zeros_(tensor: Tensor) -> Tensor:
 
 
 def eye_(tensor: Tensor) -> Tensor:
-    """The identity matrix. Raises ValueError unless there are two dimensions."""
+    """Fill `tensor` with the identity matrix.
+
+    Raises:
+        ValueError: `tensor` does not have two dimensions.
+    """
     if tensor.dim() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     with no_grad():
@@ -171,9 +180,10 @@ def eye_(tensor: Tensor) -> Tensor:
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """A convolution's weights that keep as many channels as there are; zero elsewhere.
+    """Fill a convolution's weight so that it copies as many channels as possible; zero elsewhere.
 
-    Raises ValueError unless there are 3, 4 or 5 dimensions, the first one a multiple of `groups`.
+    Raises:
+        ValueError: `tensor` does not have 3, 4 or 5 dimensions, or `groups` does not divide the first one.
     """
     if tensor.dim() not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
@@ -277,7 +287,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = N
 
 
 def _old_name(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The function under the name without an underscore, which PyTorch had before; it warns."""
+    """Return a deprecated alias without the trailing underscore; it warns at each call."""
     name = function.__name__.removesuffix("_")
 
     @wraps(function)

@@ -57,7 +57,7 @@ def kl_div(
         reduce: Deprecated for `reduction`: False means 'none'.
         reduction: 'none', 'mean' (the default), 'sum', or 'batchmean', which divides the sum by the first size and is
             the divergence as mathematics has it.
-        log_target: Whether `target` holds logarithms too.
+        log_target: If True, `target` holds logarithms too. Default: False.
 
     Returns:
         The loss: a tensor without dimensions, or with 'none' one of the broadcast shape.
@@ -133,7 +133,7 @@ def margin_ranking_loss(
         input1: A floating tensor.
         input2: A tensor of the same shape.
         target: 1 where `input1` is to be the larger one, -1 where `input2` is.
-        margin: How much larger it is to be.
+        margin: The required margin between the two.
         size_average: Deprecated for `reduction`: False means 'sum'.
         reduce: Deprecated for `reduction`: False means 'none'.
         reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
@@ -245,8 +245,8 @@ def poisson_nll_loss(
     Args:
         input: The rates, or their logarithms.
         target: The numbers that were counted, of `input`'s shape.
-        log_input: Whether `input` is the logarithm of the rate.
-        full: Whether Stirling's approximation of log(target!) is added.
+        log_input: If True, `input` is the logarithm of the rate. Default: True.
+        full: If True, add Stirling's approximation of log(target!). Default: False.
         size_average: Deprecated for `reduction`: False means 'sum'.
         eps: Added to a rate that is no logarithm before its logarithm is taken.
         reduce: Deprecated for `reduction`: False means 'none'.
@@ -277,7 +277,7 @@ def gaussian_nll_loss(
         input: The means.
         target: The numbers that were observed, of `input`'s shape.
         var: The variances, of `input`'s shape, of its shape with one size of 1 or without the last one; or a number.
-        full: Whether the constant log(2 pi) / 2 is added.
+        full: If True, add the constant log(2 pi) / 2. Default: False.
         eps: The least variance; smaller ones have no gradient.
         reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
 
@@ -415,13 +415,13 @@ def multi_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """The hinge loss of several classes (`torch.nn.functional.multi_margin_loss`).
+    """Compute the multi-class hinge loss (`torch.nn.functional.multi_margin_loss`).
 
     Args:
         input: The classes' scores, of shape (N, C) or (C).
         target: The right class of each example, int64, of shape (N) or without dimensions.
         p: The power of each hinge, 1 or 2.
-        margin: How much larger the right class's score is to be.
+        margin: The required margin of the right class's score.
         weight: A factor for each class, of shape (C).
         size_average: Deprecated for `reduction`: False means 'sum'.
         reduce: Deprecated for `reduction`: False means 'none'.
@@ -511,10 +511,10 @@ def triplet_margin_loss(
         anchor: Vectors, of shape (N, D) or (D).
         positive: Vectors that are to be near, of the same shape.
         negative: Vectors that are to be far, of the same shape.
-        margin: How much farther the negative vectors are to be, above 0.
+        margin: The required margin of the negative distance, positive.
         p: The order of the norm that is the distance.
         eps: Added to differences, so that the norm has a gradient.
-        swap: Whether d(positive, negative) counts where it is the smaller one.
+        swap: If True, use d(positive, negative) as the negative distance if it is smaller. Default: False.
         size_average: Deprecated for `reduction`: False means 'sum'.
         reduce: Deprecated for `reduction`: False means 'none'.
         reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
@@ -559,8 +559,8 @@ def triplet_margin_with_distance_loss(
         positive: Vectors that are to be near, of the same shape.
         negative: Vectors that are to be far, of the same shape.
         distance_function: Called with two of them, gives the distances; by default `pairwise_distance`.
-        margin: How much farther the negative vectors are to be, above 0.
-        swap: Whether d(positive, negative) counts where it is the smaller one.
+        margin: The required margin of the negative distance, positive.
+        swap: If True, use d(positive, negative) as the negative distance if it is smaller. Default: False.
         reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
 
     Returns:
@@ -596,13 +596,13 @@ def triplet_margin_with_distance_loss(
 @numpy_named
 @overridable
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """The cosine between vectors along `dim` (`torch.nn.functional.cosine_similarity`).
+    """Compute the cosine between vectors along `dim` (`torch.nn.functional.cosine_similarity`).
 
     Args:
         x1: A floating tensor.
         x2: A tensor whose shape broadcasts with `x1`'s.
         dim: The dimension of the vectors' elements.
-        eps: The least norm that a vector is divided by.
+        eps: The lower bound of the norm, to avoid division by zero.
 
     Returns:
         A tensor of the broadcast shape without `dim`.
@@ -620,14 +620,14 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Tensor:
-    """The norm of x1 - x2 + eps along the last dimension (`torch.nn.functional.pairwise_distance`).
+    """Compute the norm of x1 - x2 + eps along the last dimension (`torch.nn.functional.pairwise_distance`).
 
     Args:
         x1: Vectors, of shape (N, D) or (D).
         x2: Vectors of a shape that broadcasts with it.
         p: The order of the norm.
         eps: Added to differences, so that the norm has a gradient.
-        keepdim: Whether the result keeps the last dimension, with size 1.
+        keepdim: If True, keep the last dimension with size 1. Default: False.
 
     Returns:
         A tensor of the broadcast shape without the last dimension.
@@ -644,14 +644,14 @@ def pairwise_distance(
 def normalize(
     input: Tensor, p: float = 2.0, dim: int | Sequence[int] = 1, eps: float = 1e-12, out: Tensor | None = None
 ) -> Tensor:
-    """The input divided by its norm along `dim` (`torch.nn.functional.normalize`).
+    """Divide `input` by its norm along `dim` (`torch.nn.functional.normalize`).
 
     Args:
         input: A floating or complex tensor.
         p: The order of the norm.
         dim: The dimension, or a tuple of them, of the vectors' elements.
-        eps: The least norm that a vector is divided by.
-        out: The tensor that takes the result and is returned.
+        eps: The lower bound of the norm, to avoid division by zero.
+        out: The output tensor. Default: a new tensor.
 
     Returns:
         A tensor of `input`'s shape.

@@ -34,7 +34,11 @@ def check_shapes(
     attn_mask: Tensor | None,
     num_heads: int,
 ) -> bool:
-    """Whether there is a dimension of batches. Raises AssertionError for ranks that do not belong together."""
+    """Return whether the inputs have a batch dimension.
+
+    Raises:
+        AssertionError: The ranks or shapes do not match.
+    """
     rank = query.dim()
     _require(
         rank in (2, 3),
@@ -68,9 +72,12 @@ def check_shapes(
 def additive(
     mask: Tensor | None, name: str, dtype: ScalarType, beside: Tensor | None = None
 ) -> Tensor | None:
-    """A mask as numbers that are added to scores: minus infinity where one of bools says True.
+    """Convert a mask to numbers that are added to scores: -inf where a bool mask is True.
 
-    Warns where it is of another dtype than `beside`, the attention mask. Raises AssertionError for integers.
+    Warns if the mask's dtype differs from that of `beside`, the attention mask.
+
+    Raises:
+        AssertionError: The mask has an integer dtype.
     """
     if mask is None:
         return None
@@ -132,7 +139,11 @@ def _projected_apart(
     weights: tuple[Tensor, Tensor, Tensor],
     biases: tuple[Tensor | None, ...],
 ) -> tuple[Tensor, ...]:
-    """Each of query, key and value through a weight of its own. Raises AssertionError for shapes that do not fit."""
+    """Project query, key and value, each by its own weight.
+
+    Raises:
+        AssertionError: The shapes do not match.
+    """
     width = inputs[0].size(-1)
     names = ("query", "key", "value")
     for name, x, weight in zip(names, inputs, weights, strict=True):
@@ -149,7 +160,11 @@ def _projected_apart(
 
 
 def _checked_mask(mask: Tensor, lines: int, length_q: int, length_k: int) -> Tensor:
-    """A mask of three dimensions, the first of size 1 or `lines`. Raises RuntimeError for other shapes."""
+    """Return the mask with three dimensions, the first of size 1 or `lines`.
+
+    Raises:
+        RuntimeError: The mask has another shape.
+    """
     expected = (length_q, length_k) if mask.dim() == 2 else (lines, length_q, length_k)
     if mask.dim() not in (2, 3):
         raise RuntimeError(f"attn_mask's dimension {mask.dim()} is not supported")
@@ -161,7 +176,7 @@ def _checked_mask(mask: Tensor, lines: int, length_q: int, length_k: int) -> Ten
 
 
 def _with_a_key_seen(mask: Tensor | None) -> Tensor | None:
-    """A mask with one more key, which everyone sees."""
+    """Append one more key to a mask, visible to every query."""
     return None if mask is None else _ops.cat([mask, mask.new_zeros((*mask.shape[:-1], 1))], -1)
 
 
@@ -205,28 +220,29 @@ def multi_head_attention_forward(
         query: The queries, of shape (L, E), or (L, N, E) with batches.
         key: The keys, of shape (S, Ek) or (S, N, Ek).
         value: The values, of shape (S, Ev) or (S, N, Ev).
-        embed_dim_to_check: What E must be.
-        num_heads: How many heads there are, a divisor of E.
+        embed_dim_to_check: The expected E.
+        num_heads: The number of heads, a divisor of E.
         in_proj_weight: The weights of the projections of all three, of shape (3 E, E).
         in_proj_bias: Their biases, of shape (3 E,), or None.
         bias_k: A key more, of shape (1, 1, E), or None.
         bias_v: A value more, likewise.
-        add_zero_attn: Whether there is one more key and value of zeros.
+        add_zero_attn: If True, append a key and a value of zeros.
         dropout_p: The probability with which a weight is dropped in training.
         out_proj_weight: The weights of the projection of the result, of shape (E, E).
         out_proj_bias: Its biases, of shape (E,), or None.
-        training: Whether weights are dropped.
+        training: If True, apply dropout to the weights. Default: True.
         key_padding_mask: A tensor of shape (S,) or (N, S); True hides a key, a number is added to its scores.
-        need_weights: Whether weights are returned. Without them the fused operators are used.
+        need_weights: If True, weights are returned. Without them the fused operators are used. Default: True.
         attn_mask: A tensor of shape (L, S) or (N num_heads, L, S); True hides a key from a query, a number is added
             to the score.
-        use_separate_proj_weight: Whether the three weights below are taken instead of `in_proj_weight`.
+        use_separate_proj_weight: If True, the three weights below are taken instead of `in_proj_weight`. Default:
+            False.
         q_proj_weight: The weights of the queries' projection, of shape (E, E).
         k_proj_weight: Those of the keys', of shape (E, Ek).
         v_proj_weight: Those of the values', of shape (E, Ev).
         static_k: Keys of shape (N num_heads, S, E / num_heads), taken instead of projected ones.
         static_v: Values, likewise.
-        average_attn_weights: Whether the weights of the heads are averaged.
+        average_attn_weights: If True, average the attention weights over the heads. Default: True.
         is_causal: Says that `attn_mask` is the causal one, so that it need not be read.
 
     Returns:
@@ -250,7 +266,7 @@ def multi_head_attention_forward(
     """
     is_batched = check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
     if not is_batched:
-        # One tensor stays one, so that it goes through one product.
+        # Unsqueeze a shared tensor once, so that one matmul projects it.
         outer = {id(x): x.unsqueeze(1) for x in (query, key, value)}
         query, key, value = outer[id(query)], outer[id(key)], outer[id(value)]
         if key_padding_mask is not None:

@@ -1,4 +1,4 @@
-"""Normalisations with PyTorch's Python signatures; `functional` re-exports them."""
+"""Normalizations with PyTorch's Python signatures; `functional` re-exports them."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def layer_norm(
         normalized_shape: The sizes of those dimensions.
         weight: What results are multiplied by, of that shape and of `input`'s dtype, or of float32 for float16 and
             bfloat16.
-        bias: What is added then, of the same shape and dtype.
-        eps: Added to the variance, so that nothing is divided by 0.
+        bias: The shift, of the same shape and dtype.
+        eps: Added to the variance to avoid division by zero.
 
     Returns:
         A tensor of `input`'s shape and dtype.
@@ -76,7 +76,7 @@ def rms_norm(
     Args:
         input: A floating tensor.
         normalized_shape: The sizes of those dimensions.
-        weight: What results are multiplied by, of that shape; by default nothing.
+        weight: The scale, of that shape. Default: None, no scaling.
         eps: Added to the mean; by default the precision of the dtype that is computed in, which for float16 and
             bfloat16 is float32.
 
@@ -114,19 +114,19 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Each channel of (N, C, ...) normalised over all samples and positions (`torch.nn.functional.batch_norm`).
+    """Normalize each channel of (N, C, ...) over the batch and positions (`torch.nn.functional.batch_norm`).
 
     Args:
         input: A floating tensor of shape (N, C, ...).
-        running_mean: The means, of shape (C,), that channels are normalised by; in training they are brought up to
+        running_mean: The means, of shape (C,), that channels are normalized by; in training they are brought up to
             date, and may be None.
         running_var: The variances, likewise.
-        weight: What results are multiplied by, of shape (C,); by default nothing.
-        bias: What is added then, of shape (C,); by default nothing.
-        training: Whether the batch's own mean and variance are used.
+        weight: The scale of each channel, of shape (C,). Default: None, no scaling.
+        bias: The shift of each channel, of shape (C,). Default: None, no shift.
+        training: If True, normalize by the batch's mean and variance. Default: False.
         momentum: The share of the new statistics: running = (1 - momentum) * running + momentum * new, with the
             unbiased variance.
-        eps: Added to the variance, so that nothing is divided by 0.
+        eps: Added to the variance to avoid division by zero.
 
     Returns:
         A tensor of `input`'s shape and dtype.
@@ -161,14 +161,14 @@ def group_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Each group of channels of (N, C, ...) normalised, sample by sample (`torch.nn.functional.group_norm`).
+    """Normalize each group of channels of each sample of (N, C, ...) (`torch.nn.functional.group_norm`).
 
     Args:
         input: A floating tensor of shape (N, C, ...).
-        num_groups: How many groups the channels make up, a divisor of C.
-        weight: What results are multiplied by, of shape (C,); by default nothing.
-        bias: What is added then, of shape (C,); by default nothing.
-        eps: Added to the variance, so that nothing is divided by 0.
+        num_groups: The number of groups of channels, a divisor of C.
+        weight: The scale of each channel, of shape (C,). Default: None, no scaling.
+        bias: The shift of each channel, of shape (C,). Default: None, no shift.
+        eps: Added to the variance to avoid division by zero.
 
     Returns:
         A tensor of `input`'s shape and dtype.
@@ -203,19 +203,19 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Each channel of each sample of (N, C, ...) normalised (`torch.nn.functional.instance_norm`).
+    """Normalize each channel of each sample of (N, C, ...) (`torch.nn.functional.instance_norm`).
 
     Args:
         input: A floating tensor of shape (N, C, ...).
         running_mean: The means, of shape (C,), that are brought up to date with `use_input_stats`, and otherwise
-            normalised by.
+            normalized by.
         running_var: The variances, likewise.
-        weight: What results are multiplied by, of shape (C,); by default nothing.
-        bias: What is added then, of shape (C,); by default nothing.
-        use_input_stats: Whether each channel's own mean and variance are used.
+        weight: The scale of each channel, of shape (C,). Default: None, no scaling.
+        bias: The shift of each channel, of shape (C,). Default: None, no shift.
+        use_input_stats: If True, normalize by each channel's own mean and variance. Default: True.
         momentum: The share of the new statistics: running = (1 - momentum) * running + momentum * new, with the
             unbiased variance.
-        eps: Added to the variance, so that nothing is divided by 0.
+        eps: Added to the variance to avoid division by zero.
 
     Returns:
         A tensor of `input`'s shape and dtype.
@@ -247,10 +247,10 @@ def local_response_norm(
 
     Args:
         input: A floating tensor of shape (N, C, ...), of at least three dimensions.
-        size: How many channels count, the element's own in their middle; those outside are 0.
+        size: The number of channels in the window, centered at the element's; channels outside are 0.
         alpha: The factor of the mean.
         beta: The power of the divisor.
-        k: What is added to it before.
+        k: The constant added to the sum.
 
     Returns:
         A tensor of `input`'s shape and dtype.

@@ -99,24 +99,22 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """The largest element of each window over the last dimension (`torch.nn.functional.max_pool1d`).
+    """Compute the maximum of each window over the last dimension (`torch.nn.functional.max_pool1d`).
 
     Args:
         input: A tensor of real numbers of shape (N, C, L) or (C, L).
-        kernel_size: The size of the windows, a number.
-        stride: The distance between windows, a number; by default `kernel_size`.
-        padding: How many elements of -inf are put on both sides of each dimension, at most half of `kernel_size`.
-        dilation: The distance between the elements of a window.
-        ceil_mode: Whether a last window may begin inside the input or its border and reach beyond; otherwise it is
-            left out.
-        return_indices: Whether the places of the maxima are given too.
+        kernel_size: The size of the windows, an int.
+        stride: The stride of the windows, an int. Default: `kernel_size`.
+        padding: Padding by -inf on both sides of each dimension, at most half of `kernel_size`.
+        dilation: The spacing of a window's elements.
+        ceil_mode: If True, keep a last window that starts inside the input or its padding. Default: False.
+        return_indices: If True, also return the indices of the maxima. Default: False.
 
     Returns:
-        The maxima; with `return_indices` a pair of them and their places in the flattened line of a channel, as
-        int64.
+        The maxima; with `return_indices` also their indices in the flattened line of a channel, as int64.
 
     Raises:
-        RuntimeError: `input` has another number of dimensions, the padding is too large, or the result would be
+        RuntimeError: `input` has the wrong number of dimensions, the padding is too large, or the result would be
             empty.
 
     Example:
@@ -169,24 +167,22 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """The largest element of each window over the last two dimensions (`torch.nn.functional.max_pool2d`).
+    """Compute the maximum of each window over the last two dimensions (`torch.nn.functional.max_pool2d`).
 
     Args:
         input: A tensor of real numbers of shape (N, C, H, W) or (C, H, W).
-        kernel_size: The size of the windows, a number or a tuple of 2.
-        stride: The distance between windows, a number or a tuple of 2; by default `kernel_size`.
-        padding: How many elements of -inf are put on both sides of each dimension, at most half of `kernel_size`.
-        dilation: The distance between the elements of a window.
-        ceil_mode: Whether a last window may begin inside the input or its border and reach beyond; otherwise it is
-            left out.
-        return_indices: Whether the places of the maxima are given too.
+        kernel_size: The size of the windows, an int or a tuple of 2.
+        stride: The stride of the windows, an int or a tuple of 2. Default: `kernel_size`.
+        padding: Padding by -inf on both sides of each dimension, at most half of `kernel_size`.
+        dilation: The spacing of a window's elements.
+        ceil_mode: If True, keep a last window that starts inside the input or its padding. Default: False.
+        return_indices: If True, also return the indices of the maxima. Default: False.
 
     Returns:
-        The maxima; with `return_indices` a pair of them and their places in the flattened plane of a channel, as
-        int64.
+        The maxima; with `return_indices` also their indices in the flattened plane of a channel, as int64.
 
     Raises:
-        RuntimeError: `input` has another number of dimensions, the padding is too large, or the result would be
+        RuntimeError: `input` has the wrong number of dimensions, the padding is too large, or the result would be
             empty.
 
     Example:
@@ -239,24 +235,22 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """The largest element of each window over the last three dimensions (`torch.nn.functional.max_pool3d`).
+    """Compute the maximum of each window over the last three dimensions (`torch.nn.functional.max_pool3d`).
 
     Args:
         input: A tensor of real numbers of shape (N, C, D, H, W) or (C, D, H, W).
-        kernel_size: The size of the windows, a number or a tuple of 3.
-        stride: The distance between windows, a number or a tuple of 3; by default `kernel_size`.
-        padding: How many elements of -inf are put on both sides of each dimension, at most half of `kernel_size`.
-        dilation: The distance between the elements of a window.
-        ceil_mode: Whether a last window may begin inside the input or its border and reach beyond; otherwise it is
-            left out.
-        return_indices: Whether the places of the maxima are given too.
+        kernel_size: The size of the windows, an int or a tuple of 3.
+        stride: The stride of the windows, an int or a tuple of 3. Default: `kernel_size`.
+        padding: Padding by -inf on both sides of each dimension, at most half of `kernel_size`.
+        dilation: The spacing of a window's elements.
+        ceil_mode: If True, keep a last window that starts inside the input or its padding. Default: False.
+        return_indices: If True, also return the indices of the maxima. Default: False.
 
     Returns:
-        The maxima; with `return_indices` a pair of them and their places in the flattened volume of a channel, as
-        int64.
+        The maxima; with `return_indices` also their indices in the flattened volume of a channel, as int64.
 
     Raises:
-        RuntimeError: `input` has another number of dimensions, the padding is too large, or the result would be
+        RuntimeError: `input` has the wrong number of dimensions, the padding is too large, or the result would be
             empty.
 
     Example:
@@ -278,22 +272,21 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """The mean of each window over the last dimension (`torch.nn.functional.avg_pool1d`).
+    """Compute the mean of each window over the last dimension (`torch.nn.functional.avg_pool1d`).
 
     Args:
         input: A floating tensor of shape (N, C, L) or (C, L).
-        kernel_size: The size of the windows, a number.
-        stride: The distance between windows, a number; by default `kernel_size`.
-        padding: How many zeros are put on both sides of each dimension, at most half of `kernel_size`.
-        ceil_mode: Whether a last window may begin inside the input or its border and reach beyond; otherwise it is
-            left out.
-        count_include_pad: Whether the zeros of the padding count in a window's number of elements.
+        kernel_size: The size of the windows, an int.
+        stride: The stride of the windows, an int. Default: `kernel_size`.
+        padding: Zero padding on both sides of each dimension, at most half of `kernel_size`.
+        ceil_mode: If True, keep a last window that starts inside the input or its padding. Default: False.
+        count_include_pad: If True, count padding zeros as elements of a window. Default: True.
 
     Returns:
         A tensor of the windows' means.
 
     Raises:
-        RuntimeError: `input` has another number of dimensions, the padding is too large, or the result would be
+        RuntimeError: `input` has the wrong number of dimensions, the padding is too large, or the result would be
             empty.
 
     Example:
@@ -317,24 +310,23 @@ def avg_pool2d(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """The mean of each window over the last two dimensions (`torch.nn.functional.avg_pool2d`).
+    """Compute the mean of each window over the last two dimensions (`torch.nn.functional.avg_pool2d`).
 
     Args:
         input: A floating tensor of shape (N, C, H, W) or (C, H, W).
-        kernel_size: The size of the windows, a number or a tuple of 2.
-        stride: The distance between windows, a number or a tuple of 2; by default `kernel_size`.
-        padding: How many zeros are put on both sides of each dimension, at most half of `kernel_size`.
-        ceil_mode: Whether a last window may begin inside the input or its border and reach beyond; otherwise it is
-            left out.
-        count_include_pad: Whether the zeros of the padding count in a window's number of elements.
-        divisor_override: What sums are divided by instead of the number of elements.
-        out: The tensor that takes the result and is returned.
+        kernel_size: The size of the windows, an int or a tuple of 2.
+        stride: The stride of the windows, an int or a tuple of 2. Default: `kernel_size`.
+        padding: Zero padding on both sides of each dimension, at most half of `kernel_size`.
+        ceil_mode: If True, keep a last window that starts inside the input or its padding. Default: False.
+        count_include_pad: If True, count padding zeros as elements of a window. Default: True.
+        divisor_override: The divisor that replaces the number of elements.
+        out: The output tensor. Default: a new tensor.
 
     Returns:
         A tensor of the windows' means.
 
     Raises:
-        RuntimeError: `input` has another number of dimensions, the padding is too large, or the result would be
+        RuntimeError: `input` has the wrong number of dimensions, the padding is too large, or the result would be
             empty.
 
     Example:
@@ -367,24 +359,23 @@ def avg_pool3d(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """The mean of each window over the last three dimensions (`torch.nn.functional.avg_pool3d`).
+    """Compute the mean of each window over the last three dimensions (`torch.nn.functional.avg_pool3d`).
 
     Args:
         input: A floating tensor of shape (N, C, D, H, W) or (C, D, H, W).
-        kernel_size: The size of the windows, a number or a tuple of 3.
-        stride: The distance between windows, a number or a tuple of 3; by default `kernel_size`.
-        padding: How many zeros are put on both sides of each dimension, at most half of `kernel_size`.
-        ceil_mode: Whether a last window may begin inside the input or its border and reach beyond; otherwise it is
-            left out.
-        count_include_pad: Whether the zeros of the padding count in a window's number of elements.
-        divisor_override: What sums are divided by instead of the number of elements.
-        out: The tensor that takes the result and is returned.
+        kernel_size: The size of the windows, an int or a tuple of 3.
+        stride: The stride of the windows, an int or a tuple of 3. Default: `kernel_size`.
+        padding: Zero padding on both sides of each dimension, at most half of `kernel_size`.
+        ceil_mode: If True, keep a last window that starts inside the input or its padding. Default: False.
+        count_include_pad: If True, count padding zeros as elements of a window. Default: True.
+        divisor_override: The divisor that replaces the number of elements.
+        out: The output tensor. Default: a new tensor.
 
     Returns:
         A tensor of the windows' means.
 
     Raises:
-        RuntimeError: `input` has another number of dimensions, the padding is too large, or the result would be
+        RuntimeError: `input` has the wrong number of dimensions, the padding is too large, or the result would be
             empty.
 
     Example:
@@ -405,7 +396,7 @@ def avg_pool3d(
 
 
 def _sizes(input: Tensor, output_size: AdaptiveSize, rank: int) -> tuple[int, ...]:
-    """An output size for each dimension: one number for all, None for the input's own."""
+    """Return one output size for each spatial dimension; None means the input's size."""
     if output_size is None:
         return tuple(input.shape[-rank:])
     if not isinstance(output_size, Iterable):
@@ -421,20 +412,20 @@ def _sizes(input: Tensor, output_size: AdaptiveSize, rank: int) -> tuple[int, ..
 @numpy_named
 @overridable
 def adaptive_avg_pool1d(input: Tensor, output_size: Size) -> Tensor:
-    """The means of even shares of the last dimension (`torch.nn.functional.adaptive_avg_pool1d`).
+    """Compute means of adaptive windows over the last dimension (`torch.nn.functional.adaptive_avg_pool1d`).
 
     Args:
         input: A floating tensor of shape (N, C, L) or (C, L).
         output_size: The size of the result.
 
     Returns:
-        A tensor of the shares' means, of that size in those dimensions.
+        The means, of size `output_size` in those dimensions.
 
     Raises:
-        RuntimeError: `input` has another number of dimensions.
+        RuntimeError: `input` has the wrong number of dimensions.
 
     Note:
-        Share i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
+        Window i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
 
     Example:
         >>> import triten as tt
@@ -460,22 +451,21 @@ def adaptive_max_pool1d(
 def adaptive_max_pool1d(
     input: Tensor, output_size: Size, return_indices: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """The largest elements of even shares of the last dimension (`torch.nn.functional.adaptive_max_pool1d`).
+    """Compute maxima of adaptive windows over the last dimension (`torch.nn.functional.adaptive_max_pool1d`).
 
     Args:
         input: A floating tensor of shape (N, C, L) or (C, L).
         output_size: The size of the result.
-        return_indices: Whether the places of the maxima are given too.
+        return_indices: If True, also return the indices of the maxima. Default: False.
 
     Returns:
-        The maxima; with `return_indices` a pair of them and their places in the flattened line of a channel, as
-        int64.
+        The maxima; with `return_indices` also their indices in the flattened line of a channel, as int64.
 
     Raises:
-        RuntimeError: `input` has another number of dimensions.
+        RuntimeError: `input` has the wrong number of dimensions.
 
     Note:
-        Share i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
+        Window i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
 
     Example:
         >>> import triten as tt
@@ -489,20 +479,20 @@ def adaptive_max_pool1d(
 
 @overridable
 def adaptive_avg_pool2d(input: Tensor, output_size: AdaptiveSize) -> Tensor:
-    """The means of even shares of the last two dimensions (`torch.nn.functional.adaptive_avg_pool2d`).
+    """Compute means of adaptive windows over the last two dimensions (`torch.nn.functional.adaptive_avg_pool2d`).
 
     Args:
         input: A floating tensor of shape (N, C, H, W) or (C, H, W).
         output_size: The size of the result, a number or a tuple of 2, with None where it stays `input`'s.
 
     Returns:
-        A tensor of the shares' means, of that size in those dimensions.
+        The means, of size `output_size` in those dimensions.
 
     Raises:
-        RuntimeError: `input` has another number of dimensions.
+        RuntimeError: `input` has the wrong number of dimensions.
 
     Note:
-        Share i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
+        Window i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
 
     Example:
         >>> import triten as tt
@@ -528,22 +518,21 @@ def adaptive_max_pool2d(
 def adaptive_max_pool2d(
     input: Tensor, output_size: AdaptiveSize, return_indices: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """The largest elements of even shares of the last two dimensions (`torch.nn.functional.adaptive_max_pool2d`).
+    """Compute maxima of adaptive windows over the last two dimensions (`torch.nn.functional.adaptive_max_pool2d`).
 
     Args:
         input: A floating tensor of shape (N, C, H, W) or (C, H, W).
         output_size: The size of the result, a number or a tuple of 2, with None where it stays `input`'s.
-        return_indices: Whether the places of the maxima are given too.
+        return_indices: If True, also return the indices of the maxima. Default: False.
 
     Returns:
-        The maxima; with `return_indices` a pair of them and their places in the flattened plane of a channel, as
-        int64.
+        The maxima; with `return_indices` also their indices in the flattened plane of a channel, as int64.
 
     Raises:
-        RuntimeError: `input` has another number of dimensions.
+        RuntimeError: `input` has the wrong number of dimensions.
 
     Note:
-        Share i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
+        Window i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
 
     Example:
         >>> import triten as tt
@@ -557,20 +546,20 @@ def adaptive_max_pool2d(
 
 @overridable
 def adaptive_avg_pool3d(input: Tensor, output_size: AdaptiveSize) -> Tensor:
-    """The means of even shares of the last three dimensions (`torch.nn.functional.adaptive_avg_pool3d`).
+    """Compute means of adaptive windows over the last three dimensions (`torch.nn.functional.adaptive_avg_pool3d`).
 
     Args:
         input: A floating tensor of shape (N, C, D, H, W) or (C, D, H, W).
         output_size: The size of the result, a number or a tuple of 3, with None where it stays `input`'s.
 
     Returns:
-        A tensor of the shares' means, of that size in those dimensions.
+        The means, of size `output_size` in those dimensions.
 
     Raises:
-        RuntimeError: `input` has another number of dimensions.
+        RuntimeError: `input` has the wrong number of dimensions.
 
     Note:
-        Share i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
+        Window i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
 
     Example:
         >>> import triten as tt
@@ -596,22 +585,21 @@ def adaptive_max_pool3d(
 def adaptive_max_pool3d(
     input: Tensor, output_size: AdaptiveSize, return_indices: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """The largest elements of even shares of the last three dimensions (`torch.nn.functional.adaptive_max_pool3d`).
+    """Compute maxima of adaptive windows over the last three dimensions (`torch.nn.functional.adaptive_max_pool3d`).
 
     Args:
         input: A floating tensor of shape (N, C, D, H, W) or (C, D, H, W).
         output_size: The size of the result, a number or a tuple of 3, with None where it stays `input`'s.
-        return_indices: Whether the places of the maxima are given too.
+        return_indices: If True, also return the indices of the maxima. Default: False.
 
     Returns:
-        The maxima; with `return_indices` a pair of them and their places in the flattened volume of a channel, as
-        int64.
+        The maxima; with `return_indices` also their indices in the flattened volume of a channel, as int64.
 
     Raises:
-        RuntimeError: `input` has another number of dimensions.
+        RuntimeError: `input` has the wrong number of dimensions.
 
     Note:
-        Share i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
+        Window i of n goes from floor(i * L / n) to ceil((i + 1) * L / n).
 
     Example:
         >>> import triten as tt
@@ -641,15 +629,14 @@ def _count(kernel_size: Size, rank: int) -> int:
 def lp_pool1d(
     input: Tensor, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
 ) -> Tensor:
-    """The p-norm of each window over the last dimension (`torch.nn.functional.lp_pool1d`).
+    """Compute the p-norm of each window over the last dimension (`torch.nn.functional.lp_pool1d`).
 
     Args:
         input: A floating tensor of shape (N, C, L) or (C, L).
         norm_type: The order p of the norm, not 0.
-        kernel_size: The size of the windows, a number.
-        stride: The distance between windows, a number; by default `kernel_size`.
-        ceil_mode: Whether a last window may begin inside the input or its border and reach beyond; otherwise it is
-            left out.
+        kernel_size: The size of the windows, an int.
+        stride: The stride of the windows, an int. Default: `kernel_size`.
+        ceil_mode: If True, keep a last window that starts inside the input or its padding. Default: False.
 
     Returns:
         A tensor of the windows' norms.
@@ -671,15 +658,14 @@ def lp_pool1d(
 def lp_pool2d(
     input: Tensor, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
 ) -> Tensor:
-    """The p-norm of each window over the last two dimensions (`torch.nn.functional.lp_pool2d`).
+    """Compute the p-norm of each window over the last two dimensions (`torch.nn.functional.lp_pool2d`).
 
     Args:
         input: A floating tensor of shape (N, C, H, W) or (C, H, W).
         norm_type: The order p of the norm, not 0.
-        kernel_size: The size of the windows, a number or a tuple of 2.
-        stride: The distance between windows, a number or a tuple of 2; by default `kernel_size`.
-        ceil_mode: Whether a last window may begin inside the input or its border and reach beyond; otherwise it is
-            left out.
+        kernel_size: The size of the windows, an int or a tuple of 2.
+        stride: The stride of the windows, an int or a tuple of 2. Default: `kernel_size`.
+        ceil_mode: If True, keep a last window that starts inside the input or its padding. Default: False.
 
     Returns:
         A tensor of the windows' norms.
@@ -701,15 +687,14 @@ def lp_pool2d(
 def lp_pool3d(
     input: Tensor, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False
 ) -> Tensor:
-    """The p-norm of each window over the last three dimensions (`torch.nn.functional.lp_pool3d`).
+    """Compute the p-norm of each window over the last three dimensions (`torch.nn.functional.lp_pool3d`).
 
     Args:
         input: A floating tensor of shape (N, C, D, H, W) or (C, D, H, W).
         norm_type: The order p of the norm, not 0.
-        kernel_size: The size of the windows, a number or a tuple of 3.
-        stride: The distance between windows, a number or a tuple of 3; by default `kernel_size`.
-        ceil_mode: Whether a last window may begin inside the input or its border and reach beyond; otherwise it is
-            left out.
+        kernel_size: The size of the windows, an int or a tuple of 3.
+        stride: The stride of the windows, an int or a tuple of 3. Default: `kernel_size`.
+        ceil_mode: If True, keep a last window that starts inside the input or its padding. Default: False.
 
     Returns:
         A tensor of the windows' norms.
@@ -728,7 +713,7 @@ def lp_pool3d(
 
 
 def _with_indices(pool: Callable[..., Any], example: str) -> Callable[..., tuple[Tensor, Tensor]]:
-    """A pooling whose result is always a pair: the maxima and their places."""
+    """Wrap a pooling function so that it always returns the pair of maxima and indices."""
 
     def pooled(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         bound = signature.bind(*args, **kwargs)

@@ -64,9 +64,10 @@ def legacy_get_enum(size_average: bool | None, reduce: bool | None, emit_warning
 def reduction_of(
     reduction: str, size_average: bool | None = None, reduce: bool | None = None, stacklevel: int = WRAPPED
 ) -> int:
-    """An operator's reduction from its name, or from the two flags that PyTorch deprecated for it.
+    """Return an operator's reduction enum from its name, or from PyTorch's two deprecated flags.
 
-    Raises ValueError for an unknown name.
+    Raises:
+        ValueError: The name is unknown.
 
     Example:
         >>> from triten.nn.reductions import reduction_of

@@ -43,7 +43,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             away.
         mode: "constant", "reflect", "replicate" or "circular"; all but the first pad the last one to three dimensions
             of (N, C, *spatial) or (C, *spatial).
-        value: What stands in a constant border; 0 by default.
+        value: The value of constant padding. Default: 0.
 
     Returns:
         A tensor of `input`'s dtype with those sizes changed.
@@ -90,16 +90,17 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Tensor:
-    """The spatial dimensions of (N, C, *spatial) resampled (`torch.nn.functional.interpolate`).
+    """Resample the spatial dimensions of (N, C, *spatial) (`torch.nn.functional.interpolate`).
 
     Args:
         input: A floating tensor of three to five dimensions, for some modes bytes too.
         size: The spatial sizes of the result, a number or one for each dimension.
         scale_factor: Instead of `size`: by how much they grow, a number or one for each dimension.
         mode: "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear" or "area".
-        align_corners: Whether the centres of first and last elements coincide, rather than their outer edges.
-        recompute_scale_factor: Whether factors are taken from the sizes, which are whole numbers.
-        antialias: Whether all elements under a result are weighed where it has fewer; of "bilinear" and "bicubic".
+        align_corners: If True, the centers of first and last elements coincide, rather than their outer edges.
+        recompute_scale_factor: If True, factors are taken from the sizes, which are whole numbers.
+        antialias: If True, all elements under a result are weighed where it has fewer; of "bilinear" and "bicubic".
+            Default: False.
 
     Returns:
         A tensor of shape (N, C, *size) and of `input`'s dtype.
@@ -192,7 +193,12 @@ def _is_integer(value: Any) -> bool:
 
 
 def _factor(value: Any) -> float:
-    """A scale factor as an operator takes it. Tensors are taken where sizes are computed from them alone."""
+    """Convert a scale factor to the float that the operator takes.
+
+    Raises:
+        TypeError: The value is not a number.
+        RuntimeError: The value is not finite.
+    """
     if isinstance(value, str | bytes | TensorImpl) or not hasattr(type(value), "__float__"):
         raise TypeError(f"interpolate(): argument 'scale_factor' must be float, not {type(value).__name__}")
     factor = float(value)
@@ -216,7 +222,7 @@ def upsample(
         size: The spatial sizes of the result, a number or one for each dimension.
         scale_factor: Instead of `size`: by how much they grow, a number or one for each dimension.
         mode: "nearest", "linear", "bilinear", "bicubic" or "trilinear".
-        align_corners: Whether the centres of first and last elements coincide, rather than their outer edges.
+        align_corners: If True, the centers of first and last elements coincide, rather than their outer edges.
 
     Returns:
         A tensor of shape (N, C, *size).
@@ -312,8 +318,8 @@ def grid_sample(
         grid: The places, of shape (N, *places, 2) or (N, *places, 3): x, y and z in [-1, 1], from one edge to the
             other.
         mode: "bilinear", "nearest" or "bicubic" (of images alone).
-        padding_mode: What lies outside: "zeros", the "border" or the "reflection".
-        align_corners: Whether -1 and 1 are the centres of the first and the last elements, rather than their edges.
+        padding_mode: The values outside of the input: "zeros", "border" or "reflection".
+        align_corners: If True, -1 and 1 are the centers of the first and the last elements, rather than their edges.
 
     Returns:
         A tensor of shape (N, C, *places).
@@ -351,7 +357,7 @@ def grid_sample(
 
 @overridable
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
-    """The places that affine maps give, for `grid_sample` (`torch.nn.functional.affine_grid`).
+    """Compute the sampling grid of affine maps for `grid_sample` (`torch.nn.functional.affine_grid`).
 
     Args:
         theta: Matrices of shape (N, 2, 3) or (N, 3, 4).
@@ -398,7 +404,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
 
 
 def _pair(size: Size) -> Any:
-    """What an iterable holds, tensors being one, or twice a number; the operator refuses what is neither."""
+    """Return the elements of an iterable as a tuple, or a number twice; the operator rejects other values."""
     if isinstance(size, Iterable):
         return tuple(size)
     return (size, size) if isinstance(size, Integral) else size
@@ -408,13 +414,13 @@ def _pair(size: Size) -> Any:
 def unfold(
     input: Tensor, kernel_size: Size, dilation: Size = 1, padding: Size = 0, stride: Size = 1
 ) -> Tensor:
-    """Each window of (N, C, H, W) as a column (`torch.nn.functional.unfold`).
+    """Extract each window of (N, C, H, W) as a column (`torch.nn.functional.unfold`).
 
     Args:
         input: A tensor of shape (N, C, H, W) or (C, H, W).
-        kernel_size: The size of the windows, a number or a tuple of 2.
-        dilation: The distance between the elements of a window.
-        padding: How many zeros are put on both sides of each dimension.
+        kernel_size: The size of the windows, an int or a tuple of 2.
+        dilation: The spacing of a window's elements.
+        padding: Zero padding on both sides of each dimension.
         stride: The distance between windows.
 
     Returns:
@@ -445,9 +451,9 @@ def fold(
     Args:
         input: A tensor of shape (N, C * kh * kw, windows), or without N.
         output_size: The height and width of the images.
-        kernel_size: The size of the windows, a number or a tuple of 2.
-        dilation: The distance between the elements of a window.
-        padding: How many zeros are put on both sides of each dimension.
+        kernel_size: The size of the windows, an int or a tuple of 2.
+        dilation: The spacing of a window's elements.
+        padding: Zero padding on both sides of each dimension.
         stride: The distance between windows.
 
     Returns:

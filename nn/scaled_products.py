@@ -55,7 +55,7 @@ def scaled_mm(
     contraction_dim: list[int] | tuple[int, ...] = (),
     use_fast_accum: bool = False,
 ) -> Tensor:
-    """The product of two matrices of 8-bit or 4-bit floats with their scales (`torch.nn.functional.scaled_mm`).
+    """Compute a matmul of scaled 8-bit or 4-bit float matrices (`torch.nn.functional.scaled_mm`).
 
     Args:
         mat_a: The first matrix, of shape (M, K) and dtype float8_e4m3fn or float8_e5m2, or (M, K / 2) and
@@ -75,7 +75,8 @@ def scaled_mm(
         bias: One number for each column of the result, of shape (N,).
         output_dtype: The dtype of the result; None for that of `mat_a`.
         contraction_dim: Empty, or the dimensions that are summed over.
-        use_fast_accum: Whether tensor cores of compute capability 9.0 may add up products in the bits that they keep.
+        use_fast_accum: If True, tensor cores of compute capability 9.0 may add up products in the bits that they
+            keep. Default: False.
 
     Returns:
         A tensor of shape (M, N) and dtype `output_dtype`.
@@ -123,7 +124,7 @@ def grouped_mm(
     Args:
         mat_a: The left matrices, of shape (G, M, K), or one matrix that groups share rows or columns of.
         mat_b: The right matrices, of shape (G, K, N), or one matrix.
-        offs: Where each group ends along the dimension that groups share, int32, of shape (G,) and ascending.
+        offs: The end of each group along the grouped dimension, int32 of shape (G,), ascending.
         bias: Has to be None.
         out_dtype: None or the dtype of the operands.
 
@@ -211,5 +212,5 @@ def scaled_grouped_mm(
 
 
 def in_list(given: Any) -> list[Any]:
-    """The elements of a list, or the one that is given."""
+    """Return a list or tuple as a list, any other value as a list of one."""
     return list(given) if isinstance(given, list | tuple) else [given]

@@ -27,16 +27,16 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:
-    """The loss of connectionist temporal classification (`torch.nn.functional.ctc_loss`).
+    """Compute the connectionist temporal classification loss (`torch.nn.functional.ctc_loss`).
 
     Args:
         log_probs: Logarithms of probabilities, of shape (T, N, C) or (T, C).
         targets: The labels, of shape (N, S), or those of all sequences one after another.
-        input_lengths: How many times of each sequence count, as a tensor or a tuple.
-        target_lengths: How many labels each has.
+        input_lengths: The number of time steps of each sequence, a tensor or a tuple.
+        target_lengths: The number of labels of each sequence.
         blank: The class that stands for no label.
         reduction: 'none', 'mean' (the default), which divides by the numbers of labels first, or 'sum'.
-        zero_infinity: Whether what has no alignment counts nothing, rather than infinitely much.
+        zero_infinity: If True, replace infinite losses, of targets without an alignment, by 0. Default: False.
 
     Returns:
         The loss: a tensor without dimensions, or with 'none' one of shape (N,).
@@ -114,12 +114,12 @@ def linear_cross_entropy(
         input: A tensor of shape (in_features) or (N, in_features).
         linear_weight: The layer's weights, of shape (C, in_features) or (C, d1, ..., dK, in_features).
         target: Classes or their probabilities, as `cross_entropy` takes them.
-        linear_bias: What the layer adds, of the shape of `linear_weight` without its last dimension.
+        linear_bias: The layer's bias, of the shape of `linear_weight` without its last dimension.
         weight: A factor for each class, of shape (C).
         reduction: 'none' gives each element's loss, 'mean' (the default) their mean, 'sum' their sum.
         ignore_index: Targets of this value do not count; -100 by default.
         label_smoothing: The share, from 0 to 1, that is spread evenly over all classes.
-        options: How PyTorch would divide the work into chunks, to save memory; ignored with a warning.
+        options: PyTorch's chunking options; ignored with a warning.
 
     Returns:
         The loss: a tensor without dimensions, or with 'none' one of `target`'s shape.

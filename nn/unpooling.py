@@ -20,7 +20,7 @@ Size = int | Sequence[int]
 
 
 def _sizes(rank: int, size: Size, name: str, least: int = 0) -> list[int]:
-    """A size for each dimension. What is beyond the first `least` of those given counts for nothing."""
+    """Return one size for each dimension, and check the given ones."""
     sizes = list(size) if isinstance(size, Iterable) and not isinstance(size, str) else [size] * rank
     if len(sizes) < least:
         raise IndexError(f"max_unpool{rank}d: expected {name} of {least} elements, got {len(sizes)}")
@@ -39,10 +39,13 @@ def _output_size(
     padding: list[int],
     output_size: Sequence[int] | None,
 ) -> list[int]:
-    """The sizes asked for, which pooling must be able to have come from; without them the smallest likely ones."""
+    """Return the requested output sizes after checking that pooling can produce `input` from them.
+
+    Without a request, return the smallest sizes.
+    """
     rank = len(kernel_size)
     spatial = list(input.shape)[-rank:]
-    # Sizes of another number than the operator's dimensions are that one's to refuse.
+    # The operator rejects a wrong number of sizes.
     least = [
         (n - 1) * s + k - 2 * p for n, s, k, p in zip(spatial, stride, kernel_size, padding, strict=False)
     ]
@@ -95,22 +98,22 @@ def max_unpool1d(
     padding: Size = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """The maxima of `max_pool1d` where they were, zeros elsewhere (`torch.nn.functional.max_unpool1d`).
+    """Invert `max_pool1d`: write the maxima to their indices, zeros elsewhere (`torch.nn.functional.max_unpool1d`).
 
     Args:
         input: The maxima, of shape (N, C, L) or (C, L).
-        indices: The places that ``max_pool1d(..., return_indices=True)`` gave; of several for one the last stays.
+        indices: The indices that ``max_pool1d(..., return_indices=True)`` returned; the last of duplicates wins.
         kernel_size: The size of the windows of pooling.
         stride: The distance between them; by default `kernel_size`.
         padding: The padding of pooling.
-        output_size: The sizes of the result, where pooling may have come from several.
+        output_size: The sizes of the result. Default: the smallest sizes that pooling can have come from.
 
     Returns:
-        A tensor of the sizes that pooling came from.
+        A tensor of the size of pooling's input.
 
     Raises:
         ValueError: Pooling cannot have come from `output_size`.
-        RuntimeError: A place is outside of the result.
+        RuntimeError: An index is out of range.
 
     Example:
         >>> import triten as tt
@@ -131,22 +134,22 @@ def max_unpool2d(
     padding: Size = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """The maxima of `max_pool2d` where they were, zeros elsewhere (`torch.nn.functional.max_unpool2d`).
+    """Invert `max_pool2d`: write the maxima to their indices, zeros elsewhere (`torch.nn.functional.max_unpool2d`).
 
     Args:
         input: The maxima, of shape (N, C, H, W) or (C, H, W).
-        indices: The places that ``max_pool2d(..., return_indices=True)`` gave; of several for one the last stays.
+        indices: The indices that ``max_pool2d(..., return_indices=True)`` returned; the last of duplicates wins.
         kernel_size: The size of the windows of pooling.
         stride: The distance between them; by default `kernel_size`.
         padding: The padding of pooling.
-        output_size: The sizes of the result, where pooling may have come from several.
+        output_size: The sizes of the result. Default: the smallest sizes that pooling can have come from.
 
     Returns:
-        A tensor of the sizes that pooling came from.
+        A tensor of the size of pooling's input.
 
     Raises:
         ValueError: Pooling cannot have come from `output_size`.
-        RuntimeError: A place is outside of the result.
+        RuntimeError: An index is out of range.
 
     Example:
         >>> import triten as tt
@@ -167,22 +170,22 @@ def max_unpool3d(
     padding: Size = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """The maxima of `max_pool3d` where they were, zeros elsewhere (`torch.nn.functional.max_unpool3d`).
+    """Invert `max_pool3d`: write the maxima to their indices, zeros elsewhere (`torch.nn.functional.max_unpool3d`).
 
     Args:
         input: The maxima, of shape (N, C, D, H, W) or (C, D, H, W).
-        indices: The places that ``max_pool3d(..., return_indices=True)`` gave; of several for one the last stays.
+        indices: The indices that ``max_pool3d(..., return_indices=True)`` returned; the last of duplicates wins.
         kernel_size: The size of the windows of pooling.
         stride: The distance between them; by default `kernel_size`.
         padding: The padding of pooling.
-        output_size: The sizes of the result, where pooling may have come from several.
+        output_size: The sizes of the result. Default: the smallest sizes that pooling can have come from.
 
     Returns:
-        A tensor of the sizes that pooling came from.
+        A tensor of the size of pooling's input.
 
     Raises:
         ValueError: Pooling cannot have come from `output_size`.
-        RuntimeError: A place is outside of the result.
+        RuntimeError: An index is out of range.
 
     Example:
         >>> import triten as tt

@@ -1,4 +1,4 @@
-"""Optimizers: what `step` does to parameters, from their gradients (`torch.optim`).
+"""Optimizers: update parameters from their gradients (`torch.optim`).
 
 `optimizer.py` is the base: groups, state, saving; `single.py` that of algorithms which are an update of one parameter.
 A file beside them is an algorithm, `lr_scheduler` how rates change. A name's module is imported with its first use.

@@ -13,12 +13,13 @@ __all__ = ["Adadelta"]
 
 
 class Adadelta(SingleOptimizer):
-    """Gradients scaled by steps' running size over their own (`torch.optim.Adadelta`; Zeiler, 2012).
+    """Adadelta: gradients scaled by the RMS of past steps over the RMS of past gradients (`torch.optim.Adadelta`;
+    Zeiler, 2012).
 
     Args:
         params, lr, weight_decay, foreach, capturable, maximize, differentiable: as of `RMSprop`.
-        rho: how much of the means of squares is kept.
-        eps: what is added to them.
+        rho: The decay rate of the means of squares.
+        eps: Added to the means, for numerical stability.
 
     Raises:
         ValueError: an option is out of its range.

@@ -20,14 +20,14 @@ class Adafactor(Optimizer):
     Stern, 2018).
 
     Args:
-        params: parameters, or groups of them.
+        params: The parameters, or dicts of parameter groups.
         lr: the largest relative step, and the factor of the decay; a number or a tensor of one element.
         beta2_decay: the power of the step's number by which a new square's share falls.
         eps: the least denominator (None: the dtype's precision), and the least scale of a parameter.
         d: the root mean square beyond which an update is scaled down.
-        weight_decay: a factor of the parameters that is taken off them by itself.
-        foreach: accepted for PyTorch's sake.
-        maximize: whether to climb.
+        weight_decay: The decoupled weight decay.
+        foreach: Accepted but ignored.
+        maximize: If True, maximize the objective. Default: False.
 
     Raises:
         ValueError: an option is out of its range.
@@ -81,7 +81,7 @@ class Adafactor(Optimizer):
     def step(self, closure: Callable[[], Loss]) -> Loss: ...
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
-        """One step; gives the closure's loss."""
+        """Perform one step and return the closure's loss."""
         loss = loss_of(closure)
         for group in self.param_groups:
             for parameter in group["params"]:

@@ -15,12 +15,13 @@ __all__ = ["Adagrad"]
 
 
 class Adagrad(SingleOptimizer):
-    """Gradients divided by the root of the sum of their squares (`torch.optim.Adagrad`; Duchi and others, 2011).
+    """Adagrad: gradients divided by the root of the sum of their squares (`torch.optim.Adagrad`; Duchi and others,
+    2011).
 
     Args:
         params, lr, weight_decay, eps, foreach, maximize, differentiable: as of `RMSprop`.
-        lr_decay: how much the rate falls with each step.
-        initial_accumulator_value: where the sums begin.
+        lr_decay: The decay of the learning rate at each step.
+        initial_accumulator_value: The initial value of the sums.
         fused: accepted for PyTorch's sake.
 
     Raises:
@@ -74,17 +75,17 @@ class Adagrad(SingleOptimizer):
     takes_sparse = True
 
     def begin(self, group: Group, parameter: Tensor) -> dict[str, Any]:
-        """The sums, which begin where the options say."""
+        """Initialize the sums to `initial_accumulator_value`."""
         start = self.defaults["initial_accumulator_value"]
         return {"sum": _ops.full_like(parameter, complex(start, start) if parameter.is_complex() else start)}
 
     def update(
         self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
     ) -> None:
-        """The sum, then the step."""
+        """Update the sum of squares, then the parameter."""
         size = rate_of(group) / (1 + (count - 1) * group["lr_decay"])
         if isinstance(gradient, Tensor) and gradient.layout is sparse_coo:
-            # Of rows without a gradient neither the sum nor the parameter changes.
+            # Rows without a gradient keep their sum and parameter.
             rows = gradient.coalesce()
             state["sum"].add_(rows.pow(2))
             spread = state["sum"].sparse_mask(rows)._values().sqrt_().add_(group["eps"])

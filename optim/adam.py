@@ -35,22 +35,22 @@ MOMENTS = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
 
 
 class Adam(Optimizer):
-    """Steps scaled by running means of gradients and of their squares (`torch.optim.Adam`; Kingma and Ba, 2015).
+    """Adam: steps scaled by running first and second moments (`torch.optim.Adam`; Kingma and Ba, 2015).
 
     Args:
-        params: parameters, or groups of them.
-        lr: the rate, a number or a tensor of one element.
-        betas: how much of either mean is kept.
-        eps: what is added to the root of the squares' mean.
+        params: The parameters, or dicts of parameter groups.
+        lr: The learning rate, a number or a tensor of one element.
+        betas: The decay rates of the two moments.
+        eps: Added to the root of the second moment.
         weight_decay: a factor of the parameters: added to their gradients, or, if decoupled, taken off by itself.
-        amsgrad: whether the squares' mean never falls (Reddi et al., 2018).
-        maximize: whether to climb.
+        amsgrad: If True, use the maximum of all past second moments (Reddi et al., 2018). Default: False.
+        maximize: If True, maximize the objective. Default: False.
         foreach, fused: False for an operation at a time; else a step is one launch for each device where all
             parameters are floats, which True of `fused` insists on.
         capturable: counts of steps stand on the parameters' device, so that a graph may capture a step; a fused step
             has them there in any case.
-        differentiable: whether gradients go through the step.
-        decoupled_weight_decay: whether it is AdamW's.
+        differentiable: If True, autograd records the step. Default: False.
+        decoupled_weight_decay: If True, decay weights as AdamW does. Default: False.
 
     Raises:
         ValueError: an option is out of its range.
@@ -115,7 +115,7 @@ class Adam(Optimizer):
     def step(self, closure: Callable[[], Loss]) -> Loss: ...
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
-        """One step; gives the closure's loss."""
+        """Perform one step and return the closure's loss."""
         loss = loss_of(closure)
         for group in self.param_groups:
             parameters = [parameter for parameter in group["params"] if parameter.grad is not None]

@@ -13,18 +13,19 @@ __all__ = ["Adamax"]
 
 
 class Adamax(SingleOptimizer):
-    """Adam by the largest gradient in place of the mean square (`torch.optim.Adamax`; Kingma and Ba, 2015, section 7).
+    """Adamax: Adam with the infinity norm instead of the second moment (`torch.optim.Adamax`; Kingma and Ba, 2015,
+    section 7).
 
     Args:
-        params: parameters, or groups of them.
-        lr: the rate, a number or a tensor of one element.
-        betas: how much of the gradients' mean and of their largest magnitude is kept.
-        eps: what is added to a magnitude.
-        weight_decay: a factor of the parameters that is added to their gradients.
-        foreach: False steps parameters on CUDA one by one, with the same bits.
-        maximize: whether to climb.
-        differentiable: whether gradients go through the step.
-        capturable: counts of steps stand on the parameters' device, so that a graph may capture a step.
+        params: The parameters, or dicts of parameter groups.
+        lr: The learning rate, a number or a tensor of one element.
+        betas: The decay rates of the gradients' mean and of their largest magnitude.
+        eps: Added to a magnitude.
+        weight_decay: The L2 penalty: this multiple of the parameters is added to their gradients.
+        foreach: If False, step parameters on CUDA one by one, with bitwise identical results.
+        maximize: If True, maximize the objective. Default: False.
+        differentiable: If True, autograd records the step. Default: False.
+        capturable: If True, keep step counts on the parameters' device, so that a CUDA graph can capture a step.
 
     Raises:
         ValueError: an option is out of its range.

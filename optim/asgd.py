@@ -13,19 +13,19 @@ __all__ = ["ASGD"]
 
 
 class ASGD(SingleOptimizer):
-    """Gradient descent that keeps the parameters' average in its state (`torch.optim.ASGD`; Polyak and Juditsky, 1992).
+    """Averaged SGD: the state keeps the average of the parameters (`torch.optim.ASGD`; Polyak and Juditsky, 1992).
 
     Args:
-        params: parameters, or groups of them.
-        lr: the rate, a number or a tensor of one element.
-        lambd: how fast parameters and rate fall.
+        params: The parameters, or dicts of parameter groups.
+        lr: The learning rate, a number or a tensor of one element.
+        lambd: The decay of parameters and learning rate.
         alpha: the power by which the rate falls.
         t0: the step from which on parameters are averaged.
-        weight_decay: a factor of the parameters that is added to their gradients.
-        foreach: False steps parameters on CUDA one by one, with the same bits.
-        maximize: whether to climb.
-        differentiable: whether gradients go through the step.
-        capturable: counts of steps stand on the parameters' device, so that a graph may capture a step.
+        weight_decay: The L2 penalty: this multiple of the parameters is added to their gradients.
+        foreach: If False, step parameters on CUDA one by one, with bitwise identical results.
+        maximize: If True, maximize the objective. Default: False.
+        differentiable: If True, autograd records the step. Default: False.
+        capturable: If True, keep step counts on the parameters' device, so that a CUDA graph can capture a step.
 
     Raises:
         ValueError: an option is out of its range.
@@ -64,7 +64,7 @@ class ASGD(SingleOptimizer):
         )  # fmt: skip
 
     def begin(self, group: Group, parameter: Tensor) -> dict[str, Any]:
-        """The rate and the average's share, as they are at first, and the average."""
+        """Initialize the rate, the averaging coefficient and the average."""
         return {
             "eta": counter(group, parameter, rate_of(group)),
             "mu": counter(group, parameter, 1.0),
@@ -74,7 +74,7 @@ class ASGD(SingleOptimizer):
     def update(
         self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
     ) -> None:
-        """The step, the average, then what the next step takes."""
+        """Update the parameter and the average, then the coefficients of the next step."""
         fall, lr, average = group["lambd"], rate_of(group), state["ax"]
         if group["capturable"]:
             rate, share = state["eta"], state["mu"]

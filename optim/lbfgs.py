@@ -19,7 +19,7 @@ CURVED = 1e-10
 
 
 class LBFGS(Optimizer):
-    """A quasi-Newton method that remembers the last steps (`torch.optim.LBFGS`; Liu and Nocedal, 1989).
+    """L-BFGS: a quasi-Newton method with a limited history of steps (`torch.optim.LBFGS`; Liu and Nocedal, 1989).
 
     A step evaluates the loss several times, so that it takes a closure: one that clears gradients, computes the loss,
     and calls `backward`. There is one group of parameters.
@@ -31,7 +31,7 @@ class LBFGS(Optimizer):
         max_eval: the evaluations of one step; ``max_iter * 5 // 4`` unless given.
         tolerance_grad: the largest component of a gradient that ends a step.
         tolerance_change: the change of parameters or loss that does.
-        history_size: how many steps are remembered.
+        history_size: The number of stored steps.
         line_search_fn: ``"strong_wolfe"``, or None for steps of a length given.
 
     Raises:
@@ -152,7 +152,7 @@ class LBFGS(Optimizer):
         return before
 
     def _direction(self, state: dict[str, Any], gradient: Tensor) -> Tensor:
-        """The gradient through the inverse Hessian that the remembered steps tell of: the recursion of two loops."""
+        """Compute the inverse Hessian times the gradient by the two-loop recursion over the stored steps."""
         change, step = gradient - state["prev_flat_grad"], state["d"] * state["t"]
         changes, steps, weights = state["old_dirs"], state["old_stps"], state["ro"]
         curvature = change.dot(step).item()
@@ -186,7 +186,7 @@ def _flat(tensor: Tensor) -> Tensor:
 
 
 def flat_gradient(parameters: list[Tensor]) -> Tensor:
-    """All gradients one after the other, zeros for those without, complex numbers as pairs."""
+    """Concatenate all gradients: zeros for missing ones, complex numbers as pairs."""
     parts = [_flat(_ops.zeros_like(each) if each.grad is None else each.grad.detach()) for each in parameters]
     return _ops.cat(parts)
 

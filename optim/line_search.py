@@ -16,7 +16,7 @@ DECREASE, CURVATURE = 1e-4, 0.9
 
 
 class Point(NamedTuple):
-    """A place on the line: the step, the loss, the gradient, and the slope along the line."""
+    """Point on the search line: the step, the loss, the gradient, and the slope along the line."""
 
     step: float
     loss: float
@@ -25,7 +25,10 @@ class Point(NamedTuple):
 
 
 def cubic_minimum(a: Point, b: Point, bounds: tuple[float, float] | None = None) -> float:
-    """Where the cubic through two losses and slopes is least, within bounds; else in the middle of them."""
+    """Return the minimizer of the cubic through two losses and slopes, clamped to bounds.
+
+    Without a minimizer return the midpoint of the bounds.
+    """
     low, high = bounds or (min(a.step, b.step), max(a.step, b.step))
     if a.step > b.step:
         a, b = b, a
@@ -41,15 +44,18 @@ def cubic_minimum(a: Point, b: Point, bounds: tuple[float, float] | None = None)
 def strong_wolfe(
     evaluate: Callable[[float], Point], start: Point, step: float, length: float, tolerance: float, most: int
 ) -> tuple[Point, int]:
-    """A point that satisfies the conditions, or the best that was found, and how often the loss was evaluated.
+    """Search for a point that satisfies the strong Wolfe conditions.
 
     Args:
-        evaluate: the point of a step.
-        start: that of no step.
-        step: which to try first.
-        length: the direction's largest component.
-        tolerance: how small a bracket is given up.
-        most: how many points are tried beside the first.
+        evaluate: Returns the point of a step.
+        start: The point of step 0.
+        step: The first step to try.
+        length: The direction's largest component.
+        tolerance: The bracket size below which the search stops.
+        most: The maximum number of points after the first.
+
+    Returns:
+        The best point found, and the number of loss evaluations.
     """
 
     def falls(point: Point) -> bool:

@@ -1,4 +1,4 @@
-"""Muon: momentum, orthogonalised."""
+"""Muon: orthogonalized momentum."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ ADJUSTMENTS: dict[str | None, Callable[[int, int], float]] = {
 
 
 class Muon(Optimizer):
-    """Steps along the momentum with all its singular values brought near 1 (`torch.optim.Muon`; Jordan, 2024).
+    """Muon: steps along the orthogonalized momentum, whose singular values are near 1 (`torch.optim.Muon`; Jordan,
+    2024).
 
     It is for the matrices of hidden layers; whatever else a model has is given to another optimizer.
 
     Args:
         params: parameters of two dimensions, or groups of them.
-        lr: the rate, a number or a tensor of one element.
-        weight_decay: a factor of the parameters that is taken off them by itself.
-        momentum: how much of the mean of gradients is kept.
-        nesterov: whether to look ahead along it.
+        lr: The learning rate, a number or a tensor of one element.
+        weight_decay: The decoupled weight decay.
+        momentum: The decay rate of the mean of gradients.
+        nesterov: If True, use Nesterov momentum. Default: True.
         ns_coefficients: the polynomial of the Newton-Schulz iteration.
         eps: the least norm.
-        ns_steps: how often the polynomial is applied, in bfloat16.
-        adjust_lr_fn: how the rate follows a matrix's sizes, ``"original"`` or ``"match_rms_adamw"``.
+        ns_steps: The number of Newton-Schulz iterations, in bfloat16.
+        adjust_lr_fn: The scaling of the rate by a matrix's sizes, ``"original"`` or ``"match_rms_adamw"``.
 
     Raises:
         ValueError: an option is out of its range, or a parameter has not two dimensions.
@@ -94,7 +95,7 @@ class Muon(Optimizer):
     def step(self, closure: Callable[[], Loss]) -> Loss: ...
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
-        """One step; gives the closure's loss."""
+        """Perform one step and return the closure's loss."""
         loss = loss_of(closure)
         for group in self.param_groups:
             lr, momentum = rate_of(group), group["momentum"]
@@ -120,9 +121,12 @@ class Muon(Optimizer):
 
 
 def orthogonal(matrix: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
-    """The matrix with its singular values near 1, in bfloat16: an odd polynomial of it, applied some times.
+    """Orthogonalize a matrix approximately, in bfloat16, by Newton-Schulz iterations.
 
-    Raises ValueError for 100 steps or more, and for other than three coefficients.
+    The singular values of the result are near 1.
+
+    Raises:
+        ValueError: `steps` is 100 or more, or there are not three coefficients.
     """
     if steps >= 100:
         raise ValueError("Number of steps must be less than 100 for computational efficiency")

@@ -13,14 +13,14 @@ __all__ = ["NAdam"]
 
 
 class NAdam(SingleOptimizer):
-    """Adam with Nesterov's momentum (`torch.optim.NAdam`; Dozat, 2016).
+    """NAdam: Adam with Nesterov momentum (`torch.optim.NAdam`; Dozat, 2016).
 
     Args:
         params, lr, eps, foreach, maximize, capturable, differentiable: as of `Adamax`.
-        betas: how much of the means of gradients and of their squares is kept.
+        betas: The decay rates of the means of gradients and of their squares.
         weight_decay: a factor of the parameters: added to their gradients, or, if decoupled, taken off by itself.
-        momentum_decay: how fast the first of `betas` approaches its value.
-        decoupled_weight_decay: whether it is AdamW's.
+        momentum_decay: The rate at which the momentum approaches the first of `betas`.
+        decoupled_weight_decay: If True, decay weights as AdamW does. Default: False.
 
     Raises:
         ValueError: an option is out of its range.

@@ -31,7 +31,7 @@ Step = TypeVar("Step", bound=Callable[..., Any])
 
 
 class _RequiredParameter:
-    """In an optimizer's defaults: an option that every group has to give (`torch.optim.optimizer.required`)."""
+    """Marker in an optimizer's defaults of an option that every group must give (`torch.optim.optimizer.required`)."""
 
     def __repr__(self) -> str:
         return "<required parameter>"
@@ -41,7 +41,8 @@ required = _RequiredParameter()
 
 
 class Optimizer:
-    """Parameters in groups, each with options; a subclass says what a step does to a group (`torch.optim.Optimizer`).
+    """Base class of optimizers: groups of parameters with options; a subclass defines the step
+    (`torch.optim.Optimizer`).
 
     Args:
         params: parameters, pairs of names and parameters, or groups: dictionaries with ``params`` and options of their
@@ -150,9 +151,9 @@ class Optimizer:
         raise NotImplementedError(f"{type(self).__name__} has no step")
 
     def state_dict(self) -> dict[str, Any]:
-        """The state and the groups, parameters by their number (`torch.optim.Optimizer.state_dict`).
+        """Return the state and the groups, with parameters as indices (`torch.optim.Optimizer.state_dict`).
 
-        The tensors are the optimizer's own memory.
+        The tensors share memory with the optimizer's state.
         """
         for hook in [*self._hooks["state_dict_pre"].values()]:
             hook(self)
@@ -319,7 +320,7 @@ def _add_global_hook(kind: str, hook: Callable[..., Any]) -> RemovableHandle:
 
 
 def _stepping(step: Step) -> Step:
-    """A `step` with its hooks. Whether it records gradients is for it to say: it may compute them itself."""
+    """Wrap `step` with its hooks. `step` itself controls gradient mode, because it may compute gradients."""
 
     @functools.wraps(step)
     def stepped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
@@ -347,7 +348,7 @@ def _stepping(step: Step) -> Step:
 
 
 def _use_grad_for_differentiable(step: Step) -> Step:
-    """A `step` that records gradients only where the option ``differentiable`` asks for them."""
+    """Wrap `step` so that it records gradients only with the option ``differentiable``."""
 
     @functools.wraps(step)
     def stepped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
@@ -365,7 +366,7 @@ def spare_saved(state: dict[str, Any]) -> None:
 
 
 def loss_of(closure: Callable[[], Loss] | None) -> Loss | None:
-    """The loss that a closure computes, with gradients; None without one."""
+    """Compute the closure's loss with gradients enabled; return None without a closure."""
     if closure is None:
         return None
     with enable_grad():
@@ -373,7 +374,7 @@ def loss_of(closure: Callable[[], Loss] | None) -> Loss | None:
 
 
 def _brought(name: str, value: Any, parameter: Tensor) -> Any:
-    """A state as its parameter wants it."""
+    """Copy a state value to its parameter's device and dtype."""
     if not isinstance(value, Tensor):
         return copy.deepcopy(value)
     if name == "step":
@@ -408,10 +409,13 @@ def check_capturable(group: Group, parameter: Tensor) -> None:
 
 
 def takes_fused(group: Group, parameters: list[Tensor], gradients: list[Tensor]) -> bool:
-    """Whether one launch serves a group: that is wanted or not refused, and all of it are real floats (on Meta, too:
-    a program is planned there with the operators that it has elsewhere).
+    """Return whether one fused launch updates a group.
 
-    Raises RuntimeError where it is wanted and cannot be.
+    The launch requires real floating parameters, and that neither ``fused`` nor ``foreach`` is False. Meta tensors
+    qualify, because a program planned on Meta must use the same operators as on a device.
+
+    Raises:
+        RuntimeError: ``fused`` is True but the group does not qualify.
     """
     if group["fused"] is False or group["foreach"] is False or group["differentiable"]:
         return False
@@ -430,14 +434,14 @@ def takes_fused(group: Group, parameters: list[Tensor], gradients: list[Tensor])
 
 
 def in_layout(gradient: Tensor, parameter: Tensor) -> Tensor:
-    """The gradient with the strides of its parameter."""
+    """Return the gradient with the strides of its parameter."""
     if gradient.stride() == parameter.stride():
         return gradient
     return _ops.empty_like(parameter).copy_(gradient)
 
 
 def by_device(parameters: list[Tensor]) -> list[list[int]]:
-    """The places of the parameters on each device."""
+    """Group the indices of the parameters by device."""
     places: defaultdict[Device, list[int]] = defaultdict(list)
     for i, parameter in enumerate(parameters):
         places[parameter.device].append(i)
@@ -445,5 +449,5 @@ def by_device(parameters: list[Tensor]) -> list[list[int]]:
 
 
 def rate_for(lr: Rate, device: Device) -> Rate:
-    """A learning rate that the operators of a device take: a tensor on another one is brought there."""
+    """Move a tensor learning rate to `device` unless it is on the CPU; return a number unchanged."""
     return lr if not isinstance(lr, Tensor) or lr.device.type == "cpu" else lr.to(device)

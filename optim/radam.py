@@ -13,7 +13,7 @@ __all__ = ["RAdam"]
 
 
 class RAdam(SingleOptimizer):
-    """Adam whose scale is corrected for the few squares of early steps (`torch.optim.RAdam`; Liu and others, 2020).
+    """RAdam: Adam with a rectified scale in early steps (`torch.optim.RAdam`; Liu and others, 2020).
 
     Args:
         params, lr, eps, foreach, maximize, capturable, differentiable: as of `Adamax`.

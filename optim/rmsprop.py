@@ -13,20 +13,21 @@ __all__ = ["RMSprop"]
 
 
 class RMSprop(SingleOptimizer):
-    """Gradients divided by the root of their squares' running mean (`torch.optim.RMSprop`; Hinton's lecture 6, 2012).
+    """RMSprop: gradients divided by the root of their squares' running mean (`torch.optim.RMSprop`; Hinton's lecture 6,
+    2012).
 
     Args:
-        params: parameters, or groups of them.
-        lr: the rate, a number or a tensor of one element.
-        alpha: how much of the squares' mean is kept.
-        eps: what is added to its root.
-        weight_decay: a factor of the parameters that is added to their gradients.
-        momentum: how much of the last step is kept.
-        centered: whether the squares' mean is taken about the gradients' mean (Graves, 2013).
-        capturable: counts of steps stand on the parameters' device, so that a graph may capture a step.
-        foreach: False steps parameters on CUDA one by one, with the same bits.
-        maximize: whether to climb.
-        differentiable: whether gradients go through the step.
+        params: The parameters, or dicts of parameter groups.
+        lr: The learning rate, a number or a tensor of one element.
+        alpha: The decay rate of the mean of squares.
+        eps: Added to the root of that mean.
+        weight_decay: The L2 penalty: this multiple of the parameters is added to their gradients.
+        momentum: The momentum factor.
+        centered: If True, normalize by the variance of gradients (Graves, 2013). Default: False.
+        capturable: If True, keep step counts on the parameters' device, so that a CUDA graph can capture a step.
+        foreach: If False, step parameters on CUDA one by one, with bitwise identical results.
+        maximize: If True, maximize the objective. Default: False.
+        differentiable: If True, autograd records the step. Default: False.
 
     Raises:
         ValueError: an option is out of its range.
@@ -81,7 +82,7 @@ class RMSprop(SingleOptimizer):
     def update(
         self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
     ) -> None:
-        """The mean, then the step."""
+        """Update the running mean of squares, then the parameter."""
         kept, lr = group["alpha"], rate_of(group)
         variance = squares = state["square_avg"]
         squares.mul_(kept).addcmul_(gradient, gradient, value=1 - kept)

@@ -1,4 +1,4 @@
-"""Steps by gradients' signs alone."""
+"""Resilient backpropagation: steps by the signs of gradients."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ __all__ = ["Rprop"]
 
 
 class Rprop(SingleOptimizer):
-    """Each element's step grows while its gradient keeps its sign (`torch.optim.Rprop`; Riedmiller and Braun, 1993).
+    """Rprop: each element's step grows while its gradient keeps its sign (`torch.optim.Rprop`; Riedmiller and Braun,
+    1993).
 
     Args:
-        params: parameters, or groups of them.
+        params: The parameters, or dicts of parameter groups.
         lr: the first step of every element, a number or a tensor of one element.
-        etas: what a step is multiplied by where the sign changes, and where it stays.
+        etas: The factors of a step size if the gradient's sign changes, and if it stays.
         step_sizes: the smallest and the largest step.
-        capturable: counts of steps stand on the parameters' device, so that a graph may capture a step.
-        foreach: accepted for PyTorch's sake.
-        maximize: whether to climb.
-        differentiable: whether gradients go through the step.
+        capturable: If True, keep step counts on the parameters' device, so that a CUDA graph can capture a step.
+        foreach: Accepted but ignored.
+        maximize: If True, maximize the objective. Default: False.
+        differentiable: If True, autograd records the step. Default: False.
 
     Raises:
         ValueError: an option is out of its range.
@@ -64,7 +65,7 @@ class Rprop(SingleOptimizer):
     steps_together = False  # by masks, which operators over lists do not take
 
     def begin(self, group: Group, parameter: Tensor) -> dict[str, Any]:
-        """No gradient before, and the first steps."""
+        """Initialize the previous gradient to zero and the step sizes to the learning rate."""
         lr = rate_of(group)
         first = complex(lr, lr) if parameter.is_complex() else lr
         return {"prev": _ops.zeros_like(parameter), "step_size": _ops.full_like(parameter, first)}
@@ -72,7 +73,7 @@ class Rprop(SingleOptimizer):
     def update(
         self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
     ) -> None:
-        """The steps' sizes, then the steps; where the sign changed there is none, and no gradient is remembered."""
+        """Update the step sizes, then the parameter. An element whose gradient changed sign does not move."""
         (shrink, grow), (least, most) = group["etas"], group["step_sizes"]
         agreement = gradient.detach() * state["prev"].detach()
         changed = agreement < 0

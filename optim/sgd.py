@@ -27,19 +27,19 @@ __all__ = ["SGD"]
 
 
 class SGD(Optimizer):
-    """Gradient descent, with momentum on request (`torch.optim.SGD`; Sutskever et al., 2013, for Nesterov's form).
+    """SGD, optionally with momentum (`torch.optim.SGD`; Sutskever et al., 2013, for Nesterov's form).
 
     Args:
-        params: parameters, or groups of them.
-        lr: the rate, a number or a tensor of one element.
-        momentum: how much of the last step is kept.
-        dampening: how much of the gradient momentum leaves out.
-        weight_decay: a factor of the parameters that is added to their gradients.
-        nesterov: whether the gradient is taken after the momentum's step.
-        maximize: whether to climb.
+        params: The parameters, or dicts of parameter groups.
+        lr: The learning rate, a number or a tensor of one element.
+        momentum: The momentum factor.
+        dampening: The dampening of the gradient in the momentum.
+        weight_decay: The L2 penalty: this multiple of the parameters is added to their gradients.
+        nesterov: If True, use Nesterov momentum. Default: False.
+        maximize: If True, maximize the objective. Default: False.
         foreach, fused: False for an operation at a time; else a step is one launch for each device where all
             parameters are floats, which True of `fused` insists on.
-        differentiable: whether gradients go through the step.
+        differentiable: If True, autograd records the step. Default: False.
 
     Raises:
         ValueError: an option is out of its range.
@@ -89,7 +89,7 @@ class SGD(Optimizer):
     def step(self, closure: Callable[[], Loss]) -> Loss: ...
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
-        """One step; gives the closure's loss."""
+        """Perform one step and return the closure's loss."""
         loss = loss_of(closure)
         for group in self.param_groups:
             parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
@@ -107,7 +107,7 @@ class SGD(Optimizer):
         with_buffer = group["momentum"] != 0
         begun = [with_buffer and "momentum_buffer" in self.state[parameter] for parameter in parameters]
         for places in by_device(parameters):
-            # A parameter's first step makes its buffer: such parameters go together.
+            # The first step of a parameter creates its momentum buffer; such parameters form their own group.
             for first in (True, False) if with_buffer else (False,):
                 own = [i for i in places if not with_buffer or begun[i] != first]
                 if not own:

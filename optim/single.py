@@ -27,11 +27,13 @@ __all__ = ["SingleOptimizer"]
 
 
 class SingleOptimizer(Optimizer):
-    """The steps that a subclass's `begin` and `update` describe, with what is common to all of them.
+    """Base class of optimizers that define `begin` and `update`.
 
-    Groups have ``maximize``; ``weight_decay``, unless it is decoupled, is added to gradients; of complex parameters
-    the update sees pairs of real numbers; a state counts its steps in ``step``, on the host unless `capturable`. Real
-    parameters on CUDA step together, with the bits of single steps, unless ``foreach`` is False.
+    - Groups have ``maximize``.
+    - ``weight_decay``, unless it is decoupled, is added to gradients.
+    - `update` sees complex parameters as pairs of real numbers.
+    - A state counts its steps in ``step``, on the host unless `capturable`.
+    - Real parameters on CUDA step together, bitwise identical to single steps, unless ``foreach`` is False.
     """
 
     steps_together = True
@@ -41,7 +43,7 @@ class SingleOptimizer(Optimizer):
     """Whether `update` is called with sparse gradients."""
 
     def begin(self, group: Group, parameter: Tensor) -> dict[str, Any]:
-        """The state of a parameter before its first step, ``step`` left out."""
+        """Return a parameter's initial state, without ``step``."""
         raise NotImplementedError(f"{type(self).__name__} has no state")
 
     def update(
@@ -51,7 +53,7 @@ class SingleOptimizer(Optimizer):
         raise NotImplementedError(f"{type(self).__name__} has no update")
 
     def prepare(self, group: Group, parameter: Tensor) -> dict[str, Any]:
-        """The state of a parameter, made if there is none."""
+        """Return a parameter's state; create it at the first step."""
         state = self.state[parameter]
         if not state:
             state["step"] = counter(group, parameter)
@@ -64,7 +66,7 @@ class SingleOptimizer(Optimizer):
     def step(self, closure: Callable[[], Loss]) -> Loss: ...
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
-        """One step; gives the closure's loss."""
+        """Perform one step and return the closure's loss."""
         loss = loss_of(closure)
         for group in self.param_groups:
             given = [parameter for parameter in group["params"] if parameter.grad is not None]
@@ -90,7 +92,7 @@ class SingleOptimizer(Optimizer):
     def _groups(
         self, group: Group, parameters: list[Tensor], states: list[dict[str, Any]]
     ) -> list[list[int]]:
-        """The places of parameters that step together: by operators over lists, with the same numbers on the host."""
+        """Group the indices of parameters that step together in foreach operators, with equal host scalars."""
         if not self.steps_together or group["foreach"] is False or group["differentiable"]:
             return [[i] for i in range(len(parameters))]
         places: dict[Any, list[int]] = {}
@@ -147,19 +149,19 @@ class SingleOptimizer(Optimizer):
 
 
 def host_numbers(state: dict[str, Any]) -> list[str]:
-    """The names of a CUDA parameter's states that are numbers on the host."""
+    """Return the names of a CUDA parameter's states that are host scalars."""
     return [name for name, value in state.items() if value.device.type == "cpu"]
 
 
 def counter(group: Group, parameter: Tensor, value: float = 0.0) -> Tensor:
-    """A number that steps change, as a tensor: on the host unless it is captured with the step."""
+    """Create a scalar tensor that steps update: on the host unless `capturable`."""
     dtype = float64 if get_default_dtype() is float64 else float32
     device = parameter.device if group.get("capturable") else "cpu"
     return _ops.full((), value, dtype=dtype, device=device)
 
 
 def rate_of(group: Group) -> float:
-    """The learning rate as a number."""
+    """Return the learning rate as a Python number."""
     lr = group["lr"]
     number: float = lr.item() if isinstance(lr, Tensor) else lr
     return number
@@ -182,7 +184,7 @@ def check_betas(betas: tuple[float, float]) -> None:
 
 
 def check_moments(lr: Rate, betas: tuple[float, float], eps: float, weight_decay: float) -> None:
-    """Raises ValueError for options of Adam's kin that are out of range."""
+    """Raise ValueError if an option of Adam or a similar optimizer is out of range."""
     check_rate(lr)
     check_number("epsilon value", eps)
     check_betas(betas)

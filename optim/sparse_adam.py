@@ -1,4 +1,4 @@
-"""Adam for sparse gradients (torch/optim/sparse_adam.py): what has no gradient keeps its moments."""
+"""Adam for sparse gradients (torch/optim/sparse_adam.py): elements without a gradient keep their moments."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["SparseAdam"]
 
 
 class SparseAdam(Optimizer):
-    """Adam that changes moments and parameters only where gradients specify elements (`torch.optim.SparseAdam`).
+    """Adam that updates moments and parameters only at the specified elements of gradients (`torch.optim.SparseAdam`).
 
     Args:
         params: Strided real parameters, whose gradients are of layout `tt.sparse_coo`, as an embedding with
             ``sparse=True`` has them.
         lr: The learning rate, above 0.
         betas: The decays of the moments, below 1.
-        eps: What is added to the root of the second moment, above 0.
-        maximize: Whether to go up.
+        eps: Added to the root of the second moment, positive.
+        maximize: If True, maximize the objective. Default: False.
 
     Raises:
         ValueError: An option is out of range, or a parameter is sparse or complex.
@@ -79,10 +79,10 @@ class SparseAdam(Optimizer):
     def step(self, closure: Callable[[], Loss]) -> Loss: ...
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
-        """One step; gives the closure's loss.
+        """Perform one step and return the closure's loss.
 
         Args:
-            closure: Computes the loss and its gradients anew.
+            closure: Recomputes the loss and its gradients.
 
         Raises:
             RuntimeError: A gradient is dense.

@@ -1,4 +1,4 @@
-"""Averages of a model's parameters along training (`torch.optim.swa_utils`).
+"""Weight averaging during training (`torch.optim.swa_utils`).
 
 Sources: P. Izmailov and others, "Averaging weights leads to wider optima and better generalization", 2018; for
 exponential averages, B. Polyak and A. Juditsky, "Acceleration of stochastic approximation by averaging", 1992.
@@ -44,9 +44,10 @@ def _check_decay(decay: float) -> None:
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Average:
-    """The exponential average of a parameter: `decay` of the old one is kept (`torch.optim.swa_utils.get_ema_avg_fn`).
+    """Return an averaging function that keeps `decay` of the old average (`torch.optim.swa_utils.get_ema_avg_fn`).
 
-    Raises ValueError for a decay that is no share.
+    Raises:
+        ValueError: `decay` is outside [0, 1].
 
     Example:
         >>> import triten as tt
@@ -65,7 +66,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Average:
 
 
 def get_swa_avg_fn() -> Average:
-    """The mean of a parameter, each model counting as much (`torch.optim.swa_utils.get_swa_avg_fn`).
+    """Return an averaging function that weighs all models equally (`torch.optim.swa_utils.get_swa_avg_fn`).
 
     Example:
         >>> import triten as tt
@@ -101,14 +102,14 @@ def get_swa_multi_avg_fn() -> ListAverage:
 
 
 class AveragedModel(Module):
-    """A copy of a model whose parameters are averages of the model's (`torch.optim.swa_utils.AveragedModel`).
+    """Copy of a model whose parameters are averages of the model's (`torch.optim.swa_utils.AveragedModel`).
 
     Args:
-        model: which is copied.
-        device: of the copy.
+        model: The model to copy.
+        device: The device of the copy.
         avg_fn: the new average of an average, a parameter and the number of models in it; the mean unless given.
         multi_avg_fn: the same of lists, in place.
-        use_buffers: whether buffers are averaged too; else the copy's are the last model's.
+        use_buffers: If True, buffers are averaged too; else the copy's are the last model's. Default: False.
 
     Raises AssertionError for both functions.
 
@@ -141,7 +142,7 @@ class AveragedModel(Module):
         self.avg_fn, self.multi_avg_fn, self.use_buffers = avg_fn, multi_avg_fn, use_buffers
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the average computes."""
+        """Call the averaged module."""
         return self.module(*args, **kwargs)
 
     def update_parameters(self, model: Module) -> None:
@@ -184,8 +185,8 @@ def update_bn(loader: Iterable[Any], model: Module, device: DeviceLike = None) -
 
     Args:
         loader: batches, or tuples and lists that begin with one.
-        model: which is run on each.
-        device: where batches are brought.
+        model: The model to run on each batch.
+        device: The device that batches are copied to.
 
     Example:
         >>> import triten as tt
@@ -212,11 +213,11 @@ def update_bn(loader: Iterable[Any], model: Module, device: DeviceLike = None) -
 
 
 class SWALR(LRScheduler):
-    """Rates that go to a constant one, which averages are taken at (`torch.optim.swa_utils.SWALR`).
+    """Annealing of the rates to a constant one for weight averaging (`torch.optim.swa_utils.SWALR`).
 
     Args:
         swa_lr: the constant rate, for all groups or for each.
-        anneal_epochs: how long it takes to get there.
+        anneal_epochs: The number of epochs of annealing.
         anneal_strategy: ``"cos"`` or ``"linear"``.
 
     Raises ValueError for another strategy and for a number of epochs below 0.
@@ -253,12 +254,12 @@ class SWALR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _share(self, epoch: int) -> float:
-        """How much of the way is behind at the end of an epoch."""
+        """Return the annealed fraction at the end of an epoch."""
         place = max(0.0, min(1.0, epoch / max(1, self.anneal_epochs)))
         return place if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * place)) / 2
 
     def get_lr(self) -> list[Rate]:
-        """The rates of `last_epoch`: where the last ones began is found from how far they were."""
+        """Compute the learning rates of `last_epoch`; the initial rates are inferred from the previous step's."""
         self._warn_outside_step()
         step = max(1, self._step_count - 1) if self.anneal_epochs == 0 else self._step_count - 1
         before, now = self._share(step - 1), self._share(step)

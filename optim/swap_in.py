@@ -17,9 +17,9 @@ __all__ = ["swap_in_optimizer_params_and_state"]
 def swap_in_optimizer_params_and_state(
     optimizer: Optimizer, swapin_parameters: dict[str, Tensor], swapin_optim_state: dict[str, Any]
 ) -> Iterator[None]:
-    """A block in which an optimizer has other parameters, state and options; afterwards it has its own again.
+    """Swap in an optimizer's parameters, state and options for a block, and restore its own afterwards.
 
-    What the optimizer writes into the tensors given stays there; entries that it adds to its state go with the block.
+    In-place changes to the given tensors persist. State entries that the optimizer adds are discarded.
 
     Args:
         optimizer: the optimizer.

@@ -1,4 +1,4 @@
-"""Lists of tensors to which an optimizer's update speaks as to one tensor: each operation is one for all of them."""
+"""Lists of tensors with the methods of a tensor: each method is one foreach operator."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""`tt.quantization`: models with weights of 8 and 4 bits, in torchao's manner.
+"""Quantization: models with 8-bit and 4-bit weights, following torchao.
 
-`quantize_(model, config)` puts tensors of fewer bits in the place of linear layers' weights. They are subclasses of
-`tt.Tensor` over the dispatcher: a layer multiplies with them as with any weight, through kernels that take the bits as
-they lie in memory, and gradients reach its input. `QATConfig` trains a model that expects it.
+`quantize_(model, config)` replaces linear layers' weights by quantized tensors. They are subclasses of `tt.Tensor`
+over the dispatcher. A layer multiplies with them as with any weight, through kernels that read the packed bits, and
+gradients reach its input. `QATConfig` trains a model for quantization.
 
 Example:
     >>> import triten as tt

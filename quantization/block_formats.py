@@ -45,10 +45,10 @@ class ScaleCalculationMode(Enum):
 
 
 def to_blocked(scales: Tensor) -> Tensor:
-    """Scales in the layout of cuBLAS, which products take (`torchao.prototype.mx_formats.utils.to_blocked`).
+    """Rearrange scales into cuBLAS's blocked layout for matmuls (`torchao.prototype.mx_formats.utils.to_blocked`).
 
-    128 lines by 4 blocks lie together in 512 bytes: the scales of the lines 0, 32, 64 and 96, four of each, then those
-    of the next lines. What is missing to whole tiles is padded with the byte 0.
+    A tile of 128 lines by 4 blocks occupies 512 bytes: four scales of each of the lines 0, 32, 64 and 96, then those
+    of the next lines. Incomplete tiles are padded with the byte 0.
 
     Args:
         scales: One scale for each line and block, of shape (lines, blocks) and a dtype of one byte.
@@ -78,12 +78,12 @@ def to_blocked(scales: Tensor) -> Tensor:
 
 
 def from_blocked(scales: Tensor, lines: int, blocks: int) -> Tensor:
-    """What `to_blocked` made of scales (lines, blocks).
+    """Invert `to_blocked` for scales of shape (lines, blocks).
 
     Args:
         scales: The scales in the layout of cuBLAS.
-        lines: How many lines have scales.
-        blocks: How many each.
+        lines: The number of lines.
+        blocks: The number of blocks in each line.
 
     Returns:
         A matrix (lines, blocks).
@@ -116,7 +116,7 @@ def to_mx(
         data_hp: Floats of any number of dimensions; blocks lie along the last one.
         elem_dtype: float8_e4m3fn, float8_e5m2, or float4_e2m1fn_x2.
         block_size: 32.
-        scaling_mode: How a block's largest magnitude makes its scale.
+        scaling_mode: The rounding of a block's scale, derived from its largest magnitude.
 
     Returns:
         The scales, float8_e8m0fnu, of `data_hp`'s shape with a 32nd of its last size; and the numbers, of its shape, or
@@ -138,7 +138,7 @@ def to_mx(
     blocks = in_blocks("to_mx()", data_hp, MX_BLOCK)
     largest = blocks.abs().amax(-1)
     if scaling_mode is ScaleCalculationMode.RCEIL:
-        # As much as is missing to the least power of two that is not below: bits of the mantissa.
+        # Round up to a power of two by adding to the bits of the mantissa.
         bits = (largest / LARGEST[elem_dtype]).view(int32)
         exponent = ops.bitwise_right_shift(bits, 23)
         mantissa = ops.bitwise_and(bits, 0x7FFFFF)
@@ -188,7 +188,7 @@ def to_nvfp4(data_hp: Tensor, per_tensor_scale: Tensor | None = None) -> tuple[T
 
 
 def nvfp4_scale(data_hp: Tensor) -> Tensor:
-    """The float32 number with which scales of blocks reach as far as float8_e4m3fn does; that of zeros is 1."""
+    """Return the per-tensor float32 scale that maps block scales onto float8_e4m3fn's range; 1 for zeros."""
     if not data_hp.numel():
         return ops.ones((), dtype=float32, device=data_hp.device)
     scale = data_hp.abs().amax().to(float32) / (LARGEST[float8_e4m3fn] * LARGEST[PACKED])
@@ -215,7 +215,8 @@ def elements(scaled: Tensor, elem_dtype: ScalarType, shape: Sequence[int]) -> Te
 def to_packed(x: Tensor) -> Tensor:
     """Numbers of 4 bits, two in a byte, the first in the low bits; NaN, which the format lacks, becomes 0."""
     magnitude = x.abs()
-    # Numbers lie 1/2 apart below 2, 1 apart below 4, and then 2 apart; their codes go up by one.
+    # Representable values are 1/2 apart below 2, 1 apart below 4, then 2 apart; consecutive values have consecutive
+    # codes.
     code = ops.where(
         magnitude < 2,
         (magnitude * 2).round(),

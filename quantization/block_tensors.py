@@ -45,17 +45,17 @@ def check_columns(name: str, columns: int, block: int) -> None:
 
 @savable
 class MXTensor(QuantizedTensor):
-    """A matrix of 8-bit or 4-bit floats, of which 32 of a row share a power of two (`torchao`'s ``MXTensor``).
+    """Matrix of 8-bit or 4-bit floats; blocks of 32 along a row share a power-of-two scale (`torchao`'s ``MXTensor``).
 
-    A product takes activations in such blocks, too, with scales made anew in each call (`_scaled_mm`, of compute
-    capability 10.0 or later on CUDA, where 16 divides rows of the weight and bytes of one); without a dtype for
-    activations it is one with the dequantized weight.
+    A matmul quantizes activations to the same format, with new scales in each call (`_scaled_mm`). On CUDA that needs
+    compute capability 10.0 or later, and a weight whose number of rows and whose bytes per row are multiples of 16.
+    Without an activation dtype, the matmul uses the dequantized weight.
 
     Attributes:
         qdata: The numbers, float8_e4m3fn or float8_e5m2 and (N, K), or float4_e2m1fn_x2 and (N, K / 2).
         scale: float8_e8m0fnu, of one dimension, in the layout that `to_blocked` makes.
-        activation_dtype: What activations become, of as many bits as `qdata`; None leaves them as they are.
-        scaling_mode: How their scales are made.
+        activation_dtype: The dtype of quantized activations, of as many bits as `qdata`; None leaves them unquantized.
+        scaling_mode: The rounding of the activations' scales.
     """
 
     PARTS = ("qdata", "scale")
@@ -74,13 +74,13 @@ class MXTensor(QuantizedTensor):
         activation_dtype: ScalarType | None = None,
         scaling_mode: ScaleCalculationMode = ScaleCalculationMode.FLOOR,
     ) -> Self:
-        """The nearest numbers of the format, with scales as `to_mx` makes them.
+        """Round a weight to the nearest numbers of the format, with the scales of `to_mx`.
 
         Args:
             weight: A matrix (N, K) of float32, float16 or bfloat16; 32 divides K.
             elem_dtype: float8_e4m3fn, float8_e5m2 or float4_e2m1fn_x2.
-            activation_dtype: What activations become; None leaves them as they are.
-            scaling_mode: Which power of two scales a block.
+            activation_dtype: The dtype of quantized activations; None leaves them unquantized.
+            scaling_mode: The rounding of a block's scale to a power of two.
 
         Raises:
             ValueError: `weight` is of another shape or dtype, or an option is not one of these.
@@ -133,7 +133,7 @@ class MXTensor(QuantizedTensor):
 
     @property
     def quantizes_activations(self) -> bool:
-        """Whether activations become such numbers in products."""
+        """True if matmuls quantize activations."""
         return self.activation_dtype is not None
 
     def quantized_activations(self, x: Tensor) -> MXTensor:
@@ -144,14 +144,14 @@ class MXTensor(QuantizedTensor):
 
 @savable
 class NVFP4Tensor(QuantizedTensor):
-    """A matrix of 4-bit floats, of which 16 of a row share a float8_e4m3fn (`torchao`'s ``NVFP4Tensor``).
+    """Matrix of 4-bit floats; blocks of 16 along a row share a float8_e4m3fn scale (`torchao`'s ``NVFP4Tensor``).
 
     Attributes:
         qdata: The numbers, float4_e2m1fn_x2, of shape (N, K / 2).
         scale: float8_e4m3fn, of one dimension, in the layout that `to_blocked` makes.
-        per_tensor_scale: What scales of blocks are multiplied by, float32, of shape ( ); 1 where they are enough.
-        dynamic: Whether activations become such numbers in products (`_scaled_mm_v2`, as with `MXTensor`).
-        two_levels: Whether activations, too, have a scale for all beside those of blocks.
+        per_tensor_scale: The scale of the block scales, float32 of shape ( ); 1 if block scales suffice.
+        dynamic: If True, activations become such numbers in products (`_scaled_mm_v2`, as with `MXTensor`).
+        two_levels: If True, activations, too, have a scale for all beside those of blocks.
     """
 
     PARTS = ("qdata", "scale", "per_tensor_scale")
@@ -165,12 +165,13 @@ class NVFP4Tensor(QuantizedTensor):
 
     @classmethod
     def from_float(cls, weight: Tensor, dynamic: bool = False, two_levels: bool = True) -> Self:
-        """The nearest numbers of the format, with scales as `to_nvfp4` makes them.
+        """Round a weight to the nearest numbers of the format, with the scales of `to_nvfp4`.
 
         Args:
             weight: A matrix (N, K) of float32, float16 or bfloat16; 16 divides K.
-            dynamic: Whether activations become such numbers in products.
-            two_levels: Whether a float32 number scales all, so that scales of blocks are as fine as they can be.
+            dynamic: If True, activations become such numbers in products. Default: False.
+            two_levels: If True, a float32 number scales all, so that scales of blocks are as fine as they can be.
+                Default: True.
 
         Raises:
             ValueError: `weight` is of another shape or dtype.
@@ -220,7 +221,7 @@ class NVFP4Tensor(QuantizedTensor):
 
     @property
     def quantizes_activations(self) -> bool:
-        """Whether activations become such numbers in products."""
+        """True if matmuls quantize activations."""
         return self.dynamic
 
     def quantized_activations(self, x: Tensor) -> NVFP4Tensor:

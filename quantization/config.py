@@ -43,10 +43,12 @@ Granularity = PerTensor | PerRow
 
 
 class AOBaseConfig:
-    """What `quantize_` takes; a subclass says what becomes of a weight (`torchao.core.config.AOBaseConfig`)."""
+    """Base class of the configurations of `quantize_`; a subclass quantizes a weight
+    (`torchao.core.config.AOBaseConfig`).
+    """
 
     def quantized(self, weight: Tensor) -> QuantizedTensor:
-        """The weight of a linear layer, quantized."""
+        """Quantize the weight of a linear layer."""
         raise NotImplementedError(f"{type(self).__name__} does not say what becomes of a weight")
 
 
@@ -55,7 +57,7 @@ class Int8WeightOnlyConfig(AOBaseConfig):
     """Weights of 8-bit integers with a scale for each row (`torchao.quantization.Int8WeightOnlyConfig`)."""
 
     def quantized(self, weight: Tensor) -> Int8Tensor:
-        """An `Int8Tensor`."""
+        """Quantize to an `Int8Tensor`."""
         return Int8Tensor.from_float(weight)
 
 
@@ -66,7 +68,7 @@ class Int8DynamicActivationInt8WeightConfig(AOBaseConfig):
     """
 
     def quantized(self, weight: Tensor) -> Int8Tensor:
-        """An `Int8Tensor` that quantizes activations."""
+        """Quantize to an `Int8Tensor` that quantizes activations."""
         return Int8Tensor.from_float(weight, dynamic=True)
 
 
@@ -76,7 +78,7 @@ class Int4WeightOnlyConfig(AOBaseConfig):
     (`torchao.quantization.Int4WeightOnlyConfig`).
 
     Args:
-        group_size: How many columns: 32, 64, 128 or 256.
+        group_size: The number of columns in a group: 32, 64, 128 or 256.
 
     Raises:
         ValueError: another size.
@@ -91,7 +93,7 @@ class Int4WeightOnlyConfig(AOBaseConfig):
             )
 
     def quantized(self, weight: Tensor) -> Int4Tensor:
-        """An `Int4Tensor`."""
+        """Quantize to an `Int4Tensor`."""
         return Int4Tensor.from_float(weight, self.group_size)
 
 
@@ -112,7 +114,7 @@ class Float8WeightOnlyConfig(AOBaseConfig):
         check_dtype("Float8WeightOnlyConfig", "weight_dtype", self.weight_dtype)
 
     def quantized(self, weight: Tensor) -> Float8Tensor:
-        """A `Float8Tensor`."""
+        """Quantize to a `Float8Tensor`."""
         return Float8Tensor.from_float(weight, self.weight_dtype)
 
 
@@ -123,7 +125,7 @@ class Float8DynamicActivationFloat8WeightConfig(AOBaseConfig):
     Args:
         activation_dtype: float8_e4m3fn or float8_e5m2.
         weight_dtype: One of these.
-        granularity: What shares a scale, of activations and of the weight: `PerTensor()` or `PerRow()`.
+        granularity: The granularity of scales, of activations and of the weight: `PerTensor()` or `PerRow()`.
 
     Raises:
         ValueError: another dtype or granularity.
@@ -143,7 +145,7 @@ class Float8DynamicActivationFloat8WeightConfig(AOBaseConfig):
             )
 
     def quantized(self, weight: Tensor) -> Float8Tensor:
-        """A `Float8Tensor` that quantizes activations."""
+        """Quantize to a `Float8Tensor` that quantizes activations."""
         by_row = isinstance(self.granularity, PerRow)
         activations = "row" if by_row else "tensor"
         return Float8Tensor.from_float(weight, self.weight_dtype, by_row, activations, self.activation_dtype)
@@ -154,10 +156,10 @@ class MXDynamicActivationMXWeightConfig(AOBaseConfig):
     """Weights and activations in an MX format (`torchao.prototype.mx_formats.MXDynamicActivationMXWeightConfig`).
 
     Args:
-        block_size: How many numbers of a row share a scale, 32.
+        block_size: The number of consecutive elements that share a scale, 32.
         activation_dtype: float8_e4m3fn, float8_e5m2 or float4_e2m1fn_x2; None leaves activations as they are.
         weight_dtype: One of these, of as many bits.
-        scaling_mode: Which power of two scales a block.
+        scaling_mode: The rounding of a block's scale to a power of two.
 
     Raises:
         ValueError: another size or dtype.
@@ -187,7 +189,7 @@ class MXDynamicActivationMXWeightConfig(AOBaseConfig):
             raise ValueError(f"{name}: expected a ScaleCalculationMode, got {self.scaling_mode!r:.100}")
 
     def quantized(self, weight: Tensor) -> MXTensor:
-        """An `MXTensor`."""
+        """Quantize to an `MXTensor`."""
         return MXTensor.from_float(weight, self.weight_dtype, self.activation_dtype, self.scaling_mode)
 
 
@@ -196,13 +198,14 @@ class NVFP4DynamicActivationNVFP4WeightConfig(AOBaseConfig):
     """Weights and activations in NVFP4 (`torchao.prototype.mx_formats.NVFP4DynamicActivationNVFP4WeightConfig`).
 
     Args:
-        use_dynamic_per_tensor_scale: Whether a number scales all of a tensor, beside the scales of its blocks.
+        use_dynamic_per_tensor_scale: If True, a number scales all of a tensor, beside the scales of its blocks.
+            Default: True.
     """
 
     use_dynamic_per_tensor_scale: bool = True
 
     def quantized(self, weight: Tensor) -> NVFP4Tensor:
-        """An `NVFP4Tensor` that quantizes activations."""
+        """Quantize to an `NVFP4Tensor` that quantizes activations."""
         return NVFP4Tensor.from_float(weight, True, self.use_dynamic_per_tensor_scale)
 
 
@@ -211,13 +214,14 @@ class NVFP4WeightOnlyConfig(AOBaseConfig):
     """Weights in NVFP4 (`torchao.prototype.mx_formats.NVFP4WeightOnlyConfig`).
 
     Args:
-        use_dynamic_per_tensor_scale: Whether a number scales all of the weight, beside the scales of its blocks.
+        use_dynamic_per_tensor_scale: If True, a number scales all of the weight, beside the scales of its blocks.
+            Default: True.
     """
 
     use_dynamic_per_tensor_scale: bool = True
 
     def quantized(self, weight: Tensor) -> NVFP4Tensor:
-        """An `NVFP4Tensor`."""
+        """Quantize to an `NVFP4Tensor`."""
         return NVFP4Tensor.from_float(weight, False, self.use_dynamic_per_tensor_scale)
 
 

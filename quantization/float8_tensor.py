@@ -34,15 +34,15 @@ def quantize_float8(x: Tensor, dtype: ScalarType, by_row: bool) -> tuple[Tensor,
 
 @savable
 class Float8Tensor(QuantizedTensor):
-    """A matrix of 8-bit floats with a scale for each row, or one for all.
+    """Matrix of 8-bit floats with a scale for each row, or a single scale.
 
-    A product with activations has them as they are (`_weight_int8pack_mm`), or takes them as 8-bit floats, too, with
-    a scale for each row or for all of them (`_scaled_mm`, of compute capability 8.9 or later on CUDA, where 16 divides
-    rows and columns of the weight).
+    A matmul either uses activations unchanged (`_weight_int8pack_mm`), or quantizes them to 8-bit floats, by row or
+    by tensor (`_scaled_mm`). On CUDA the latter needs compute capability 8.9 or later, and rows and columns of the
+    weight that are multiples of 16.
 
     Attributes:
         float8_data: The numbers, float8_e4m3fn or float8_e5m2, of shape (N, K).
-        scale: What they are multiplied by, float32, of shape (N,), or ( ).
+        scale: The scales, float32 of shape (N,), or a single scale of shape ( ).
         activations: "none", "tensor" or "row": what of activations shares a scale.
         activation_dtype: The 8-bit floats that activations become.
     """
@@ -64,14 +64,14 @@ class Float8Tensor(QuantizedTensor):
         activations: str = "none",
         activation_dtype: ScalarType = float8_e4m3fn,
     ) -> Self:
-        """The 8-bit floats that are nearest to a weight whose largest magnitude becomes theirs.
+        """Round a weight to the nearest 8-bit floats; the largest magnitude maps to the format's maximum.
 
         Args:
             weight: A matrix (N, K) of float32, float16 or bfloat16.
             dtype: float8_e4m3fn or float8_e5m2.
-            by_row: Whether each row has a scale.
+            by_row: If True, each row has a scale. Default: True.
             activations: "none", "tensor" or "row": whether activations become 8-bit floats in products.
-            activation_dtype: Which ones.
+            activation_dtype: The dtype of quantized activations.
 
         Raises:
             ValueError: `weight` is of another dtype or number of dimensions, or an option is not one of these.

@@ -33,7 +33,7 @@ def packed_for(integers: Tensor) -> Tensor:
 
 
 def unpacked(packed: Tensor) -> Tensor:
-    """The integers (N, K) of a packed weight, as uint8."""
+    """Unpack a weight's integers (N, K) to uint8."""
     if packed.dtype is uint8:
         rows, columns = packed.shape[0], 2 * packed.shape[1]
         flat = packed.reshape(-1)
@@ -54,16 +54,16 @@ def unpacked(packed: Tensor) -> Tensor:
 
 @savable
 class Int4Tensor(QuantizedTensor):
-    """A matrix of 4-bit integers with a scale and a zero for each group of columns of a row.
+    """Matrix of 4-bit integers with a scale and a zero for each group of columns of a row.
 
-    An integer i stands for (i - 8) * scale + zero. On the CPU and on CUDA they lie in the orders of
-    `_weight_int4pack_mm_for_cpu` and `_weight_int4pack_mm`, and are put into the other one on their way.
+    An integer i represents (i - 8) * scale + zero. The packed layout is that of `_weight_int4pack_mm_for_cpu` on the
+    CPU and of `_weight_int4pack_mm` on CUDA; a copy between them repacks.
 
     Attributes:
         packed: The integers, uint8 of shape (N, K / 2) on the CPU, int32 of four dimensions on CUDA, N being rounded
             up to a multiple of 16.
         scale_and_zero: Scales and zeros, of shape (K / group_size, N, 2) and this tensor's dtype.
-        group_size: How many columns share them.
+        group_size: The number of columns in a group.
     """
 
     PARTS = ("packed", "scale_and_zero")
@@ -75,7 +75,7 @@ class Int4Tensor(QuantizedTensor):
 
     @classmethod
     def from_float(cls, weight: Tensor, group_size: int = 128) -> Self:
-        """The integers from 0 to 15 that are nearest to a weight; 0 and 15 are a group's extremes, or zero.
+        """Round a weight to integers from 0 to 15, which map to a group's minimum and maximum (zero included).
 
         Args:
             weight: A matrix (N, K) of float32, float16 or bfloat16.
@@ -137,14 +137,14 @@ class Int4Tensor(QuantizedTensor):
         dtype: ScalarType | None = None,
         transposed: bool | None = None,
     ) -> Self:
-        """The same; scales and zeros have the dtype."""
+        """Return a copy with other parts; scales and zeros get the dtype."""
         packed, numbers = self.parts if parts is None else parts
         if dtype is not None:
             numbers = numbers.to(dtype)
         return super().like((packed, numbers), dtype, transposed)
 
     def moved(self, device: Device | None, dtype: ScalarType | None, copy: bool) -> Self:
-        """The same elsewhere, in that device's order."""
+        """Move to a device, in that device's packed layout."""
         to = self.device if device is None else device
         packed = self.packed
         if (
@@ -157,7 +157,7 @@ class Int4Tensor(QuantizedTensor):
         return self.like(parts, dtype)
 
     def integers(self) -> Tensor:
-        """The integers from 0 to 15, uint8 of shape (N, K), as no device multiplies them."""
+        """Return the unpacked integers from 0 to 15, uint8 of shape (N, K)."""
         return unpacked(self.packed)[: self.matrix_shape[0]]
 
     def dequantized(self) -> Tensor:

@@ -11,25 +11,25 @@ from .quantized_tensor import QuantizedTensor, check_part, check_weight, savable
 
 
 def quantize_rows(x: Tensor, low: int, divisor: float) -> tuple[Tensor, Tensor]:
-    """Each row as integers from `low` to 127 and a scale in float32: the largest magnitude over `divisor`.
+    """Quantize each row to integers from `low` to 127; the float32 scale is the row's largest magnitude over `divisor`.
 
-    A row with an infinity or a NaN has no integers that stand for it: they are 0, and its scale is not finite.
+    A row with an infinity or a NaN becomes zeros with a scale that is not finite.
     """
     return ops._quantize_rows(x if x.dtype in (float16, bfloat16) else x.to(float32), low, divisor)
 
 
 @savable
 class Int8Tensor(QuantizedTensor):
-    """A matrix of 8-bit integers with a scale for each row.
+    """Matrix of 8-bit integers with a scale for each row.
 
-    A product with activations either has them as they are (`_weight_int8pack_mm`) or, if `dynamic`, takes each row of
-    them as 8-bit integers, too, and adds up in int32 (`_int_mm`): a row's largest magnitude becomes 127. A row of
-    activations with an infinity or a NaN gives NaN then.
+    A matmul uses activations unchanged (`_weight_int8pack_mm`). If `dynamic`, it quantizes each row of activations to
+    8-bit integers and accumulates in int32 (`_int_mm`). A row's largest magnitude maps to 127 then. A row with an
+    infinity or a NaN gives NaN.
 
     Attributes:
         int_data: The integers, int8, of shape (N, K).
-        scale: What they are multiplied by, float32, of shape (N,).
-        dynamic: Whether activations are quantized.
+        scale: The scales of the rows, float32 of shape (N,).
+        dynamic: If True, activations are quantized.
     """
 
     PARTS = ("int_data", "scale")
@@ -41,11 +41,11 @@ class Int8Tensor(QuantizedTensor):
 
     @classmethod
     def from_float(cls, weight: Tensor, dynamic: bool = False) -> Self:
-        """The integers from -128 to 127 that are nearest to a weight, its largest magnitude of a row being 127.5.
+        """Round a weight to integers from -128 to 127; a row's largest magnitude maps to 127.5.
 
         Args:
             weight: A matrix (N, K) of float32, float16 or bfloat16.
-            dynamic: Whether activations are quantized in products.
+            dynamic: If True, activations are quantized in products. Default: False.
 
         Raises:
             ValueError: `weight` is of another dtype or number of dimensions.

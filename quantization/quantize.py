@@ -17,7 +17,7 @@ Filter = Callable[[Module, str], bool]
 
 
 def is_linear(module: Module, name: str) -> bool:
-    """Whether a module is a linear layer whose weight is not quantized yet."""
+    """Return whether a module is a linear layer whose weight is not quantized yet."""
     return isinstance(module, Linear) and not isinstance(module.weight, QuantizedTensor)
 
 
@@ -39,7 +39,7 @@ def quantize_(
         config: How: `Int8WeightOnlyConfig()`, ... or a `QATConfig`.
         filter_fn: Takes a module and its name in the model, and says whether it is quantized; by default linear
             layers are. What it chooses has to be a linear layer.
-        device: Where each layer is moved before it is quantized.
+        device: The device that each layer is moved to before quantization.
 
     Raises:
         TypeError: `config` is no configuration, or `filter_fn` chooses what is no linear layer.

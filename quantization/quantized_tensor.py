@@ -1,4 +1,4 @@
-"""What tensors of few bits share: they are made of other tensors, and are moved, saved and multiplied as such."""
+"""Base of quantized tensors: they consist of other tensors, and are moved, saved and multiplied as such."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class QuantizedTensor(TensorOfParts):
         settings: Sequence[Any],
         transposed: bool = False,
     ) -> Self:
-        """A tensor over its parts as they are; `shape` is that of the matrix before it is transposed.
+        """Build a tensor over its parts; `shape` is the shape of the matrix before transposition.
 
         Raises:
-            ValueError: the parts are not such as this class has.
+            ValueError: The parts do not match this class.
         """
         rows, columns = shape
         where = parts[0].device
@@ -63,7 +63,7 @@ class QuantizedTensor(TensorOfParts):
         raise NotImplementedError(f"{type(self).__name__} does not say what its parts are")
 
     def dequantized(self) -> Tensor:
-        """The matrix before it is transposed, in `dtype`."""
+        """Dequantize the matrix before transposition, in `dtype`."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it stands for")
 
     def product(self, x: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ class QuantizedTensor(TensorOfParts):
         dtype: ScalarType | None = None,
         transposed: bool | None = None,
     ) -> Self:
-        """The same with other parts, of another dtype, or transposed."""
+        """Return a copy with other parts, another dtype, or transposed."""
         return type(self).of_parts(
             self.matrix_shape,
             self._spec.dtype if dtype is None else dtype,
@@ -92,12 +92,12 @@ class QuantizedTensor(TensorOfParts):
         )
 
     def moved(self, device: Device | None, dtype: ScalarType | None, copy: bool) -> Self:
-        """The same on another device, and as another dtype."""
+        """Move to a device and convert to a dtype."""
         parts = [part.to(device=part.device if device is None else device, copy=copy) for part in self.parts]
         return self.like(parts, dtype)
 
     def dequantize(self) -> Tensor:
-        """The values that the bits stand for, a plain tensor of this one's shape and dtype.
+        """Dequantize to a plain tensor of the same shape and dtype.
 
         Example:
             >>> import triten as tt
@@ -151,10 +151,10 @@ def rebuilt(
     settings: Sequence[Any],
     is_parameter: bool,
 ) -> QuantizedTensor:
-    """What a pickle of such a tensor calls.
+    """Rebuild a tensor from a pickle.
 
     Raises:
-        ValueError: the class is not known, or the parts are not those of one.
+        ValueError: The class is not known, or the parts do not match it.
     """
     if kind not in KINDS:
         raise ValueError(f"quantized tensor: expected one of {', '.join(KINDS)}, got {kind!r:.100}")
@@ -175,7 +175,7 @@ def handles(*names: str) -> Callable[[Handler], Handler]:
 
 
 def plain(value: Any) -> Any:
-    """A plain tensor: what a quantized one stands for, anything else as it is."""
+    """Dequantize a quantized tensor; return any other value unchanged."""
     return value.dequantize() if isinstance(value, QuantizedTensor) else value
 
 
@@ -187,13 +187,13 @@ def same(self: QuantizedTensor) -> QuantizedTensor:
 
 @handles("aten::t")
 def transposed(self: QuantizedTensor) -> QuantizedTensor:
-    """The same parts, transposed."""
+    """Transpose the matrix; the parts stay the same."""
     return self.like(transposed=not self._transposed)
 
 
 @handles("aten::transpose.int")
 def swapped(self: QuantizedTensor, dim0: int, dim1: int) -> QuantizedTensor:
-    """The same parts, transposed where the dimensions differ."""
+    """Transpose the matrix if the dimensions differ; the parts stay the same."""
     return self.like(transposed=self._transposed ^ (dim0 % 2 != dim1 % 2))
 
 
@@ -223,7 +223,7 @@ def to_copy(
 
 @handles("aten::copy_")
 def copied(self: QuantizedTensor, src: Tensor, non_blocking: bool = False) -> QuantizedTensor:
-    """The parts of another such tensor, copied into these."""
+    """Copy the parts of another quantized tensor into these, in-place."""
     alike = isinstance(src, QuantizedTensor) and type(src) is type(self)
     if not alike or (src.settings, src._transposed) != (self.settings, self._transposed):  # type: ignore[attr-defined]
         own = dict(zip(self.SETTINGS, self.settings, strict=True))
@@ -237,7 +237,7 @@ def copied(self: QuantizedTensor, src: Tensor, non_blocking: bool = False) -> Qu
 
 @handles("aten::mm")
 def mm(self: Tensor, mat2: Tensor) -> Tensor:
-    """A product with rows of activations on the left, or one of what both stand for."""
+    """Multiply activations by a quantized weight; dequantize both operands in all other cases."""
     if isinstance(mat2, QuantizedTensor) and mat2._transposed and not isinstance(self, QuantizedTensor):
         check_product(self, mat2)
         return mat2.product(self)
@@ -255,7 +255,7 @@ def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, beta: float = 1, alpha: floa
 
 @handles("aten::mv")
 def mv(self: Tensor, vec: Tensor) -> Tensor:
-    """A product with a vector."""
+    """Multiply by a vector."""
     if isinstance(self, QuantizedTensor) and not self._transposed:
         row = vec.unsqueeze(0)
         check_product(row, self.t())

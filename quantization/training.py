@@ -23,7 +23,7 @@ STEPS = ("prepare", "convert")
 
 
 class _Replaced(Function):
-    """Values that stand in the place of others, whose gradient passes to them unchanged (straight through)."""
+    """Straight-through estimator: replaces values, and passes their gradient through unchanged."""
 
     @staticmethod
     def forward(ctx: Any, given: Tensor, values: Tensor) -> Tensor:
@@ -35,13 +35,13 @@ class _Replaced(Function):
 
 
 def fake_quantized(weight: Tensor, config: AOBaseConfig) -> Tensor:
-    """What `config` leaves of a weight, with the gradient of the weight itself."""
+    """Quantize and dequantize a weight, with a straight-through gradient."""
     replaced: Tensor = _Replaced.apply(weight, config.quantized(weight).dequantize())
     return replaced
 
 
 def fake_quantized_activations(x: Tensor, config: AOBaseConfig, weight: Any) -> Tensor:
-    """What products with a quantized weight make of activations, with the gradient of the activations themselves."""
+    """Quantize and dequantize activations as a matmul with `weight` does, with a straight-through gradient."""
     rows = x.detach().reshape((-1, x.shape[-1]))
     if isinstance(weight, Int8Tensor) and weight.dynamic:
         integers, scale = quantize_rows(rows, -127, 127.0)
@@ -65,7 +65,7 @@ class FakeQuantizedLinear(Linear):
 
     Args:
         in_features, out_features, bias: As of `tt.nn.Linear`.
-        config: What the layer is to be quantized by.
+        config: The quantization configuration of the layer.
         device, dtype: As of `tt.nn.Linear`.
 
     Source: B. Jacob et al., "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only
@@ -95,14 +95,14 @@ class FakeQuantizedLinear(Linear):
 
     @classmethod
     def from_linear(cls, layer: Linear, config: AOBaseConfig) -> Self:
-        """A layer with the parameters of another one."""
+        """Build a layer that shares another layer's parameters."""
         made = cls(layer.in_features, layer.out_features, False, config=config, device="meta")
         made.weight, made.bias = layer.weight, layer.bias
         made.train(layer.training)
         return made
 
     def to_linear(self) -> Linear:
-        """A plain layer with this one's parameters."""
+        """Build a plain layer that shares this layer's parameters."""
         made = Linear(self.in_features, self.out_features, False, device="meta")
         made.weight, made.bias = self.weight, self.bias
         return made.train(self.training)
@@ -120,10 +120,10 @@ class FakeQuantizedLinear(Linear):
 
 @dataclass(frozen=True)
 class QATConfig:
-    """The two steps of a training that expects quantization (`torchao.quantization.qat.QATConfig`).
+    """The two steps of quantization-aware training (`torchao.quantization.qat.QATConfig`).
 
-    ``step="prepare"`` puts `FakeQuantizedLinear` in the place of linear layers, with their parameters; after the
-    training ``step="convert"`` puts linear layers back and quantizes their weights. Other layers stay.
+    ``step="prepare"`` replaces linear layers by `FakeQuantizedLinear` with the same parameters. After training,
+    ``step="convert"`` restores linear layers and quantizes their weights. Other layers stay.
 
     Args:
         base_config: What the model is quantized by in the end; without it ``step="convert"`` leaves weights as they

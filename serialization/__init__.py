@@ -1,13 +1,18 @@
-"""`tt.save` and `tt.load`: objects with tensors in PyTorch's own files (`torch.serialization`).
+"""`tt.save` and `tt.load`: objects with tensors in PyTorch's file format (`torch.serialization`).
 
-A file is a zip archive of a pickle and of the storages' bytes. Tensors, parameters, dtypes and devices stand in it
-under PyTorch's names, so that either library reads what the other wrote, neither being there.
+A file is a zip archive of a pickle and of the storages' bytes. Tensors, parameters, dtypes and devices have PyTorch's
+names in it, so that each library reads the other's files without the other installed.
 
-A file to be loaded is taken for hostile, unless the caller says otherwise. `reading` opens it; `restricted_unpickler`
-runs its pickle with the names of `allowed_globals`; `rebuild` makes tensors of checked arguments; `archive` and
-`legacy` find the storages' bytes; `limits` bounds the work; `placement` puts storages on devices. `pickler` writes, and
-`replacing_file` keeps an old file until the new one is whole; `file_reader` reads single records. No other module reads
-or writes such files; how tensors are pickled elsewhere is in `dispatch.methods.pickling`.
+By default a file to be loaded is untrusted. The modules of reading:
+
+- `reading` opens the file; `archive` and `legacy` find the storages' bytes.
+- `restricted_unpickler` runs the pickle with the names of `allowed_globals`.
+- `rebuild` makes tensors from checked arguments; `placement` puts storages on devices.
+- `limits` bounds the work and memory.
+- `file_reader` reads single records.
+
+`pickler` writes, and `replacing_file` keeps an old file until the new one is complete. No other module reads or
+writes these files. `dispatch.methods.pickling` pickles tensors elsewhere.
 """
 
 from .file_reader import PyTorchFileReader as PyTorchFileReader

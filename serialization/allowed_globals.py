@@ -1,7 +1,7 @@
-"""What a global of a pickle stands for: a table of names, PyTorch's and our own. The user's are in `user_globals`.
+"""Allow-list of pickle globals: a table of PyTorch's and triten's names. `user_globals` has the user's.
 
-A file's names are looked up here and nowhere else, so that reading it imports nothing. What the file may call has a
-function beside it that checks the arguments; what has none may only stand in a container.
+Names in a file are looked up only here, so that reading it imports nothing. Each callable in the table has a function
+that checks its arguments. A name without such a function may only be an element of a container.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class StorageType:
 
 @dataclass(frozen=True, slots=True)
 class Global:
-    """What a name stands for, and what a pickle that calls it gets."""
+    """Meaning of an allowed name, and the result of a pickle that calls it."""
 
     value: Any
     call: Rebuild | None = None
@@ -246,14 +246,14 @@ CALLS: dict[int, Rebuild] = {id(found.value): found.call for found in NAMES.valu
 
 
 def full_name(module: str, name: str) -> str:
-    """A global's dotted name in Python 3; protocols 0 to 2 write that of Python 2."""
+    """Return a global's dotted name in Python 3; protocols 0 to 2 write Python 2's name."""
     if (module, name) in _compat_pickle.NAME_MAPPING:
         module, name = _compat_pickle.NAME_MAPPING[module, name]
     return f"{_compat_pickle.IMPORT_MAPPING.get(module, module)}.{name}"
 
 
 def find(dotted: str) -> Global | None:
-    """What `load` takes a name for; None for one that is not in the table."""
+    """Return the table's entry for a name; None if the name is not allowed."""
     found = NAMES.get(dotted)
     if found is None and dotted.startswith(f"{scalar_type.__name__}."):
         name = dotted.rpartition(".")[2]

@@ -1,8 +1,8 @@
-"""The zip archive of a file: a folder with a pickle, and a record for the bytes of each storage.
+"""Zip archive of a file: a folder with a pickle, and a record for the bytes of each storage.
 
-Records are stored as they are, so that an archive holds no more bytes than its file has. The reader sees to it that
-this is so: it refuses compressed records, records that overlap, that lie outside of the file or of the archive's
-folder, and names that occur twice, before it allocates for any of them.
+Records are stored uncompressed, so that an archive holds no more bytes than its file. The reader enforces this before
+it allocates: it refuses compressed, overlapping and duplicate records, and records outside the file or the archive's
+folder.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DAMAGES = (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, s
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Where a record's bytes are in the file."""
+    """Offset and size of a record's bytes in the file."""
 
     offset: int
     size: int
@@ -52,7 +52,7 @@ class ArchiveReader:
 
     Args:
         file: the file, from its beginning.
-        maps: whether `mapped` gives records as the file's own bytes.
+        maps: If True, `mapped` gives records as the file's own bytes. Default: False.
     """
 
     def __init__(self, file: IO[bytes], maps: bool = False) -> None:
@@ -99,23 +99,29 @@ class ArchiveReader:
         return name in self.records
 
     def read(self, name: str) -> bytes:
-        """The bytes of a record."""
+        """Return the bytes of a record."""
         record = self.record(name)
         data = bytearray(record.size)
         self.read_into(name, memoryview(data))
         return bytes(data)
 
     def record(self, name: str) -> Record:
-        """Where a record is. Raises RuntimeError for one that is not there."""
+        """Return the location of a record.
+
+        Raises:
+            RuntimeError: The record does not exist.
+        """
         record = self.records.get(name)
         if record is None:
             raise RuntimeError(f"load: the archive has no record {name!r:.200}")
         return record
 
     def mapped(self, name: str) -> NDArray[np.uint8] | None:
-        """The bytes of a record in the file's memory; None where it is not mapped, or they lie at an odd address.
+        """Return a record's bytes as a copy-on-write memory map; None if the file is not mapped or the record is
+        unaligned.
 
-        Writes to them do not reach the file. Raises RuntimeError where the file ends before the record.
+        Raises:
+            RuntimeError: The file ends before the record.
         """
         record = self.record(name)
         if not self._maps or not record.size or record.offset % ALIGNED:
@@ -138,7 +144,7 @@ class ArchiveReader:
             target[done : done + len(data)] = data
             crc = zlib.crc32(data, crc)
             done += len(data)
-        # PyTorch writes no checksum, a zero, where it is told to.
+        # PyTorch can be told to write no checksum; the field is then zero.
         if record.crc and crc != record.crc:
             raise RuntimeError(
                 f"load: the checksum of record {name!r:.200} does not agree; the file is damaged"
@@ -146,7 +152,11 @@ class ArchiveReader:
 
 
 def _located(file: IO[bytes], entry: zipfile.ZipInfo) -> Record:
-    """Where a record's bytes begin, by its own header. Raises RuntimeError where they are not simply stored."""
+    """Locate a record's bytes by its local header.
+
+    Raises:
+        RuntimeError: The record is compressed.
+    """
     if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
         raise RuntimeError(
             f"load: record {entry.filename!r:.200} is compressed; torch.save stores records as they are"
@@ -175,7 +185,7 @@ class ArchiveWriter:
         self._folder = folder
 
     def add(self, name: str, data: bytes | NDArray[Any]) -> None:
-        """A record whose bytes begin at a multiple of `ALIGNMENT`."""
+        """Add a record whose bytes begin at a multiple of `ALIGNMENT`."""
         view = memoryview(data)  # type: ignore[arg-type]
         info = zipfile.ZipInfo(f"{self._folder}/{name}")
         header = LOCAL_HEADER.size + len(info.filename.encode()) + 4
@@ -188,6 +198,6 @@ class ArchiveWriter:
 
 @contextmanager
 def writing(file: IO[bytes], folder: str) -> Iterator[ArchiveWriter]:
-    """A block that writes an archive to a file."""
+    """Write an archive to a file inside the block."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         yield ArchiveWriter(archive, folder)

@@ -63,35 +63,39 @@ class PyTorchFileReader:
             self._close()
 
     def get_all_records(self) -> list[str]:
-        """The names of the records, in the order of the archive."""
+        """Return the names of the records, in the order of the archive."""
         return list(self._archive.records)
 
     def has_record(self, name: str) -> bool:
-        """Whether there is a record of a name."""
+        """Return whether a record exists."""
         return name in self._archive
 
     def get_record(self, name: str) -> bytes:
-        """The bytes of a record. Raises RuntimeError for one that is not there or is damaged."""
+        """Return the bytes of a record.
+
+        Raises:
+            RuntimeError: The record does not exist or is damaged.
+        """
         return self._archive.read(name)
 
     def get_record_offset(self, name: str) -> int:
-        """Where a record's bytes begin in the file."""
+        """Return the offset of a record's bytes in the file."""
         return self._archive.record(name).offset
 
     def get_record_size(self, name: str) -> int:
-        """How many bytes a record has."""
+        """Return the size of a record in bytes."""
         return self._archive.record(name).size
 
     def get_storage_from_record(self, name: str, numel: int, dtype: Any) -> Tensor:
-        """An empty tensor whose storage has a record's bytes.
+        """Return an empty tensor whose storage holds a record's bytes.
 
         Args:
-            name: of the record.
-            numel: how many elements it has.
-            dtype: their dtype; `UntypedStorage` stands for bytes.
+            name: The name of the record.
+            numel: The number of elements in the record.
+            dtype: Their dtype; `UntypedStorage` stands for bytes.
 
         Raises:
-            RuntimeError: there is no such record, or it has another size.
+            RuntimeError: The record does not exist, or has another size.
         """
         kind: ScalarType = uint8 if dtype is Storage else dtype
         size = self._archive.record(name).size
@@ -106,6 +110,6 @@ class PyTorchFileReader:
         return made[:0]
 
     def serialization_id(self) -> str:
-        """What identifies the file: PyTorch writes a hash of its records; empty in files without one."""
+        """Return the file's id, a hash of its records that PyTorch writes; empty in files without one."""
         name = ".data/serialization_id"
         return self.get_record(name).decode() if self.has_record(name) else ""

@@ -27,7 +27,7 @@ Place = Callable[[Storage, str], Storage | Device]
 
 
 class LegacyFile:
-    """The storages of such a file, which are made with the object and get their bytes afterwards.
+    """Storages of a legacy file, which are created with the object and filled afterwards.
 
     Args:
         data: The whole file.
@@ -41,7 +41,11 @@ class LegacyFile:
         self._storages: dict[str, tuple[Storage | Device, int, int]] = {}
 
     def storage(self, key: str, location: str, kind: ScalarType | None, count: int) -> TypedStorage:
-        """The storage of a key. Raises RuntimeError where the file is too small to hold it."""
+        """Return the storage of a key.
+
+        Raises:
+            RuntimeError: The file is too small to hold the storage.
+        """
         itemsize = 1 if kind is None else kind.itemsize
         if key not in self._storages:
             self._claimed += count * itemsize + COUNT.size

@@ -1,7 +1,7 @@
-"""What reading a file may cost: work and memory in proportion to the file's size, whatever its pickle says.
+"""Limits on reading a file: work and memory are proportional to the file's size, whatever its pickle says.
 
-A pickle names an object again for two bytes. Without a limit a small file could have a large string or list copied
-thousands of times, or a tuple hashed whose nesting is deeper than the C stack.
+A pickle refers to an earlier object in two bytes. Without limits a small file could have a large string or list
+copied thousands of times, or have a tuple hashed that is nested deeper than the C stack.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNHASHABLE = frozenset({list, dict, set, bytearray})
 
 
 class Limits:
-    """What is left to one call of `load`: elements of containers and strings, and bytes of tensors."""
+    """Remaining budget of one call of `load`: elements of containers and strings, and bytes of tensors."""
 
     __slots__ = ("_bytes", "_copies", "_hashes", "_steps")
 

@@ -1,6 +1,6 @@
-"""`tt.load`: what `save`, or PyTorch, wrote. By default a file is nobody's: it may hold anything.
+"""`tt.load`: reads files of `save` or PyTorch. By default a file is untrusted and may contain anything.
 
-What reads a file is imported with the first call.
+The reader is imported at the first call.
 """
 
 from __future__ import annotations
@@ -32,30 +32,32 @@ def load(
     mmap: bool | None = None,
     **pickle_load_args: Any,
 ) -> Any:
-    """Read what `save`, or PyTorch, wrote (`torch.load`).
+    """Load an object that `save` or PyTorch wrote (`torch.load`).
 
-    By default the file may come from anybody. Its names are looked up in a table of tensors, dtypes, storages and plain
-    containers, to which `add_safe_globals` adds; nothing is imported, no other class is given a state, and the
-    arguments of every call are checked. Sizes, strides and offsets are held against the storages, and those against
-    the file, before memory is taken. What may be taken is in proportion to the file: at most some hundred bytes for
-    one of the pickle.
+    By default the file may come from anyone. Its names are looked up in a table of tensors, dtypes, storages and
+    plain containers, which `add_safe_globals` extends. Nothing is imported, no other class is given a state, and the
+    arguments of every call are checked. Sizes, strides and offsets are bounds-checked against the storages, and
+    storages against the file, before any allocation. Memory is proportional to the file: at most some hundred bytes
+    for each byte of the pickle.
 
-    Not protected against: what a class or a function does that `add_safe_globals` allowed; a nesting so deep that
-    printing or comparing the result fails; and a tensor that repeats few elements (stride 0) to a size that a
-    computation with it has no memory for.
+    There is no protection against:
+
+    - Actions of a class or function that `add_safe_globals` allowed.
+    - Nesting so deep that printing or comparing the result fails.
+    - A tensor that repeats few elements (stride 0) to a size that a later computation has no memory for.
 
     Args:
         f: A path, or a binary file that can seek.
         map_location: Where tensors go: a device, a mapping of devices' names, or a function of a storage on the host
             and its device's name, which gives a storage or None; by default where they were.
         pickle_module: Python's `pickle`, and no other; only with weights_only=False.
-        weights_only: Whether only tensors, plain containers and `add_safe_globals` are loaded, which is so unless
-            False is given. Otherwise the file may run any code.
-        mmap: Whether storages on the CPU are the file itself, mapped to memory and read when they are needed. If
+        weights_only: If False, the file may run any code. Otherwise, as by default, load only tensors, plain
+            containers and the globals of `add_safe_globals`.
+        mmap: If True, storages on the CPU are the file itself, mapped to memory and read when they are needed. If
             another process truncates the file meanwhile, an access ends this process with SIGBUS: leave it False for
-            files that may change. Default: False. With it, `f` is
-            a path. Writes stay in memory; the file must not be written to meanwhile. Checksums are not looked at.
-        **pickle_load_args: What Python's unpickler takes beside the file, such as `encoding`.
+            files that may change. Default: False. With it, `f` is a path. Writes stay in memory; the file must not be
+            written to meanwhile. Checksums are not looked at.
+        **pickle_load_args: Further arguments of Python's unpickler, such as `encoding`.
 
     Returns:
         The object that was written.
@@ -95,7 +97,7 @@ def load(
 
 
 def get_unsafe_globals_in_checkpoint(f: File) -> list[str]:
-    """The names in a file that `load` refuses by default, and that `add_safe_globals` could allow.
+    """Return the names in a file that `load` refuses by default, and that `add_safe_globals` could allow.
 
     The pickle is read without being run. (`torch.serialization.get_unsafe_globals_in_checkpoint`)
 

@@ -13,13 +13,14 @@ GET = frozenset({"GET", "BINGET", "LONG_BINGET"})
 
 
 def globals_in(data: bytes) -> list[str]:
-    """The full names in the first pickle of `data`, in their order; a name that the pickle composes is not found.
+    """Return the full names in the first pickle of `data`, in order; names that the pickle composes are missed.
 
-    Raises UnpicklingError for a malformed pickle.
+    Raises:
+        UnpicklingError: The pickle is malformed.
     """
     names: list[str] = []
     memo: dict[int, str | None] = {}
-    # STACK_GLOBAL takes the two strings before it, whose opcodes have at most a memo's in between.
+    # STACK_GLOBAL takes the two preceding strings, with at most memo opcodes between them.
     before: list[str | None] = [None, None]
     try:
         for opcode, argument, _ in pickletools.genops(data):

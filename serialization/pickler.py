@@ -39,7 +39,7 @@ DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 class _Name:
-    """A global of PyTorch's, which need not be there."""
+    """Global of PyTorch, which need not be installed."""
 
     __slots__ = ("module", "name")
 
@@ -50,12 +50,12 @@ class _Name:
         raise TypeError(f"{self.module}.{self.name} is a name to be written")
 
 
-# The pickler in Python, whose table of types a subclass may extend; the stubs of the library do not name it.
+# The pickler written in Python: a subclass can extend its dispatch table. Typeshed does not declare it.
 _PythonPickler: Any = vars(pickle)["_Pickler"]
 
 
 class _Pickler(_PythonPickler):  # type: ignore[misc]
-    """Writes what PyTorch has a name for under that name, and storages by their number."""
+    """Pickler that writes objects under PyTorch's names, and storages by number."""
 
     dispatch: ClassVar[dict[type, Callable[..., None]]] = dict(_PythonPickler.dispatch)
 
@@ -65,7 +65,7 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
         self.dtypes: dict[str, str] = {}
 
     def persistent_id(self, obj: object) -> tuple[str, _Name, str, str, int] | None:
-        """Of a storage: ``("storage", its type, its number, where it is, how many elements it has)``."""
+        """Return a storage's id: ``("storage", its type, its number, where it is, how many elements it has)``."""
         if isinstance(obj, Storage):
             obj = TypedStorage(obj, None, obj.nbytes())
         if not isinstance(obj, TypedStorage) or not isinstance(obj.storage, Storage):
@@ -90,7 +90,7 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
         spec, kind = obj._spec, type(obj)
         if spec.unnamed is not spec or hasattr(kind, "__tensor_dispatch__"):
             return NotImplemented
-        # What asks the handlers of a subclass is no subclass itself.
+        # A class whose `__reduce_ex__` calls the handlers of a subclass is not a subclass itself.
         owner = next(each for each in kind.__mro__ if "__reduce_ex__" in vars(each))
         if issubclass(owner, Tensor) and owner not in (Tensor, Parameter):
             return NotImplemented
@@ -185,7 +185,7 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
 
 
 def write(obj: object, f: File, protocol: int, with_byteorder: bool) -> None:
-    """What `save` does, its arguments having been checked."""
+    """Write a file for `save`, which has checked the arguments."""
     opened: AbstractContextManager[IO[bytes]]
     folder = "archive"
     if isinstance(f, str | os.PathLike):

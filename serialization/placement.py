@@ -1,4 +1,4 @@
-"""Where the storages of a file go: `load`'s `map_location`."""
+"""Placement of a file's storages on devices: `load`'s `map_location`."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ PLACES = frozenset(
 
 
 def host_storage(nbytes: int) -> tuple[Storage, NDArray[np.uint8]]:
-    """A new storage in host memory, and its bytes."""
+    """Allocate a storage in host memory; return it with its bytes."""
     array: NDArray[np.uint8] = empty(nbytes, dtype=uint8, device="cpu")._data
     return storage_of(array, CPU), array
 
 
 def storage_of_bytes(array: NDArray[np.uint8]) -> Storage:
-    """The storage in host memory of bytes that are there already."""
+    """Return a host storage over existing bytes."""
     return storage_of(array, CPU)
 
 
@@ -53,14 +53,16 @@ def fill(storage: Storage, data: NDArray[np.uint8]) -> None:
 
 
 def goes_to_meta(map_location: MapLocation) -> bool:
-    """Whether no storage's bytes are asked for."""
+    """Return whether all storages go to Meta, which needs no bytes."""
     return (isinstance(map_location, str | Device)) and str(map_location) == "meta"
 
 
 def placed(storage: Storage, location: str, map_location: MapLocation) -> Storage | Device:
-    """A storage in host memory where it belongs, by the location that the file has for it; on Meta, the device alone.
+    """Move a host storage to the device of its location in the file; for Meta return only the device.
 
-    Raises RuntimeError for a location that there is not, TypeError for a `map_location` that cannot be one.
+    Raises:
+        RuntimeError: The location does not exist.
+        TypeError: `map_location` has an unsupported type.
     """
     if isinstance(map_location, Mapping):
         return _restored(storage, str(map_location.get(location, location)))

@@ -97,7 +97,7 @@ def _persistent_load(storage_of: StorageOf, length: int) -> Callable[[Any], Any]
 def read(
     file: IO[bytes], map_location: MapLocation, safe: bool, options: dict[str, Any], mapped: bool = False
 ) -> Any:
-    """The object of a file that can seek; what `load` does. Storages are the file's own bytes if it is to be mapped."""
+    """Read the object of a seekable file for `load`. If `mapped`, storages are views of the memory-mapped file."""
     try:
         start = file.tell()
         signature = file.read(len(SIGNATURE))
@@ -133,7 +133,7 @@ def _load_archive(
     def storage_of(key: str, location: str, kind: StorageType, count: int) -> Any:
         record = f"data/{key}"
         itemsize = 1 if kind.dtype is None else kind.dtype.itemsize
-        # Of a storage on Meta there is no record.
+        # A storage on Meta has no record.
         absent = location == "meta" and record not in archive
         size = count * itemsize if absent else _checked_size(archive, record, count * itemsize, itemsize)
         if key not in known:
@@ -159,7 +159,7 @@ def _load_archive(
 
 
 def _checked_size(archive: ArchiveReader, record: str, nbytes: int, itemsize: int) -> int:
-    """The size of a storage's record, which is what its elements take, but for a part of one at its end."""
+    """Return the size of a storage's record: the size of its elements, plus at most a partial element."""
     size = archive.record(record).size
     if not 0 <= size - nbytes < itemsize:
         raise RuntimeError(f"load: storage has wrong byte size: expected {nbytes} got {size}")
@@ -211,7 +211,7 @@ def _unpickled(
     options: dict[str, Any],
     position: int = 0,
 ) -> tuple[Any, int]:
-    """The object of the pickle at this position, and where it ends."""
+    """Unpickle the object at a position; return it with the position after it."""
     if safe:
         encoding = options["encoding"]
         machine = RestrictedUnpickler(data, state, allowed_by_user(), persistent_load, position, encoding)
@@ -222,7 +222,7 @@ def _unpickled(
 
 
 def _explained(message: str) -> str:
-    """What is wrong with a refused file, and what its owner can do about a class or a function that it names."""
+    """Explain why a file was refused, and how its owner can allow a class or function that it names."""
     text = f"Weights only load failed. {message}"
     if NOT_ALLOWED not in message:
         return text
@@ -233,7 +233,7 @@ def _explained(message: str) -> str:
 
 
 def unsafe_globals(file: IO[bytes]) -> list[str]:
-    """The names in a file that can seek which `read` refuses; what `get_unsafe_globals_in_checkpoint` does."""
+    """Return the names in a seekable file that `read` refuses, for `get_unsafe_globals_in_checkpoint`."""
     start = file.tell()
     if file.read(len(SIGNATURE)) != SIGNATURE:
         raise ValueError("Expected input to be a checkpoint returned by torch.save")

@@ -1,4 +1,4 @@
-"""Tensors from what a file says of them. Every argument is checked before memory is touched.
+"""Construction of tensors from a file's data. Every argument is checked before memory is touched.
 
 The functions stand for those of PyTorch's `torch._utils` whose names are in files. Each takes the load's state and the
 arguments of the file as one tuple. An argument of another kind than PyTorch writes raises UnpicklingError, a geometry
@@ -56,7 +56,7 @@ class TypedStorage:
         self.size = size
 
     def nbytes(self) -> int:
-        """Size in bytes."""
+        """Return the size in bytes."""
         return self.size
 
     def __repr__(self) -> str:
@@ -64,12 +64,12 @@ class TypedStorage:
 
 
 class Load:
-    """The state of one call of `load` that rebuilding needs.
+    """State of one call of `load` that rebuilding needs.
 
     Attributes:
-        limits: What is left to it.
-        classes: The classes that the user allowed; None where the file is trusted.
-        pending: Where storages get their bytes after the objects: tensors to be computed then.
+        limits: The remaining budget.
+        classes: The classes that the user allowed; None if the file is trusted.
+        pending: Tensors to compute after the objects, if storages get their bytes last.
     """
 
     __slots__ = ("classes", "limits", "pending")
@@ -89,7 +89,11 @@ Rebuild = Callable[[Load, tuple[Any, ...]], Any]
 
 
 def arguments(name: str, args: object, *counts: int) -> tuple[Any, ...]:
-    """The arguments of a call. Raises UnpicklingError for anything but a tuple of one of these lengths."""
+    """Check the arguments of a call.
+
+    Raises:
+        UnpicklingError: `args` is not a tuple of one of these lengths.
+    """
     if type(args) is not tuple or len(args) not in counts:
         given = f"{len(args)} of them" if type(args) is tuple else f"'{type(args).__name__}'"
         raise UnpicklingError(
@@ -99,7 +103,11 @@ def arguments(name: str, args: object, *counts: int) -> tuple[Any, ...]:
 
 
 def of_kind(name: str, argument: str, value: Any, *kinds: type) -> Any:
-    """The value. Raises UnpicklingError where its type is not exactly one of these."""
+    """Check a value's type.
+
+    Raises:
+        UnpicklingError: The type is not exactly one of `kinds`.
+    """
     if type(value) not in kinds:
         expected = " or ".join(kind.__name__ for kind in kinds)
         raise UnpicklingError(f"{name}: argument '{argument}' must be {expected}, not {type(value).__name__}")
@@ -107,7 +115,11 @@ def of_kind(name: str, argument: str, value: Any, *kinds: type) -> Any:
 
 
 def device_of(name: str, value: Any, *index: Any) -> Device:
-    """The device of a name. Raises RuntimeError where there is none of that name."""
+    """Return the device of a name.
+
+    Raises:
+        RuntimeError: There is no device of this name.
+    """
     of_kind(name, "device", value, str, Device)
     for each in index:
         of_kind(name, "index", each, int, type(None))
@@ -228,7 +240,7 @@ def _tensor(
 
 
 def _with_bits(load: Load, view: Tensor, bits: Sequence[Callable[[Tensor], Tensor]]) -> Tensor:
-    """The view conjugated or negated: memory of its own, for each element that differs in its place."""
+    """Conjugate or negate a view into new memory; elements repeated by stride 0 are computed once."""
     sizes = view.shape
     repeated = [stride == 0 and size > 0 for size, stride in zip(sizes, view.stride(), strict=True)]
     source = view[tuple(slice(0, 1) if each else slice(None) for each in repeated)] if repeated else view
@@ -272,7 +284,7 @@ def rebuild_parameter(load: Load, args: tuple[Any, ...]) -> Parameter:
 
 
 def rebuild_quantized(load: Load, args: tuple[Any, ...]) -> Tensor:
-    """A tensor of few bits, whose class checks the tensors that it is made of."""
+    """Rebuild a quantized tensor, whose class checks its parts."""
     from ..quantization.quantized_tensor import rebuilt
 
     name = "quantized tensor"
@@ -337,7 +349,7 @@ def set_attributes(load: Load, made: Tensor, state: Any) -> None:
 
 
 def rebuild_own_tensor(load: Load, args: tuple[Any, ...]) -> Tensor:
-    """What this library's own pickles hold: a named tensor, or one of a class of its own."""
+    """Rebuild a tensor from triten's own pickles: a named tensor, or an instance of a subclass."""
     name = "_rebuilt"
     kind, storage, geometry, dtype, requires_grad, names = arguments(name, args, 6)
     of_kind(name, "dtype", dtype, ScalarType)
@@ -365,13 +377,13 @@ def rebuild_own_tensor(load: Load, args: tuple[Any, ...]) -> Tensor:
 
 
 def rebuild_uninitialized_parameter(load: Load, args: tuple[Any, ...]) -> UninitializedParameter:
-    """A parameter of a lazy module."""
+    """Rebuild a lazy module's parameter."""
     requires_grad, device, dtype = arguments("UninitializedParameter", args, 3)
     return UninitializedParameter(*_uninitialized("UninitializedParameter", requires_grad, device, dtype))
 
 
 def rebuild_uninitialized_buffer(load: Load, args: tuple[Any, ...]) -> UninitializedBuffer:
-    """A buffer of a lazy module."""
+    """Rebuild a lazy module's buffer."""
     name = "UninitializedBuffer"
     requires_grad, device, dtype, persistent = arguments(name, args, 4)
     of_kind(name, "persistent", persistent, bool)

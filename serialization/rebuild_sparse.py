@@ -61,7 +61,9 @@ def _are_sizes(size: Sequence[Any]) -> bool:
 
 
 def rebuild_semi_structured(load: Load, args: tuple[Any, ...]) -> Tensor:
-    """A matrix of which two in four elements are kept; sizes of its parts are looked at. Any words are safe to read."""
+    """Rebuild a 2:4 semi-structured sparse matrix. The sizes of its parts are checked; any metadata words are safe to
+    read.
+    """
     from ..sparse.semi_structured import rebuilt
 
     name = "semi-structured tensor"

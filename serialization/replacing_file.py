@@ -1,9 +1,9 @@
-"""Writing a file so that the old one stays whole until the new one is.
+"""Atomic replacement of a file: the old file stays complete until the new one is.
 
-The new bytes go to a temporary file in the same folder, which takes the old one's place when all of them are on the
-disk. A writer that is killed, or meets a full disk, leaves the old file as it was; at most a temporary file, whose name
-begins with ``.triten-``, remains of one that was killed. For a time both files are there, and a hard link to the old
-one keeps its contents.
+The new bytes go to a temporary file in the same folder. It replaces the old file once all bytes are on the disk. A
+writer that is killed, or meets a full disk, leaves the old file as it was. A killed writer leaves at most a temporary
+file, whose name begins with ``.triten-``. Both files exist for a while, and a hard link to the old one keeps its
+contents.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ MAX_LINKS = 40
 
 @contextmanager
 def replacing(path: str, sync: bool = True) -> Iterator[IO[bytes]]:
-    """A block that writes a file, which then has the path; upon an error the path is as it was.
+    """Write a file that replaces `path` at the end of the block; an error leaves `path` as it was.
 
-    Permissions and, where it is allowed, the owner of an existing file are kept, and symbolic links are followed. What
-    is no regular file, such as a pipe, is written to directly, and so is a file in a folder that takes no other.
-    Without `sync` the bytes need not be on the disk when the file has the path: a loss of power can lose them.
+    An existing file keeps its permissions and, if allowed, its owner. Symbolic links are followed. The writer writes
+    directly to a path that is not a regular file, such as a pipe, and to a file in a folder that takes no new file.
+    Without `sync` the bytes may not yet be on the disk when the file is replaced, so a power loss can lose them.
     """
     try:
         old = os.stat(path)
@@ -67,7 +67,7 @@ def replacing(path: str, sync: bool = True) -> Iterator[IO[bytes]]:
 
 
 def _of_process(path: str) -> bool:
-    """Whether a path is an open file of a process, such as ``/dev/stdout``, which is no name to be replaced."""
+    """Return whether a path is a process's open file, such as ``/dev/stdout``, which must not be replaced."""
     for _ in range(MAX_LINKS):
         if not os.path.islink(path):
             break

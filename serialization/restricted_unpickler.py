@@ -1,13 +1,15 @@
-"""An unpickler for files that nobody vouches for (`torch._weights_only_unpickler`).
+"""Unpickler for untrusted files (`torch._weights_only_unpickler`).
 
-It is a machine with a stack, as Python's own, with these differences. Globals come from the table of
-`allowed_globals` and from nowhere else, so that nothing is imported. Only what the table says is called, with
-arguments that are checked. State is given to dicts of the collections, as their own attributes, and to objects of the
-classes that the user allowed; never to a class, a function or a plain tensor. Opcodes that a pickle of such values does
-not have are refused, among them those of protocol 0, extension codes and buffers outside the pickle. Lengths are
-compared with what is left of the file before anything is allocated, and copies are counted (`limits`).
+It is a stack machine like Python's unpickler, with these differences:
 
-A value's nesting costs no recursion here, and neither does an object that contains itself.
+- Globals come only from the table of `allowed_globals`, so that nothing is imported.
+- Only callables in the table are called, with checked arguments.
+- State is set only on dicts of the collections, as attributes, and on objects of classes that the user allowed. It
+  is never set on a class, a function or a plain tensor.
+- Opcodes that a pickle of allowed values does not have are refused: protocol 0, extension codes, out-of-band buffers.
+- Lengths are compared with the remaining file before any allocation, and copies are counted (`limits`).
+
+Nested and self-containing values need no recursion here.
 """
 
 from __future__ import annotations
@@ -42,8 +44,8 @@ class RestrictedUnpickler:
         load: The state of this call of `load`.
         allowed: The user's classes and functions by their full names.
         persistent_load: Makes a storage of a persistent id, and checks it.
-        position: Where the pickle begins; after `read`, where it has ended.
-        encoding: Of the strings of Python 2.
+        position: The start of the pickle; after `read`, its end.
+        encoding: The encoding of Python 2's strings.
     """
 
     def __init__(
@@ -68,7 +70,12 @@ class RestrictedUnpickler:
         self._elements: list[list[Any]] = []
 
     def read(self) -> Any:
-        """The object. Raises UnpicklingError for what is not allowed, EOFError where the pickle ends too early."""
+        """Run the pickle and return its object.
+
+        Raises:
+            UnpicklingError: The pickle is malformed, or uses something that is not allowed.
+            EOFError: The pickle ends too early.
+        """
         data, opcodes, stop = self._data, OPCODES, pickle.STOP[0]
         while self.position < len(data):
             code = data[self.position]
@@ -118,7 +125,7 @@ class RestrictedUnpickler:
         self._stack.append(value)
 
     def _items(self) -> list[Any]:
-        """What was pushed since the last mark."""
+        """Pop the items pushed since the last mark."""
         if not self._marked:
             raise UnpicklingError("the pickle has no mark where it needs one")
         items, self._stack = self._stack, self._marked.pop()
@@ -329,7 +336,7 @@ class RestrictedUnpickler:
             )
 
     def _set_state(self, target: Any, kind: Any, state: Any) -> None:
-        """The state of an object of a class that the user allowed."""
+        """Set the state of an object of a class that the user allowed."""
         if hasattr(kind, "__setstate__"):
             kind.__setstate__(target, state)
             return
@@ -392,13 +399,13 @@ def _check_constructor(function: Any) -> None:
 
 
 def shown(name: str) -> str:
-    """A file's text for a message: short, and without what a terminal would obey."""
+    """Shorten a file's text for a message, and escape unprintable characters."""
     short = name if len(name) <= 200 else f"{name[:200]}..."
     return short if short.isprintable() else ascii(short)
 
 
 def _kind(value: Any) -> str:
-    """What a value is, without printing what may be as large as a file."""
+    """Describe a value by its type, because its text may be as large as the file."""
     return f"{value}" if isinstance(value, type) else f"{type(value)}"
 
 
@@ -414,7 +421,7 @@ def _constant(value: Any) -> Opcode:
 
 
 def _sized(run: Callable[[RestrictedUnpickler, Any], Any], length: struct.Struct) -> Opcode:
-    """An opcode with a number behind it."""
+    """Build an opcode that is followed by a number."""
     return lambda machine: run(machine, machine._number(length))
 
 

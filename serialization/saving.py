@@ -1,4 +1,4 @@
-"""`tt.save`. What writes a file is imported with the first call."""
+"""`tt.save`. The writer is imported at the first call."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def save(
     _use_new_zipfile_serialization: bool = True,
     _disable_byteorder_record: bool = False,
 ) -> None:
-    """Write an object with its tensors to a file that `load`, and PyTorch, can read (`torch.save`).
+    """Save an object with its tensors to a file that `load` and PyTorch can read (`torch.save`).
 
-    Tensors that share memory do so when they are loaded. Of a module its `state_dict` is best saved: the module itself
-    is pickled by the names of its classes.
+    Tensors that share memory share it after loading. Prefer saving a module's `state_dict`: a module itself is
+    pickled by the names of its classes.
 
-    An existing file at a path is replaced when the new one is whole and on the disk: a save that is killed, or that
-    meets a full disk, leaves it as it was. Both need room beside each other. What is no regular file, such as a pipe or
-    ``/dev/stdout``, and file objects are written directly.
+    An existing file at a path is replaced once the new one is complete and on the disk. A save that is killed, or
+    that meets a full disk, leaves the old file as it was. The disk needs room for both. File objects, and paths that
+    are not regular files, such as a pipe or ``/dev/stdout``, are written directly.
 
     Args:
-        obj: What is written: tensors, and containers and objects that hold them.
+        obj: The object to write: tensors, and containers and objects that hold them.
         f: A path, or a binary file open for writing.
         pickle_module: Python's `pickle`, and no other.
         pickle_protocol: The protocol of the pickle; PyTorch loads 2.

@@ -35,15 +35,15 @@ def allow_of_package(*found: Any) -> None:
 
 
 def allowed_by_user() -> dict[str, Any]:
-    """The objects that `add_safe_globals` and `allow_of_package` added, by their full names."""
+    """Return the objects that `add_safe_globals` and `allow_of_package` added, by their full names."""
     return _of_package | {name: found for name, (found, _) in _allowed.items()}
 
 
 def add_safe_globals(safe_globals: list[Any]) -> None:
-    """Have `load` take these classes and functions where it loads weights only (`torch.serialization`).
+    """Allow `load` to use these classes and functions with ``weights_only`` (`torch.serialization`).
 
-    A file can then call the functions with arguments of its choice, make objects of the classes, and give them a
-    state: by ``__setstate__`` where the class has one, otherwise by setting attributes.
+    A file can then call the functions with arguments of its choice and build objects of the classes. It can set their
+    state by ``__setstate__`` if the class has one, else by setting attributes.
 
     Args:
         safe_globals: Classes and functions, or pairs of one and the full name that files have it under.
@@ -70,13 +70,13 @@ def clear_safe_globals() -> None:
 
 
 def get_safe_globals() -> list[Any]:
-    """What `add_safe_globals` added, as it was given."""
+    """Return the entries that `add_safe_globals` added, as given."""
     return [entry for _, entry in _allowed.values()]
 
 
 @contextmanager
 def safe_globals(safe_globals: list[Any]) -> Iterator[None]:
-    """A block with `add_safe_globals`.
+    """Apply `add_safe_globals` inside a block.
 
     Example:
         >>> import triten as tt

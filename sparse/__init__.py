@@ -1,8 +1,8 @@
-"""`tt.sparse`: functions of tensors of sparse layouts (`torch.sparse`).
+"""Functions of sparse tensors (`torch.sparse`).
 
-A sparse tensor specifies some of its elements; the others are zero, and softmax leaves them out. `tt.sparse_coo_tensor`
-and its kin make them, `Tensor.to_sparse` and `Tensor.to_dense` convert, and `+`, `*`, `@` and the functions that keep
-zero take them.
+A sparse tensor specifies some of its elements. The others are zero, and softmax ignores them. `tt.sparse_coo_tensor`
+and similar constructors make sparse tensors. `Tensor.to_sparse` and `Tensor.to_dense` convert. `+`, `*`, `@` and
+functions that preserve zero accept them.
 
 Example:
     >>> import triten as tt

@@ -20,7 +20,7 @@ from ..runtime.scalar_type import int16, int32
 
 
 def sparse_semi_structured_from_dense_cutlass(dense: Tensor) -> tuple[Tensor, Tensor]:
-    """The kept elements (M, K / 2) of a matrix, and interleaved words that say where they are.
+    """Compress a 2:4 matrix: return the kept elements (M, K / 2) and interleaved metadata words.
 
     Args:
         dense: A matrix (M, K) of float16, bfloat16, float32 or int8. A word of int16 stands for 16 columns (8 of
@@ -45,10 +45,10 @@ def sparse_semi_structured_from_dense_cutlass(dense: Tensor) -> tuple[Tensor, Te
 
 
 def sparse_semi_structured_to_dense_cutlass(sparse: Tensor, meta_reordered: Tensor) -> Tensor:
-    """The matrix (M, K) of kept elements (M, K / 2) and interleaved words.
+    """Decompress kept elements (M, K / 2) and interleaved metadata words to the matrix (M, K).
 
     Raises:
-        RuntimeError: Both are not matrices of one device and of sizes that fit, or words are not int16 or int32.
+        RuntimeError: The operands are not matrices of one device with matching sizes, or words are not int16 or int32.
     """
     for name, tensor in (("sparse", sparse), ("meta", meta_reordered)):
         if tensor.dim() != 2:
@@ -80,18 +80,18 @@ def sparse_semi_structured_to_dense_cutlass(sparse: Tensor, meta_reordered: Tens
 
 
 def _sparse_semi_structured_tile(dense: Tensor) -> Tensor:
-    """`dense`, of whose tiles of 4 x 4 only the largest elements stay, at most two of a row and of a column.
+    """Prune `dense` in-place: keep the largest elements of each 4x4 tile, at most two of a row and of a column.
 
-    It is written to. Of equal elements the earlier one is taken first, as PyTorch's function of this name does, and not
+    Ties go to the earlier element, as in PyTorch's function of this name, and unlike
     `tt._sparse_semi_structured_tile`.
     """
     tiles = tiles_of(dense)
-    # Read backwards, the earlier of equal elements is the later one, and rows and columns have as much room.
+    # Flipping the tiles reverses the order of ties and keeps the limits of rows and columns.
     kept = kept_by("largest_values_greedy", tiles.flip((-2, -1))).flip((-2, -1))
     return dense.mul_(matrix_of(kept))
 
 
 def _compute_compressed_swizzled_bitmask(dense: Tensor) -> Tensor:
-    """Where a matrix is not 0, as bytes (M / 8, K / 8, 4, 2): two for each of four tiles of 4 x 4 in 8 x 8."""
+    """Return the nonzero mask of a matrix as bytes (M / 8, K / 8, 4, 2): two bytes for each 4x4 tile."""
     masks = masks_of(dense != 0)
     return masks.reshape((*masks.shape[:2], 4, 2))

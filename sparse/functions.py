@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @api_boundary
 def sum(input: Tensor, dim: int | Sequence[int] | None = None, dtype: ScalarType | None = None) -> Tensor:
-    """The sum of a sparse tensor, whose gradient is sparse (`torch.sparse.sum`).
+    """Sum a sparse tensor, with a sparse gradient (`torch.sparse.sum`).
 
     Args:
         input: A tensor of layout `tt.sparse_coo`.
@@ -77,7 +77,7 @@ def softmax(input: Tensor, dim: int, *, dtype: ScalarType | None = None) -> Tens
 
 @api_boundary
 def log_softmax(input: Tensor, dim: int, *, dtype: ScalarType | None = None) -> Tensor:
-    """The logarithm of `softmax` (`torch.sparse.log_softmax`).
+    """Compute the logarithm of `softmax` (`torch.sparse.log_softmax`).
 
     Args:
         input: A tensor of layout `tt.sparse_coo`.
@@ -100,7 +100,7 @@ def log_softmax(input: Tensor, dim: int, *, dtype: ScalarType | None = None) -> 
 
 @api_boundary
 def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
-    """The product of a sparse matrix with another one, whose gradient is sparse (`torch.sparse.mm`).
+    """Multiply a sparse matrix by another matrix, with a sparse gradient (`torch.sparse.mm`).
 
     Args:
         mat1: A sparse matrix, (n, m).
@@ -132,8 +132,8 @@ def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: N
         mat: A strided matrix, (n, p).
         mat1: A sparse matrix, (n, m).
         mat2: A strided matrix, (m, p).
-        beta: What `mat` is multiplied with.
-        alpha: What the product is multiplied with.
+        beta: The factor of `mat`.
+        alpha: The factor of the matmul.
 
     Returns:
         A strided (n, p) matrix.
@@ -159,15 +159,15 @@ def sampled_addmm(
     alpha: Number = 1.0,
     out: Tensor | None = None,
 ) -> Tensor:
-    """A product computed only where a sparse matrix specifies elements (`torch.sparse.sampled_addmm`).
+    """Compute a matmul only at the specified elements of a sparse matrix (`torch.sparse.sampled_addmm`).
 
     Args:
         input: A matrix of layout `tt.sparse_csr`, (n, p), or a batch of them.
         mat1: A strided matrix, (n, m).
         mat2: A strided matrix, (m, p).
-        beta: What `input` is multiplied with.
-        alpha: What the product is multiplied with.
-        out: Where the result goes.
+        beta: The factor of `input`.
+        alpha: The factor of the matmul.
+        out: The output tensor. Default: a new tensor.
 
     Returns:
         A matrix of `input`'s layout and places.
@@ -189,7 +189,7 @@ def sampled_addmm(
 
 @api_boundary
 def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: Layout | None = None) -> Tensor:
-    """A sparse matrix with given diagonals (`torch.sparse.spdiags`).
+    """Build a sparse matrix from its diagonals (`torch.sparse.spdiags`).
 
     Args:
         diagonals: A matrix with a diagonal in each row, or one diagonal. Its element in column j stands in column j of
@@ -215,14 +215,14 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: La
 
 @api_boundary
 def spsolve(input: Tensor, other: Tensor, *, left: bool = True) -> Tensor:
-    """The solution of linear equations with a sparse matrix (`torch.sparse.spsolve`).
+    """Solve a linear system with a sparse matrix (`torch.sparse.spsolve`).
 
-    On the CPU SciPy's SuperLU solves them, on CUDA cuSOLVER through CuPy.
+    SciPy's SuperLU solves it on the CPU, cuSOLVER through CuPy on CUDA.
 
     Args:
         input: A square matrix of layout `tt.sparse_csr`.
         other: A strided vector, the right-hand side.
-        left: Whether the matrix stands on the left, as it has to.
+        left: If True, the matrix is on the left; False is not supported. Default: True.
 
     Returns:
         A strided vector.
@@ -255,10 +255,10 @@ def spsolve(input: Tensor, other: Tensor, *, left: bool = True) -> Tensor:
 
 
 def as_sparse_gradcheck(gradcheck: Callable[..., bool]) -> Callable[..., bool]:
-    """A `gradcheck` that also takes sparse inputs (`torch.sparse.as_sparse_gradcheck`).
+    """Extend `gradcheck` to sparse inputs (`torch.sparse.as_sparse_gradcheck`).
 
-    Each sparse input is taken apart into its values, with respect to which gradients are compared, and put together
-    again before the function is called; sparse results are made dense.
+    The check compares gradients with respect to each sparse input's values, and rebuilds the input before each call.
+    Sparse results are converted to dense.
 
     Args:
         gradcheck: A function as `tt.autograd.gradcheck`.

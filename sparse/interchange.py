@@ -1,7 +1,7 @@
-"""Sparse tensors over the memory of SciPy's and CuPy's sparse arrays, and back.
+"""Conversion between sparse tensors and SciPy's and CuPy's sparse arrays.
 
-Coordinates of SciPy lie in an array for each dimension and have 32 or 64 bits, so that those are copied; values, and
-the three arrays of compressed rows or columns, are shared.
+Values, and the arrays of compressed rows or columns, share memory. COO indices are copied, because SciPy has one
+32-bit or 64-bit array for each dimension.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FORMATS = {layout: name for name, layout in _LAYOUTS.items()}
 
 @api_boundary
 def from_scipy(array: Any) -> Tensor:
-    """A sparse tensor of a SciPy sparse array or matrix.
+    """Convert a SciPy sparse array or matrix to a sparse tensor.
 
     Args:
         array: An array or matrix of format ``coo``, ``csr``, ``csc`` or ``bsr``; another one is converted to ``coo``.
@@ -67,7 +67,7 @@ def from_scipy(array: Any) -> Tensor:
 
 @api_boundary
 def to_scipy(input: Tensor) -> Any:
-    """A sparse tensor as a SciPy sparse array.
+    """Convert a sparse tensor to a SciPy sparse array.
 
     Args:
         input: A tensor on the CPU of layout `tt.sparse_coo` without dense dimensions, or of two dimensions and layout
@@ -101,7 +101,7 @@ def to_scipy(input: Tensor) -> Any:
 
 
 def _compressed_to(module: Any, name: str, input: Any, convert: Any, suffix: str) -> Any:
-    """A tensor of compressed rows or columns as an array of SciPy's or CuPy's module."""
+    """Convert a compressed tensor to an array of SciPy's or CuPy's module."""
     if input.layout not in _FORMATS or input.ndim != 2:
         raise TypeError(f"{name}: no such array has layout {input.layout} and shape {list(input.shape)}")
     data = input.detach()._data
@@ -113,7 +113,7 @@ def _compressed_to(module: Any, name: str, input: Any, convert: Any, suffix: str
 
 @api_boundary
 def from_cupy(array: Any) -> Tensor:
-    """A sparse tensor of a CuPy sparse matrix, on its device.
+    """Convert a CuPy sparse matrix to a sparse tensor on its device.
 
     Args:
         array: A matrix of format ``coo``, ``csr`` or ``csc``.
@@ -148,7 +148,7 @@ def from_cupy(array: Any) -> Tensor:
 
 @api_boundary
 def to_cupy(input: Tensor) -> Any:
-    """A sparse CUDA tensor as a CuPy sparse matrix.
+    """Convert a sparse CUDA tensor to a CuPy sparse matrix.
 
     Args:
         input: A CUDA matrix of layout `tt.sparse_coo`, `tt.sparse_csr` or `tt.sparse_csc`. Indices of 64 bits are
@@ -182,7 +182,7 @@ def to_cupy(input: Tensor) -> Any:
 
 
 def solved(matrix: Tensor, right: Tensor) -> Tensor:
-    """The solution of equations with a matrix of compressed rows; see `functions.spsolve`."""
+    """Solve a linear system with a CSR matrix; see `functions.spsolve`."""
     if matrix.device.type == "cuda":
         import cupy
         from cupyx.scipy.sparse.linalg import spsolve

@@ -14,14 +14,14 @@ _Result = TypeVar("_Result")
 
 
 class check_sparse_tensor_invariants:
-    """Decides whether constructors of sparse tensors read indices (`torch.sparse.check_sparse_tensor_invariants`).
+    """Switch for index checks in sparse constructors (`torch.sparse.check_sparse_tensor_invariants`).
 
-    As long as nobody says, they read those on the CPU, where that is quick, and not those on a GPU, where the host
-    would have to wait. As a context manager, or a decorator of a function, it decides within; `enable` and `disable`
-    decide from then on. The argument `check_invariants` of a constructor goes before.
+    By default constructors check indices on the CPU, where checks are cheap, but not on a GPU, where they would
+    synchronize. As a context manager or decorator, the switch applies inside. `enable` and `disable` apply from then
+    on. A constructor's argument `check_invariants` takes precedence.
 
     Args:
-        enable: Whether indices are read.
+        enable: If True, indices are read. Default: True.
 
     Example:
         >>> import triten as tt
@@ -38,7 +38,7 @@ class check_sparse_tensor_invariants:
 
     @staticmethod
     def is_enabled() -> bool:
-        """Whether it was decided that indices are read.
+        """Return whether index checks were enabled.
 
         Returns:
             A bool; False as long as nothing was decided.
@@ -86,7 +86,7 @@ class check_sparse_tensor_invariants:
         invariants.enabled = self._before.pop()
 
     def __call__(self, function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-        """The function, inside of which this decides."""
+        """Decorate a function so that the switch applies inside it."""
 
         @functools.wraps(function)
         def within(*args: _Arguments.args, **named: _Arguments.kwargs) -> _Result:

@@ -24,7 +24,7 @@ NO_BROADCASTING = "`SparseSemiStructuredTensor` matmul: Broadcasting is not impl
 
 
 class ShapeConstraints(NamedTuple):
-    """What sizes of a packed matrix, and of a dense one that it is multiplied with, are multiples of."""
+    """Divisors of the sizes of a packed matrix, and of a dense matrix that it is multiplied with."""
 
     sparse_min_rows: int
     sparse_min_cols: int
@@ -33,23 +33,28 @@ class ShapeConstraints(NamedTuple):
 
 
 class SparseSemiStructuredTensor(TensorOfParts):
-    """A matrix of which two in each four elements of a row are kept, or of float32 one in two.
+    """Semi-structured sparse matrix: keeps two of every four elements of a row, one of two for float32.
 
-    To a program it is a matrix (M, K); in memory it is the kept elements, and four bits that say where each two of them
-    were. It takes products with dense matrices on either side, `tt.nn.functional.linear` with it for a weight, ``t()``,
-    ``detach()``, ``clone()``, ``to`` another device, ``values()``, ``indices()`` and ``to_dense()``. Kernels make it
-    dense in the cache or in registers, a tile at a time: Triton has no sparse tensor cores, so that the gain is memory.
+    The matrix has the shape (M, K). Its memory holds the kept elements, and four bits of metadata for each two of
+    them. It supports:
 
-    `SparseSemiStructuredTensorCUTLASS` and `SparseSemiStructuredTensorCUSPARSELT` are such tensors; `from_dense` of
-    each, or `to_sparse_semi_structured`, makes one. A product in which it is transposed needs the transposed matrix
-    packed, too, which `prune_dense_static_sort` does; the gradient of a layer's input is one. The weight's own gradient
-    is dense.
+    - matmuls with dense matrices on either side, and `tt.nn.functional.linear` as a weight;
+    - ``t()``, ``detach()``, ``clone()``, ``to`` another device;
+    - ``values()``, ``indices()`` and ``to_dense()``.
+
+    Kernels decompress a tile at a time in the cache or in registers. Triton has no sparse tensor cores, so the gain
+    is memory.
+
+    The subclasses are `SparseSemiStructuredTensorCUTLASS` and `SparseSemiStructuredTensorCUSPARSELT`. Their
+    `from_dense`, or `to_sparse_semi_structured`, makes one. A matmul with the transposed matrix needs that packed
+    too, for example for the gradient of a layer's input; `prune_dense_static_sort` packs both. The weight's own
+    gradient is dense.
 
     Attributes:
         packed: The kept elements; of the CUSPARSELT class with words after them.
         meta: The words, or None where `packed` holds them.
         packed_t, meta_t: The same of the transposed matrix, or None.
-        compressed_swizzled_bitmask: Which places of 8 x 8 elements are kept, uint8 (M / 8, K / 8, 8), or None.
+        compressed_swizzled_bitmask: The kept positions in 8x8 elements, uint8 (M / 8, K / 8, 8), or None.
 
     Unlike PyTorch's it is on the CPU and on Meta, too, and ``to`` a device packs nothing out.
 
@@ -85,10 +90,10 @@ class SparseSemiStructuredTensor(TensorOfParts):
         alg_id_cusparselt: int = 0,
         requires_grad: bool = False,
     ) -> Self:
-        """A tensor over its parts as they are.
+        """Build a tensor over its parts.
 
         Raises:
-            ValueError: Neither `packed` nor `packed_t` is there.
+            ValueError: Both `packed` and `packed_t` are None.
         """
         known = packed if packed is not None else packed_t
         if known is None:
@@ -155,7 +160,7 @@ class SparseSemiStructuredTensor(TensorOfParts):
             )
 
     def kept_and_words(self) -> tuple[Tensor, Tensor]:
-        """The kept elements (M, K / 2) and the words, as products take them.
+        """Return the kept elements (M, K / 2) and the metadata words that matmuls take.
 
         Raises:
             NotImplementedError: Only the transposed matrix is packed.
@@ -181,7 +186,7 @@ class SparseSemiStructuredTensor(TensorOfParts):
             )
 
     def to_dense(self, dtype: ScalarType | None = None, *, masked_grad: bool | None = None) -> Tensor:
-        """The matrix, with 0 for what is not kept.
+        """Decompress the matrix; pruned elements are 0.
 
         Example:
             >>> import triten as tt
@@ -197,12 +202,12 @@ class SparseSemiStructuredTensor(TensorOfParts):
         return expanded(kept, words)
 
     def like(self, parts: Sequence[Tensor | None] | None = None) -> Self:
-        """The same with other parts."""
+        """Return a copy with other parts."""
         given = self.parts if parts is None else parts
         return type(self)(self.shape, *given, *self.settings)
 
     def turned(self) -> Self:
-        """The transposed matrix: both packed forms in each other's place."""
+        """Return the transposed matrix, with both packed forms exchanged."""
         rows, columns = self.shape
         masks = self.compressed_swizzled_bitmask
         given = (self.packed_t, self.meta_t, self.packed, self.meta)
@@ -211,7 +216,7 @@ class SparseSemiStructuredTensor(TensorOfParts):
         )
 
     def packed_way(self) -> Self:
-        """The matrix, or where that is packed alone the transposed one."""
+        """Return the matrix, or its transpose if only that is packed."""
         return self.turned() if self.packed is None else self
 
     def __repr__(self) -> str:
@@ -222,7 +227,7 @@ class SparseSemiStructuredTensor(TensorOfParts):
         return rebuilt, (type(self).__name__, tuple(self.shape), self.parts, self.settings, *flags)
 
     def __tensor_flatten__(self) -> tuple[list[str], tuple[Any, ...]]:
-        """The names of the parts that are there, and what else `__tensor_unflatten__` needs."""
+        """Return the names of the existing parts, and the metadata for `__tensor_unflatten__`."""
         names = [name for name in self.PARTS if getattr(self, name) is not None]
         return names, (self.shape, *self.settings, self.requires_grad)
 
@@ -234,7 +239,7 @@ class SparseSemiStructuredTensor(TensorOfParts):
         outer_size: Any,
         outer_stride: Any,
     ) -> Self:
-        """The tensor of such parts."""
+        """Rebuild the tensor from its parts."""
         shape, fuse, algorithm, requires_grad = tensor_meta
         return cls(shape, *(inner_tensors.get(name) for name in cls.PARTS), fuse, algorithm, requires_grad)
 
@@ -250,7 +255,7 @@ class SparseSemiStructuredTensor(TensorOfParts):
 
 
 class SparseSemiStructuredTensorCUTLASS(SparseSemiStructuredTensor):
-    """Kept elements and words as CUTLASS has them, in two tensors; the bits are those of PyTorch's class.
+    """Semi-structured matrix in CUTLASS's layout: two tensors, bitwise identical to PyTorch's class.
 
     float16, bfloat16 (M a multiple of 32, K of 64), float32 (32, 32) and int8 (16, 128).
 
@@ -286,12 +291,12 @@ class SparseSemiStructuredTensorCUTLASS(SparseSemiStructuredTensor):
 
     @classmethod
     def prune_dense_static_sort(cls, original_tensor: Tensor, algorithm: str = "") -> Self:
-        """As of `SparseSemiStructuredTensor`."""
+        """Prune and pack the matrix; see `SparseSemiStructuredTensor`."""
         made = ops._sparse_semi_structured_tile(original_tensor.detach(), algorithm, use_cutlass=True)
         return cls(original_tensor.shape, *made)
 
     def kept_and_words(self) -> tuple[Tensor, Tensor]:
-        """As they are."""
+        """Return the kept elements and the metadata words."""
         if self.packed is None or self.meta is None:
             raise RuntimeError(f"{type(self).__name__}: expected `packed` and `meta`, got neither or one")
         return self.packed, self.meta
@@ -310,9 +315,9 @@ class SparseSemiStructuredTensorCUTLASS(SparseSemiStructuredTensor):
 
 
 class SparseSemiStructuredTensorCUSPARSELT(SparseSemiStructuredTensor):
-    """Kept elements and words in one tensor, as much memory as the vendor's format takes; words have the order of rows.
+    """Semi-structured matrix in one tensor, of the size of cuSPARSELt's format; metadata words are in row order.
 
-    float16, bfloat16 (M and K multiples of 16) and int8 (of 32). The vendor's order of words is not published, so that
+    float16, bfloat16 (M and K multiples of 16) and int8 (of 32). The vendor's order of words is not published, so
     ``indices()`` has other bits than PyTorch's; ``values()`` has the same.
 
     Example:
@@ -353,7 +358,7 @@ class SparseSemiStructuredTensorCUSPARSELT(SparseSemiStructuredTensor):
 
     @classmethod
     def prune_dense_static_sort(cls, original_tensor: Tensor, algorithm: str = "") -> Self:
-        """As of `SparseSemiStructuredTensor`."""
+        """Prune and pack the matrix; see `SparseSemiStructuredTensor`."""
         packed, _, packed_t, _, masks = ops._sparse_semi_structured_tile(
             original_tensor.detach(), algorithm, use_cutlass=False
         )
@@ -445,10 +450,10 @@ def rebuilt(
     requires_grad: bool,
     is_parameter: bool,
 ) -> SparseSemiStructuredTensor:
-    """What a pickle of such a tensor calls.
+    """Rebuild a tensor from a pickle.
 
     Raises:
-        ValueError: The class is not known, or the parts are not those of one.
+        ValueError: The class is not known, or the parts do not match it.
     """
     if kind not in KINDS:
         raise ValueError(f"semi-structured tensor: expected one of {', '.join(KINDS)}, got {kind!r:.100}")
@@ -504,19 +509,19 @@ def same(self: SparseSemiStructuredTensor) -> SparseSemiStructuredTensor:
 
 @handles("aten::values")
 def values(self: SparseSemiStructuredTensor) -> Tensor:
-    """The kept elements (M, K / 2)."""
+    """Return the kept elements (M, K / 2)."""
     return self.packed_way().kept_and_words()[0].detach()
 
 
 @handles("aten::indices")
 def indices(self: SparseSemiStructuredTensor) -> Tensor:
-    """The words, in the order that the class has them."""
+    """Return the metadata words, in the class's order."""
     return self.packed_way().kept_and_words()[1]
 
 
 @handles("aten::t")
 def t(self: SparseSemiStructuredTensor) -> SparseSemiStructuredTensor:
-    """The transposed matrix."""
+    """Transpose the matrix."""
     return self.turned()
 
 
@@ -528,7 +533,7 @@ def swapped(self: SparseSemiStructuredTensor, dim0: int, dim1: int) -> SparseSem
 
 @handles("aten::view", "aten::_unsafe_view")
 def view(self: SparseSemiStructuredTensor, size: Sequence[int]) -> SparseSemiStructuredTensor:
-    """The tensor itself, in its own shape alone."""
+    """Return the tensor itself; only its own shape is supported."""
     if tuple(size) != tuple(self.shape):
         raise NotImplementedError(
             f"`view` is not implemented for SparseSemiStructuredTensor, except for the dummy case (shape={tuple(size)})"
@@ -565,7 +570,7 @@ def to_copy(
 def copy(
     self: SparseSemiStructuredTensor, src: Tensor, non_blocking: bool = False
 ) -> SparseSemiStructuredTensor:
-    """The parts of another such tensor, copied into these."""
+    """Copy the parts of another such tensor into these, in-place."""
     given = src.parts if isinstance(src, SparseSemiStructuredTensor) and type(src) is type(self) else ()
     if src.shape != self.shape or [p is None for p in given] != [p is None for p in self.parts]:
         raise RuntimeError(
@@ -580,7 +585,7 @@ def copy(
 
 @handles("aten::mm")
 def mm(self: Tensor, mat2: Tensor) -> Tensor:
-    """A product with a dense matrix on either side."""
+    """Multiply by a dense matrix on either side."""
     if self.dim() != 2 or mat2.dim() != 2:
         raise NotImplementedError(NO_BROADCASTING)
     if isinstance(self, SparseSemiStructuredTensor):

@@ -1,21 +1,27 @@
-"""`tt.utils`: tools beside tensors (`torch.utils`).
+"""Utilities beside tensors (`torch.utils`).
 
-* `benchmark`: timing pieces of programs;
-* `collect_env`: what a bug report needs to know of the machine;
-* `checkpoint`: recomputing in backward what forward did not keep;
-* `data`: samples in batches;
-* `dlpack`: memory of other libraries, without a copy;
-* `hooks`: what takes hooks away again; `swap_tensors`;
-* `model_zoo`: weights at URLs, by the former name;
+* `benchmark`: timing code;
+* `collect_env`: environment information for bug reports;
+* `checkpoint`: recomputing activations in backward;
+* `data`: data sets and data loaders;
+* `dlpack`: zero-copy exchange of tensors with other libraries;
+* `hooks`: handles that remove hooks; `swap_tensors`;
+* `model_zoo`: downloading weights, by its former name;
 * `_pytree`: trees of containers, by PyTorch's private name that programs use all the same;
 * `weak`: weak references and dictionaries by identity;
-* `tensorboard`: logs for TensorBoard, where that is installed;
+* `tensorboard`: logs for TensorBoard, if it is installed;
 * `rename_privateuse1_backend`, `generate_methods_for_privateuse1_backend`: naming the backend of another package.
 
-The whole way of such a backend, in the order of its own module: `rename_privateuse1_backend`, an allocator
-(`tt.library.set_allocator`), kernels under ``PrivateUse1`` or under stubs (`tt.library.register_stub`), a copy
-(``aten::_copy_from``), a fallback (`tt.library.cpu_fallback`), and where there are several devices a device guard
-(`tt.library.register_device_guard`). `tests/extension_backend` in the source tree is one.
+A package adds a backend, in the order of its own module, with:
+
+* `rename_privateuse1_backend`;
+* an allocator (`tt.library.set_allocator`);
+* kernels under ``PrivateUse1`` or under stubs (`tt.library.register_stub`);
+* a copy (``aten::_copy_from``);
+* a fallback (`tt.library.cpu_fallback`);
+* a device guard, if there are several devices (`tt.library.register_device_guard`).
+
+`tests/extension_backend` in the source tree is an example.
 """
 
 from __future__ import annotations

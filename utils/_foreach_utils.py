@@ -1,6 +1,4 @@
-"""Which devices have operators over lists of tensors, and tensors grouped by what those take together
-(`torch.utils._foreach_utils`).
-"""
+"""Devices with foreach operators, and grouping of tensors for them (`torch.utils._foreach_utils`)."""
 
 from __future__ import annotations
 
@@ -16,22 +14,22 @@ Key = tuple[Device, ScalarType]
 
 
 def _get_foreach_kernels_supported_devices() -> list[str]:
-    """The devices on which an optimizer takes operators over lists unless told otherwise."""
+    """Return the device types on which optimizers use foreach operators by default."""
     return ["cuda"]
 
 
 def _get_fused_kernels_supported_devices() -> list[str]:
-    """The devices on which an optimizer may take one operator for a step."""
+    """Return the device types on which optimizers may use fused operators."""
     return ["cuda", "cpu"]
 
 
 def _device_has_foreach_support(device: Device) -> bool:
-    """Whether operators over lists serve a device: on the CPU, too."""
+    """Return whether foreach operators support a device; the CPU is supported too."""
     return device.type in (*_get_foreach_kernels_supported_devices(), "cpu")
 
 
 def _has_foreach_support(tensors: Sequence[Tensor | None], device: Device) -> bool:
-    """Whether operators over lists serve these tensors."""
+    """Return whether foreach operators support these tensors."""
     return _device_has_foreach_support(device) and all(
         t is None or type(t) in (Tensor, Parameter) for t in tensors
     )

@@ -39,12 +39,12 @@ def _disable_current_modes() -> Iterator[list[TensorDispatchMode]]:
 
 
 class _Aliases(NamedTuple):
-    """The aliasing of a schema, by the places of its arguments and returns.
+    """Aliasing of a schema, by the indices of its arguments and returns.
 
     Attributes:
-        viewed: pairs of an argument and of a return that is a view of it.
-        returned: for each return the argument that it is; empty if the operator returns none of its arguments.
-        moved: the argument whose geometry an in-place view operator changes; None for other operators.
+        viewed: Pairs of an argument and a return that is a view of it.
+        returned: For each return the argument that it is; empty if the operator returns none of its arguments.
+        moved: The argument whose sizes and strides an in-place view operator changes; None for other operators.
     """
 
     viewed: tuple[tuple[int, int], ...]

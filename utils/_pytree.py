@@ -241,22 +241,22 @@ def register_constant(cls: type[Any]) -> None:
 
 
 def is_constant_class(cls: type[Any]) -> bool:
-    """Whether a class was given to `register_constant`."""
+    """Return whether a class was registered by `register_constant`."""
     return isinstance(cls, type) and cls in CONSTANT_NODES
 
 
 def is_namedtuple(obj: object) -> bool:
-    """Whether an object is a named tuple, or the class of one."""
+    """Return whether an object is a named tuple or a named tuple class."""
     return is_namedtuple_class(obj if isinstance(obj, type) else type(obj))
 
 
 def is_namedtuple_instance(obj: object) -> bool:
-    """Whether an object is a named tuple."""
+    """Return whether an object is a named tuple."""
     return is_namedtuple_class(type(obj))
 
 
 def is_structseq_class(cls: type[Any]) -> bool:
-    """Whether a class is one of CPython's struct sequences, such as `time.struct_time`."""
+    """Return whether a class is a CPython struct sequence, such as `time.struct_time`."""
     subclassable = 1 << 10  # CPython's Py_TPFLAGS_BASETYPE
     return (
         isinstance(cls, type)
@@ -270,17 +270,17 @@ def is_structseq_class(cls: type[Any]) -> bool:
 
 
 def is_structseq(obj: object) -> bool:
-    """Whether an object is a struct sequence, or the class of one."""
+    """Return whether an object is a struct sequence or a struct sequence class."""
     return is_structseq_class(obj if isinstance(obj, type) else type(obj))
 
 
 def is_structseq_instance(obj: object) -> bool:
-    """Whether an object is a struct sequence."""
+    """Return whether an object is a struct sequence."""
     return is_structseq_class(type(obj))
 
 
 def treespec_tuple(iterable: Iterable[TreeSpec] = (), /) -> TreeSpec:
-    """The spec of a tuple of trees with these specs."""
+    """Return the spec of a tuple of trees with these specs."""
     children = list(iterable)
     if not all(isinstance(child, TreeSpec) for child in children):
         raise ValueError(f"Expected a tuple of TreeSpec values, got: {children!r}.")
@@ -290,7 +290,7 @@ def treespec_tuple(iterable: Iterable[TreeSpec] = (), /) -> TreeSpec:
 def treespec_dict(
     mapping: Mapping[Any, TreeSpec] | Iterable[tuple[Any, TreeSpec]] = (), /, **kwargs: TreeSpec
 ) -> TreeSpec:
-    """The spec of a dict of trees with these specs."""
+    """Return the spec of a dict of trees with these specs."""
     children = dict(mapping, **kwargs)
     if not all(isinstance(child, TreeSpec) for child in children.values()):
         raise ValueError(f"Expected a dictionary of TreeSpec values, got: {children!r}.")
@@ -298,7 +298,7 @@ def treespec_dict(
 
 
 def tree_iter(tree: PyTree, is_leaf: IsLeaf = None) -> Iterator[Any]:
-    """The leaves of a tree one after another."""
+    """Yield the leaves of a tree in order."""
     if tree_is_leaf(tree, is_leaf):
         yield tree
         return
@@ -307,7 +307,7 @@ def tree_iter(tree: PyTree, is_leaf: IsLeaf = None) -> Iterator[Any]:
 
 
 def arg_tree_leaves(*args: PyTree, **kwargs: PyTree) -> list[Any]:
-    """The leaves of a call's arguments."""
+    """Return the leaves of a call's arguments."""
     return [leaf for value in (*args, *kwargs.values()) for leaf in tree_iter(value)]
 
 
@@ -319,7 +319,10 @@ def tree_map_(func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: I
 
 
 def map_only(type_or_types_or_pred: Any, /) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
-    """A decorator: the function for leaves of some types, or such that fulfil a predicate; others stay as they are."""
+    """Return a decorator that applies a function to leaves of some types, or that satisfy a predicate.
+
+    Other leaves stay unchanged.
+    """
     if isinstance(type_or_types_or_pred, type | tuple | UnionType):
 
         def chosen(leaf: Any) -> bool:
@@ -361,26 +364,26 @@ def tree_map_only_(
 
 
 def tree_all(pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None) -> bool:
-    """Whether a predicate holds for all leaves."""
+    """Return whether a predicate holds for all leaves."""
     return all(map(pred, tree_iter(tree, is_leaf)))
 
 
 def tree_any(pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None) -> bool:
-    """Whether a predicate holds for a leaf."""
+    """Return whether a predicate holds for any leaf."""
     return any(map(pred, tree_iter(tree, is_leaf)))
 
 
 def tree_all_only(
     type_or_types: Any, /, pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None
 ) -> bool:
-    """Whether a predicate holds for all leaves of some types."""
+    """Return whether a predicate holds for all leaves of some types."""
     return all(pred(leaf) for leaf in tree_iter(tree, is_leaf) if isinstance(leaf, type_or_types))
 
 
 def tree_any_only(
     type_or_types: Any, /, pred: Callable[[Any], bool], tree: PyTree, is_leaf: IsLeaf = None
 ) -> bool:
-    """Whether a predicate holds for a leaf of some types."""
+    """Return whether a predicate holds for any leaf of some types."""
     return any(pred(leaf) for leaf in tree_iter(tree, is_leaf) if isinstance(leaf, type_or_types))
 
 
@@ -403,9 +406,10 @@ def _with_paths(tree: PyTree, is_leaf: IsLeaf, path: KeyPath) -> Iterator[tuple[
 
 
 def tree_leaves_with_path(tree: PyTree, is_leaf: IsLeaf = None) -> list[tuple[KeyPath, Any]]:
-    """The leaves of a tree, each after its path (`torch.utils._pytree.tree_leaves_with_path`).
+    """Return the pairs of path and leaf of a tree (`torch.utils._pytree.tree_leaves_with_path`).
 
-    Raises ValueError for a node whose class was registered without `flatten_with_keys_fn`.
+    Raises:
+        ValueError: A node's class was registered without `flatten_with_keys_fn`.
     """
     return list(_with_paths(tree, is_leaf, ()))
 
@@ -434,12 +438,12 @@ def tree_map_with_path(
 
 
 def keystr(kp: KeyPath) -> str:
-    """A path as Python writes it: ``['a'][0].x``."""
+    """Format a key path as Python source: ``['a'][0].x``."""
     return "".join(map(str, kp))
 
 
 def key_get(obj: Any, kp: KeyPath) -> Any:
-    """What an object has at the end of a path."""
+    """Return the value at a key path in an object."""
     for key in kp:
         obj = key.get(obj)
     return obj
@@ -452,7 +456,7 @@ class EnumEncoder(json.JSONEncoder):
     """JSON with members of enumerations by their names."""
 
     def default(self, o: object) -> Any:
-        """A member as a dictionary."""
+        """Encode an enum member as a dictionary."""
         if isinstance(o, Enum):
             return {
                 "__enum__": True,
@@ -463,7 +467,7 @@ class EnumEncoder(json.JSONEncoder):
 
 
 def enum_object_hook(obj: dict[str, Any]) -> Any:
-    """A member of an enumeration from what `EnumEncoder` writes."""
+    """Decode an enum member that `EnumEncoder` wrote."""
     if "__enum__" not in obj:
         return obj
     module, _, name = obj["fqn"].partition(":")
@@ -521,7 +525,7 @@ def _check_protocol(protocol: Any) -> None:
 
 
 def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
-    """A spec as JSON, which PyTorch reads too (`torch.utils._pytree.treespec_dumps`).
+    """Serialize a spec to JSON that PyTorch can read (`torch.utils._pytree.treespec_dumps`).
 
     Raises:
         TypeError: `treespec` is no spec, or a context cannot be written.
@@ -545,7 +549,11 @@ def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
 
 @functools.lru_cache
 def treespec_loads(serialized: str) -> TreeSpec:
-    """The spec that `treespec_dumps` wrote, or PyTorch. Raises ValueError for another protocol."""
+    """Deserialize a spec written by `treespec_dumps`, triten's or PyTorch's.
+
+    Raises:
+        ValueError: The protocol is unknown.
+    """
     protocol, described = json.loads(serialized)
     _check_protocol(protocol)
     return _of_description(described)
@@ -557,5 +565,5 @@ class _Asterisk:
 
 
 def treespec_pprint(treespec: TreeSpec) -> str:
-    """A spec as Python prints a tree, with ``*`` for leaves."""
+    """Format a spec as Python prints a tree, with ``*`` for leaves."""
     return repr(treespec.unflatten([_Asterisk()] * treespec.num_leaves))

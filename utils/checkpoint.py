@@ -1,6 +1,4 @@
-"""`tt.utils.checkpoint`: memory for time, by computing again in backward what forward did not keep
-(`torch.utils.checkpoint`).
-"""
+"""Activation checkpointing: recomputes in backward what forward did not save (`torch.utils.checkpoint`)."""
 
 from __future__ import annotations
 
@@ -68,15 +66,15 @@ PASSED_EXPLICITLY = (
 
 
 class CheckpointError(RuntimeError):
-    """What was computed again is not what was computed first (`torch.utils.checkpoint.CheckpointError`)."""
+    """Error: recomputation gave other results than the first call (`torch.utils.checkpoint.CheckpointError`)."""
 
 
 class _StopRecomputation(BaseException):
-    """Everything that was saved is there again."""
+    """Signal that all saved tensors have been recomputed."""
 
 
 class _Surroundings:
-    """What of a thread's state a function's results depend on: random streams, and autocast."""
+    """Snapshot of the thread state that affects a function's results: generators and autocast."""
 
     def __init__(self, preserve_rng_state: bool) -> None:
         self._states = (
@@ -89,7 +87,7 @@ class _Surroundings:
 
     @contextmanager
     def again(self) -> Iterator[None]:
-        """A block with the same state; afterwards it is as it was before."""
+        """Restore the captured state for a block, and the current state after it."""
         with ExitStack() as stack:
             if self._states is not None:
                 stack.enter_context(fork_rng())
@@ -106,14 +104,14 @@ def noop_context_fn() -> Contexts:
 
 
 class _EarlyStop:
-    """Whether recomputing ends with the last tensor that is needed; None leaves it to each call."""
+    """Override of early stopping of recomputation; None leaves the choice to each call."""
 
     override: bool | None = None
 
 
 @contextmanager
 def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
-    """A block whose checkpoints stop recomputing when all that is needed is there, or do not
+    """Set for a block whether recomputation stops once all needed tensors are available
     (`torch.utils.checkpoint.set_checkpoint_early_stop`).
     """
     before = _EarlyStop.override
@@ -125,14 +123,14 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
 
 
 class _Debugging:
-    """Whether errors list the operators of both calls; None leaves it to each call."""
+    """Override of `debug`, with which errors list the operators of both calls; None leaves the choice to each call."""
 
     override: bool | None = None
 
 
 @contextmanager
 def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
-    """A block whose checkpoints have `debug` on or off; None leaves it to each of them
+    """Set `debug` for the checkpoints of a block; None leaves the choice to each call
     (`torch.utils.checkpoint.set_checkpoint_debug_enabled`).
     """
     before = _Debugging.override
@@ -144,7 +142,7 @@ def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
 
 
 class GraphExecGroup:
-    """Several backwards that compute a checkpoint's call again only once (`torch.utils.checkpoint.GraphExecGroup`).
+    """Context in which several backwards recompute a checkpoint only once (`torch.utils.checkpoint.GraphExecGroup`).
 
     They go through different parts of the graph. It is for checkpoints with ``use_reentrant=False``.
 
@@ -193,17 +191,17 @@ def checkpoint(
 
     Args:
         function: called with `args` and `kwargs`; in backward again, with the same random numbers and autocast.
-        use_reentrant: False records the graph, with saved tensors in place of which the call is remembered; True calls
-            without recording, and runs a backward inside backward, which `tt.autograd.grad` does not go with.
-        context_fn: gives two blocks, for the first call and for the second.
-        determinism_check: ``"default"`` compares shapes, dtypes and devices of what is saved, ``"none"`` nothing.
-        debug: whether a `CheckpointError` lists the operators of both calls.
-        early_stop: whether the second call ends with the last tensor that is needed.
-        preserve_rng_state: whether random numbers are the same in the second call.
+        use_reentrant: If False, record the graph, but save the call instead of its tensors. If True, call without
+            recording and run a nested backward, which `tt.autograd.grad` does not support.
+        context_fn: Returns two context managers, for the first and the second call.
+        determinism_check: ``"default"`` compares shapes, dtypes and devices of saved tensors, ``"none"`` nothing.
+        debug: If True, a `CheckpointError` lists the operators of both calls. Default: False.
+        early_stop: If True, the second call stops once all needed tensors are recomputed. Default: True.
+        preserve_rng_state: If True, restore the random state for the second call. Default: True.
 
     Raises:
-        CheckpointError: in backward, where the second call saves other tensors than the first.
-        ValueError: for options that do not go together.
+        CheckpointError: In backward, if the second call saves other tensors than the first.
+        ValueError: Options conflict.
 
     Example:
         >>> import triten as tt
@@ -252,7 +250,7 @@ def checkpoint_sequential(
 
     Args:
         functions: a `tt.nn.Sequential`, or a list of functions.
-        segments: of how many functions each.
+        segments: The number of segments.
 
     Example:
         >>> import triten as tt
@@ -286,7 +284,7 @@ def checkpoint_sequential(
 
 
 class CheckpointFunction(Function):
-    """The reentrant form: one node, whose backward calls the function again and goes backward through it."""
+    """Reentrant checkpoint: one node whose backward calls the function again and runs a nested backward."""
 
     @staticmethod
     def forward(ctx: Any, run_function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
@@ -327,7 +325,7 @@ class CheckpointFunction(Function):
 
 
 class _Saved:
-    """Stands in the graph for a tensor that is computed again."""
+    """Placeholder in the graph for a tensor that is recomputed."""
 
     __slots__ = ("__weakref__", "described")
 
@@ -336,7 +334,7 @@ class _Saved:
 
 
 class _Inputs(Function):
-    """Keeps the call's tensors as a node does, so that a checkpoint around this one computes them again too."""
+    """Node that saves the call's tensors, so that an enclosing checkpoint recomputes them too."""
 
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, *tensors: Tensor) -> Tensor:
@@ -359,7 +357,7 @@ DETERMINISM_CHECKS: dict[str, Callable[[Tensor], object]] = {
 
 
 class _Call:
-    """A call that is made again when backward first asks for a tensor that it saved."""
+    """Recorded call, which is repeated when backward first needs a tensor that it saved."""
 
     def __init__(
         self, again: Callable[[], None], early_stop: bool, describe: Callable[[Tensor], object]
@@ -443,7 +441,7 @@ def _recorded(
     preserve_rng_state: bool,
     debug: bool,
 ) -> Result:
-    """The call without reentrance."""
+    """Run a non-reentrant checkpoint."""
     if debug:
         if context_fn is not noop_context_fn:
             raise ValueError("debug=True is incompatible with non-default context_fn")
@@ -491,7 +489,7 @@ def _recorded(
 
 
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Each tensor as a leaf that requires grad if it does; anything else as it is
+    """Detach each tensor but keep its `requires_grad`; return other values unchanged
     (`torch.utils.checkpoint.detach_variable`).
 
     Raises:
@@ -521,8 +519,10 @@ def check_backward_validity(inputs: Iterable[Any]) -> None:
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
-    """The CUDA devices of tensors, in tuples, lists and dicts too, and the states of their generators
-    (`torch.utils.checkpoint.get_device_states`). The CPU's is not among them.
+    """Return the CUDA devices of the tensors, nested ones too, and their generators' states
+    (`torch.utils.checkpoint.get_device_states`).
+
+    The CPU is excluded.
     """
     devices = list(dict.fromkeys(_cuda_devices(args)))
     return devices, [get_rng_state(device) for device in devices]

@@ -1,4 +1,4 @@
-"""`tt.utils.collect_env`: what a bug report needs to know of the machine (`torch.utils.collect_env`).
+"""Environment information for bug reports (`torch.utils.collect_env`).
 
 Run ``python -m triten.utils.collect_env`` and paste what it prints.
 """

@@ -1,4 +1,4 @@
-"""Dask arrays of tensors: what Dask does with chunks is told to it here when ``dask.array`` is imported.
+"""Dask arrays of tensors: registers triten's chunk functions when ``dask.array`` is imported.
 
 ``dask.array.from_array(tensor, chunks, asarray=False)`` cuts a tensor into chunks, `map_blocks` and `from_delayed` make
 arrays of tensors that functions give, and ``array.to_backend("triten")`` turns chunks of other libraries into tensors.
@@ -38,7 +38,7 @@ def _dtype(given: DTypeLike | ScalarType | None) -> ScalarType | None:
 
 
 def _like(given: Any, tensor: Tensor) -> Tensor:
-    """What is given as a tensor on the device of another one."""
+    """Return a value as a tensor on the device of `tensor`."""
     return given if isinstance(given, Tensor) else tt.as_tensor(given, device=tensor.device)
 
 
@@ -93,7 +93,7 @@ def _to_numpy(x: Tensor, **options: Any) -> Any:
 
 
 def _token(x: Tensor) -> Any:
-    """What tells tensors of other contents apart."""
+    """Return a token that differs for tensors with different contents."""
     return normalize_token(_to_numpy(x)), str(x.device)
 
 
@@ -142,19 +142,19 @@ class TritenBackend(ArrayBackendEntrypoint):  # type: ignore[misc]
 
     @classmethod
     def to_backend_dispatch(cls) -> Dispatch:
-        """How chunks become tensors."""
+        """Return the dispatch that converts chunks to tensors."""
         return to_triten_dispatch
 
     @classmethod
     def to_backend(cls, data: Any, **kwargs: Any) -> Any:
-        """An array whose chunks are tensors."""
+        """Convert an array's chunks to tensors."""
         if isinstance(data._meta, Tensor):
             return data
         return data.map_blocks(to_triten_dispatch, meta=to_triten_dispatch(data._meta), **kwargs)
 
     @staticmethod
     def _made(name: str, meta: Any, *args: Any, **kwargs: Any) -> Any:
-        """An array that Dask makes for NumPy, as one of tensors."""
+        """Create an array with Dask's NumPy backend, and convert its chunks to tensors."""
         from dask import array, config
 
         with config.set({"array.backend": "numpy"}):

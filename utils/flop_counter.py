@@ -33,7 +33,8 @@ def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable[[Form
 
     Args:
         targets: an operator of `tt.ops`, or a list of them.
-        get_raw: whether the formula is given the tensors, as ``out_val`` the result, and not their shapes.
+        get_raw: If True, the formula is given the tensors, as ``out_val`` the result, and not their shapes. Default:
+            False.
 
     Returns:
         What decorates the formula, a function of the arguments and of ``out_shape``.
@@ -109,7 +110,7 @@ def _scaled_mm(a: Shape, b: Shape, *args: Any, out_shape: Shape, **named: Any) -
 
 
 def convolution_flops(x: Shape, weight: Shape, result: Shape, transposed: bool = False) -> int:
-    """The operations of a convolution of the shapes: each weight is multiplied at each place of the smaller side."""
+    """Count a convolution's operations: each weight is used at each position of the smaller spatial side."""
     places = (x if transposed else result)[2:]
     return 2 * prod(places) * prod(weight[2:]) * x[0] * weight[0] * weight[1]
 
@@ -187,7 +188,7 @@ def _convolution_backward_weight(
 
 
 def attention_flops(query: Shape, key: Shape, value: Shape) -> int:
-    """The operations of the two products of attention."""
+    """Count the operations of attention's two matmuls."""
     batch = prod(query[:-2])
     return 2 * batch * query[-2] * key[-2] * (query[-1] + value[-1])
 
@@ -222,12 +223,12 @@ def _with_suffix(count: int, suffix: int) -> str:
 
 
 class FlopCounterMode:
-    """Counts the floating-point operations of what runs in the block (`torch.utils.flop_counter.FlopCounterMode`).
+    """Mode that counts the floating-point operations of a block (`torch.utils.flop_counter.FlopCounterMode`).
 
     Args:
         mods: not used: modules are found as they run.
-        depth: how many levels of modules the table has.
-        display: whether the table is printed at the block's end.
+        depth: The number of module levels in the table.
+        display: If True, print the table at the end of the block. Default: True.
         custom_mapping: formulas of further operators, as `register_flop_formula` has them; one with an attribute
             ``_get_raw`` that holds is given tensors.
 
@@ -264,15 +265,15 @@ class FlopCounterMode:
         self._mode: _Counting | None = None
 
     def get_total_flops(self) -> int:
-        """The operations of the last block."""
+        """Return the number of operations of the last block."""
         return sum(self.flop_counts[GLOBAL].values())
 
     def get_flop_counts(self) -> dict[str, dict[Any, int]]:
-        """The operations by module, and in each by operator; those of the whole block under ``"Global"``."""
+        """Return the operations by module and operator; ``"Global"`` has those of the whole block."""
         return {name: dict(counts) for name, counts in self.flop_counts.items()}
 
     def get_table(self, depth: int | None = None) -> str:
-        """The counts as text: modules up to a depth, with their operators, and their share of the whole."""
+        """Format the counts as a table: modules up to `depth`, their operators, and their share of the total."""
         depth = 999999 if depth is None else depth
         total = self.get_total_flops()
         suffix = 0

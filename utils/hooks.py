@@ -1,4 +1,4 @@
-"""Hooks and what takes them away again (`torch.utils.hooks`)."""
+"""Hooks and the handles that remove them (`torch.utils.hooks`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MARK = "__torch_unserializable__"
 
 
 def unserializable_hook(f: _Hook) -> _Hook:
-    """A decorator: a hook that gets lost when its tensor is saved, and whose author knows that.
+    """Mark a hook as one that is deliberately dropped when its tensor is saved.
 
     Example:
         >>> import triten as tt

@@ -1,4 +1,4 @@
-"""`ModuleTracker`: which modules a program is in, forward and backward (`torch.utils.module_tracker`)."""
+"""`ModuleTracker`: tracks the running modules, in forward and backward (`torch.utils.module_tracker`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ModuleTracker:
 
     Attributes:
         parents: the names of the modules that the program is in, and ``"Global"``.
-        is_bw: whether a backward is running.
+        is_bw: If True, a backward is running.
 
     Example:
         >>> import triten as tt

@@ -14,12 +14,12 @@ __all__ = ["einsum", "register", "tensordot", "transpose"]
 
 
 def transpose(a: Tensor, axes: Sequence[int]) -> Tensor:
-    """A view of other order: its dimension i is the operand's dimension ``axes[i]``."""
+    """Return a permuted view: its dimension i is the operand's dimension ``axes[i]``."""
     return a.permute(*axes)
 
 
 def tensordot(x: Tensor, y: Tensor, axes: int | Sequence[Sequence[int]] = 2) -> Tensor:
-    """The sum of products over dimensions of both."""
+    """Contract dimensions of two tensors."""
     return tt.tensordot(x, y, axes)
 
 

@@ -1,7 +1,8 @@
-"""Checkpoints that keep the results of some operators and compute the others again (`torch.utils.checkpoint`).
+"""Selective activation checkpointing: save the results of some operators, recompute the others
+(`torch.utils.checkpoint`).
 
-The first call goes through a mode that asks a policy about each operator and keeps what it says; the second call goes
-through one that gives those results back in the same order.
+The first call runs under a mode that asks a policy about each operator and saves the selected results. The second
+call runs under a mode that returns those results in the same order.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ SAC_IGNORED_OPS = {_aten.detach.default}
 
 
 class CheckpointPolicy(enum.Enum):
-    """What a policy says of an operator's results (`torch.utils.checkpoint.CheckpointPolicy`).
+    """Decision of a policy about an operator's results (`torch.utils.checkpoint.CheckpointPolicy`).
 
-    ``SAVE`` keeps them, ``RECOMPUTE`` computes them again; so do the two that would move them to the host, in a program
-    that is not compiled. Whether it MUST or only PREFERs to makes no difference here.
+    ``SAVE`` saves them, ``RECOMPUTE`` recomputes them. The two policies that offload to the host also recompute in a
+    program that is not compiled. MUST and PREFER behave the same here.
     """
 
     MUST_SAVE = 0
@@ -47,11 +48,11 @@ _SAVED = (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
 
 
 class SelectiveCheckpointContext:
-    """What a policy is told beside the operator and its arguments.
+    """Context passed to a policy besides the operator and its arguments.
 
     Attributes:
-        is_recompute: False: policies are asked in the first call alone.
-        op_output: the operator's result.
+        is_recompute: Always False: policies are called only in the first call.
+        op_output: The operator's result.
     """
 
     def __init__(self, *, is_recompute: bool, op_output: Any = None) -> None:
@@ -87,7 +88,7 @@ class _Results:
 
 
 class _Keeping(TensorDispatchMode):
-    """Around the first call: keeps what the policy says."""
+    """Mode of the first call, which saves the results that the policy selects."""
 
     def __init__(self, policy: Callable[..., Any], results: _Results) -> None:
         super().__init__()
@@ -113,7 +114,7 @@ class _Keeping(TensorDispatchMode):
 
 
 class _GivingBack(TensorDispatchMode):
-    """Around the second call: gives back what was kept."""
+    """Mode of the second call, which returns the saved results."""
 
     def __init__(self, results: _Results, may_be_changed: bool) -> None:
         super().__init__()
@@ -174,7 +175,7 @@ def create_selective_checkpoint_contexts(
         policy_fn_or_list: the operators whose results are kept, each with its overload (``tt.ops.aten.mm.default``); or
             a function of a `SelectiveCheckpointContext`, the operator and its arguments, which gives a
             `CheckpointPolicy`, or whether to keep the result.
-        allow_cache_entry_mutation: whether what is kept may be changed in place meanwhile.
+        allow_cache_entry_mutation: If True, what is kept may be changed in place meanwhile. Default: False.
 
     Raises:
         ValueError: the list holds something else than operators with their overload.
@@ -217,7 +218,7 @@ def create_selective_checkpoint_contexts(
 
 
 class RecordedOperators(TensorDispatchMode):
-    """Writes down which operators a call makes, for the message of one whose second call differs."""
+    """Mode that records a call's operators, for the error message if the second call differs."""
 
     sees_parts = True
 

@@ -1,4 +1,4 @@
-"""Exchanging what two tensors are, while who refers to either keeps it (`torch.utils.swap_tensors`)."""
+"""Exchange of two tensors' contents, while references to either stay valid (`torch.utils.swap_tensors`)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _accumulator_of(tensor: Tensor) -> AccumulateGrad | None:
 
 
 def _moved(accumulator: AccumulateGrad, leaf: Tensor) -> AccumulateGrad:
-    """A node like one, with its hooks, for another leaf."""
+    """Return a copy of an accumulation node, with its hooks, for another leaf."""
     made = AccumulateGrad(leaf)
     if accumulator.hooks is not None:
         made.hooks, before = NodeHooks(), accumulator.hooks

@@ -96,7 +96,7 @@ class WeakIdKeyDictionary(MutableMapping[Key, Value]):
     def __contains__(self, key: object) -> bool:
         try:
             return self.ref_type(key) in self.data
-        except TypeError:  # of what nobody can hold weakly
+        except TypeError:  # the class does not support weak references
             return False
 
     def __iter__(self) -> Iterator[Key]:
@@ -112,11 +112,11 @@ class WeakIdKeyDictionary(MutableMapping[Key, Value]):
         return f"<{type(self).__name__} at {id(self):#x}>"
 
     def keyrefs(self) -> list[Any]:
-        """The weak references to the keys."""
+        """Return the weak references to the keys."""
         return list(self.data)
 
     def copy(self) -> Self:
-        """A dictionary of its own, of the same class, with the same entries."""
+        """Return a shallow copy of the same class."""
         return type(self)(self)
 
     __copy__ = copy
@@ -159,7 +159,7 @@ WeakTensorKeyDictionary = WeakIdKeyDictionary
 
 
 class TensorWeakRef:
-    """A weak reference to a tensor, which gives the tensor or None.
+    """Weak reference to a tensor; a call returns the tensor or None.
 
     Example:
         >>> import triten as tt

@@ -1,4 +1,4 @@
-"""What PyTorch calls experimental: fused networks, graphs of operators (`torch.fx.experimental`)."""
+"""PyTorch's experimental features: fusion of layers, graphs of operators (`torch.fx.experimental`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks made cheaper for inference by rewriting their graphs (torch/fx/experimental/optimization.py)."""
+"""Optimization of networks for inference by graph rewriting (torch/fx/experimental/optimization.py)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["extract_subgraph", "fuse", "matches_module_pattern", "remove_dropout
 
 
 def matches_module_pattern(pattern: Iterable[type], node: Node, modules: Mapping[str, nn.Module]) -> bool:
-    """Whether a node calls a module of the second class on what a module of the first class gave.
+    """Return whether a node calls a module of the second class on the result of a module of the first class.
 
     Args:
-        pattern: the two classes, which have to be the modules' own.
-        node: the second call.
-        modules: the modules by their dotted names.
+        pattern: The two classes; subclasses do not match.
+        node: The second call.
+        modules: The modules by their dotted names.
     """
     if not node.args:
         return False
@@ -37,10 +37,12 @@ def matches_module_pattern(pattern: Iterable[type], node: Node, modules: Mapping
 
 
 def replace_node_module(node: Node, modules: dict[str, nn.Module], new_module: nn.Module) -> None:
-    """Put another module in the place of the one that a node calls.
+    """Replace the module that a node calls.
 
     Args:
-        modules: the modules by their dotted names, changed too.
+        node: The call.
+        modules: The modules by their dotted names, updated too.
+        new_module: The replacement.
     """
     parent, _, name = node.target.rpartition(".")
     modules[node.target] = new_module
@@ -52,8 +54,8 @@ def fuse(model: nn.Module, inplace: bool = False, no_trace: bool = False) -> nn.
 
     Args:
         model: in evaluation mode.
-        inplace: whether modules are changed instead of copied.
-        no_trace: whether a `GraphModule` is taken as it is, rather than traced again.
+        inplace: If True, modules are changed instead of copied. Default: False.
+        no_trace: If True, a `GraphModule` is taken as it is, rather than traced again. Default: False.
 
     Returns:
         a module that gives what `model` gives, with fewer layers.
@@ -97,7 +99,7 @@ class _DropoutRemover(Transformer):
 
 
 def remove_dropout(model: nn.Module) -> nn.Module:
-    """A module without the dropout layers of another, which it shares all else with.
+    """Remove the dropout layers of a module; the result shares everything else with it.
 
     Example:
         >>> import triten as tt
@@ -112,13 +114,13 @@ def remove_dropout(model: nn.Module) -> nn.Module:
 def extract_subgraph(
     orig_module: nn.Module, nodes: list[Node], inputs: list[Node], outputs: list[Node]
 ) -> GraphModule:
-    """A module of some nodes of a graph.
+    """Extract some nodes of a graph as a module.
 
     Args:
-        orig_module: holds what the nodes name.
-        nodes: the nodes, in order.
-        inputs: what they take from outside.
-        outputs: what the module gives, as a list.
+        orig_module: The module that holds the nodes' targets.
+        nodes: The nodes, in order.
+        inputs: The nodes from outside whose values they use.
+        outputs: The nodes whose values the module returns, as a list.
     """
     graph = Graph()
     made = {node: graph.placeholder(node.name) for node in inputs}

@@ -36,9 +36,9 @@ def make_fx(
     *,
     _error_on_data_dependent_ops: bool = True,
 ) -> Callable[..., GraphModule]:
-    """A function that runs `f` on its arguments and gives the operators that it called (`torch.fx.experimental`).
+    """Return a function that runs `f` on its arguments and returns a graph of its operators (`torch.fx.experimental`).
 
-    It is `tt.func.make_graph`, whose docstring says what is recorded, with the graph as one of `tt.fx`.
+    The graph is that of `tt.func.make_graph`, whose docstring describes the recording, in the form of `tt.fx`.
 
     Args:
         f: a function of positional arguments.
@@ -120,7 +120,7 @@ def _converted(traced: Traced, f: Callable[..., Any], args: tuple[Any, ...]) -> 
 
 
 def _names(f: Callable[..., Any], count: int) -> list[str]:
-    """The names of the parameters that take so many positional arguments."""
+    """Return the names of the parameters that take `count` positional arguments."""
     try:
         parameters = list(inspect.signature(f).parameters.values())
     except (TypeError, ValueError):
@@ -132,7 +132,7 @@ def _names(f: Callable[..., Any], count: int) -> list[str]:
 
 
 def _leaf_names(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
-    """A name for each leaf of the arguments: the parameter's, and a number."""
+    """Return a name for each leaf of the arguments: the parameter's name and a number."""
     names = _names(f, len(args))
     return [
         f"{name}_{number}"

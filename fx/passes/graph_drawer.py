@@ -30,13 +30,13 @@ _SPECIAL = str.maketrans({each: f"\\{each}" for each in "{}<>|"})
 
 
 class FxGraphDrawer:
-    """Draws the graph of a module, and those of the modules below it.
+    """Drawing of a module's graph, and of the graphs of its submodules.
 
     Args:
         graph_module: the module.
-        name: what the picture is called.
-        ignore_getattr, ignore_parameters_and_buffers: which steps are left out.
-        skip_node_names_in_args: whether arguments that are nodes are left out of the texts.
+        name: The name of the drawing.
+        ignore_getattr, ignore_parameters_and_buffers: The nodes to omit.
+        skip_node_names_in_args: If True, arguments that are nodes are left out of the texts. Default: True.
 
     Raises:
         RuntimeError: the package `pydot` is not installed.
@@ -69,19 +69,19 @@ class FxGraphDrawer:
                 self._graphs[f"{name}_{path}"] = self._drawn(module, f"{name}_{path}")
 
     def get_dot_graph(self, submod_name: str | None = None) -> Any:
-        """The picture of the module, or that of a module below it by its dotted name."""
+        """Return the drawing of the module, or of a submodule by its dotted name."""
         return self.get_main_dot_graph() if submod_name is None else self.get_submod_dot_graph(submod_name)
 
     def get_main_dot_graph(self) -> Any:
-        """The picture of the module."""
+        """Return the drawing of the module."""
         return self._graphs[self._name]
 
     def get_submod_dot_graph(self, submod_name: str) -> Any:
-        """The picture of a module below, by its dotted name."""
+        """Return the drawing of a submodule by its dotted name."""
         return self._graphs[f"{self._name}_{submod_name}"]
 
     def get_all_dot_graphs(self) -> dict[str, Any]:
-        """All pictures, by their names."""
+        """Return all drawings by name."""
         return self._graphs
 
     def _drawn(self, module: GraphModule, name: str) -> Any:
@@ -128,7 +128,7 @@ class FxGraphDrawer:
 
 
 def _color_of(node: Node) -> str:
-    """The same color for the same target, in every process."""
+    """Return a color that depends only on the target, in every process."""
     fixed = _COLORS.get(node.op)
     if fixed is not None:
         return fixed

@@ -16,7 +16,7 @@ __all__ = ["ShapeProp", "TensorMetadata"]
 
 
 class TensorMetadata(NamedTuple):
-    """What `ShapeProp` notes about a tensor, in ``node.meta["tensor_meta"]``.
+    """Tensor metadata that `ShapeProp` stores in ``node.meta["tensor_meta"]``.
 
     `memory_format` is None for strides that are neither contiguous nor channels-last. There are no quantized tensors.
     """
@@ -44,7 +44,7 @@ def _extract_tensor_metadata(result: Tensor) -> TensorMetadata:
 
 
 class ShapeProp(Interpreter):
-    """Runs a graph on arguments and notes in each node's `meta` what it gave.
+    """Interpreter that stores each node's result metadata in its `meta`.
 
     ``meta["tensor_meta"]`` is a `TensorMetadata`, or a container of such for several results; ``meta["type"]`` the
     result's class. A module and arguments on the device ``meta`` cost neither time nor memory.
@@ -68,10 +68,10 @@ class ShapeProp(Interpreter):
         super().__init__(gm)
 
     def run_node(self, n: Node) -> Any:
-        """The value of one step, which its `meta` describes afterwards.
+        """Run one node and store its metadata in `meta`.
 
         Raises:
-            RuntimeError: for an error of the step, which is its cause.
+            RuntimeError: The node failed; its error is the cause.
         """
         try:
             result = super().run_node(n)

@@ -1,4 +1,4 @@
-"""`split_module`: a graph cut into modules, each with a graph of its own (torch/fx/passes/split_module.py)."""
+"""`split_module`: splits a graph into modules, each with its own graph (torch/fx/passes/split_module.py)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Partition", "split_module"]
 
 
 class Partition:
-    """A part of a graph: its nodes, what it needs of others, and what others need of it."""
+    """Partition of a graph: its nodes, its dependencies, and its dependents."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -46,20 +46,20 @@ def split_module(
     partition_affix: str | None = None,
     tuple_return: bool = False,
 ) -> GraphModule:
-    """A module that calls the parts of another, ``submod_0``, ``submod_1``, ..., in turn (`torch.fx.passes`).
+    """Split a module into submodules, ``submod_0``, ``submod_1``, ..., called in turn (`torch.fx.passes`).
 
     Args:
         m: the module to cut.
         root_m: PyTorch's; attributes are those of `m`.
         split_callback: the part that a node belongs to.
         qualname_map: gets the old dotted name of each module and attribute by its new one.
-        keep_original_order: whether parts are called in the order of their first nodes; by default in one that their
+        keep_original_order: If True, parts are called in the order of their first nodes; by default in one that their
             dependencies give.
-        keep_original_node_name: whether nodes keep their names.
-        keep_original_input_name: whether a part's inputs have the names of the nodes that they are; if not they are
-            ``arg_0``, ``arg_1``, ...
+        keep_original_node_name: If True, keep the nodes' names. Default: False.
+        keep_original_input_name: If True, a part's inputs have the names of the nodes that they are; if not they are
+            ``arg_0``, ``arg_1``, ... Default: True.
         partition_affix: a text between ``submod`` and the part.
-        tuple_return: whether a part with one result gives a tuple, too.
+        tuple_return: If True, a partition with one result returns a tuple too. Default: False.
 
     Raises:
         RuntimeError: for parts that need each other.
@@ -127,7 +127,7 @@ def split_module(
 def _assigned(
     m: GraphModule, split_callback: Callable[[Node], int | str], affix: str | None
 ) -> tuple[dict[Node, Partition], list[Partition]]:
-    """The part of each node, and the parts in the order of their first nodes."""
+    """Return the partition of each node, and the partitions in the order of their first nodes."""
     partitions: dict[str, Partition] = {}
     part_of: dict[Node, Partition] = {}
     for node in m.graph.nodes:
@@ -154,7 +154,11 @@ def _note_use(part_of: dict[Node, Partition], defined: Node, user: Node) -> None
 
 
 def _ordered(partitions: list[Partition]) -> list[Partition]:
-    """The parts, each after those that it needs. Raises RuntimeError for parts that need each other."""
+    """Sort the partitions topologically by their dependencies.
+
+    Raises:
+        RuntimeError: Partitions depend on each other.
+    """
     waiting = {partition: set(partition.dependencies) for partition in partitions}
     ready = [partition for partition in partitions if not waiting[partition]]
     ordered: list[Partition] = []

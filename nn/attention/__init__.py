@@ -46,9 +46,10 @@ WARN_FOR_UNFUSED_KERNELS = False
 class SDPBackend(enum.IntEnum):
     """Implementations of scaled dot product attention (`torch.nn.attention.SDPBackend`).
 
-    On CUDA one fused operator stands for FLASH_ATTENTION, where PyTorch's flash attention takes the operands (16-bit,
-    without a mask), and for EFFICIENT_ATTENTION, where the operator does; on the CPU FLASH_ATTENTION is the fused one.
-    MATH is computed by ordinary operators. Nothing here is CUDNN_ATTENTION or OVERRIDEABLE.
+    One fused operator on CUDA implements both FLASH_ATTENTION and EFFICIENT_ATTENTION. FLASH_ATTENTION takes the
+    operands that PyTorch's flash attention takes (16-bit, without a mask). EFFICIENT_ATTENTION takes all operands of
+    the operator. On the CPU, FLASH_ATTENTION is the fused operator. MATH uses ordinary operators. CUDNN_ATTENTION and
+    OVERRIDEABLE have no implementation here.
     """
 
     ERROR = _backends.ERROR
@@ -65,7 +66,7 @@ def sdpa_kernel(backends: list[SDPBackend] | SDPBackend, set_priority: bool = Fa
 
     Args:
         backends: one, or several.
-        set_priority: whether they are tried in the order in which they are given.
+        set_priority: If True, they are tried in the order in which they are given. Default: False.
 
     Raises:
         AssertionError: for what is no backend.

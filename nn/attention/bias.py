@@ -36,7 +36,7 @@ class CausalBias(Tensor):
 
     Args:
         variant: the corner that it begins in.
-        seq_len_q, seq_len_kv: how many queries and keys there are.
+        seq_len_q, seq_len_kv: The numbers of queries and keys.
 
     Warns where `LOWER_RIGHT` leaves queries without a key.
 
@@ -59,7 +59,7 @@ class CausalBias(Tensor):
             )
 
     def _materialize(self, device: DeviceLike = "cpu") -> Tensor:
-        """The mask as a bool tensor."""
+        """Return the mask as a bool tensor."""
         ones = _ops.ones((self.seq_len_q, self.seq_len_kv), dtype=bool_, device=device)
         offset = self.seq_len_kv - self.seq_len_q if self.variant is CausalVariant.LOWER_RIGHT else 0
         return _ops.tril(ones, offset)
@@ -142,12 +142,13 @@ def _warn_of_unfused(
 
 
 def causal_upper_left(*size: int) -> CausalBias:
-    """The causal mask that begins in the upper left corner (`torch.nn.attention.bias.causal_upper_left`).
+    """Return a causal mask aligned to the upper left corner (`torch.nn.attention.bias.causal_upper_left`).
 
     Args:
-        size: how many queries and how many keys.
+        size: The number of queries and of keys.
 
-    Raises AssertionError for other than two sizes.
+    Raises:
+        AssertionError: There are not exactly two sizes.
 
     Example:
         >>> from triten.nn.attention.bias import causal_upper_left
@@ -161,12 +162,13 @@ def causal_upper_left(*size: int) -> CausalBias:
 
 
 def causal_lower_right(*size: int) -> CausalBias:
-    """The causal mask that ends in the lower right corner (`torch.nn.attention.bias.causal_lower_right`).
+    """Return a causal mask aligned to the lower right corner (`torch.nn.attention.bias.causal_lower_right`).
 
     Args:
-        size: how many queries and how many keys.
+        size: The number of queries and of keys.
 
-    Raises AssertionError for other than two sizes.
+    Raises:
+        AssertionError: There are not exactly two sizes.
 
     Example:
         >>> import triten as tt

@@ -26,16 +26,16 @@ TILE_ELEMENTS = 1 << 24
 
 
 def _dense(num_blocks: Tensor, indices: Tensor, columns: int) -> Tensor:
-    """The grid of blocks, 1 for those that are listed: int32, rows by columns."""
+    """Return the dense grid of blocks, int32 of shape (..., rows, columns): 1 for listed blocks, else 0."""
     listed = _ops.arange(indices.size(-1), device=indices.device) < num_blocks.unsqueeze(-1)
-    # What is beyond a row's count goes into a column that is cut off.
+    # Entries beyond a row's count scatter into an extra column, which is cut off below.
     places = _ops.where(listed, indices, columns).to(int64)
     grid = _ops.zeros((*indices.shape[:-1], columns + 1), dtype=int32, device=indices.device)
     return grid.scatter(-1, places, 1)[..., :columns].contiguous()
 
 
 def _ordered(grid: Tensor) -> tuple[Tensor, Tensor]:
-    """How many blocks each row of a grid has, and the columns with those that it has first."""
+    """Return the block count of each row of a grid and its column indices, listed blocks first."""
     grid = grid.to(int32)
     columns = _ops.argsort(grid, dim=-1, descending=True, stable=True)
     return grid.sum(dim=-1).to(int32).contiguous(), columns.to(int32).contiguous()
@@ -46,21 +46,23 @@ def _transposed(num_blocks: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class BlockMask:
-    """Which blocks of a matrix of scores count, and a function that says it for the scores in them.
+    """Block-sparse mask of attention scores (`torch.nn.attention.flex_attention.BlockMask`).
 
-    `create_block_mask` makes one from the function. (`torch.nn.attention.flex_attention.BlockMask`.)
+    `create_block_mask` builds a mask from a function. Each row of blocks is a count and a list of columns:
 
-    A row of blocks is a count and a list of columns: ``kv_indices[..., row, : kv_num_blocks[..., row]]`` are the blocks
-    in which `mask_mod` decides, and the same in ``full_kv_*`` those in which every score counts. All others are empty.
-    Entries behind a row's count mean nothing. ``q_*`` and ``full_q_*`` list the same blocks by columns.
+    - ``kv_indices[..., row, : kv_num_blocks[..., row]]`` are partial blocks, in which `mask_mod` decides.
+    - ``full_kv_*`` list full blocks, in which no score is masked.
+    - ``q_*`` and ``full_q_*`` list the same blocks by columns.
+
+    All other blocks are empty. Entries beyond a row's count are ignored.
 
     Args:
-        seq_lengths: how many queries and keys there are.
+        seq_lengths: The numbers of queries and keys.
         kv_num_blocks: int32 of shape (B, H, rows).
         kv_indices: int32 of shape (B, H, rows, columns).
         full_kv_num_blocks, full_kv_indices: the full blocks; both or neither.
         q_num_blocks, q_indices, full_q_num_blocks, full_q_indices: the transposes.
-        BLOCK_SIZE: how many queries and keys a block has.
+        BLOCK_SIZE: The numbers of queries and keys in a block.
         mask_mod: takes the indices of batch, head, query and key, and returns whether the score counts.
         dq_write_order, dq_write_order_full, dq_kv_order, dq_kv_order_spt: in which order PyTorch's deterministic
             kernels add up gradients. They are carried along; nothing here needs them.
@@ -152,15 +154,15 @@ class BlockMask:
         dq_write_order_full: Tensor | None = None,
         dq_kv_order: Tensor | bool | None = None,
     ) -> Self:
-        """The mask of these blocks, with their transposes unless `compute_q_blocks` is False.
+        """Build a mask from these blocks, with their transposes unless `compute_q_blocks` is False.
 
         Args:
             kv_num_blocks: int32 of shape (B, H, rows).
             kv_indices: int32 of shape (B, H, rows, columns).
             full_kv_num_blocks, full_kv_indices: the full blocks; both or neither.
-            BLOCK_SIZE: how many queries and keys a block has; one number for both.
+            BLOCK_SIZE: The numbers of queries and keys in a block; an int for both.
             mask_mod: decides in the blocks of `kv_indices`; if None every score counts in those too.
-            seq_lengths: how many queries and keys there are; if None as many as the blocks have room for.
+            seq_lengths: The numbers of queries and keys. Default: None, as many as the blocks hold.
 
         Raises:
             RuntimeError: if `kv_indices` has less than two dimensions.
@@ -206,7 +208,11 @@ class BlockMask:
         )
 
     def as_tuple(self, flatten: bool = True) -> tuple[Any, ...]:
-        """All attributes: lengths, tensors, block sizes, `mask_mod`. Pairs of numbers stay pairs if not `flatten`."""
+        """Return all attributes: lengths, tensors, block sizes, `mask_mod`.
+
+        Args:
+            flatten: If False, lengths and block sizes stay pairs. Default: True.
+        """
         lengths, size = (
             (self.seq_lengths, self.BLOCK_SIZE) if flatten else ((self.seq_lengths,), (self.BLOCK_SIZE,))
         )
@@ -219,29 +225,31 @@ class BlockMask:
         return (*self.kv_indices.shape[:-2], *self.seq_lengths)
 
     def numel(self) -> int:
-        """How many elements the mask would have as a tensor."""
+        """Return the number of elements of the dense mask."""
         return math.prod(self.shape)
 
     def sparsity(self) -> float:
-        """How many percent of the scores lie in empty blocks; below zero where blocks reach beyond the sequences."""
+        """Return the percentage of scores in empty blocks; negative if blocks extend past the sequences."""
         blocks = int(self.kv_num_blocks.sum().item())
         if self.full_kv_num_blocks is not None:
             blocks += int(self.full_kv_num_blocks.sum().item())
         return 100 * (1 - blocks * self.BLOCK_SIZE[0] * self.BLOCK_SIZE[1] / self.numel())
 
     def to_dense(self) -> Tensor:
-        """The grid of blocks, int32 of shape (B, H, rows, columns): 0 for empty ones, 1 for others."""
+        """Return the grid of blocks, int32 of shape (B, H, rows, columns): 0 for empty blocks, else 1."""
         grid = _dense(self.kv_num_blocks, self.kv_indices, self.kv_indices.size(-1))
         if self.full_kv_num_blocks is None or self.full_kv_indices is None:
             return grid
         return grid | _dense(self.full_kv_num_blocks, self.full_kv_indices, self.full_kv_indices.size(-1))
 
     def to_string(self, grid_size: int | tuple[int, int] = (20, 20), limit: int = 4) -> str:
-        """A drawing: ``██`` where blocks have scores that count, ``░░`` where some do, blank where none does.
+        """Render the grid of blocks as text.
+
+        A cell covers several blocks: ``██`` if all are nonempty, ``░░`` if some are, blank if none is.
 
         Args:
-            grid_size: how many rows and columns at most are drawn; -1 draws all.
-            limit: how many pairs of batch and head are drawn.
+            grid_size: The maximum number of rows and columns to render; -1 renders all. Default: (20, 20).
+            limit: The maximum number of (batch, head) pairs to render. Default: 4.
         """
         grid = self.to_dense().cpu()
         heights = (grid_size, grid_size) if isinstance(grid_size, int) else grid_size
@@ -290,11 +298,12 @@ class BlockMask:
         return "BlockMask(\n" + ",\n".join(f"    {name}={value}" for name, value in fields.items()) + "\n)"
 
     def __getitem__(self, index: int | slice | Tensor | tuple[int | slice | Tensor, ...]) -> BlockMask:
-        """The mask of some batches, heads and rows of blocks; all dimensions stay, an integer leaves one of size 1.
+        """Select batches, heads and rows of blocks. An integer index keeps its dimension, with size 1.
 
-        It has no `mask_mod`, as its rows are not those of the whole: set one before it is used.
+        The result has no usable `mask_mod`, because its row indices start at 0. Set one before using the mask.
 
-        Raises NotImplementedError for a mask with a tensor `dq_kv_order`.
+        Raises:
+            NotImplementedError: The mask has a tensor `dq_kv_order`.
         """
         self._check_order("Slicing")
         several = index if isinstance(index, tuple) else (index,)
@@ -310,9 +319,10 @@ class BlockMask:
         )
 
     def _adjust(self, new_q_len: int, new_kv_len: int) -> BlockMask:
-        """The upper left corner, of so many queries and keys. Its `mask_mod` is that of the whole.
+        """Crop the mask to the upper left `new_q_len` x `new_kv_len` corner; `mask_mod` stays the same.
 
-        Raises NotImplementedError for a mask with a tensor `dq_kv_order`.
+        Raises:
+            NotImplementedError: The mask has a tensor `dq_kv_order`.
         """
         self._check_order("Adjusting")
         rows, columns = -(-new_q_len // self.BLOCK_SIZE[0]), -(-new_kv_len // self.BLOCK_SIZE[1])
@@ -356,7 +366,7 @@ class BlockMask:
         return changed
 
     def to(self, device: DeviceLike) -> BlockMask:
-        """The mask with its tensors on a device. Tensors that `mask_mod` uses stay where they are."""
+        """Copy the mask's tensors to `device`. Tensors that `mask_mod` captures stay where they are."""
         tensors: dict[str, Any] = {name: getattr(self, name) for name in self._TENSOR_ATTRS}
         moved: dict[str, Any] = {
             name: None if one is None else one.to(device) for name, one in tensors.items()
@@ -394,12 +404,15 @@ class BlockMask:
         self.dq_kv_order_spt = descending
 
     def grids(self) -> tuple[Tensor, Tensor | None]:
-        """The blocks in which `mask_mod` decides, and the full ones, as bools (B, H, rows, columns)."""
+        """Return the dense grids of partial and of full blocks, bool of shape (B, H, rows, columns)."""
         partial, full = self._kept()[0]
         return partial, full
 
     def occupied_columns(self) -> list[list[int]]:
-        """The columns of each row in which any batch or head has a block. The first call waits for the device."""
+        """Return, for each row, the columns in which any batch or head has a block.
+
+        The first call synchronizes with the device.
+        """
         kept = self._kept()
         if kept[1] is None:
             partial, full = kept[0]
@@ -410,7 +423,7 @@ class BlockMask:
         return found
 
     def _kept(self) -> list[Any]:
-        """The grids and the columns of the blocks as they are now: tensors may be exchanged or written to."""
+        """Return the cached grids and columns; recompute them if a block tensor was replaced or written in-place."""
         blocks = (self.kv_num_blocks, self.kv_indices, self.full_kv_num_blocks, self.full_kv_indices)
         state = [(id(one), None if one is None else one._version) for one in blocks]
         kept: tuple[Any, list[Any]] | None = self.__dict__.get("_kept_for")
@@ -448,19 +461,19 @@ def create_block_mask(
     compute_dq_write_order: bool = False,
     dq_kv_order: bool = True,
 ) -> BlockMask:
-    """The `BlockMask` of a function (`torch.nn.attention.flex_attention.create_block_mask`).
+    """Build the `BlockMask` of a function (`torch.nn.attention.flex_attention.create_block_mask`).
 
-    The function is asked for some rows of blocks at a time, so that long sequences need no mask of all their pairs.
+    The function is evaluated on a few rows of blocks at a time, so that long sequences need no dense mask.
 
     Args:
         mask_mod: takes the indices of batch, head, query and key as tensors without dimensions, and returns whether the
             score counts.
-        B, H: how many batches and heads; None is 1, where the mask is the same for all.
-        Q_LEN, KV_LEN: how many queries and keys.
+        B, H: The numbers of batches and heads; None is 1, for a mask that is the same for all.
+        Q_LEN, KV_LEN: The numbers of queries and keys.
         device: if None the accelerator, or the CPU without one.
-        BLOCK_SIZE: how many queries and keys a block has; one number for both.
-        separate_full_blocks: whether blocks in which all scores count are listed as full, where `mask_mod` is not
-            asked again.
+        BLOCK_SIZE: The numbers of queries and keys in a block; an int for both.
+        separate_full_blocks: If True, blocks in which all scores count are listed as full, where `mask_mod` is not
+            asked again. Default: True.
         compute_dq_write_order, dq_kv_order: whether the mask has the orders that PyTorch's deterministic kernels want,
             and whether they descend.
 
@@ -522,7 +535,7 @@ def create_block_mask(
 
 
 def _rows_at_a_time(elements_in_row: int, rows: int, block: int) -> Iterator[range]:
-    """The rows, in ranges of whole blocks that have no more elements than are worked on at once, or one block."""
+    """Yield ranges of rows: whole blocks of at most `TILE_ELEMENTS` elements, but at least one block."""
     step = max(1, TILE_ELEMENTS // max(1, elements_in_row * block)) * block
     for start in range(0, max(rows, 1), step):
         yield range(start, min(start + step, rows))

@@ -21,7 +21,7 @@ _logger = logging.getLogger(__name__)
 
 
 class FlashAttentionHandle(Protocol):
-    """What an activation may return: `remove` takes the implementation's kernels out again."""
+    """Handle that an activation may return; `remove` unregisters the implementation's kernels."""
 
     def remove(self) -> None:
         """Undo the activation."""
@@ -71,12 +71,12 @@ def activate_flash_attention_impl(impl: str) -> None:
 
 
 def list_flash_attention_impls() -> list[str]:
-    """The names that are registered, sorted (`torch.nn.attention.list_flash_attention_impls`)."""
+    """Return the sorted names of the registered implementations (`torch.nn.attention.list_flash_attention_impls`)."""
     return sorted(_activations)
 
 
 def current_flash_attention_impl() -> str | None:
-    """The active implementation; None without one (`torch.nn.attention.current_flash_attention_impl`).
+    """Return the active implementation or None (`torch.nn.attention.current_flash_attention_impl`).
 
     An implementation whose activation returned no handle is not known to be active.
     """

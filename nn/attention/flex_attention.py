@@ -62,9 +62,9 @@ _warned_of_return_lse = False
 
 
 class FlexKernelOptions(TypedDict, total=False):
-    """What PyTorch's kernels of `flex_attention` can be told (`torch.nn.attention.flex_attention.FlexKernelOptions`).
+    """Kernel options of `flex_attention` (`torch.nn.attention.flex_attention.FlexKernelOptions`).
 
-    They are taken and checked as there. They choose among kernels of PyTorch's and change no result here.
+    The options are validated as in PyTorch. They tune PyTorch's kernels and have no effect on results here.
     """
 
     num_warps: int
@@ -88,11 +88,11 @@ class FlexKernelOptions(TypedDict, total=False):
 
 
 class AuxRequest(NamedTuple):
-    """What `flex_attention` returns beside its output (`torch.nn.attention.flex_attention.AuxRequest`).
+    """Request for extra outputs of `flex_attention` (`torch.nn.attention.flex_attention.AuxRequest`).
 
     Args:
-        lse: the logarithm of the sum of the exponentials of each query's scores.
-        max_scores: each query's greatest score. CUDA only, without a gradient.
+        lse: If True, return the log-sum-exp of each query's scores.
+        max_scores: If True, return each query's maximum score. CUDA only, without a gradient.
     """
 
     lse: bool = False
@@ -100,9 +100,9 @@ class AuxRequest(NamedTuple):
 
 
 class AuxOutput(NamedTuple):
-    """What was asked for by `AuxRequest`, of shape (B, H, L); None for the rest.
+    """Extra outputs requested by `AuxRequest`, of shape (B, H, L); None for those not requested.
 
-    As `torch.nn.attention.flex_attention.AuxOutput`.
+    See `torch.nn.attention.flex_attention.AuxOutput`.
     """
 
     lse: Tensor | None = None
@@ -175,17 +175,18 @@ def flex_attention(
     a time.
 
     Args:
-        query: of shape (B, Hq, L, E).
-        key: of shape (B, Hkv, S, E); with a `block_mask` B may be 1.
-        value: of shape (B, Hkv, S, Ev).
+        query: The queries of shape (B, Hq, L, E).
+        key: The keys of shape (B, Hkv, S, E); with a `block_mask` B may be 1.
+        value: The values of shape (B, Hkv, S, Ev).
         score_mod: takes a score and the indices of batch, head, query and key as tensors without dimensions, and
             returns the score that counts. It is mapped by `vmap`.
         block_mask: made by `create_block_mask` for L queries and S keys.
         scale: if None ``1 / sqrt(E)``.
-        enable_gqa: whether Hq may be a multiple of Hkv, where a head of keys serves several of queries.
+        enable_gqa: If True, Hq may be a multiple of Hkv, where a head of keys serves several of queries. Default:
+            False.
         return_lse: deprecated; `return_aux` asks for the same.
         kernel_options: see `FlexKernelOptions`.
-        return_aux: what is returned beside the output.
+        return_aux: The extra outputs to return. Default: None.
 
     Returns:
         The output (B, Hq, L, Ev), with the strides' order of `query`; with `return_aux` also an `AuxOutput`, with
@@ -400,7 +401,7 @@ def _attend(
     scale: float,
     wanted: AuxRequest,
 ) -> tuple[Tensor, AuxOutput]:
-    """The output and what else is wanted, put together of some queries at a time."""
+    """Compute the output and the requested extras, one tile of queries at a time."""
     precision = float64 if query.dtype is float64 else float32
     key, value = key.to(precision).transpose(-2, -1), value.to(query.dtype)
     length, keys = query.size(-2), key.size(-1)
@@ -423,7 +424,7 @@ def _attend(
 
 
 def _joined_rows(several: tuple[Tensor | None, ...]) -> Tensor | None:
-    """What was computed of some queries at a time, of all."""
+    """Concatenate the tiles of queries; None if the value was not requested."""
     first = several[0]
     return first if first is None or len(several) == 1 else _ops.cat(cast("Sequence[Tensor]", several), 2)
 
@@ -468,7 +469,7 @@ def _sparse_tiles(
 
 
 def _joined(columns: list[int], width: int, keys: int) -> list[range]:
-    """The keys of these columns of blocks, in as few ranges as there can be."""
+    """Return the keys of these columns of blocks, with adjacent columns merged into one range."""
     ranges: list[range] = []
     for column in columns:
         start, stop = column * width, min((column + 1) * width, keys)
@@ -486,7 +487,7 @@ def _chosen(tensor: Tensor, dim: int, ranges: list[range]) -> Tensor:
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
-    """Matrix products by heads, where one head of the right may serve several of the left."""
+    """Compute a batched matmul by heads; one head of the right operand may serve several of the left (GQA)."""
     heads, kv_heads = left.size(1), right.size(1)
     if heads == kv_heads:
         return left @ right
@@ -501,7 +502,7 @@ def _changed(
     score_mod: ScoreMod | None,
     block_mask: BlockMask | None,
 ) -> Tensor:
-    """The scores of these queries and keys as the function leaves them, minus infinity where they do not count."""
+    """Apply `score_mod` to a tile of scores, and set masked scores to -inf."""
     if score_mod is None and block_mask is None:
         return scores
     device = scores.device
@@ -528,10 +529,10 @@ def _changed(
 def _weighted(
     scores: Tensor, value: Tensor, wanted: AuxRequest
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The mean of values by scores, and what else is wanted. Queries without a score that counts give zeros."""
+    """Compute softmax(scores) @ value and the requested extras. Fully masked queries give zeros."""
     greatest = scores.detach().amax(-1)
     empty = greatest == -math.inf
-    # Minus infinity alone in a row has no softmax, and none whose gradient is a number.
+    # A row of only -inf has no finite softmax, and its gradient would be NaN.
     scores = scores.masked_fill(empty.unsqueeze(-1), 0.0)
     output = _product(_ops.softmax(scores, -1).to(value.dtype), value).masked_fill(empty.unsqueeze(-1), 0.0)
     sums = _ops.logsumexp(scores, -1).masked_fill(empty, -math.inf) if wanted.lse else None
@@ -539,7 +540,7 @@ def _weighted(
 
 
 def _in_order_of(query: Tensor, output: Tensor) -> Tensor:
-    """The output with dimensions that lie in memory as those of `query` do, but the last, which is innermost."""
+    """Return the output in the dimension order of `query`'s strides, with the last dimension contiguous."""
     strides = query.stride()
     order = [*sorted(range(3), key=lambda dim: -strides[dim]), 3]
     if order == [0, 1, 2, 3]:

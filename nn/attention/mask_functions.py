@@ -23,7 +23,10 @@ ScoreMod: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def over_indices(function: Callable[..., Any], *, takes_score: bool) -> Callable[..., Any]:
-    """A function of one batch, head, query and key, mapped over all four; the score before them has all dimensions."""
+    """Vectorize a function of one batch, head, query and key over all four indices with `vmap`.
+
+    With `takes_score` the function's first argument is the score, which has all four dimensions.
+    """
     from ...dispatch.layers.vmap import vmap
 
     score = (0,) if takes_score else ()
@@ -34,7 +37,11 @@ def over_indices(function: Callable[..., Any], *, takes_score: bool) -> Callable
 
 
 def takes_score_first(function: Callable[..., Any]) -> bool:
-    """Whether a function is a score_mod, by its arguments without default. Raises AssertionError for neither."""
+    """Return whether a function is a score_mod (five required arguments) rather than a mask_mod (four).
+
+    Raises:
+        AssertionError: The function takes another number of arguments.
+    """
     parameters = inspect.signature(function).parameters.values()
     count = sum(one.default is one.empty and one.kind in (0, 1) for one in parameters)
     if count not in (4, 5):
@@ -43,7 +50,7 @@ def takes_score_first(function: Callable[..., Any]) -> bool:
 
 
 def captured_tensors(function: object) -> Iterator[Tensor]:
-    """The tensors that a function holds: in its closure, and in those of the functions there, as of `and_masks`."""
+    """Yield the tensors that a function captures in its closure, and in the closures of nested functions."""
     left, seen = [function], set()
     while left:
         value = left.pop()
@@ -60,12 +67,12 @@ def captured_tensors(function: object) -> Iterator[Tensor]:
 
 
 def noop_mask(batch: Tensor, head: Tensor, token_q: Tensor, token_kv: Tensor) -> Tensor:
-    """The mask function that masks nothing (`torch.nn.attention.flex_attention.noop_mask`)."""
+    """Mask nothing (`torch.nn.attention.flex_attention.noop_mask`)."""
     return batch.new_ones((), dtype=bool_)
 
 
 def sliced_mask(batch: Tensor, head: Tensor, token_q: Tensor, token_kv: Tensor) -> NoReturn:
-    """The mask function of a part of a mask: indices there are not those that the whole's function was written for."""
+    """Raise RuntimeError: the indices of a sliced mask differ from those that `mask_mod` was written for."""
     raise RuntimeError(
         "Cannot use mask_mod from a sliced BlockMask. block_mask[...] has no mask_mod of its own: its first block is "
         "not the whole's first block. Set one that is made of the whole's, such as "
@@ -74,9 +81,12 @@ def sliced_mask(batch: Tensor, head: Tensor, token_q: Tensor, token_kv: Tensor) 
 
 
 def or_masks(*mask_mods: MaskMod) -> MaskMod:
-    """The union of mask functions: a score counts if any of them says so.
+    """Combine mask functions by OR: a score is kept if any function keeps it.
 
-    As `torch.nn.attention.flex_attention.or_masks`. Raises RuntimeError for what is not callable.
+    See `torch.nn.attention.flex_attention.or_masks`.
+
+    Raises:
+        RuntimeError: An argument is not callable.
 
     Example:
         >>> from triten.nn.attention.flex_attention import create_mask, or_masks
@@ -95,9 +105,12 @@ def or_masks(*mask_mods: MaskMod) -> MaskMod:
 
 
 def and_masks(*mask_mods: MaskMod) -> MaskMod:
-    """The intersection of mask functions: a score counts if all of them say so.
+    """Combine mask functions by AND: a score is kept if all functions keep it.
 
-    As `torch.nn.attention.flex_attention.and_masks`. Raises RuntimeError for what is not callable.
+    See `torch.nn.attention.flex_attention.and_masks`.
+
+    Raises:
+        RuntimeError: An argument is not callable.
 
     Example:
         >>> from triten.nn.attention.flex_attention import and_masks, create_mask
@@ -123,13 +136,13 @@ def create_mask(
     KV_LEN: int,
     device: DeviceLike | None = None,
 ) -> Tensor:
-    """The mask of a function as a bool tensor (B, H, Q_LEN, KV_LEN) (`torch.nn.attention.flex_attention.create_mask`).
+    """Evaluate a function as a bool mask (B, H, Q_LEN, KV_LEN) (`torch.nn.attention.flex_attention.create_mask`).
 
     Args:
         mod_fn: a mask function of batch, head, query and key, or a score function, which takes a score before them:
             what it makes minus infinity is masked.
-        B, H: how many batches and heads; None is 1.
-        Q_LEN, KV_LEN: how many queries and keys.
+        B, H: The numbers of batches and heads; None is 1.
+        Q_LEN, KV_LEN: The numbers of queries and keys.
         device: if None the accelerator, or the CPU without one.
 
     Raises AssertionError for a function of other than four or five arguments.

@@ -16,10 +16,10 @@ __all__ = ["AuxRequest", "varlen_attn", "varlen_attn_out"]
 
 
 class AuxRequest(NamedTuple):
-    """What `varlen_attn` returns beside its output (`torch.nn.attention.varlen.AuxRequest`).
+    """Request for extra outputs of `varlen_attn` (`torch.nn.attention.varlen.AuxRequest`).
 
     Args:
-        lse: the logarithm of the sum of the exponentials of each query's scores.
+        lse: If True, return the log-sum-exp of each query's scores.
     """
 
     lse: bool = False
@@ -42,24 +42,24 @@ def varlen_attn(
     block_table: Tensor | None = None,
     num_splits: int | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Attention of each sequence's queries to its own keys (`torch.nn.attention.varlen.varlen_attn`).
+    """Compute attention within each sequence of a packed batch (`torch.nn.attention.varlen.varlen_attn`).
 
-    In float16 and bfloat16, as in PyTorch, whose kernels are CUDA's alone. On a GPU one launch serves all sequences:
-    bounds and pages are read there, so that nothing waits for them, and tiles of scores outside of the window are left
-    out. Pages whose size is a multiple of 64 are read fastest.
+    The operands are float16 or bfloat16, as in PyTorch, whose kernels are CUDA-only. On a GPU one launch serves all
+    sequences. The kernel reads bounds and pages on the device, so the host never synchronizes. It skips tiles of
+    scores outside the window. Page sizes that are multiples of 64 are fastest.
 
     Args:
-        query: of shape (T_q, H_q, D), the sequences one after another.
-        key, value: of shape (T_k, H_kv, D); with a `block_table` (pages, page size, H_kv, D).
+        query: The queries of shape (T_q, H_q, D), sequences concatenated.
+        key, value: The keys and values of shape (T_k, H_kv, D); with `block_table` (pages, page size, H_kv, D).
         cu_seq_q, cu_seq_k: where each sequence begins, 0 first, and where the last one ends: int32 of shape (N + 1,).
             With a `block_table` `cu_seq_k` is not looked at.
         max_q, max_k: the greatest lengths, which kernels do not need.
-        return_aux: what is returned beside the output.
+        return_aux: The extra outputs to return. Default: None.
         scale: if None ``1 / sqrt(D)``.
         window_size: how many keys before and after its own place a query attends to, -1 for all: (-1, 0) is causal. The
             last query's place is that of the last key.
-        enable_gqa: whether H_q may be a multiple of H_kv.
-        seqused_k: how many keys of each sequence count, int32 of shape (N,). Without gradients.
+        enable_gqa: If True, H_q may be a multiple of H_kv. Default: False.
+        seqused_k: The number of used keys of each sequence, int32 of shape (N,). Without gradients.
         block_table: the pages in which the keys of each sequence lie, int32 of shape (N, pages of a sequence). It needs
             `seqused_k`. Entries of keys that no query sees may be anything. Without gradients.
         num_splits: how PyTorch's kernels divide keys; it changes nothing here.

@@ -1,7 +1,8 @@
-"""`Module` and the layers: a file is a family, a layer has parameters and a `forward` of one call (`torch.nn.modules`).
+"""`Module` and the layers, one file for each family (`torch.nn.modules`).
 
-`module.py` is the base with its parts beside it (hooks, conversion, state). What computes is an operator, or a
-function of `nn.functional`; nothing here does. A name's module is imported with its first use.
+A layer has parameters and a `forward` of one call. `module.py` is the base class; hooks, conversion and state are
+beside it. Layers compute nothing themselves: they call operators or `nn.functional`. A name's module is imported at
+its first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Activations as layers: a class is the function, its options, and how they are printed."""
+"""Activation layers: a class holds a function, its options, and their `repr`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ __all__ = [
 
 
 class _Activation(Module):
-    """A function of the input and of options, which are attributes."""
+    """Base class of activations: a function of the input and of options, which are attributes."""
 
     function: Callable[..., Tensor]
     unnamed: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class _Activation(Module):
             setattr(self, name, value)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The function of the input."""
+        """Apply the activation function elementwise."""
         return type(self).function(input, **{name: getattr(self, name) for name in self._options})
 
     def extra_repr(self) -> str:
@@ -162,7 +162,7 @@ class RReLU(_Activation):
         super().__init__(lower=lower, upper=upper, inplace=inplace)
 
     def forward(self, input: Tensor) -> Tensor:
-        """As many elements as the input."""
+        """Apply randomized leaky ReLU; the shape is `input`'s."""
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
 
@@ -260,7 +260,7 @@ class Softplus(_Activation):
 
 
 class Softshrink(_Activation):
-    """x brought towards zero by lambd (`torch.nn.Softshrink`)."""
+    """x moved toward zero by lambd, at most to zero (`torch.nn.Softshrink`)."""
 
     function = staticmethod(F.softshrink)
     unnamed = ("lambd",)
@@ -308,7 +308,7 @@ class Hardtanh(_Activation):
 
 
 class PReLU(Module):
-    """x above zero, a learnt slope times x below, one for all channels or one for each (`torch.nn.PReLU`)."""
+    """x above zero, a learned slope times x below, one for all channels or one for each (`torch.nn.PReLU`)."""
 
     def __init__(
         self,
@@ -339,7 +339,7 @@ class Softmax2d(Module):
     """The softmax over channels of (C, H, W) or (N, C, H, W) (`torch.nn.Softmax2d`). Raises ValueError for others."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """As many elements as the input."""
+        """Apply softmax over the channels of (N, C, H, W) or (C, H, W)."""
         if input.dim() not in (3, 4):
             raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead")
         return F.softmax(input, -3)

@@ -1,4 +1,4 @@
-"""A softmax over many classes in clusters, the rare ones with fewer features."""
+"""Adaptive softmax: many classes in clusters; rare classes get fewer features."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         n_classes: classes.
         cutoffs: the first class of each cluster, rising.
         div_value: each cluster has features by this factor fewer than the one before.
-        head_bias: whether the head has a bias.
+        head_bias: If True, the head has a bias. Default: False.
 
     Raises:
         ValueError: `cutoffs` are not unique, rising numbers between 1 and ``n_classes - 1``.
@@ -137,7 +137,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return _ASMoutput(output if batched else output.squeeze(0), (-output).mean())
 
     def log_prob(self, input: Tensor) -> Tensor:
-        """The logarithm of the probability of every class: (N, n_classes) of (N, in_features)."""
+        """Compute the log-probabilities of all classes: (N, n_classes) from (N, in_features)."""
         return self._full(input, self.head(input))
 
     def _full(self, input: Tensor, head_output: Tensor) -> Tensor:
@@ -148,7 +148,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return _ops.cat(parts, 1)
 
     def predict(self, input: Tensor) -> Tensor:
-        """The class of the highest probability in each row; clusters are computed for rows that are in one."""
+        """Return the most probable class of each row. Clusters are computed only for rows whose class is in one."""
         head_output: Tensor = self.head(input)
         best: Tensor = head_output.argmax(1)
         clustered = (best >= self.shortlist_size).nonzero().squeeze(1)

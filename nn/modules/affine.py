@@ -1,4 +1,4 @@
-"""What layers of normalization scale and shift by."""
+"""Affine parameters (scale and shift) of normalization layers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = []
 
 
 class _Affine(Module):
-    """A weight of ones and a bias of zeros, or neither, or the weight alone."""
+    """Affine parameters: a weight of ones and a bias of zeros, or neither, or the weight alone."""
 
     def _register_affine(
         self,

@@ -1,4 +1,4 @@
-"""Layers of attention."""
+"""Attention layers."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ["MultiheadAttention"]
 
 
 class MultiheadAttention(Module):
-    """Attention of several heads between projections (`torch.nn.MultiheadAttention`).
+    """Multi-head attention between projections (`torch.nn.MultiheadAttention`).
 
     Args:
         embed_dim: E, the width of queries and of the result; `num_heads` divides it.
-        num_heads: how many.
+        num_heads: The number of heads.
         dropout: the probability with which a weight is set to zero while training.
-        bias: whether projections have one.
-        add_bias_kv: whether there is a key and a value more, which are parameters.
-        add_zero_attn: whether there is a key and a value more, of zeros.
+        bias: If True, the projections have a bias. Default: True.
+        add_bias_kv: If True, append a learnable key and value. Default: False.
+        add_zero_attn: If True, append a key and a value of zeros. Default: False.
         kdim, vdim: the widths of keys and values, by default E.
-        batch_first: whether tensors are (N, L, E) instead of (L, N, E).
-        device, dtype: of the parameters.
+        batch_first: If True, tensors are (N, L, E) instead of (L, N, E). Default: False.
+        device, dtype: The device and dtype of the parameters.
 
     Raises ValueError for sizes that are not positive, AssertionError where `num_heads` does not divide `embed_dim`.
 
@@ -79,7 +79,7 @@ class MultiheadAttention(Module):
 
         self.bias_k: Parameter | None
         self.bias_v: Parameter | None
-        # The order of PyTorch's parameters, which optimisers' states are numbered by.
+        # The order of PyTorch's parameters, which optimizers' states are numbered by.
         if self._qkv_same_embed_dim:
             self.in_proj_weight = parameter(3 * embed_dim, embed_dim)
             for name in "qkv":
@@ -125,10 +125,10 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """The result and its weights; see `tt.nn.functional.multi_head_attention_forward`."""
+        """Compute attention and its weights; see `tt.nn.functional.multi_head_attention_forward`."""
         turned = self.batch_first and query.dim() == 3
         if turned:
-            # One tensor stays one, so that it goes through one product.
+            # Transpose a shared tensor once, so that one matmul projects it.
             outer = {id(x): x.transpose(1, 0) for x in (query, key, value)}
             query, key, value = outer[id(query)], outer[id(key)], outer[id(value)]
         out, weights = F.multi_head_attention_forward(

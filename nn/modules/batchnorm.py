@@ -1,4 +1,4 @@
-"""Batch normalization, and what normalises channels with running statistics."""
+"""Batch normalization, and the base of layers with running statistics of channels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"]
 
 
 class _NormBase(_Affine):
-    """Normalisation of channels, with running statistics on request."""
+    """Base class of channel normalization, optionally with running statistics."""
 
     ranks: tuple[int, ...]
     _version = 2
@@ -52,14 +52,14 @@ class _NormBase(_Affine):
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:
-        """A running mean of zeros and a running variance of ones."""
+        """Reset the running mean to zeros and the running variance to ones."""
         if self.track_running_stats:
             self.running_mean.zero_()
             self.running_var.fill_(1)
             self.num_batches_tracked.zero_()
 
     def reset_parameters(self) -> None:
-        """The statistics, a weight of ones, a bias of zeros."""
+        """Reset the running statistics, the weight to ones and the bias to zeros."""
         self.reset_running_stats()
         self._reset_affine()
 
@@ -120,20 +120,20 @@ class _BatchNorm(_NormBase):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Each channel of (N, C) or (N, C, L) less its mean, over its deviation (`torch.nn.BatchNorm1d`)."""
+    """Batch normalization of (N, C) or (N, C, L) (`torch.nn.BatchNorm1d`)."""
 
     ranks = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
-    """Each channel of (N, C, H, W) less its mean, over its deviation (`torch.nn.BatchNorm2d`; Ioffe and Szegedy, 2015).
+    """Batch normalization of (N, C, H, W) (`torch.nn.BatchNorm2d`; Ioffe and Szegedy, 2015).
 
     Args:
         num_features: channels.
-        eps: what is added to the variance.
-        momentum: how much of a batch the running statistics take on; None for the mean of all batches.
+        eps: Added to the variance, for numerical stability.
+        momentum: The weight of a batch in the running statistics; None for a cumulative average.
         affine, bias: whether there are a weight and a bias.
-        track_running_stats: whether there are running statistics, which stand for the batch's outside training.
+        track_running_stats: If True, there are running statistics, which stand for the batch's outside training.
 
     Raises:
         ValueError: for an input of other dimensions.
@@ -149,7 +149,7 @@ class BatchNorm2d(_BatchNorm):
 
 
 class BatchNorm3d(_BatchNorm):
-    """Each channel of (N, C, D, H, W) less its mean, over its deviation (`torch.nn.BatchNorm3d`)."""
+    """Batch normalization of (N, C, D, H, W) (`torch.nn.BatchNorm3d`)."""
 
     ranks = (5,)
 
@@ -162,7 +162,7 @@ class SyncBatchNorm(_BatchNorm):
 
     Args:
         num_features, eps, momentum, affine, track_running_stats, bias: as in `BatchNorm2d`.
-        process_group: of `tt.distributed`; None for all processes.
+        process_group: A process group of `tt.distributed`. Default: None, all processes.
 
     Raises:
         ValueError: for an input of fewer than two dimensions.
@@ -212,7 +212,7 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: object = None) -> Module:
-        """A module with a `SyncBatchNorm` in the place of each batch norm, over the same parameters and buffers."""
+        """Replace each batch norm of a module by a `SyncBatchNorm` with the same parameters and buffers."""
         converted = module
         if isinstance(module, _BatchNorm):
             converted = cls(

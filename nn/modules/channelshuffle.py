@@ -1,4 +1,4 @@
-"""Groups of channels interleaved."""
+"""Shuffle of channels between groups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ChannelShuffle"]
 
 
 class ChannelShuffle(Module):
-    """Channels of `groups` groups, those of each group apart from one another (`torch.nn.ChannelShuffle`).
+    """Shuffle of the channels of `groups` groups (`torch.nn.ChannelShuffle`).
 
     Example:
         >>> import triten as tt
@@ -27,7 +27,7 @@ class ChannelShuffle(Module):
         self.groups = groups
 
     def forward(self, input: Tensor) -> Tensor:
-        """The channels in another order."""
+        """Shuffle the channels of `input` between groups."""
         return _ops.channel_shuffle(input, self.groups)
 
     def extra_repr(self) -> str:

@@ -17,7 +17,11 @@ __all__ = ["Container", "ModuleDict", "ModuleList", "ParameterDict", "ParameterL
 
 
 def _place(index: SupportsIndex, length: int) -> int:
-    """An index of a list, counted from the front. Raises IndexError."""
+    """Normalize an index of a list to a non-negative one.
+
+    Raises:
+        IndexError: The index is out of range.
+    """
     place = operator.index(index)
     if not -length <= place < length:
         raise IndexError(f"index {place} is out of range")
@@ -93,7 +97,12 @@ class _Numbered(Module):
 
 
 def _repeated(modules: Sequential, times: int) -> list[Module]:
-    """The same modules several times over. Raises TypeError for no integer, ValueError for one below 1."""
+    """Return the modules repeated `times` times.
+
+    Raises:
+        TypeError: `times` is not an integer.
+        ValueError: `times` is below 1.
+    """
     if not isinstance(times, int):
         raise TypeError(f"unsupported operand type(s) for *: {type(modules)} and {type(times)}")
     if times <= 0:
@@ -268,11 +277,11 @@ class ModuleDict(Module):
         return self._modules.pop(key)
 
     def keys(self) -> Iterable[str]:
-        """The names."""
+        """Return the names."""
         return self._modules.keys()
 
     def values(self) -> Iterable[Module]:
-        """The modules."""
+        """Return the modules."""
         return self._modules.values()
 
     def items(self) -> Iterable[tuple[str, Module]]:
@@ -310,7 +319,7 @@ def _pairs(name: str, values: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _as_parameter(value: Any) -> Any:
-    """A tensor as a parameter; what is none stays as it is."""
+    """Wrap a tensor in a `Parameter`; return any other value unchanged."""
     return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
 
 
@@ -416,11 +425,11 @@ class ParameterDict(Module):
         return key in self._keys
 
     def keys(self) -> Iterable[str]:
-        """The names."""
+        """Return the names."""
         return self._keys.keys()
 
     def values(self) -> Iterable[Any]:
-        """The values."""
+        """Return the values."""
         return [self[key] for key in self._keys]
 
     def items(self) -> Iterable[tuple[str, Any]]:
@@ -428,11 +437,11 @@ class ParameterDict(Module):
         return [(key, self[key]) for key in self._keys]
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of a name, or `default`."""
+        """Return the value of a name, or `default`."""
         return self[key] if key in self._keys else default
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """The value of a name, which is `default` from now on if there was none."""
+        """Return the value of a name; if the name is missing, set it to `default` first."""
         if key not in self:
             self[key] = default
         return self[key]
@@ -461,11 +470,11 @@ class ParameterDict(Module):
         return key, self.pop(key)
 
     def copy(self) -> ParameterDict:
-        """A dictionary of its own with the same values."""
+        """Return a shallow copy of the dictionary."""
         return ParameterDict(dict(self.items()))
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
-        """A dictionary with these names, each with `default`."""
+        """Return a dictionary with these names, each with the value `default`."""
         return ParameterDict(dict.fromkeys(keys, default))
 
     def __reversed__(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Layers of convolutions."""
+"""Convolution layers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 def _each(value: int | Sequence[int], rank: int) -> tuple[int, ...]:
-    """One number for each spatial dimension."""
+    """Return one value for each spatial dimension."""
     return (value,) * rank if not isinstance(value, Iterable) else tuple(value)
 
 
 class _ConvNd(Module):
-    """What all convolutions have: sizes, weight and bias, their first values, and their text."""
+    """Base class of convolutions: sizes, weight and bias, initialization, and `repr`."""
 
     rank: int
     transposed = False
@@ -86,7 +86,7 @@ class _ConvNd(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew: uniform within one over the root of the inputs of an output."""
+        """Reinitialize the parameters uniformly in ±1 / sqrt(fan_in)."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             inputs = self.weight.shape[1] * math.prod(self.kernel_size)
@@ -142,7 +142,7 @@ class _Forward(_ConvNd):
         )
 
     def _border(self) -> list[int]:
-        """What a mode other than zeros puts around the input, in the order of `functional.pad`."""
+        """Return the padding for modes other than zeros, in the order of `functional.pad`."""
         border: list[int] = []
         for i in range(self.rank - 1, -1, -1):
             if self.padding == "same":
@@ -187,7 +187,11 @@ class _ConvTransposeNd(_ConvNd):
         )
 
     def _extra(self, input: Tensor, wanted: tuple[int, ...]) -> tuple[int, ...]:
-        """The output padding that gives these spatial sizes. Raises ValueError where none does."""
+        """Return the output padding that gives these spatial sizes.
+
+        Raises:
+            ValueError: No output padding gives them.
+        """
         if len(wanted) == self.rank + 2:
             wanted = wanted[2:]
         if len(wanted) != self.rank:
@@ -213,7 +217,7 @@ class _ConvTransposeNd(_ConvNd):
 
 
 class Conv1d(_Forward):
-    """A convolution over lines (`torch.nn.Conv1d`).
+    """1D convolution (`torch.nn.Conv1d`).
 
     Example:
         >>> import triten as tt
@@ -226,13 +230,13 @@ class Conv1d(_Forward):
 
 
 class Conv2d(_Forward):
-    """A convolution over planes (`torch.nn.Conv2d`).
+    """2D convolution (`torch.nn.Conv2d`).
 
     Args:
-        in_channels, out_channels: of the input and the result, both multiples of `groups`.
+        in_channels, out_channels: The channels of the input and the result, multiples of `groups`.
         kernel_size, stride, padding, dilation: a number, or one for each spatial dimension; padding may be ``same`` or
             ``valid``.
-        bias: whether there is one.
+        bias: If True, add a learnable bias.
 
     Raises:
         ValueError: an option is out of its range.
@@ -248,28 +252,28 @@ class Conv2d(_Forward):
 
 
 class Conv3d(_Forward):
-    """A convolution over volumes (`torch.nn.Conv3d`)."""
+    """3D convolution (`torch.nn.Conv3d`)."""
 
     rank = 3
     function = staticmethod(F.conv3d)
 
 
 class ConvTranspose1d(_ConvTransposeNd):
-    """The gradient of `Conv1d` by its input, as a layer (`torch.nn.ConvTranspose1d`)."""
+    """1D transposed convolution, the gradient of `Conv1d` by its input (`torch.nn.ConvTranspose1d`)."""
 
     rank = 1
     function = staticmethod(F.conv_transpose1d)
 
 
 class ConvTranspose2d(_ConvTransposeNd):
-    """The gradient of `Conv2d` by its input, as a layer (`torch.nn.ConvTranspose2d`)."""
+    """2D transposed convolution, the gradient of `Conv2d` by its input (`torch.nn.ConvTranspose2d`)."""
 
     rank = 2
     function = staticmethod(F.conv_transpose2d)
 
 
 class ConvTranspose3d(_ConvTransposeNd):
-    """The gradient of `Conv3d` by its input, as a layer (`torch.nn.ConvTranspose3d`)."""
+    """3D transposed convolution, the gradient of `Conv3d` by its input (`torch.nn.ConvTranspose3d`)."""
 
     rank = 3
     function = staticmethod(F.conv_transpose3d)

@@ -25,7 +25,7 @@ class ConversionMixin:
     _buffers: dict[str, Any]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Put ``fn(tensor)`` in the place of each parameter's bytes, of its gradient's, and of each buffer."""
+        """Apply `fn` to each parameter, its gradient and each buffer, and store the results."""
         if recurse:
             for module in self.children():  # type: ignore[attr-defined]
                 module._apply(fn)

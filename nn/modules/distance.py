@@ -1,4 +1,4 @@
-"""Distances as layers."""
+"""Distance layers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CosineSimilarity(Module):
         self.eps = eps
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """The inputs without the dimension."""
+        """Compute the cosine similarity along `dim`, which the result lacks."""
         return F.cosine_similarity(x1, x2, self.dim, self.eps)
 
 
@@ -48,5 +48,5 @@ class PairwiseDistance(Module):
         self.keepdim = keepdim
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """The inputs without the last dimension."""
+        """Compute the distance along the last dimension."""
         return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)

@@ -1,4 +1,4 @@
-"""Layers that drop elements while training."""
+"""Dropout layers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "Fe
 
 
 class _DropoutNd(Module):
-    """The probability of zeros, and whether they are written into the input."""
+    """Base class of dropout layers: the probability and the `inplace` flag."""
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
@@ -28,7 +28,8 @@ class _DropoutNd(Module):
 
 
 class Dropout(_DropoutNd):
-    """Elements set to zero with probability `p` while training, the others scaled by 1 / (1 - p) (`torch.nn.Dropout`).
+    """Dropout: zeroes elements with probability `p` in training and scales the others by 1 / (1 - p)
+    (`torch.nn.Dropout`).
 
     Raises ValueError for a probability outside [0, 1].
 
@@ -39,12 +40,12 @@ class Dropout(_DropoutNd):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """As many elements as the input."""
+        """Apply `functional.dropout` in training mode, else return `input`."""
         return F.dropout(input, self.p, self.training, self.inplace)
 
 
 class Dropout1d(_DropoutNd):
-    """Whole channels of (N, C, L) or (C, L) set to zero while training (`torch.nn.Dropout1d`).
+    """Dropout of whole channels of (N, C, L) or (C, L) (`torch.nn.Dropout1d`).
 
     Example:
         >>> import triten as tt
@@ -53,12 +54,12 @@ class Dropout1d(_DropoutNd):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """As many elements as the input."""
+        """Apply `functional.dropout1d` in training mode, else return `input`."""
         return F.dropout1d(input, self.p, self.training, self.inplace)
 
 
 class Dropout2d(_DropoutNd):
-    """Whole channels of (N, C, H, W) set to zero while training (`torch.nn.Dropout2d`).
+    """Dropout of whole channels of (N, C, H, W) (`torch.nn.Dropout2d`).
 
     Example:
         >>> import triten as tt
@@ -67,12 +68,12 @@ class Dropout2d(_DropoutNd):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """As many elements as the input."""
+        """Apply `functional.dropout2d` in training mode, else return `input`."""
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
 
 class Dropout3d(_DropoutNd):
-    """Whole channels of (N, C, D, H, W) or (C, D, H, W) set to zero while training (`torch.nn.Dropout3d`).
+    """Dropout of whole channels of (N, C, D, H, W) or (C, D, H, W) (`torch.nn.Dropout3d`).
 
     Example:
         >>> import triten as tt
@@ -81,12 +82,12 @@ class Dropout3d(_DropoutNd):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """As many elements as the input."""
+        """Apply `functional.dropout3d` in training mode, else return `input`."""
         return F.dropout3d(input, self.p, self.training, self.inplace)
 
 
 class AlphaDropout(_DropoutNd):
-    """Elements dropped while training such that mean and variance stay, for `SELU` (`torch.nn.AlphaDropout`).
+    """Dropout that preserves mean and variance, for `SELU` (`torch.nn.AlphaDropout`).
 
     Example:
         >>> import triten as tt
@@ -95,7 +96,7 @@ class AlphaDropout(_DropoutNd):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """As many elements as the input."""
+        """Apply `functional.alpha_dropout` in training mode, else return `input`."""
         return F.alpha_dropout(input, self.p, self.training, self.inplace)
 
 
@@ -109,5 +110,5 @@ class FeatureAlphaDropout(_DropoutNd):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """As many elements as the input."""
+        """Apply `functional.feature_alpha_dropout` in training mode, else return `input`."""
         return F.feature_alpha_dropout(input, self.p, self.training, self.inplace)

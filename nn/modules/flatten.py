@@ -1,4 +1,4 @@
-"""Dimensions made one, and taken apart."""
+"""Layers that flatten and unflatten dimensions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Flatten", "Unflatten"]
 
 
 class Flatten(Module):
-    """Dimensions `start_dim` to `end_dim` as one (`torch.nn.Flatten`).
+    """Flattening of dimensions `start_dim` to `end_dim` (`torch.nn.Flatten`).
 
     Example:
         >>> import triten as tt
@@ -28,7 +28,7 @@ class Flatten(Module):
         self.end_dim = end_dim
 
     def forward(self, input: Tensor) -> Tensor:
-        """The input with fewer dimensions."""
+        """Flatten dimensions `start_dim` to `end_dim` into one."""
         return input.flatten(self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
@@ -54,7 +54,7 @@ class Unflatten(Module):
         self.unflattened_size = unflattened_size
 
     def forward(self, input: Tensor) -> Tensor:
-        """The input with more dimensions."""
+        """Expand dimension `dim` to `unflattened_size`."""
         return input.unflatten(self.dim, self.unflattened_size)
 
     def extra_repr(self) -> str:

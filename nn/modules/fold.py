@@ -1,4 +1,4 @@
-"""Windows as columns, and columns as windows."""
+"""Layers that extract windows as columns, and sum columns into images."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Fold", "Unfold"]
 
 
 class Unfold(Module):
-    """Windows as columns (`torch.nn.Unfold`).
+    """Extraction of windows as columns, im2col (`torch.nn.Unfold`).
 
     Example:
         >>> import triten as tt
@@ -48,7 +48,7 @@ class Unfold(Module):
 
 
 class Fold(Module):
-    """Columns added up to images (`torch.nn.Fold`).
+    """Sum of columns into images, col2im (`torch.nn.Fold`).
 
     Example:
         >>> import triten as tt

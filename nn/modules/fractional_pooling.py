@@ -1,4 +1,4 @@
-"""Layers of pooling over windows at random places."""
+"""Fractional max-pooling layers, over randomly placed windows."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _FractionalMaxPool(Module):
 
 
 class FractionalMaxPool2d(_FractionalMaxPool):
-    """The largest element of each of windows at random places in a plane (`torch.nn.FractionalMaxPool2d`).
+    """2D fractional max-pooling over randomly placed windows (`torch.nn.FractionalMaxPool2d`).
 
     Raises:
         ValueError: for both or none of output_size and output_ratio, and for ratios outside (0, 1).
@@ -72,7 +72,7 @@ class FractionalMaxPool2d(_FractionalMaxPool):
 
 
 class FractionalMaxPool3d(_FractionalMaxPool):
-    """The largest element of each of windows at random places in a volume (`torch.nn.FractionalMaxPool3d`).
+    """3D fractional max-pooling over randomly placed windows (`torch.nn.FractionalMaxPool3d`).
 
     Raises:
         ValueError: as `FractionalMaxPool2d`, and for windows of no elements.

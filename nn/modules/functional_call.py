@@ -26,19 +26,20 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """Call a module with other tensors in place of its parameters and buffers (`torch.func.functional_call`).
+    """Call a module with other tensors instead of its parameters and buffers (`torch.func.functional_call`).
 
-    The module is afterwards as it was. What its `forward` assigns to one of the given names is found in the
-    dictionary, where that can be written.
+    The call restores the module afterwards. If `forward` assigns to one of the given names, the new value is written
+    to the dictionary, provided that it is mutable.
 
     Args:
-        module: what to call.
+        module: The module to call.
         parameter_and_buffer_dicts: tensors by name, or several dictionaries of different names; the module's own
             tensors stand for names that are not given.
         args: the positional arguments, or the only one.
         kwargs: the keyword arguments.
-        tie_weights: whether a tensor given for one of the names that the module has for a parameter stands for all.
-        strict: whether exactly the module's names are to be given.
+        tie_weights: If True, a tensor given for one of the names that the module has for a parameter stands for all.
+            Default: True.
+        strict: If True, require exactly the module's names. Default: False.
 
     Raises:
         ValueError: dictionaries share a name, or names of one parameter have different tensors.
@@ -108,7 +109,7 @@ def _check_names(module: Module, given: Mapping[str, Tensor]) -> None:
 
 
 def _with_tied(module: Module, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors with those of other names of the same parameters."""
+    """Extend the given tensors to all names that tied parameters have."""
     own = _own_tensors(module)
     groups: dict[int, list[str]] = {}
     for name, value in own.items():
@@ -149,7 +150,7 @@ def _in_place_of(module: Module, wanted: Mapping[str, Tensor]) -> Iterator[dict[
 
 
 def _table_of(module: Module, attribute: str) -> dict[str, Any]:
-    """Where a module keeps a tensor; its plain attributes for one that it does not have."""
+    """Return the dictionary in which a module stores a tensor; `__dict__` if the module lacks the tensor."""
     for table in (module._parameters, module._buffers):
         if attribute in table:
             return table
@@ -157,9 +158,9 @@ def _table_of(module: Module, attribute: str) -> dict[str, Any]:
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The parameters and the buffers of modules of one make, each stacked in front (`torch.func.stack_module_state`).
+    """Stack the parameters and the buffers of modules along a new first dimension (`torch.func.stack_module_state`).
 
-    With `functional_call` in `tt.vmap` they are an ensemble in one call.
+    With `functional_call` in `tt.vmap`, an ensemble runs in one call.
 
     Raises:
         RuntimeError: there are no modules, they are of several classes, or not all in training or evaluation.

@@ -46,7 +46,7 @@ def _registered(table: str, hook: Any, *flags: str) -> RemovableHandle:
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call ``hook(module, args)`` before the `forward` of every module (`register_module_forward_pre_hook`).
 
-    What it returns takes the arguments' place. Hooks of all modules come before a module's own.
+    The hook's result, unless None, replaces the arguments. Global hooks run before a module's own hooks.
 
     Returns:
         A handle whose `remove` takes the hook away.
@@ -67,12 +67,12 @@ def register_module_forward_hook(
 ) -> RemovableHandle:
     """Call ``hook(module, args, output)`` after the `forward` of every module (`register_module_forward_hook`).
 
-    What it returns takes the output's place.
+    The hook's result, unless None, replaces the output.
 
     Args:
         hook: with `with_kwargs`, ``hook(module, args, kwargs, output)``.
-        with_kwargs: whether it takes the arguments by name.
-        always_call: whether it is called after an exception too.
+        with_kwargs: If True, pass the keyword arguments to the hook. Default: False.
+        always_call: If True, call the hook after an exception too. Default: False.
 
     Returns:
         A handle whose `remove` takes the hook away.
@@ -115,24 +115,24 @@ def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHan
 
 
 def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, name, parameter)`` where a module gets a parameter.
+    """Call ``hook(module, name, parameter)`` when a module registers a parameter.
 
-    What it returns takes the parameter's place (`register_module_parameter_registration_hook`).
+    The hook's result, unless None, replaces the parameter (`register_module_parameter_registration_hook`).
     """
     return added(REGISTRATIONS["_parameters"], hook)
 
 
 def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, name, buffer)`` where a module gets a buffer.
+    """Call ``hook(module, name, buffer)`` when a module registers a buffer.
 
-    What it returns takes the buffer's place (`register_module_buffer_registration_hook`).
+    The hook's result, unless None, replaces the buffer (`register_module_buffer_registration_hook`).
     """
     return added(REGISTRATIONS["_buffers"], hook)
 
 
 def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(module, name, child)`` where a module gets a child.
+    """Call ``hook(module, name, child)`` when a module registers a child.
 
-    What it returns takes the child's place (`register_module_module_registration_hook`).
+    The hook's result, unless None, replaces the child (`register_module_module_registration_hook`).
     """
     return added(REGISTRATIONS["_modules"], hook)

@@ -49,18 +49,18 @@ class _InstanceNorm(_NormBase):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Each channel of each sample less its mean, over its deviation, along lines (`torch.nn.InstanceNorm1d`)."""
+    """1D instance normalization (`torch.nn.InstanceNorm1d`)."""
 
     ranks = (2, 3)
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Each channel of each sample less its mean, over its deviation, over planes (`torch.nn.InstanceNorm2d`)."""
+    """2D instance normalization (`torch.nn.InstanceNorm2d`)."""
 
     ranks = (3, 4)
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Each channel of each sample less its mean, over its deviation, over volumes (`torch.nn.InstanceNorm3d`)."""
+    """3D instance normalization (`torch.nn.InstanceNorm3d`)."""
 
     ranks = (4, 5)

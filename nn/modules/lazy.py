@@ -28,11 +28,11 @@ __all__ = [
 
 
 class LazyModuleMixin(Module):
-    """What makes a module lazy: its first call initializes it (`torch.nn.modules.lazy.LazyModuleMixin`).
+    """Mixin for modules whose first call initializes them (`torch.nn.modules.lazy.LazyModuleMixin`).
 
-    A class puts it before the class that it is when initialized, has `UninitializedParameter` for parameters, and
-    defines ``initialize_parameters(*inputs)``, which gives them shapes (`materialize`). The objects stay the same, so
-    that an optimizer may have them before.
+    A lazy class derives from the mixin first, then from the class that it becomes. Its parameters are
+    `UninitializedParameter`. Its ``initialize_parameters(*inputs)`` gives them shapes (`materialize`). The parameter
+    objects stay the same, so an optimizer may be created before the first call.
 
     Example:
         >>> import triten as tt
@@ -61,11 +61,11 @@ class LazyModuleMixin(Module):
         raise NotImplementedError(f"initialize_parameters is not implemented for {type(self).__name__}")
 
     def has_uninitialized_params(self) -> bool:
-        """Whether a parameter or a buffer has no shape yet."""
+        """Return whether a parameter or a buffer has no shape yet."""
         return any(is_lazy(each) for each in (*self._parameters.values(), *self._buffers.values()))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        """What is loaded has a shape, which is taken on."""
+        """Materialize uninitialized members with the shapes in `state_dict`, then load them."""
         for name, member in (self._parameters | self._buffers).items():
             given = state_dict.get(prefix + name)
             if is_lazy(member) and given is not None and not is_lazy(given):
@@ -94,12 +94,12 @@ class LazyLinear(LazyModuleMixin, Linear):
         _wait(self, ("weight", "bias") if bias else ("weight",), device, dtype)
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew; nothing before they have a shape."""
+        """Reinitialize the parameters; do nothing before they have a shape."""
         if not self.has_uninitialized_params() and self.in_features != 0:
             super().reset_parameters()
 
     def initialize_parameters(self, input: Tensor) -> None:
-        """Take `in_features` from the input, and draw the parameters unless they were loaded."""
+        """Infer `in_features` from the input, and initialize the parameters unless they were loaded."""
         waiting = self.has_uninitialized_params()
         if not waiting and self.in_features == 0 and input.shape[-1] != self.weight.shape[-1]:
             raise AssertionError(
@@ -122,15 +122,15 @@ class _LazyConvolution(LazyModuleMixin):
     kernel_size: tuple[int, ...]
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew; nothing before they have a shape."""
+        """Reinitialize the parameters; do nothing before they have a shape."""
         if not self.has_uninitialized_params() and self.in_channels != 0:
             super().reset_parameters()  # type: ignore[misc]
 
     def initialize_parameters(self, input: Tensor, *rest: Any, **named: Any) -> None:
-        """Take `in_channels` from the input, and draw the parameters unless they were loaded.
+        """Infer `in_channels` from the input, and initialize the parameters unless they were loaded.
 
         Raises:
-            RuntimeError: for an input of other dimensions.
+            RuntimeError: The input has another number of dimensions.
             ValueError: `groups` does not divide the channels.
         """
         if input.dim() not in (self.rank + 1, self.rank + 2):
@@ -151,7 +151,7 @@ class _LazyConvolution(LazyModuleMixin):
 
 
 class _LazyNorm(LazyModuleMixin):
-    """A normalisation of channels that takes their number from its first input."""
+    """A normalization of channels that takes their number from its first input."""
 
     num_features: int
 
@@ -176,7 +176,7 @@ class _LazyNorm(LazyModuleMixin):
             self.num_batches_tracked = _ops.zeros((), dtype=int64, device=device)
 
     def reset_parameters(self) -> None:
-        """The statistics, a weight of ones, a bias of zeros; nothing before they have a shape."""
+        """Reset statistics, the weight to ones and the bias to zeros; do nothing before they have a shape."""
         if not self.has_uninitialized_params() and self.num_features != 0:
             super().reset_parameters()  # type: ignore[misc]
 

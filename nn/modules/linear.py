@@ -1,4 +1,4 @@
-"""Layers of matrix products."""
+"""Linear and bilinear layers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Bilinear", "Identity", "Linear", "NonDynamicallyQuantizableLinear"]
 
 
 class Identity(Module):
-    """Its argument, whatever it was made with (`torch.nn.Identity`).
+    """Identity: returns its input, and ignores its constructor's arguments (`torch.nn.Identity`).
 
     Example:
         >>> import triten as tt
@@ -32,17 +32,17 @@ class Identity(Module):
         super().__init__()
 
     def forward(self, input: Tensor) -> Tensor:
-        """The input."""
+        """Return `input`."""
         return input
 
 
 class Linear(Module):
-    """x @ weight.T + bias (`torch.nn.Linear`).
+    """Linear layer: x @ weight.T + bias (`torch.nn.Linear`).
 
     Args:
         in_features, out_features: sizes of the last dimension.
-        bias: whether there is one.
-        device, dtype: of the parameters.
+        bias: If True, add a learnable bias. Default: True.
+        device, dtype: The device and dtype of the parameters.
 
     Weight (out_features, in_features) and bias begin uniform within 1 / sqrt(in_features).
 
@@ -71,7 +71,7 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Reinitialize the weight and bias uniformly in ±1 / sqrt(in_features)."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0
@@ -92,12 +92,12 @@ class NonDynamicallyQuantizableLinear(Linear):
 
 
 class Bilinear(Module):
-    """x1^T W x2 + bias for each row of W (`torch.nn.Bilinear`).
+    """Bilinear layer: x1^T W x2 + bias for each row of W (`torch.nn.Bilinear`).
 
     Args:
         in1_features, in2_features, out_features: sizes of the last dimensions.
-        bias: whether there is one.
-        device, dtype: of the parameters.
+        bias: If True, add a learnable bias. Default: True.
+        device, dtype: The device and dtype of the parameters.
 
     Weight (out_features, in1_features, in2_features) and bias begin uniform within 1 / sqrt(in1_features).
 
@@ -133,7 +133,7 @@ class Bilinear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Reinitialize the weight and bias uniformly in ±1 / sqrt(in1_features)."""
         bound = 1 / math.sqrt(self.in1_features)
         init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:

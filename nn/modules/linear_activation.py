@@ -1,4 +1,4 @@
-"""A linear layer and its activation in one launch, where a caller has both and nobody would see what lies between."""
+"""Fusion of a linear layer with its activation into one launch, if no hook observes the intermediate."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ USES_GELU: dict[object, bool] = {F.relu: False, F.gelu: True}
 
 
 def activated(linear: Linear, activation: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """``activation(linear(x))``.
+    """Compute ``activation(linear(x))``.
 
-    Relu and gelu of a layer with bias are the product's last step (`aten::_addmm_activation`) on a GPU where no
-    gradient is recorded: sums of narrow floats are then rounded once, after the activation.
+    On a GPU, without gradients, relu and gelu after a layer with bias run in the matmul's epilogue
+    (`aten::_addmm_activation`). 16-bit results are then rounded once, after the activation.
     """
     if type(x) is Tensor and x.is_cuda and activation in USES_GELU and _is_plain(linear):
         weight, bias = linear.weight, linear.bias
@@ -35,7 +35,7 @@ def activated(linear: Linear, activation: Callable[[Tensor], Tensor], x: Tensor)
 
 
 def _is_plain(linear: Linear) -> bool:
-    """Whether a call of the layer is its `forward` and no more."""
+    """Return whether calling the layer runs only its `forward`, without hooks."""
     own = linear.__dict__
     return type(linear) is Linear and not any(own[table] or EVERYWHERE[table] for table in HOOK_TABLES)
 

@@ -1,4 +1,4 @@
-"""A linear layer and the cross entropy of what it gives, as one loss."""
+"""Fused loss: a linear layer followed by cross entropy."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class LinearCrossEntropyLoss(Module):
 
     Args:
         in_features: the inputs' size.
-        num_classes: how many classes there are.
+        num_classes: The number of classes.
         out_features: further dimensions of the targets.
-        bias: whether the layer has one.
-        device, dtype: of the layer's parameters.
+        bias: If True, the layer has a bias. Default: False.
+        device, dtype: The device and dtype of the parameters.
         reduction, ignore_index, label_smoothing: as of `CrossEntropyLoss`.
-        weight: of the classes.
-        options: how PyTorch would divide the work into chunks; ignored with a warning.
+        weight: The weights of the classes.
+        options: PyTorch's chunking options; ignored with a warning.
 
     Raises:
         RuntimeError: a weight of another shape, or a smoothing that is no share.

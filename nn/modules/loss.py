@@ -68,7 +68,7 @@ class _Loss(Module):
 
 class _InputLoss(_Loss):
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """The loss, reduced."""
+        """Compute the reduced loss."""
         return self._loss(input, target)
 
 
@@ -89,13 +89,13 @@ class _WeightedLoss(_InputLoss):
 
 class _PairLoss(_Loss):
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        """The loss, reduced."""
+        """Compute the reduced loss."""
         return self._loss(input1, input2, target)
 
 
 class _TripletLoss(_Loss):
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        """The loss, reduced."""
+        """Compute the reduced loss."""
         return self._loss(anchor, positive, negative)
 
 
@@ -158,7 +158,7 @@ class HuberLoss(_InputLoss):
 
 
 class NLLLoss(_WeightedLoss):
-    """The negative logarithm of the probability of a class, from logarithms (`torch.nn.NLLLoss`)."""
+    """Negative log-likelihood loss, from log-probabilities (`torch.nn.NLLLoss`)."""
 
     function = staticmethod(F.nll_loss)
 
@@ -174,7 +174,7 @@ class NLLLoss(_WeightedLoss):
 
 
 class NLLLoss2d(NLLLoss):
-    """`NLLLoss` by the name that it had for images (`torch.nn.NLLLoss2d`); a FutureWarning says so."""
+    """Former name of `NLLLoss` for images (`torch.nn.NLLLoss2d`); it emits a FutureWarning."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class NLLLoss2d(NLLLoss):
 
 
 class CrossEntropyLoss(_WeightedLoss):
-    """The negative logarithm of the probability of a class, from logits (`torch.nn.CrossEntropyLoss`)."""
+    """Cross entropy loss, from logits (`torch.nn.CrossEntropyLoss`)."""
 
     function = staticmethod(F.cross_entropy)
 
@@ -217,7 +217,7 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class KLDivLoss(_InputLoss):
-    """The divergence of Kullback and Leibler from the target, of logarithms (`torch.nn.KLDivLoss`)."""
+    """Kullback-Leibler divergence from the target; the input holds log-probabilities (`torch.nn.KLDivLoss`)."""
 
     function = staticmethod(F.kl_div)
 
@@ -232,7 +232,7 @@ class KLDivLoss(_InputLoss):
 
 
 class BCELoss(_WeightedLoss):
-    """The cross entropy of probabilities of two classes (`torch.nn.BCELoss`)."""
+    """Binary cross entropy, from probabilities (`torch.nn.BCELoss`)."""
 
     function = staticmethod(F.binary_cross_entropy)
 
@@ -247,7 +247,7 @@ class BCELoss(_WeightedLoss):
 
 
 class BCEWithLogitsLoss(_WeightedLoss):
-    """The cross entropy of two classes, from logits (`torch.nn.BCEWithLogitsLoss`)."""
+    """Binary cross entropy, from logits (`torch.nn.BCEWithLogitsLoss`)."""
 
     function = staticmethod(F.binary_cross_entropy_with_logits)
 
@@ -278,7 +278,7 @@ class SoftMarginLoss(_InputLoss):
 
 
 class HingeEmbeddingLoss(_InputLoss):
-    """The input where the target is 1, what it lacks of the margin where it is -1 (`torch.nn.HingeEmbeddingLoss`)."""
+    """Hinge loss of embeddings: x for target 1, max(0, margin - x) for target -1 (`torch.nn.HingeEmbeddingLoss`)."""
 
     function = staticmethod(F.hinge_embedding_loss)
 
@@ -293,7 +293,7 @@ class HingeEmbeddingLoss(_InputLoss):
 
 
 class PoissonNLLLoss(_InputLoss):
-    """The negative logarithm of a count's probability (`torch.nn.PoissonNLLLoss`)."""
+    """Negative log-likelihood of Poisson counts (`torch.nn.PoissonNLLLoss`)."""
 
     function = staticmethod(F.poisson_nll_loss)
 
@@ -310,7 +310,7 @@ class PoissonNLLLoss(_InputLoss):
 
 
 class MultiMarginLoss(_WeightedLoss):
-    """The hinges of all classes against the right one (`torch.nn.MultiMarginLoss`)."""
+    """Multi-class hinge loss (`torch.nn.MultiMarginLoss`)."""
 
     function = staticmethod(F.multi_margin_loss)
 
@@ -327,7 +327,7 @@ class MultiMarginLoss(_WeightedLoss):
 
 
 class MultiLabelMarginLoss(_InputLoss):
-    """The hinges of all classes against the right ones, listed up to -1 (`torch.nn.MultiLabelMarginLoss`)."""
+    """Multi-label hinge loss; the right classes are listed up to -1 (`torch.nn.MultiLabelMarginLoss`)."""
 
     function = staticmethod(F.multilabel_margin_loss)
 
@@ -341,7 +341,7 @@ class MultiLabelMarginLoss(_InputLoss):
 
 
 class CTCLoss(_InputLoss):
-    """The loss of connectionist temporal classification (`torch.nn.CTCLoss`)."""
+    """Connectionist temporal classification loss (`torch.nn.CTCLoss`)."""
 
     def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
         super().__init__(None, None, reduction)
@@ -355,14 +355,14 @@ class CTCLoss(_InputLoss):
         input_lengths: Tensor | Sequence[int],
         target_lengths: Tensor | Sequence[int],
     ) -> Tensor:
-        """The loss, reduced."""
+        """Compute the reduced loss."""
         return F.ctc_loss(
             log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
         )
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """The cross entropies of labels, of which several may hold (`torch.nn.MultiLabelSoftMarginLoss`)."""
+    """Multi-label binary cross entropy, from logits (`torch.nn.MultiLabelSoftMarginLoss`)."""
 
     function = staticmethod(F.multilabel_soft_margin_loss)
 
@@ -377,7 +377,7 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
 
 
 class MarginRankingLoss(_PairLoss):
-    """The hinge of the order of two inputs (`torch.nn.MarginRankingLoss`)."""
+    """Ranking hinge loss of two inputs (`torch.nn.MarginRankingLoss`)."""
 
     function = staticmethod(F.margin_ranking_loss)
 
@@ -392,7 +392,7 @@ class MarginRankingLoss(_PairLoss):
 
 
 class CosineEmbeddingLoss(_PairLoss):
-    """How far the cosine of two inputs is from what the target wants (`torch.nn.CosineEmbeddingLoss`)."""
+    """Cosine embedding loss of two inputs (`torch.nn.CosineEmbeddingLoss`)."""
 
     function = staticmethod(F.cosine_embedding_loss)
 
@@ -407,7 +407,7 @@ class CosineEmbeddingLoss(_PairLoss):
 
 
 class TripletMarginLoss(_TripletLoss):
-    """The hinge of the distance to a positive against that to a negative (`torch.nn.TripletMarginLoss`)."""
+    """Triplet margin loss: the hinge of the positive against the negative distance (`torch.nn.TripletMarginLoss`)."""
 
     function = staticmethod(F.triplet_margin_loss)
 
@@ -427,7 +427,7 @@ class TripletMarginLoss(_TripletLoss):
 
 
 class TripletMarginWithDistanceLoss(_TripletLoss):
-    """`TripletMarginLoss` by any distance, which may be a module (`torch.nn.TripletMarginWithDistanceLoss`)."""
+    """`TripletMarginLoss` with any distance function or module (`torch.nn.TripletMarginWithDistanceLoss`)."""
 
     function = staticmethod(F.triplet_margin_with_distance_loss)
 
@@ -448,7 +448,7 @@ class TripletMarginWithDistanceLoss(_TripletLoss):
 
 
 class GaussianNLLLoss(_Loss):
-    """The negative logarithm of a normal number's probability density (`torch.nn.GaussianNLLLoss`)."""
+    """Negative log-likelihood of normal variables (`torch.nn.GaussianNLLLoss`)."""
 
     function = staticmethod(F.gaussian_nll_loss)
 
@@ -456,5 +456,5 @@ class GaussianNLLLoss(_Loss):
         super().__init__(None, None, reduction, full=full, eps=eps)
 
     def forward(self, input: Tensor, target: Tensor, var: Tensor) -> Tensor:
-        """The loss, reduced; `var` are the variances."""
+        """Compute the reduced loss; `var` holds the variances."""
         return self._loss(input, target, var)

@@ -1,4 +1,4 @@
-"""The base class of everything with parameters: attributes, the tree of modules, and a call."""
+"""Base class of modules: attributes, the tree of modules, and the call."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Module(ConversionMixin, StateDictMixin):
             own[table] = {}
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What a call computes: every subclass writes its own."""
+        """Compute the module's result. Every subclass overrides this method."""
         raise NotImplementedError(
             f'Module [{type(self).__name__}] is missing the required "forward" function'
         )
@@ -89,7 +89,7 @@ class Module(ConversionMixin, StateDictMixin):
             raise
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
-        """A call as it is, with hooks: what `compile` compiles."""
+        """Run `forward` with hooks; `compile` compiles this method."""
         return call_with_hooks(self, args, kwargs)
 
     # Attributes
@@ -205,7 +205,7 @@ class Module(ConversionMixin, StateDictMixin):
         """Add a tensor that is not trained under this name (`torch.nn.Module.register_buffer`).
 
         Args:
-            persistent: whether it is part of `state_dict`.
+            persistent: If True, include it in `state_dict`. Default: True.
 
         Raises:
             KeyError: the name is empty, has a dot, or is taken.
@@ -257,7 +257,7 @@ class Module(ConversionMixin, StateDictMixin):
         return (module for _, module in self.named_modules())
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """The modules right below this one with their names, each once."""
+        """Yield each direct child once, with its name."""
         seen: set[Module] = set()
         for name, module in self._modules.items():
             if module is not None and module not in seen:
@@ -265,7 +265,7 @@ class Module(ConversionMixin, StateDictMixin):
                 yield name, module
 
     def children(self) -> Iterator[Module]:
-        """The modules right below this one, each once."""
+        """Yield each direct child once."""
         return (module for _, module in self.named_children())
 
     def _named_members(
@@ -287,25 +287,29 @@ class Module(ConversionMixin, StateDictMixin):
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """The parameters with their dotted names, those of modules below too, each once."""
+        """Yield each parameter once with its dotted name, by default of submodules too."""
         return self._named_members("_parameters", prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """The parameters, each once (`torch.nn.Module.parameters`): what an optimizer takes."""
+        """Yield each parameter once, for example for an optimizer (`torch.nn.Module.parameters`)."""
         return (parameter for _, parameter in self.named_parameters(recurse=recurse))
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """The buffers with their dotted names, those of modules below too, each once."""
+        """Yield each buffer once with its dotted name, by default of submodules too."""
         return self._named_members("_buffers", prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """The buffers, each once."""
+        """Yield each buffer once."""
         return (buffer for _, buffer in self.named_buffers(recurse=recurse))
 
     def get_submodule(self, target: str) -> Module:
-        """The module of this dotted name. Raises AttributeError where there is none."""
+        """Return the submodule with this dotted name.
+
+        Raises:
+            AttributeError: The module has no such submodule.
+        """
         found = self
         for name in target.split(".") if target else ():
             if not hasattr(found, name):
@@ -335,7 +339,11 @@ class Module(ConversionMixin, StateDictMixin):
         setattr(parent, name, module)
 
     def get_parameter(self, target: str) -> Parameter:
-        """The parameter of this dotted name. Raises AttributeError where there is none."""
+        """Return the parameter with this dotted name.
+
+        Raises:
+            AttributeError: The module has no such parameter.
+        """
         parent, name = self._parent_of(target)
         found = getattr(parent, name)
         if not isinstance(found, Parameter):
@@ -343,7 +351,11 @@ class Module(ConversionMixin, StateDictMixin):
         return found
 
     def get_buffer(self, target: str) -> Tensor:
-        """The buffer of this dotted name. Raises AttributeError where there is none."""
+        """Return the buffer with this dotted name.
+
+        Raises:
+            AttributeError: The module has no such buffer.
+        """
         parent, name = self._parent_of(target)
         found = getattr(parent, name)
         if name not in parent._buffers:
@@ -364,7 +376,7 @@ class Module(ConversionMixin, StateDictMixin):
         fn(self)
         return self
 
-    # What training changes
+    # Training mode and gradients
 
     def train(self, mode: bool = True) -> Self:
         """Training mode on or off, in all modules below too. Raises ValueError for what is no bool."""
@@ -379,7 +391,7 @@ class Module(ConversionMixin, StateDictMixin):
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Whether gradients of the parameters are recorded."""
+        """Set whether autograd records gradients of the parameters."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         return self
@@ -485,7 +497,7 @@ class Module(ConversionMixin, StateDictMixin):
     # Printing
 
     def extra_repr(self) -> str:
-        """What `repr` says of the module itself."""
+        """Return the module's own part of its `repr`."""
         return ""
 
     def _get_name(self) -> str:
@@ -505,7 +517,7 @@ class Module(ConversionMixin, StateDictMixin):
 
 
 def typename(value: Any) -> str:
-    """The name of a value's class, with its module where that is not Python's own."""
+    """Return the qualified name of a value's class, with its module unless it is a builtin."""
     cls = type(value)
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 

@@ -31,7 +31,7 @@ REGISTRATIONS: dict[str, dict[int, Any]] = {"_parameters": {}, "_buffers": {}, "
 
 
 def as_registered(module: Any, table: str, name: str, value: Any) -> Any:
-    """What a module is given under a name: the value, or what a hook wants in its place."""
+    """Run the registration hooks on a value; a hook's result, unless None, replaces it."""
     for hook in [*REGISTRATIONS[table].values()]:
         replaced = hook(module, name, value)
         if replaced is not None:
@@ -40,7 +40,7 @@ def as_registered(module: Any, table: str, name: str, value: Any) -> Any:
 
 
 def hooks_of(module: Any, table: str) -> dict[int, Any]:
-    """The hooks of a table that a module's call has, in their order: those of all modules, and its own."""
+    """Return the hooks that a module's call runs, in order: global hooks, then its own."""
     return {**EVERYWHERE[table], **module.__dict__[table]}
 
 
@@ -71,9 +71,10 @@ class _Boundary(Function):
 
 
 def through_boundary(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any, list[int]]:
-    """The values with their tensors passed through a node; the node, and where those tensors stand.
+    """Pass the tensors among `values` through an identity node.
 
-    No node where no tensor requires grad.
+    Returns:
+        The values, the node, and the positions of the tensors. The node is None if no tensor requires grad.
     """
     places = [i for i, value in enumerate(values) if isinstance(value, Tensor)]
     if not any(values[i].requires_grad for i in places):
@@ -114,7 +115,7 @@ class BackwardHook:
         self.input_places: list[int] = []
 
     def setup_input_hook(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The inputs, behind a node whose gradients are the module's."""
+        """Pass the inputs through a node whose gradients are the module's input gradients."""
         inputs, node, self.input_places = through_boundary(inputs)
         self.input_count = len(inputs)
         self.reaches_inputs = node is not None
@@ -123,7 +124,7 @@ class BackwardHook:
         return inputs
 
     def setup_output_hook(self, result: Any) -> Any:
-        """The results, before a node at which the module's backward begins."""
+        """Pass the results through a node at which the module's backward begins."""
         outputs = result if isinstance(result, tuple) else (result,)
         outputs, node, places = through_boundary(outputs)
         if node is not None:
@@ -170,7 +171,7 @@ class BackwardHook:
 
 
 def spread(grads: tuple[Any, ...], places: list[int], count: int) -> tuple[Any, ...]:
-    """The gradients at their places among `count` values; None for what is no tensor."""
+    """Place the gradients at `places` among `count` values; other values get None."""
     result: list[Any] = [None] * count
     for i, grad in zip(places, grads, strict=True):
         result[i] = grad
@@ -178,7 +179,11 @@ def spread(grads: tuple[Any, ...], places: list[int], count: int) -> tuple[Any, 
 
 
 def checked(grads: Any, count: int, what: str) -> tuple[Any, ...]:
-    """A hook's gradients as a tuple. Raises RuntimeError for another number of them."""
+    """Return a hook's gradients as a tuple.
+
+    Raises:
+        RuntimeError: The number of gradients is not `count`.
+    """
     found: tuple[Any, ...] = grads if isinstance(grads, tuple) else (grads,)
     if len(found) != count:
         raise RuntimeError(

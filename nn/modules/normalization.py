@@ -1,4 +1,4 @@
-"""Layers that normalise features, groups of channels, and neighbouring channels."""
+"""Normalization layers: over features, groups of channels, and neighboring channels."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def _sizes(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
 
 
 class LayerNorm(_Affine):
-    """Each sample less its mean, over its deviation (`torch.nn.LayerNorm`; Ba, Kiros and Hinton, 2016).
+    """Layer normalization (`torch.nn.LayerNorm`; Ba, Kiros and Hinton, 2016).
 
     Args:
         normalized_shape: the last dimensions' sizes.
-        eps: what is added to the variance.
+        eps: Added to the variance, for numerical stability.
         elementwise_affine, bias: whether there are a weight and a bias.
 
     Example:
@@ -57,11 +57,11 @@ class LayerNorm(_Affine):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """A weight of ones, a bias of zeros."""
+        """Reset the weight to ones and the bias to zeros."""
         self._reset_affine()
 
     def forward(self, input: Tensor) -> Tensor:
-        """As many elements as the input."""
+        """Normalize `input` over the last dimensions, `normalized_shape`."""
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
@@ -70,7 +70,7 @@ class LayerNorm(_Affine):
 
 
 class RMSNorm(_Affine):
-    """Each sample over the root of its squares' mean (`torch.nn.RMSNorm`; Zhang and Sennrich, 2019).
+    """Root mean square normalization (`torch.nn.RMSNorm`; Zhang and Sennrich, 2019).
 
     Example:
         >>> import triten as tt
@@ -95,12 +95,12 @@ class RMSNorm(_Affine):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """A weight of ones."""
+        """Reset the weight to ones."""
         if self.weight is not None:
             init.ones_(self.weight)
 
     def forward(self, input: Tensor) -> Tensor:
-        """As many elements as the input."""
+        """Divide `input` by its root mean square over the last dimensions, `normalized_shape`."""
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
@@ -108,7 +108,7 @@ class RMSNorm(_Affine):
 
 
 class GroupNorm(_Affine):
-    """Groups of channels of each sample less their mean, over their deviation (`torch.nn.GroupNorm`; Wu and He, 2018).
+    """Group normalization (`torch.nn.GroupNorm`; Wu and He, 2018).
 
     Raises ValueError unless the groups divide the channels.
 
@@ -140,7 +140,7 @@ class GroupNorm(_Affine):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """A weight of ones, a bias of zeros."""
+        """Reset the weight to ones and the bias to zeros."""
         self._reset_affine()
 
     def forward(self, input: Tensor) -> Tensor:
@@ -153,7 +153,7 @@ class GroupNorm(_Affine):
 
 
 class LocalResponseNorm(Module):
-    """Each element over a power of the squares of nearby channels (`torch.nn.LocalResponseNorm`; Krizhevsky, 2012)."""
+    """Local response normalization over nearby channels (`torch.nn.LocalResponseNorm`; Krizhevsky, 2012)."""
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()
@@ -163,7 +163,7 @@ class LocalResponseNorm(Module):
         self.k = k
 
     def forward(self, input: Tensor) -> Tensor:
-        """As many elements as the input."""
+        """Normalize each element over `size` neighboring channels."""
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
 
     def extra_repr(self) -> str:

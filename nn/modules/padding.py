@@ -1,4 +1,4 @@
-"""Layers of padding: a class is a mode and a number of spatial dimensions."""
+"""Padding layers: a class is a mode and a number of spatial dimensions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class _Pad(Module):
-    """A border around the last `rank` dimensions."""
+    """Base class of padding of the last `rank` dimensions."""
 
     rank: int
     mode: str
@@ -56,7 +56,7 @@ class _ConstantPadNd(_Pad):
         self.value = value
 
     def forward(self, input: Tensor) -> Tensor:
-        """A tensor with at least as many dimensions as are padded."""
+        """Pad `input`, which has at least as many dimensions as `padding` covers."""
         return F.pad(input, self.padding, self.mode, self.value)
 
     def extra_repr(self) -> str:
@@ -92,7 +92,7 @@ class _ReplicationPadNd(_Pad):
 
 
 class CircularPad1d(_CircularPadNd):
-    """The other side as a border of lines (`torch.nn.CircularPad1d`).
+    """1D circular padding (`torch.nn.CircularPad1d`).
 
     Example:
         >>> import triten as tt
@@ -104,19 +104,19 @@ class CircularPad1d(_CircularPadNd):
 
 
 class CircularPad2d(_CircularPadNd):
-    """The other side as a border of planes (`torch.nn.CircularPad2d`)."""
+    """2D circular padding (`torch.nn.CircularPad2d`)."""
 
     rank = 2
 
 
 class CircularPad3d(_CircularPadNd):
-    """The other side as a border of volumes (`torch.nn.CircularPad3d`)."""
+    """3D circular padding (`torch.nn.CircularPad3d`)."""
 
     rank = 3
 
 
 class ConstantPad1d(_ConstantPadNd):
-    """A number as a border of lines (`torch.nn.ConstantPad1d`).
+    """1D padding by a constant (`torch.nn.ConstantPad1d`).
 
     Example:
         >>> import triten as tt
@@ -128,19 +128,19 @@ class ConstantPad1d(_ConstantPadNd):
 
 
 class ConstantPad2d(_ConstantPadNd):
-    """A number as a border of planes (`torch.nn.ConstantPad2d`)."""
+    """2D padding by a constant (`torch.nn.ConstantPad2d`)."""
 
     rank = 2
 
 
 class ConstantPad3d(_ConstantPadNd):
-    """A number as a border of volumes (`torch.nn.ConstantPad3d`)."""
+    """3D padding by a constant (`torch.nn.ConstantPad3d`)."""
 
     rank = 3
 
 
 class ReflectionPad1d(_ReflectionPadNd):
-    """Mirrored elements as a border of lines (`torch.nn.ReflectionPad1d`).
+    """1D reflection padding (`torch.nn.ReflectionPad1d`).
 
     Example:
         >>> import triten as tt
@@ -153,21 +153,21 @@ class ReflectionPad1d(_ReflectionPadNd):
 
 
 class ReflectionPad2d(_ReflectionPadNd):
-    """Mirrored elements as a border of planes (`torch.nn.ReflectionPad2d`)."""
+    """2D reflection padding (`torch.nn.ReflectionPad2d`)."""
 
     rank = 2
     mode = "reflect"
 
 
 class ReflectionPad3d(_ReflectionPadNd):
-    """Mirrored elements as a border of volumes (`torch.nn.ReflectionPad3d`)."""
+    """3D reflection padding (`torch.nn.ReflectionPad3d`)."""
 
     rank = 3
     mode = "reflect"
 
 
 class ReplicationPad1d(_ReplicationPadNd):
-    """The edge's elements as a border of lines (`torch.nn.ReplicationPad1d`).
+    """1D replication padding (`torch.nn.ReplicationPad1d`).
 
     Example:
         >>> import triten as tt
@@ -180,21 +180,21 @@ class ReplicationPad1d(_ReplicationPadNd):
 
 
 class ReplicationPad2d(_ReplicationPadNd):
-    """The edge's elements as a border of planes (`torch.nn.ReplicationPad2d`)."""
+    """2D replication padding (`torch.nn.ReplicationPad2d`)."""
 
     rank = 2
     mode = "replicate"
 
 
 class ReplicationPad3d(_ReplicationPadNd):
-    """The edge's elements as a border of volumes (`torch.nn.ReplicationPad3d`)."""
+    """3D replication padding (`torch.nn.ReplicationPad3d`)."""
 
     rank = 3
     mode = "replicate"
 
 
 class ZeroPad1d(_ZeroPad):
-    """Zeros as a border of lines (`torch.nn.ZeroPad1d`).
+    """1D zero padding (`torch.nn.ZeroPad1d`).
 
     Example:
         >>> import triten as tt
@@ -206,12 +206,12 @@ class ZeroPad1d(_ZeroPad):
 
 
 class ZeroPad2d(_ZeroPad):
-    """Zeros as a border of planes (`torch.nn.ZeroPad2d`)."""
+    """2D zero padding (`torch.nn.ZeroPad2d`)."""
 
     rank = 2
 
 
 class ZeroPad3d(_ZeroPad):
-    """Zeros as a border of volumes (`torch.nn.ZeroPad3d`)."""
+    """3D zero padding (`torch.nn.ZeroPad3d`)."""
 
     rank = 3

@@ -34,7 +34,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 
     Args:
         data: any tensor; an empty one where there is none.
-        requires_grad: whether gradients are recorded.
+        requires_grad: If True, autograd records operations on it. Default: True.
 
     Source: torch.nn.Parameter.
 
@@ -116,7 +116,7 @@ class Buffer(Tensor):
 
     Args:
         data: any tensor; an empty one where there is none.
-        persistent: whether it is part of the module's `state_dict`.
+        persistent: If True, include it in the module's `state_dict`. Default: True.
 
     Source: torch.nn.Buffer.
 

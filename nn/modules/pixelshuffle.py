@@ -1,4 +1,4 @@
-"""Channels as pixels, and pixels as channels."""
+"""Layers that rearrange channels to pixels, and pixels to channels."""
 
 from __future__ import annotations
 

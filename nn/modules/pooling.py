@@ -1,4 +1,4 @@
-"""Layers of pooling: a class is the function, the number of its spatial dimensions, and its options."""
+"""Pooling layers: a class is the function, the number of its spatial dimensions, and its options."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ class _MaxPoolNd(_Pool):
 
 
 class MaxPool1d(_MaxPoolNd):
-    """The largest element of each window over a line (`torch.nn.MaxPool1d`)."""
+    """1D max-pooling (`torch.nn.MaxPool1d`)."""
 
     function = staticmethod(F.max_pool1d)
 
 
 class MaxPool2d(_MaxPoolNd):
-    """The largest element of each window over a plane (`torch.nn.MaxPool2d`).
+    """2D max-pooling (`torch.nn.MaxPool2d`).
 
     Example:
         >>> import triten as tt
@@ -99,13 +99,13 @@ class MaxPool2d(_MaxPoolNd):
 
 
 class MaxPool3d(_MaxPoolNd):
-    """The largest element of each window over a volume (`torch.nn.MaxPool3d`)."""
+    """3D max-pooling (`torch.nn.MaxPool3d`)."""
 
     function = staticmethod(F.max_pool3d)
 
 
 class AvgPool1d(_Pool):
-    """The mean of each window over a line (`torch.nn.AvgPool1d`)."""
+    """1D average pooling (`torch.nn.AvgPool1d`)."""
 
     function = staticmethod(F.avg_pool1d)
     shown = ("kernel_size", "stride", "padding")
@@ -154,7 +154,7 @@ class _AvgPoolNd(_Pool):
 
 
 class AvgPool2d(_AvgPoolNd):
-    """The mean of each window over a plane (`torch.nn.AvgPool2d`).
+    """2D average pooling (`torch.nn.AvgPool2d`).
 
     Example:
         >>> import triten as tt
@@ -166,7 +166,7 @@ class AvgPool2d(_AvgPoolNd):
 
 
 class AvgPool3d(_AvgPoolNd):
-    """The mean of each window over a volume (`torch.nn.AvgPool3d`)."""
+    """3D average pooling (`torch.nn.AvgPool3d`)."""
 
     function = staticmethod(F.avg_pool3d)
 
@@ -185,19 +185,19 @@ class _LPPoolNd(_Pool):
 
 
 class LPPool1d(_LPPoolNd):
-    """The p-norm of each window over a line (`torch.nn.LPPool1d`)."""
+    """1D p-norm pooling (`torch.nn.LPPool1d`)."""
 
     function = staticmethod(F.lp_pool1d)
 
 
 class LPPool2d(_LPPoolNd):
-    """The p-norm of each window over a plane (`torch.nn.LPPool2d`)."""
+    """2D p-norm pooling (`torch.nn.LPPool2d`)."""
 
     function = staticmethod(F.lp_pool2d)
 
 
 class LPPool3d(_LPPoolNd):
-    """The p-norm of each window over a volume (`torch.nn.LPPool3d`)."""
+    """3D p-norm pooling (`torch.nn.LPPool3d`)."""
 
     function = staticmethod(F.lp_pool3d)
 
@@ -210,13 +210,13 @@ class _AdaptiveAvgPoolNd(_Pool):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
-    """The means of even shares of a line (`torch.nn.AdaptiveAvgPool1d`)."""
+    """1D adaptive average pooling (`torch.nn.AdaptiveAvgPool1d`)."""
 
     function = staticmethod(F.adaptive_avg_pool1d)
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
-    """The means of even shares of a plane (`torch.nn.AdaptiveAvgPool2d`).
+    """2D adaptive average pooling (`torch.nn.AdaptiveAvgPool2d`).
 
     Example:
         >>> import triten as tt
@@ -228,7 +228,7 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
-    """The means of even shares of a volume (`torch.nn.AdaptiveAvgPool3d`)."""
+    """3D adaptive average pooling (`torch.nn.AdaptiveAvgPool3d`)."""
 
     function = staticmethod(F.adaptive_avg_pool3d)
 
@@ -241,18 +241,18 @@ class _AdaptiveMaxPoolNd(_Pool):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """The largest elements of even shares of a line (`torch.nn.AdaptiveMaxPool1d`)."""
+    """1D adaptive max-pooling (`torch.nn.AdaptiveMaxPool1d`)."""
 
     function = staticmethod(F.adaptive_max_pool1d)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
-    """The largest elements of even shares of a plane (`torch.nn.AdaptiveMaxPool2d`)."""
+    """2D adaptive max-pooling (`torch.nn.AdaptiveMaxPool2d`)."""
 
     function = staticmethod(F.adaptive_max_pool2d)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """The largest elements of even shares of a volume (`torch.nn.AdaptiveMaxPool3d`)."""
+    """3D adaptive max-pooling (`torch.nn.AdaptiveMaxPool3d`)."""
 
     function = staticmethod(F.adaptive_max_pool3d)

@@ -1,4 +1,4 @@
-"""Recurrent cells: one step of a layer."""
+"""Recurrent cells: one time step of a recurrent layer."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class RNNCellBase(Module):
 
     Args:
         input_size, hidden_size: I and H.
-        bias: whether there are two.
-        num_chunks: how many gates of H rows the weights have.
-        device, dtype: of the parameters.
+        bias: If True, the cell has two biases.
+        num_chunks: The number of gates; each has H rows of the weights.
+        device, dtype: The device and dtype of the parameters.
 
     All begin uniform within 1 / sqrt(hidden_size).
 
@@ -57,7 +57,7 @@ class RNNCellBase(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw every parameter anew."""
+        """Reinitialize the parameters uniformly in ±1 / sqrt(hidden_size)."""
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
@@ -91,7 +91,7 @@ class _OneState(RNNCellBase):
         raise NotImplementedError
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        """The state after the step, (N, H) of (N, I), or (H,) of (I,); `hx` is zero by default."""
+        """Compute the next hidden state: (N, H) from (N, I), or (H,) from (I,). `hx` defaults to zeros."""
         self._check_rank("input", input)
         if hx is not None:
             self._check_rank("hidden", hx)
@@ -137,7 +137,7 @@ class RNNCell(_OneState):
 
 
 class GRUCell(_OneState):
-    """One step of gated recurrent units (`torch.nn.GRUCell`).
+    """Gated recurrent unit (GRU) cell (`torch.nn.GRUCell`).
 
     Args: as `RNNCellBase` has them, but for `num_chunks`.
 
@@ -162,7 +162,7 @@ class GRUCell(_OneState):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of long short-term memory (`torch.nn.LSTMCell`).
+    """Long short-term memory (LSTM) cell (`torch.nn.LSTMCell`).
 
     Args: as `RNNCellBase` has them, but for `num_chunks`.
 
@@ -184,7 +184,7 @@ class LSTMCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, num_chunks=4, device=device, dtype=dtype)
 
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        """The hidden state and the cell's after the step, from the pair `hx` or from zeros."""
+        """Compute the next hidden and cell states. The pair `hx` defaults to zeros."""
         self._check_rank("input", input)
         if hx is not None:
             for index, state in enumerate(hx):

@@ -66,18 +66,19 @@ def _check_arguments(
 
 
 class RNNBase(Module):
-    """What recurrent layers share: parameters, and the checks of what they are called with (`torch.nn.RNNBase`).
+    """Base class of recurrent layers: parameters and argument checks (`torch.nn.RNNBase`).
 
     Args:
         mode: ``LSTM``, ``GRU``, ``RNN_TANH`` or ``RNN_RELU``.
         input_size, hidden_size: I and H.
-        num_layers: how many, each on the output of the one before.
-        bias: whether there are two for each layer and direction.
-        batch_first: whether inputs are (N, T, I) instead of (T, N, I).
+        num_layers: The number of stacked layers.
+        bias: If True, each layer and direction has two biases. Default: True.
+        batch_first: If True, inputs are (N, T, I) instead of (T, N, I). Default: False.
         dropout: the probability with which an output of any layer but the last is set to zero while training.
-        bidirectional: whether a second pass goes from the last step to the first, its output beside the other's.
+        bidirectional: If True, a second pass goes from the last step to the first, its output beside the other's.
+            Default: False.
         proj_size: the width to which an LSTM's hidden state is projected; 0 for none.
-        device, dtype: of the parameters.
+        device, dtype: The device and dtype of the parameters.
 
     For layer k, and with ``_reverse`` for the second direction: ``weight_ih_l{k}``, ``weight_hh_l{k}``,
     ``bias_ih_l{k}``, ``bias_hh_l{k}``, ``weight_hr_l{k}``. All begin uniform within 1 / sqrt(hidden_size).
@@ -145,7 +146,7 @@ class RNNBase(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw every parameter anew."""
+        """Reinitialize the parameters uniformly in ±1 / sqrt(hidden_size)."""
         bound = 1.0 / math.sqrt(self.hidden_size)
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
@@ -182,7 +183,7 @@ class RNNBase(Module):
         return self.num_layers * (2 if self.bidirectional else 1), batch, width
 
     def get_expected_hidden_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
-        """The sizes of a hidden state."""
+        """Return the shape of the hidden state."""
         return self._state_size(input, batch_sizes, self.proj_size or self.hidden_size)
 
     def check_hidden_size(
@@ -201,11 +202,15 @@ class RNNBase(Module):
         self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
 
     def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
-        """A state whose sequences are in another order; the same one for None."""
+        """Permute the sequences of a hidden state; return it unchanged if `permutation` is None."""
         return hx if permutation is None else hx.index_select(1, permutation)
 
     def _given_state(self, hx: Any, is_batched: bool) -> Any:
-        """A caller's state, with a dimension of sequences. Raises RuntimeError where it has another rank."""
+        """Return the caller's state with a batch dimension.
+
+        Raises:
+            RuntimeError: The state has another rank.
+        """
         rank = 3 if is_batched else 2
         if hx.dim() != rank:
             kind = "batched" if is_batched else "unbatched"
@@ -222,11 +227,12 @@ class RNNBase(Module):
         return hidden.squeeze(1)
 
     def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> tuple[Any, Any]:
-        """The last layer's output at every step, and the states after the last, from `hx` or from zeros.
+        """Compute the last layer's output at every step, and the final states.
 
         Args:
             input: (T, N, I), (N, T, I) if `batch_first`, (T, I) for one sequence, or a `PackedSequence`.
-            hx: (layers * directions, N, H), without N for one sequence; an LSTM's is a pair of them.
+            hx: The initial state (layers * directions, N, H), without N for one sequence. An LSTM takes a pair of
+                them. Default: zeros.
         """
         packed: PackedSequence | None = None
         batch_sizes: Tensor | None = None
@@ -347,7 +353,7 @@ class LSTM(RNNBase):
         super().__init__("LSTM", *args, **kwargs)
 
     def get_expected_cell_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
-        """The sizes of a cell's state."""
+        """Return the shape of the cell state."""
         return self._state_size(input, batch_sizes, self.hidden_size)
 
     def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
@@ -359,7 +365,7 @@ class LSTM(RNNBase):
         self.check_hidden_size(hidden[1], expected, "Expected hidden[1] size {}, got {}")
 
     def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
-        """A pair of states whose sequences are in another order; the same one for None."""
+        """Permute the sequences of a pair of states; return it unchanged if `permutation` is None."""
         if permutation is None:
             return hx
         return tuple(state.index_select(1, permutation) for state in hx)

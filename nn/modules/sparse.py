@@ -26,7 +26,7 @@ class Embedding(Module):
         num_embeddings, embedding_dim: the weight's sizes.
         padding_idx: a row that is zero and gets no gradient.
         max_norm, norm_type: rows that are used are scaled down to at most this norm.
-        scale_grad_by_freq: whether gradients are divided by how often a row was used.
+        scale_grad_by_freq: If True, divide gradients by the frequency of each row. Default: False.
 
     The weight begins with normal numbers.
 
@@ -74,7 +74,7 @@ class Embedding(Module):
             self.weight = Parameter(_weight, requires_grad=not _freeze)
 
     def reset_parameters(self) -> None:
-        """Draw the weight anew."""
+        """Reinitialize the weight from the standard normal distribution, and zero the row `padding_idx`."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             with no_grad():
@@ -91,7 +91,11 @@ class Embedding(Module):
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> Self:
-        """The layer over a weight that there is. Raises AssertionError unless it has two dimensions."""
+        """Build the layer from a given weight.
+
+        Raises:
+            AssertionError: The weight does not have two dimensions.
+        """
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         return cls(
@@ -133,9 +137,9 @@ class EmbeddingBag(Module):
     Args:
         num_embeddings, embedding_dim: the weight's sizes.
         max_norm, norm_type: rows that are used are scaled down to at most this norm.
-        scale_grad_by_freq: whether gradients are divided by how often a row was used.
+        scale_grad_by_freq: If True, divide gradients by the frequency of each row. Default: False.
         mode: ``"sum"``, ``"mean"`` or ``"max"``.
-        include_last_offset: whether offsets say where the last bag ends, too.
+        include_last_offset: If True, offsets say where the last bag ends, too. Default: False.
         padding_idx: a row that is zero, counts for nothing and gets no gradient.
 
     The weight begins with normal numbers.
@@ -186,7 +190,7 @@ class EmbeddingBag(Module):
             self.weight = Parameter(_weight)
 
     def reset_parameters(self) -> None:
-        """Draw the weight anew."""
+        """Reinitialize the weight from the standard normal distribution, and zero the row `padding_idx`."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             with no_grad():
@@ -205,7 +209,11 @@ class EmbeddingBag(Module):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> Self:
-        """The layer over a weight that there is. Raises AssertionError unless it has two dimensions."""
+        """Build the layer from a given weight.
+
+        Raises:
+            AssertionError: The weight does not have two dimensions.
+        """
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         made = cls(

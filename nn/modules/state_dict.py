@@ -29,7 +29,7 @@ class _Keys(NamedTuple):
 
 
 class IncompatibleKeys(_Keys):
-    """What `load_state_dict` did not find, and what it found no place for."""
+    """Missing and unexpected keys of `load_state_dict`."""
 
     __slots__ = ()
 
@@ -72,7 +72,7 @@ class StateDictMixin:
     _load_state_dict_post_hooks: dict[int, Any]
 
     def get_extra_state(self) -> Any:
-        """What else `state_dict` is to have of this module; a subclass writes it, and `set_extra_state`."""
+        """Return extra state for `state_dict`; a subclass overrides this method and `set_extra_state`."""
         raise RuntimeError("get_extra_state is to be written by the subclass that wants extra state")
 
     def set_extra_state(self, state: Any) -> None:
@@ -80,7 +80,7 @@ class StateDictMixin:
         raise RuntimeError("set_extra_state is to be written by the subclass that wants extra state")
 
     def _own_state(self) -> dict[str, Any]:
-        """The parameters and persistent buffers by name."""
+        """Return the parameters and persistent buffers by name."""
         transient = self._non_persistent_buffers_set
         buffers = {name: buffer for name, buffer in self._buffers.items() if name not in transient}
         return {name: member for name, member in (self._parameters | buffers).items() if member is not None}
@@ -193,8 +193,8 @@ class StateDictMixin:
         """Copy the tensors of `state_dict` into this module's (`torch.nn.Module.load_state_dict`).
 
         Args:
-            strict: whether missing and unexpected names are errors.
-            assign: whether the tensors themselves become the module's, with their dtype and device.
+            strict: If True, raise an error for missing and unexpected names. Default: True.
+            assign: If True, the tensors themselves become the module's, with their dtype and device. Default: False.
 
         Raises:
             TypeError: `state_dict` is no mapping.
@@ -244,13 +244,13 @@ class StateDictMixin:
         return added(self._state_dict_hooks, hook)
 
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """As `register_state_dict_post_hook`, but what the hook returns, unless None, is given in its place."""
+        """Register a hook as `register_state_dict_post_hook` does; its result, unless None, replaces the state."""
         return added(self._state_dict_hooks, _ReplacingHook(hook))
 
     def _register_load_state_dict_pre_hook(
         self, hook: Callable[..., None], with_module: bool = False
     ) -> RemovableHandle:
-        """As `register_load_state_dict_pre_hook`; the hook gets the module only if `with_module` is true."""
+        """Register a hook as `register_load_state_dict_pre_hook` does; pass it the module only if `with_module`."""
         return added(self._load_state_dict_pre_hooks, hook if with_module else _HookWithoutModule(hook))
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., None]) -> RemovableHandle:

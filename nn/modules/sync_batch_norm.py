@@ -16,7 +16,7 @@ __all__ = ["SyncBatchNormFunction"]
 
 
 def _packed(tensor: Tensor) -> Tensor:
-    """A tensor whose channels lie last, or one in the usual order."""
+    """Return a channels-last tensor unchanged, any other tensor contiguous."""
     is_last = (tensor.ndim == 4 and tensor.is_contiguous(memory_format=channels_last)) or (
         tensor.ndim == 5 and tensor.is_contiguous(memory_format=channels_last_3d)
     )
@@ -24,9 +24,9 @@ def _packed(tensor: Tensor) -> Tensor:
 
 
 class SyncBatchNormFunction(Function):
-    """Normalizes by the statistics of all processes' batches, which may have different sizes, also none.
+    """Batch norm by the statistics of all processes' batches, which may differ in size or be empty.
 
-    Gradients of weight and bias are those of this process's batch: whoever averages gradients sums them up.
+    Gradients of weight and bias cover only this process's batch; the caller reduces them across processes.
     """
 
     @staticmethod
@@ -41,7 +41,7 @@ class SyncBatchNormFunction(Function):
         momentum: float,
         group: Any,
     ) -> Tensor:
-        """The input normalized; running statistics move to those of all batches."""
+        """Normalize `input`, and update the running statistics by those of all batches."""
         input = _packed(input)
         channels, size = input.shape[1], group.size()
         if input.numel():

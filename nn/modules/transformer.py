@@ -1,6 +1,6 @@
 """The Transformer, its encoder and decoder, and their layers.
 
-Source: A. Vaswani and others, "Attention is all you need", 2017; normalised first: R. Xiong and others, "On layer
+Source: A. Vaswani and others, "Attention is all you need", 2017; normalized first: R. Xiong and others, "On layer
 normalization in the Transformer architecture", 2020. There is one way through a layer, trained or not: rows of padding
 hold what attention gives for them, where PyTorch's nested tensors leave zeros.
 """
@@ -45,7 +45,7 @@ def _square_subsequent_mask(sz: int, device: DeviceLike = None, dtype: ScalarTyp
 
 
 def _is_causal(mask: Tensor | None, hint: bool | None, x: Tensor, batch_first: bool) -> bool:
-    """Whether a mask is the causal one: the hint where there is one, else its values are read."""
+    """Return whether a mask is causal: the hint if it is given, else by comparing the values."""
     if hint is not None or mask is None:
         return hint is True
     length = x.shape[0 if x.dim() == 2 or not batch_first else 1]
@@ -132,7 +132,7 @@ class _Layer(Module):
         return made
 
     def _residual(self, x: Tensor, step: int, block: Callable[[Tensor], Tensor]) -> Tensor:
-        """x + dropout(block(x)), normalised before or after."""
+        """x + dropout(block(x)), normalized before or after."""
         norm: Callable[[Tensor], Tensor] = getattr(self, f"norm{step}")
         dropout: Callable[[Tensor], Tensor] = getattr(self, f"dropout{step}")
         if self.norm_first:
@@ -149,11 +149,11 @@ class TransformerEncoderLayer(_Layer):
         dim_feedforward: the width between the two linear maps.
         dropout: the probability with which values are set to zero while training.
         activation: ``relu``, ``gelu`` or a function of a tensor.
-        layer_norm_eps: of the norms.
-        batch_first: whether tensors are (N, S, E) instead of (S, N, E).
-        norm_first: whether norms come before attention and the net instead of after the residual.
-        bias: whether linear maps and norms have one.
-        device, dtype: of the parameters.
+        layer_norm_eps: The `eps` of the layer norms.
+        batch_first: If True, tensors are (N, S, E) instead of (S, N, E). Default: False.
+        norm_first: If True, norms come before attention and the net instead of after the residual. Default: False.
+        bias: If True, linear layers and norms have a bias. Default: True.
+        device, dtype: The device and dtype of the parameters.
 
     Raises RuntimeError for another activation by name.
 
@@ -199,7 +199,9 @@ class TransformerEncoderLayer(_Layer):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        """The layer's output; masks are those of `MultiheadAttention`, `is_causal` says that `src_mask` is causal."""
+        """Compute the layer's output. Masks are those of `MultiheadAttention`; `is_causal` hints that `src_mask` is
+        causal.
+        """
         mask, padding = _masks(src_mask, src_key_padding_mask, src.dtype, "src_mask", "src_key_padding_mask")
         x = self._residual(src, 1, lambda y: self._attend(self.self_attn, y, y, mask, padding, is_causal))
         return self._residual(x, 2, self._feed_forward)
@@ -256,7 +258,7 @@ class TransformerDecoderLayer(_Layer):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """The layer's output for targets, (T, N, E), and the encoder's output `memory`, (S, N, E)."""
+        """Compute the layer's output from targets (T, N, E) and the encoder's output `memory` (S, N, E)."""
         x = self._residual(
             tgt,
             1,
@@ -280,9 +282,9 @@ class TransformerEncoder(Module):
     """Copies of an encoder's layer, one after another (`torch.nn.TransformerEncoder`).
 
     Args:
-        encoder_layer: what is copied, parameters and all.
-        num_layers: how many times.
-        norm: of the output, or None.
+        encoder_layer: The layer to copy, including its parameters.
+        num_layers: The number of copies.
+        norm: The norm of the output, or None.
         enable_nested_tensor, mask_check: accepted for PyTorch's sake; there are no nested tensors here.
 
     Example:
@@ -314,7 +316,7 @@ class TransformerEncoder(Module):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
     ) -> Tensor:
-        """The output of all layers; where `is_causal` is None, `mask` is looked at."""
+        """Compute the output of all layers. If `is_causal` is None, the values of `mask` are compared."""
         mask, padding = _masks(mask, src_key_padding_mask, src.dtype, "mask", "src_key_padding_mask")
         causal = _is_causal(mask, is_causal, src, self.layers[0].self_attn.batch_first)
         x = src
@@ -327,9 +329,9 @@ class TransformerDecoder(Module):
     """Copies of a decoder's layer, one after another (`torch.nn.TransformerDecoder`).
 
     Args:
-        decoder_layer: what is copied, parameters and all.
-        num_layers: how many times.
-        norm: of the output, or None.
+        decoder_layer: The layer to copy, including its parameters.
+        num_layers: The number of copies.
+        norm: The norm of the output, or None.
 
     Example:
         >>> import triten as tt
@@ -355,7 +357,7 @@ class TransformerDecoder(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """The output of all layers; where `tgt_is_causal` is None, `tgt_mask` is looked at."""
+        """Compute the output of all layers. If `tgt_is_causal` is None, the values of `tgt_mask` are compared."""
         causal = _is_causal(tgt_mask, tgt_is_causal, tgt, self.layers[0].self_attn.batch_first)
         x = tgt
         for layer in self.layers:
@@ -378,7 +380,7 @@ class Transformer(Module):
     Args:
         d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device,
             dtype: as `TransformerEncoderLayer` has them.
-        num_encoder_layers, num_decoder_layers: how many.
+        num_encoder_layers, num_decoder_layers: The numbers of layers.
         custom_encoder, custom_decoder: taken instead.
 
     Parameters of more than one dimension begin as `init.xavier_uniform_` draws them.
@@ -449,7 +451,7 @@ class Transformer(Module):
     def generate_square_subsequent_mask(
         sz: int, device: DeviceLike = None, dtype: ScalarType | None = None
     ) -> Tensor:
-        """The causal mask (sz, sz): minus infinity above the diagonal, else 0."""
+        """Return the causal mask (sz, sz): -inf above the diagonal, else 0."""
         return _square_subsequent_mask(sz, device, dtype)
 
     def forward(
@@ -466,7 +468,7 @@ class Transformer(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """The decoder's output (T, N, E) for sources (S, N, E) and targets (T, N, E)."""
+        """Compute the decoder's output (T, N, E) from sources (S, N, E) and targets (T, N, E)."""
         batch = 0 if self.batch_first else 1
         if src.dim() == 3 and src.size(batch) != tgt.size(batch):
             raise RuntimeError("the batch number of src and tgt must be equal")

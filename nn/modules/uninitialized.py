@@ -24,9 +24,9 @@ ALLOWED = {
 
 
 class UninitializedTensorMixin(Tensor):
-    """What both kinds have in common (`torch.nn.parameter.UninitializedTensorMixin`).
+    """Mixin of uninitialized parameters and buffers (`torch.nn.parameter.UninitializedTensorMixin`).
 
-    A class of its own mixes it in and says in `cls_to_become` what an initialized one is.
+    A subclass sets `cls_to_become` to the class of its initialized tensors.
     """
 
     cls_to_become: type
@@ -170,7 +170,7 @@ class UninitializedBuffer(UninitializedTensorMixin, Buffer):  # type: ignore[mis
 
 
 def is_lazy(param: object) -> bool:
-    """Whether a parameter or a buffer has no shape yet (`torch.nn.parameter.is_lazy`).
+    """Return whether a parameter or a buffer has no shape yet (`torch.nn.parameter.is_lazy`).
 
     Example:
         >>> import triten as tt

@@ -10,7 +10,7 @@ __all__ = ["consume_prefix_in_state_dict_if_present"]
 
 
 def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:
-    """A function that repeats a number `n` times, and makes a tuple of an iterable."""
+    """Return a function that repeats a number `n` times, or converts an iterable to a tuple."""
 
     def parse(x: Any) -> tuple[Any, ...]:
         return tuple(x) if isinstance(x, Iterable) else tuple(repeat(x, n))
@@ -26,7 +26,7 @@ _quadruple = _ntuple(4, "_quadruple")
 
 
 def _reverse_repeat_tuple(t: Sequence[Any], n: int) -> tuple[Any, ...]:
-    """The elements of `t` from the last to the first, each `n` times."""
+    """Return the elements of `t` in reverse order, each `n` times."""
     return tuple(x for x in reversed(t) for _ in range(n))
 
 

@@ -1,8 +1,8 @@
-"""`tt.nn.parallel`: one module in several processes, or on several devices of one (`torch.nn.parallel`).
+"""Data parallelism over several processes, or over several devices of one process (`torch.nn.parallel`).
 
-`distributed` is the module of many processes, with what belongs to its call: `graph_sink`, `distributed_join`,
-`low_precision`, `delayed_reduction`. `data_parallel` is that of several devices, made of `scatter_gather`, `replicate`
-and `parallel_apply`. What processes say to each other is in `distributed.data_parallel`.
+`distributed` implements `DistributedDataParallel`. Its parts are `graph_sink`, `distributed_join`, `low_precision`
+and `delayed_reduction`. `data_parallel` runs on several devices of one process, with `scatter_gather`, `replicate`
+and `parallel_apply`. Communication between processes is in `distributed.data_parallel`.
 """
 
 from typing import TYPE_CHECKING

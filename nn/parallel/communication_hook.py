@@ -1,4 +1,4 @@
-"""What may be a communication hook of a `DistributedDataParallel`."""
+"""Validation of communication hooks of `DistributedDataParallel`."""
 
 from __future__ import annotations
 

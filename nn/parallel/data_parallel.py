@@ -18,7 +18,7 @@ DeviceId = int | Device | str
 
 
 class DataParallel(Module):
-    """A module whose input is divided among devices (`torch.nn.DataParallel`).
+    """Data parallelism over several devices of one process (`torch.nn.DataParallel`).
 
     A call copies the module to the devices, calls the copies in threads, and puts their results together. Without a
     GPU, or with one, it calls the module. `DistributedDataParallel`, with a process for each device, is faster.
@@ -26,7 +26,7 @@ class DataParallel(Module):
     Args:
         module: is called; it stays reachable as ``module``, and its parameters are on the first device.
         device_ids: all CUDA devices by default.
-        output_device: where results are put together; the first of `device_ids` by default.
+        output_device: The device of the gathered results. Default: the first of `device_ids`.
         dim: along which inputs are divided, and results put together.
 
     Example:
@@ -75,19 +75,19 @@ class DataParallel(Module):
         return self.gather(self.parallel_apply(replicas, divided, named), self.output_device)
 
     def replicate(self, module: Module, device_ids: Sequence[int]) -> list[Any]:
-        """The module on each device."""
+        """Copy the module to each device."""
         return replicate(module, device_ids, not is_grad_enabled())
 
     def scatter(self, inputs: Any, kwargs: Any, device_ids: Sequence[int]) -> Any:
-        """The arguments for each device."""
+        """Split the arguments across the devices."""
         return scatter_kwargs(inputs, kwargs, device_ids, dim=self.dim)
 
     def parallel_apply(self, replicas: Sequence[Any], inputs: Any, kwargs: Any) -> list[Any]:
-        """The results of each device."""
+        """Run the replicas and return the result of each device."""
         return parallel_apply(replicas, inputs, kwargs, self.device_ids[: len(replicas)])
 
     def gather(self, outputs: Any, output_device: int) -> Any:
-        """The results together."""
+        """Concatenate the results on the output device."""
         return gather(outputs, _target(output_device), dim=self.dim)
 
 
@@ -125,7 +125,7 @@ def data_parallel(
         module: the module.
         inputs: a tuple of arguments, or one.
         device_ids: all CUDA devices by default.
-        output_device: where results are put together; -1 for the CPU.
+        output_device: The device of the gathered results; -1 for the CPU.
         dim: along which inputs are divided.
         module_kwargs: arguments with names.
     """

@@ -1,4 +1,4 @@
-"""`DistributedDataParallel`: one module in many processes (`torch.nn.parallel.DistributedDataParallel`)."""
+"""`DistributedDataParallel`: distributed training of one module (`torch.nn.parallel.DistributedDataParallel`)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ BROADCAST_BUCKET_BYTES = 250 << 20
 
 
 class DistributedDataParallel(SyncedBuffers, JoinableModule, Module):
-    """A module whose gradients are averaged over processes (`torch.nn.parallel.DistributedDataParallel`).
+    """Distributed data parallelism: averages gradients over processes (`torch.nn.parallel.DistributedDataParallel`).
 
     Each process makes the same module and calls it with inputs of its own. Parameters and buffers become those of
     process 0 first; then each backward puts averages of all processes' gradients into ``grad``, which are sent in
@@ -54,20 +54,22 @@ class DistributedDataParallel(SyncedBuffers, JoinableModule, Module):
         device_ids: the GPU that the module is on, to which inputs are moved; None on the CPU.
         output_device: the same.
         dim: kept for `scatter` and `gather`.
-        broadcast_buffers: whether buffers of process 0 are sent to all, here and before each forward.
-        init_sync: whether parameters are compared and sent here.
+        broadcast_buffers: If True, buffers of process 0 are sent to all, here and before each forward.
+        init_sync: If True, parameters are compared and sent here. Default: True.
         process_group: the processes; None for all.
-        bucket_cap_mb: how many MiB a bucket takes; 25 if nothing is said, of which the first takes one.
-        find_unused_parameters: whether a forward may use some parameters only; those that none used keep ``grad``.
+        bucket_cap_mb: The size of a bucket in MiB. Default: 25, with a first bucket of 1 MiB.
+        find_unused_parameters: If True, a forward may use some parameters only; those that none used keep ``grad``.
+            Default: False.
         check_reduction: has no effect.
-        gradient_as_bucket_view: whether ``grad`` is a view of its bucket, which saves a copy and its memory.
-        static_graph: whether each backward uses parameters as the first one does.
+        gradient_as_bucket_view: If True, ``grad`` is a view of its bucket, which saves a copy and its memory.
+            Default: False.
+        static_graph: If True, each backward uses parameters as the first one does. Default: False.
         delay_all_reduce_named_params: names and parameters whose gradients are averaged together,
         param_to_hook_all_reduce: when this parameter's gradient is there.
         mixed_precision: dtypes in which the module computes and gradients travel.
-        device_mesh: a mesh of one dimension in the place of `process_group`.
+        device_mesh: a mesh of one dimension instead of `process_group`.
         skip_all_reduce_unused_params: has no effect.
-        bucket_cap_mb_list: MiB for each bucket, in the place of `bucket_cap_mb`.
+        bucket_cap_mb_list: MiB for each bucket, instead of `bucket_cap_mb`.
         batched_grad_copy: has no effect.
         forward_sync_buffers: `broadcast_buffers` for forward alone; here, they are sent then.
 
@@ -250,7 +252,7 @@ class DistributedDataParallel(SyncedBuffers, JoinableModule, Module):
         )
 
     def _build_params_for_reducer(self) -> tuple[list[Tensor], list[str], list[bool]]:
-        """The parameters whose gradients are averaged, their names, and whether gradients are sparse."""
+        """Return the parameters whose gradients are averaged, their names, and whether their gradients are sparse."""
         found: dict[int, tuple[Tensor, str, bool]] = {}
         for prefix, module in self.module.named_modules():
             is_sparse = isinstance(module, (Embedding, EmbeddingBag)) and module.sparse
@@ -357,7 +359,7 @@ class DistributedDataParallel(SyncedBuffers, JoinableModule, Module):
         return self._through_sink(output)
 
     def _through_sink(self, output: Any) -> Any:
-        """The output, whose gradient tells the reducer where backward begins."""
+        """Pass the output through the sink, whose gradient tells the reducer that backward begins."""
         if is_dataclass(output) and not isinstance(output, type):
             tensors = {
                 each.name: self._through_sink(getattr(output, each.name))
@@ -380,7 +382,7 @@ class DistributedDataParallel(SyncedBuffers, JoinableModule, Module):
     # Hooks, and what programs ask.
 
     def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> None:
-        """Have a function reduce gradients, in the place of an average.
+        """Replace the averaging of gradients by a communication hook.
 
         Args:
             state: the hook's first argument.
@@ -425,7 +427,7 @@ class DistributedDataParallel(SyncedBuffers, JoinableModule, Module):
             )
 
     def _set_ddp_sink_clone(self, val: bool) -> None:
-        """Whether outputs are copied on the way to the caller, who then may write to them."""
+        """Set whether outputs are cloned, so that the caller may write to them in-place."""
         self._ddp_sink_clone = val
 
     def _check_reducer_finalized(self) -> None:
@@ -444,7 +446,7 @@ class DistributedDataParallel(SyncedBuffers, JoinableModule, Module):
 
     @staticmethod
     def _get_data_parallel_params(module: Module, named_params: bool = False) -> Iterator[Any]:
-        """The parameters that are not ignored, with their names on request."""
+        """Yield the parameters that are not ignored, with their names if `named_params`."""
         for name, param in module.named_parameters():
             if not hasattr(param, "_ddp_ignored"):
                 yield (name, param) if named_params else param

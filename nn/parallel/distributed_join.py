@@ -22,7 +22,7 @@ class DDPJoinHook(JoinHook):
 
     Args:
         ddp: the module.
-        divide_by_initial_world_size: whether sums are divided by the number of all processes.
+        divide_by_initial_world_size: If True, sums are divided by the number of all processes.
     """
 
     def __init__(self, ddp: DistributedDataParallel, divide_by_initial_world_size: bool) -> None:
@@ -40,7 +40,7 @@ class DDPJoinHook(JoinHook):
         ddp.require_forward_param_sync = ddp._check_global_requires_backward_grad_sync(is_joined_rank=True)
         if not ddp.require_forward_param_sync:
             return
-        if ddp.static_graph and reducer._is_first_static:  # whose first backward says first what it has used
+        if ddp.static_graph and reducer._is_first_static:  # its first backward reports used parameters
             all_reduce(reducer._get_local_used_map(), group=ddp.process_group)
             reducer._is_first_static = False
         sent = [reducer._run_comm_hook(bucket) for bucket in reducer._get_zeros_like_grad_buckets()]
@@ -51,7 +51,7 @@ class DDPJoinHook(JoinHook):
         reducer._push_all_rebuilt_params()
 
     def post_hook(self, is_last_joiner: bool) -> None:
-        """The parameters and buffers of a process that had the most batches become those of all."""
+        """Broadcast the parameters and buffers of the process that joined last."""
         ddp = self.ddp
         root = ddp._find_common_rank(ddp.process_group.rank(), is_last_joiner)
         sync_module_states(
@@ -81,7 +81,7 @@ class JoinableModule(Joinable):
         return bool(flag.item())
 
     def _find_common_rank(self, input_rank: int, rank_cond: bool) -> int:
-        """The highest number among the processes that say that they may be the source."""
+        """Return the highest rank among the processes whose `rank_cond` is True."""
         from ... import tensor
 
         rank = tensor([input_rank if rank_cond else -1], device=self.device)
@@ -100,10 +100,11 @@ class JoinableModule(Joinable):
         """Inside, processes may have different numbers of batches (`tt.distributed.algorithms.Join`).
 
         Args:
-            divide_by_initial_world_size: whether sums are divided by the number of all processes, or of those
-                that still have batches.
+            divide_by_initial_world_size: If True, sums are divided by the number of all processes, or of those that
+                still have batches. Default: True.
             enable: False if all are known to have as many.
-            throw_on_early_termination: whether to raise in all processes as soon as one is without batches.
+            throw_on_early_termination: If True, raise in all processes as soon as one is without batches. Default:
+                False.
         """
         return Join(
             [self],
@@ -113,14 +114,14 @@ class JoinableModule(Joinable):
         )
 
     def join_hook(self, **kwargs: Any) -> JoinHook:
-        """What this does in a process without batches."""
+        """Return the hook that runs in a process that has no more batches."""
         return DDPJoinHook(
             cast("DistributedDataParallel", self), kwargs.get("divide_by_initial_world_size", True)
         )
 
     @property
     def join_device(self) -> Device:
-        """Where the module is."""
+        """Device of the module."""
         return self.device
 
     @property

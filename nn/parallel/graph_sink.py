@@ -1,4 +1,4 @@
-"""Where backward of a `DistributedDataParallel` begins."""
+"""Autograd node at which backward of a `DistributedDataParallel` begins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class DDPSink(Function):
 
     @staticmethod
     def forward(ctx: Any, ddp: Any, *outputs: Any) -> Any:
-        """The outputs, copied so that a caller may write to them; `ddp` is a weak reference."""
+        """Return the outputs, cloned if the caller may write to them; `ddp` is a weak reference."""
         ctx.set_materialize_grads(False)
         ctx.ddp = ddp
         ctx.edges = [edge_of(each) for each in outputs]
@@ -24,7 +24,7 @@ class DDPSink(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        """The gradients as they are."""
+        """Return the gradients unchanged, after notifying the reducer that backward begins."""
         ddp = ctx.ddp()
         reducer = ddp.reducer
         if reducer.static_graph:

@@ -25,7 +25,7 @@ class _MixedPrecision:
     Attributes:
         param_dtype: in which the module computes, and to which floating inputs are converted.
         reduce_dtype: in which gradients travel; `param_dtype` if nothing is said.
-        buffer_dtype: of floating buffers.
+        buffer_dtype: The dtype of floating buffers.
     """
 
     param_dtype: ScalarType | None = None
@@ -83,7 +83,7 @@ class LowPrecision:
                 param.grad = grad.to(data.dtype)
 
     def _reduce(self, state: Any, bucket: GradBucket) -> Any:
-        """The average of a bucket, computed in the dtype in which gradients travel."""
+        """Average a bucket in `reduce_dtype`."""
         line = bucket.buffer()
         dtype = self.config.reduce_dtype
         if dtype is not None and dtype is not line.dtype:

@@ -95,7 +95,11 @@ def parallel_apply(
 
 
 def _device_of(values: Any) -> Device:
-    """Where the first tensor among values is. Raises RuntimeError if there is none."""
+    """Return the device of the first tensor among `values`.
+
+    Raises:
+        RuntimeError: There is no tensor.
+    """
     for each in tree_leaves(values):
         if isinstance(each, Tensor):
             return each.device
@@ -103,7 +107,7 @@ def _device_of(values: Any) -> Device:
 
 
 def _stream(place: int | Device | None, values: Any) -> Any:
-    """The caller's stream of a device, which threads go on with."""
+    """Return the caller's current CUDA stream, which the worker thread continues on; None without CUDA."""
     tensors = [each for each in tree_leaves(values) if isinstance(each, Tensor)]
     device = as_device(place) if place is not None else (tensors[0].device if tensors else None)
     if device is None or device.type != "cuda":
@@ -114,7 +118,7 @@ def _stream(place: int | Device | None, values: Any) -> Any:
 
 
 def _autocast_state() -> Any:
-    """What enters the caller's autocast in another thread; None outside of any."""
+    """Return a context that enters the caller's autocast in another thread; None if autocast is off."""
     from ... import get_autocast_dtype, is_autocast_enabled
 
     kind = next((each for each in ("cuda", "cpu") if is_autocast_enabled(each)), None)

@@ -14,15 +14,15 @@ __all__ = ["replicate"]
 
 
 def replicate(network: Module, devices: Sequence[int | Device], detach: bool = False) -> list[Any]:
-    """A module on several devices (`torch.nn.parallel.replicate`).
+    """Copy a module to several devices (`torch.nn.parallel.replicate`).
 
-    The copies' parameters are tensors computed from the module's, so that gradients come to the module. Buffers
-    of the copy on the module's own device are the module's.
+    The replicas' parameters are computed from the module's parameters, so that gradients flow back to the module. The
+    replica on the module's own device shares its buffers.
 
     Args:
         network: the module.
         devices: the devices; numbers are those of GPUs.
-        detach: whether no gradients are to come.
+        detach: If True, replicas pass no gradients to the module. Default: False.
 
     Example:
         >>> import triten as tt

@@ -1,4 +1,4 @@
-"""Values divided among devices, and put together again (`torch.nn.parallel.scatter_gather`)."""
+"""Scattering of values to devices, and gathering of results (`torch.nn.parallel.scatter_gather`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def moved(values: Any, device: Device) -> Any:
 
 
 def as_device(target: int | Device | str) -> Device:
-    """A device, of a number or a name."""
+    """Return the device with this CUDA index or name."""
     return Device("cuda", target) if isinstance(target, int) else Device(target)
 
 

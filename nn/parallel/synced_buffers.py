@@ -1,4 +1,4 @@
-"""Buffers of a `DistributedDataParallel`, which process 0 sends to all before each forward."""
+"""Buffers of a `DistributedDataParallel`, broadcast from process 0 before each forward."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SyncedBuffers:
 
     @property
     def broadcast_buffers(self) -> bool:
-        """Whether buffers are sent before each forward."""
+        """True if buffers are broadcast before each forward."""
         return self.forward_sync_buffers
 
     @broadcast_buffers.setter
@@ -57,7 +57,7 @@ class SyncedBuffers:
         self.forward_sync_buffers = value
 
     def will_sync_module_buffers(self) -> bool:
-        """Whether the next forward sends buffers."""
+        """Return whether the next forward broadcasts buffers."""
         return self.require_forward_param_sync and self.forward_sync_buffers and len(self.modules_buffers) > 0
 
     def _syncs_buffers(self, after: bool) -> bool:

@@ -1,8 +1,13 @@
-"""What is done to parameters and sequences beside layers (`torch.nn.utils`).
+"""Operations on parameters and sequences (`torch.nn.utils`).
 
-Gradients are clipped in `clip_grad`, parameters made one vector in `convert_parameters`, computed from others in
-`parametrize` and `parametrizations`, masked in `prune`, norms folded into layers in `fusion`, sequences packed in
-`rnn`. A name's module is imported with its first use.
+- `clip_grad` clips gradients.
+- `convert_parameters` flattens parameters into one vector.
+- `parametrize` and `parametrizations` compute parameters from others.
+- `prune` masks parameters.
+- `fusion` folds batch norms into layers.
+- `rnn` packs sequences.
+
+A name's module is imported at its first use.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def swap_tensor(module: Module, name: str, tensor: Tensor | None, allow_missing:
     Args:
         module: The module that has the name itself.
         name: The name, without a path.
-        tensor: The new tensor. It need not be a `Parameter` in the place of one.
+        tensor: The new tensor. It may replace a `Parameter` without being one.
         allow_missing: If True, the module may lack the name. Default: False.
 
     Raises:

@@ -29,15 +29,15 @@ def get_total_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """The norm of all elements of several tensors (`torch.nn.utils.get_total_norm`).
+    """Compute the norm of all elements of several tensors (`torch.nn.utils.get_total_norm`).
 
     Args:
         tensors: one, or several, which may be on different devices; the result is on the first one's.
         norm_type: as `tt.linalg.vector_norm` has it.
-        error_if_nonfinite: whether nan and infinity raise RuntimeError.
+        error_if_nonfinite: If True, raise RuntimeError for a NaN or infinite norm. Default: False.
         foreach: False takes the norm of each tensor by itself, and of these norms; else gradients on a CUDA device, for
             the norms of order 1, 2 and of the largest or smallest element, are two launches that sum up all elements.
-            The sums' last bits may differ, and narrow dtypes are rounded once in place of twice.
+            The sums' last bits may differ, and narrow dtypes are rounded once instead of twice.
 
     Example:
         >>> import triten as tt
@@ -51,7 +51,7 @@ def get_total_norm(
 def _total_norm(
     tensors: list[Tensor], norm_type: float, error_if_nonfinite: bool, foreach: bool | None, max_norm: float
 ) -> tuple[Tensor, Tensor | None]:
-    """The total norm, and where it comes with it the factor that clips by it."""
+    """Compute the total norm, and the clipping factor if the same launch computes it (else None)."""
     if not tensors:
         return _ops.scalar_tensor(0.0), None
     order = ORDERS.get(norm_type) if foreach is not False and len(tensors) > 1 else None
@@ -71,7 +71,7 @@ def _total_norm(
 
 
 def foreach_norm(tensors: list[Tensor], norm_type: float, foreach: bool | None) -> Sequence[Tensor]:
-    """The norm of each tensor, those of a device together unless `foreach` is False."""
+    """Compute the norm of each tensor, in one call for each device unless `foreach` is False."""
     if foreach is False:
         return [_ops.linalg_vector_norm(tensor, norm_type) for tensor in tensors]
     norms: list[Tensor] = [None] * len(tensors)  # type: ignore[list-item]
@@ -83,7 +83,7 @@ def foreach_norm(tensors: list[Tensor], norm_type: float, foreach: bool | None) 
 
 
 def by_device(tensors: list[Tensor]) -> list[list[int]]:
-    """The places of the tensors on each device."""
+    """Group the indices of the tensors by device."""
     places: dict[Device, list[int]] = {}
     for i, tensor in enumerate(tensors):
         places.setdefault(tensor.device, []).append(i)

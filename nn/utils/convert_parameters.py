@@ -20,9 +20,10 @@ def _check_devices(parameters: list[Tensor]) -> None:
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """The elements of all parameters, one after another (`torch.nn.utils.parameters_to_vector`).
+    """Concatenate all parameters into one vector (`torch.nn.utils.parameters_to_vector`).
 
-    Raises TypeError for parameters on several devices.
+    Raises:
+        TypeError: The parameters are on several devices.
 
     Example:
         >>> import triten as tt

@@ -52,14 +52,14 @@ def fuse_conv_bn_weights(
     bn_b: Tensor | None,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
-    """A convolution's weight and bias with a batch norm in them (`torch.nn.utils.fuse_conv_bn_weights`).
+    """Fold a batch norm into a convolution's weight and bias (`torch.nn.utils.fuse_conv_bn_weights`).
 
     Args:
-        conv_w, conv_b: of the convolution; there may be no bias.
+        conv_w, conv_b: The convolution's weight and bias; the bias may be None.
         bn_rm, bn_rv: running mean and variance.
-        bn_eps: what is added to the variance.
+        bn_eps: Added to the variance.
         bn_w, bn_b: scale and shift, or None.
-        transpose: whether the convolution is transposed, its outputs along the second dimension.
+        transpose: If True, the convolution is transposed, its outputs along the second dimension. Default: False.
 
     Example:
         >>> import triten as tt
@@ -80,9 +80,9 @@ def fuse_linear_bn_weights(
     bn_w: Tensor | None,
     bn_b: Tensor | None,
 ) -> tuple[Parameter, Parameter]:
-    """A linear layer's weight and bias with a batch norm in them (`torch.nn.utils.fuse_linear_bn_weights`).
+    """Fold a batch norm into a linear layer's weight and bias (`torch.nn.utils.fuse_linear_bn_weights`).
 
-    Arguments are those of `fuse_conv_bn_weights`.
+    The arguments are those of `fuse_conv_bn_weights`.
     """
     return _folded(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, 0)
 
@@ -100,9 +100,12 @@ def _fused(layer: Layer, bn: Module, dim: int) -> Layer:
 
 
 def fuse_conv_bn_eval(conv: Layer, bn: Module, transpose: bool = False) -> Layer:
-    """A convolution that computes what it and a batch norm after it do (`torch.nn.utils.fuse_conv_bn_eval`).
+    """Fuse a convolution and the batch norm after it into one convolution (`torch.nn.utils.fuse_conv_bn_eval`).
 
-    Both are in evaluation mode and stay as they are. Raises AssertionError for others, and without statistics.
+    Both modules are in evaluation mode and are not modified.
+
+    Raises:
+        AssertionError: A module is in training mode, or the batch norm has no running statistics.
 
     Example:
         >>> import triten as tt
@@ -115,9 +118,9 @@ def fuse_conv_bn_eval(conv: Layer, bn: Module, transpose: bool = False) -> Layer
 
 
 def fuse_linear_bn_eval(linear: Layer, bn: Module) -> Layer:
-    """A linear layer that computes what it and a batch norm after it do (`torch.nn.utils.fuse_linear_bn_eval`).
+    """Fuse a linear layer and the batch norm after it into one linear layer (`torch.nn.utils.fuse_linear_bn_eval`).
 
-    As `fuse_conv_bn_eval`; features are as many as the layer's outputs, or one.
+    The batch norm has as many features as the layer has outputs, or one. See `fuse_conv_bn_eval`.
 
     Example:
         >>> import triten as tt

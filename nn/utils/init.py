@@ -16,11 +16,11 @@ __all__ = ["skip_init"]
 
 
 def skip_init(module_cls: type[Made], *args: Any, **kwargs: Any) -> Made:
-    """A module whose parameters are uninitialised memory (`torch.nn.utils.skip_init`).
+    """Build a module whose parameters are uninitialized memory (`torch.nn.utils.skip_init`).
 
     Args:
         module_cls: a class that takes ``device``.
-        args, kwargs: what it is made with.
+        args, kwargs: The arguments of the class.
 
     Raises RuntimeError for another class.
 

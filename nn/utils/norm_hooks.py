@@ -1,4 +1,4 @@
-"""Weights that a hook computes before each forward pass: what weight and spectral normalization share."""
+"""Base of weight and spectral normalization by hooks that compute a weight before each forward pass."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Given = TypeVar("Given", bound=Module)
 
 
 class NormHook:
-    """Sets a module's weight before each forward pass, from tensors that stand in its place."""
+    """Hook that computes a module's weight before each forward pass, from the parameters that replace it."""
 
     title: ClassVar[str]
 
@@ -26,7 +26,7 @@ class NormHook:
         self.name = name
 
     def weight(self, module: Module) -> Tensor:
-        """The weight from what stands in its place."""
+        """Compute the weight from the parameters that replace it."""
         raise NotImplementedError(f"{self.title} has no weight")
 
     def __call__(self, module: Module, inputs: object) -> None:

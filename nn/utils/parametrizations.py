@@ -18,22 +18,26 @@ __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
 def normed(direction: Tensor, magnitude: Tensor, dim: int) -> Tensor:
-    """A direction of a magnitude for each index of a dimension, or of one for -1."""
+    """Scale a direction to a magnitude for each index of `dim`, or to a single one for -1."""
     return direction * (magnitude / _ops.norm_except_dim(direction, 2, dim))
 
 
 def as_matrix(weight: Tensor, dim: int) -> Tensor:
-    """A dimension against all others."""
+    """Reshape a weight to a matrix: `dim` by all other dimensions."""
     return _ops.flatten(_ops.movedim(weight, dim, 0), 1)
 
 
 def output_dim(module: Module) -> int:
-    """The dimension of a module's weight that its outputs are along."""
+    """Return the output dimension of a module's weight."""
     return int(isinstance(module, ConvTranspose1d | ConvTranspose2d | ConvTranspose3d))
 
 
 def found_weight(module: Module, name: str) -> Tensor:
-    """A tensor of a module. Raises ValueError where it has none of the name."""
+    """Return a tensor attribute of a module.
+
+    Raises:
+        ValueError: The module has no tensor of this name.
+    """
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
         raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
@@ -53,12 +57,12 @@ class _WeightNorm(Module):
 
 
 def weight_norm(module: Given, name: str = "weight", dim: int | None = 0) -> Given:
-    """A weight as a magnitude times a direction (`torch.nn.utils.parametrizations.weight_norm`).
+    """Parametrize a weight as a magnitude times a direction (`torch.nn.utils.parametrizations.weight_norm`).
 
     Args:
-        module: which has the weight.
-        name: of the weight.
-        dim: of which each index has its own magnitude; None for one in all.
+        module: The module that has the weight.
+        name: The name of the weight.
+        dim: The dimension whose indices each have a magnitude; None for a single magnitude.
 
     Source: T. Salimans and D. Kingma, "Weight normalization", 2016.
 
@@ -105,7 +109,7 @@ class _SpectralNorm(Module):
         return F.normalize(vector, dim=0, eps=self.eps)
 
     def _iterate(self, matrix: Tensor, count: int) -> None:
-        """Turn both vectors towards those of the largest singular value."""
+        """Turn both vectors toward those of the largest singular value."""
         for _ in range(count):
             self._u.copy_(self._unit(matrix @ self._v))
             self._v.copy_(self._unit(matrix.mH @ self._u))
@@ -130,11 +134,11 @@ def spectral_norm(
     eps: float = 1e-12,
     dim: int | None = None,
 ) -> Given:
-    """A weight over its largest singular value (`torch.nn.utils.parametrizations.spectral_norm`).
+    """Divide a weight by its largest singular value (`torch.nn.utils.parametrizations.spectral_norm`).
 
     Args:
-        module: which has the weight.
-        name: of the weight.
+        module: The module that has the weight.
+        name: The name of the weight.
         n_power_iterations: by how many the value is followed at each forward pass in training.
         eps: the least norm of the vectors that follow it.
         dim: the matrix's rows; the outputs' unless given.
@@ -241,14 +245,15 @@ def orthogonal(
     *,
     use_trivialization: bool = True,
 ) -> Given:
-    """A weight whose columns, or rows if fewer, are orthonormal (`torch.nn.utils.parametrizations.orthogonal`).
+    """Parametrize a weight with orthonormal columns, or rows if fewer (`torch.nn.utils.parametrizations.orthogonal`).
 
     Args:
-        module: which has the weight.
-        name: of the weight, of at least two dimensions.
+        module: The module that has the weight.
+        name: The name of the weight, which has at least two dimensions.
         orthogonal_map: ``"matrix_exp"``, ``"cayley"`` or ``"householder"``; the first one for square and for complex
             matrices, the last one for others unless given.
-        use_trivialization: whether the weight is a product with a fixed matrix, which lets it be assigned to.
+        use_trivialization: If True, the weight is a product with a fixed matrix, which lets it be assigned to.
+            Default: True.
 
     Raises ValueError for other weights and maps.
 

@@ -1,4 +1,4 @@
-"""Parameters as functions of others: what a module computes its weight from (`torch.nn.utils.parametrize`)."""
+"""Parametrizations: parameters computed as functions of other parameters (`torch.nn.utils.parametrize`)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _kept: dict[tuple[int, str], Tensor] = {}
 
 @contextmanager
 def cached() -> Iterator[None]:
-    """A block in which each parametrized tensor is computed once (`torch.nn.utils.parametrize.cached`).
+    """Cache parametrized tensors: compute each once inside the block (`torch.nn.utils.parametrize.cached`).
 
     Example:
         >>> import triten as tt
@@ -79,7 +79,7 @@ class ParametrizationList(ModuleList):
     Args:
         modules: the functions, the first one first.
         original: the tensor as it was.
-        unsafe: whether they may change its dtype or shape, and may contradict their inverses.
+        unsafe: If True, they may change its dtype or shape, and may contradict their inverses. Default: False.
 
     Raises ValueError for functions that do what they may not, or that give no tensor.
     """
@@ -167,7 +167,7 @@ class ParametrizationList(ModuleList):
                 getattr(self, name).data = each.detach().clone()
 
     def forward(self) -> Tensor:
-        """The tensor that the functions make of the originals."""
+        """Compute the tensor from the originals by applying each parametrization in turn."""
         names = ["original"] if self.is_tensor else [f"original{i}" for i in range(self.ntensors)]
         first, *others = [*self]
         found: Tensor = first(*(getattr(self, name) for name in names))
@@ -204,7 +204,7 @@ def _as_property(name: str) -> property:
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether a module, or one tensor of it, is parametrized (`torch.nn.utils.parametrize.is_parametrized`)."""
+    """Return whether a module or its tensor is parametrized (`torch.nn.utils.parametrize.is_parametrized`)."""
     found = getattr(module, "parametrizations", None)
     if not isinstance(found, ModuleDict):
         return False
@@ -212,7 +212,7 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 
 
 def type_before_parametrizations(module: Module) -> type:
-    """The class that a module was of before it was parametrized (`...parametrize.type_before_parametrizations`)."""
+    """Return a module's class before parametrization (`...parametrize.type_before_parametrizations`)."""
     return type(module).__bases__[0] if is_parametrized(module) else type(module)
 
 
@@ -220,16 +220,16 @@ def type_before_parametrizations(module: Module) -> type:
 def register_parametrization(
     module: Given, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Given:
-    """Have a module compute a tensor of its own by a function (`torch.nn.utils.parametrize.register_parametrization`).
+    """Compute a module's tensor by a function (`torch.nn.utils.parametrize.register_parametrization`).
 
-    What the function takes is trained and saved, under ``parametrizations.<name>.original``. A second function takes
-    what the first one gives. Assigning to the tensor calls the functions' ``right_inverse``.
+    The function's input is trained and saved, as ``parametrizations.<name>.original``. A second function takes the
+    first one's result. Assigning to the tensor calls the functions' ``right_inverse``.
 
     Args:
-        module: of a class that becomes ``Parametrized...``.
+        module: The module; its class becomes ``Parametrized...``.
         tensor_name: a parameter, a buffer, or a tensor that is parametrized.
         parametrization: a module that takes a tensor, or as many as its ``right_inverse`` gives.
-        unsafe: whether it may change dtype or shape.
+        unsafe: If True, allow it to change dtype or shape. Default: False.
 
     Raises ValueError for a name that the module has not, and for functions that do what they may not.
 
@@ -282,7 +282,8 @@ def remove_parametrizations(module: Given, tensor_name: str, leave_parametrized:
     """Undo `register_parametrization` (`torch.nn.utils.parametrize.remove_parametrizations`).
 
     Args:
-        leave_parametrized: whether the tensor stays what the functions made of it; else it is the original one.
+        leave_parametrized: If True, the tensor stays what the functions made of it; else it is the original one.
+            Default: True.
 
     Raises ValueError for a tensor that is not parametrized, and for originals that are several or of other sizes where
     the tensor shall not stay.
@@ -330,7 +331,7 @@ def transfer_parametrizations_and_params(
     (`torch.nn.utils.parametrize.transfer_parametrizations_and_params`).
 
     Args:
-        tensor_name: of one tensor; all that are parametrized unless given.
+        tensor_name: The name of one tensor. Default: all parametrized tensors.
 
     Raises ValueError where the other is not parametrized.
 

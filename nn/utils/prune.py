@@ -1,8 +1,8 @@
-"""Pruning: elements or slices of a parameter held at zero by a mask (`torch.nn.utils.prune`).
+"""Pruning: masks that set elements or slices of a parameter to zero (`torch.nn.utils.prune`).
 
-A pruned parameter ``weight`` is kept as the parameter ``weight_orig`` with a buffer ``weight_mask``; before each
-forward pass a hook sets ``weight`` to their product, so that gradients reach what is left. `remove` makes the product
-the parameter for good. Where a parameter is pruned again, a method chooses among what is left.
+Pruning replaces the parameter ``weight`` by the parameter ``weight_orig`` and the buffer ``weight_mask``. A hook sets
+``weight`` to their elementwise product before each forward pass, so that the remaining elements get gradients.
+`remove` makes the masked weight permanent. Pruning again selects among the remaining elements.
 
 Example:
     >>> import triten as tt
@@ -55,7 +55,7 @@ ModuleT = TypeVar("ModuleT", bound=Module)
 
 
 class BasePruningMethod(ABC):
-    """A way to choose what is pruned, and the hook that applies its mask (`torch.nn.utils.prune.BasePruningMethod`).
+    """Pruning method, and the hook that applies its mask (`torch.nn.utils.prune.BasePruningMethod`).
 
     A subclass writes `compute_mask`, and says in `PRUNING_TYPE` what is left of a parameter that was pruned before:
     ``"unstructured"``, ``"structured"`` (with the slices along its `dim`) or ``"global"``.
@@ -65,20 +65,20 @@ class BasePruningMethod(ABC):
     _tensor_name: str
 
     def __call__(self, module: Module, inputs: Any) -> None:
-        """The hook before a forward pass: the parameter is masked."""
+        """Mask the parameter; this is the forward pre-hook."""
         setattr(module, self._tensor_name, self.apply_mask(module))
 
     @abstractmethod
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """The mask of a tensor of importances: ones, and zeros where it is pruned.
+        """Compute the mask from importances: 0 where an element is pruned, else 1.
 
         Args:
-            t: the importances.
-            default_mask: the mask from before, of the same shape; where it is zero the result is.
+            t: The importances.
+            default_mask: The previous mask, of the same shape. Its zeros stay zero.
         """
 
     def apply_mask(self, module: Module) -> Tensor:
-        """A module's parameter times its mask."""
+        """Return a module's parameter times its mask."""
         name = self._tensor_name
         mask: Tensor = getattr(module, f"{name}_mask")
         original: Tensor = getattr(module, f"{name}_orig")
@@ -92,9 +92,9 @@ class BasePruningMethod(ABC):
 
         Args:
             module: the module.
-            name: the parameter's name there.
+            name: The name of the parameter.
             args, kwargs: for the method's constructor.
-            importance_scores: what is compared instead of the parameter's elements, of its shape.
+            importance_scores: Scores that replace the parameter's elements in comparisons, of its shape.
 
         Returns:
             The hook: this method, or a `PruningContainer` of it and those from before.
@@ -139,15 +139,15 @@ class BasePruningMethod(ABC):
     def prune(
         self, t: Tensor, default_mask: Tensor | None = None, importance_scores: Tensor | None = None
     ) -> Tensor:
-        """A tensor with what this method chooses set to zero.
+        """Return a copy of `t` with the pruned elements set to zero.
 
         Args:
-            t: the tensor.
-            default_mask: a mask from before; by default nothing is pruned yet.
-            importance_scores: what is compared instead of its elements, of its shape.
+            t: The tensor.
+            default_mask: The previous mask. Default: all ones.
+            importance_scores: Scores, of the shape of `t`, that select the pruned elements. Default: `t`.
 
         Raises:
-            AssertionError: the scores have another shape.
+            AssertionError: The scores have another shape.
         """
         scores = t if importance_scores is None else importance_scores
         if scores.shape != t.shape:
@@ -213,7 +213,7 @@ class PruningContainer(BasePruningMethod):
         return self._pruning_methods[idx]
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """The mask from before without what the last method prunes of the rest."""
+        """Combine the previous mask with the one that the last method computes for the remaining elements."""
         method = self._pruning_methods[-1]
         mask = default_mask.to(dtype=t.dtype).clone()
         rest: Any
@@ -259,7 +259,11 @@ class _ByAmount(BasePruningMethod):
         self.amount = amount
 
     def _count(self, size: int) -> int:
-        """How many of `size` go. Raises ValueError for more than there are."""
+        """Return the number of elements to prune out of `size`.
+
+        Raises:
+            ValueError: `amount` exceeds `size`.
+        """
         if not isinstance(self.amount, numbers.Integral):
             return round(self.amount * size)
         if self.amount > size:
@@ -273,7 +277,7 @@ class _Unstructured(_ByAmount):
     PRUNING_TYPE = "unstructured"
 
     def _importance(self, t: Tensor) -> Tensor:
-        """A number for each element; the least are pruned."""
+        """Return the importance of each element; the lowest are pruned."""
         raise NotImplementedError
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
@@ -289,7 +293,7 @@ class RandomUnstructured(_Unstructured):
     """Prunes elements by chance, each as likely as the others.
 
     Args:
-        amount: how many, or which share.
+        amount: The number of elements to prune (int), or their fraction (float).
     """
 
     def _importance(self, t: Tensor) -> Tensor:
@@ -300,7 +304,7 @@ class L1Unstructured(_Unstructured):
     """Prunes the elements of least absolute value.
 
     Args:
-        amount: how many, or which share.
+        amount: The number of elements to prune (int), or their fraction (float).
     """
 
     def _importance(self, t: Tensor) -> Tensor:
@@ -315,7 +319,7 @@ class _Structured(_ByAmount):
         self.dim = dim
 
     def _importance(self, t: Tensor) -> Tensor:
-        """A number for each slice along `dim`; the least are pruned."""
+        """Return the importance of each slice along `dim`; the lowest are pruned."""
         raise NotImplementedError
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
@@ -342,7 +346,7 @@ class RandomStructured(_Structured):
     """Prunes slices by chance, each as likely as the others.
 
     Args:
-        amount: how many, or which share.
+        amount: The number of elements to prune (int), or their fraction (float).
         dim: the dimension along which the slices lie.
     """
 
@@ -354,7 +358,7 @@ class LnStructured(_Structured):
     """Prunes the slices of least norm.
 
     Args:
-        amount: how many, or which share.
+        amount: The number of elements to prune (int), or their fraction (float).
         n: the order of the norm, as `tt.norm` has it.
         dim: the dimension along which the slices lie.
     """
@@ -369,7 +373,7 @@ class LnStructured(_Structured):
 
 
 class CustomFromMask(BasePruningMethod):
-    """Prunes what a mask says.
+    """Pruning by a given mask.
 
     Args:
         mask: zeros where a parameter, of the mask's shape, is pruned.
@@ -398,8 +402,8 @@ def random_unstructured(module: ModuleT, name: str, amount: float) -> ModuleT:
     """Prune elements of a parameter by chance (`torch.nn.utils.prune.random_unstructured`).
 
     Args:
-        module: the module, which is changed.
-        name: the parameter's name there.
+        module: The module, modified in-place.
+        name: The name of the parameter.
         amount: an int is a number of elements, a float in [0, 1] a share of those that are left.
 
     Returns:
@@ -418,10 +422,10 @@ def l1_unstructured(
     """Prune the elements of a parameter that are least in absolute value (`torch.nn.utils.prune.l1_unstructured`).
 
     Args:
-        module: the module, which is changed.
-        name: the parameter's name there.
+        module: The module, modified in-place.
+        name: The name of the parameter.
         amount: an int is a number of elements, a float in [0, 1] a share of those that are left.
-        importance_scores: what is compared instead of the elements, of the parameter's shape.
+        importance_scores: Scores that replace the elements in comparisons, of the parameter's shape.
 
     Returns:
         The module.
@@ -438,8 +442,8 @@ def random_structured(module: ModuleT, name: str, amount: float, dim: int) -> Mo
     """Prune slices of a parameter by chance (`torch.nn.utils.prune.random_structured`).
 
     Args:
-        module: the module, which is changed.
-        name: the parameter's name there.
+        module: The module, modified in-place.
+        name: The name of the parameter.
         amount: an int is a number of slices, a float in [0, 1] a share of those that are left.
         dim: the dimension along which they lie.
 
@@ -465,12 +469,12 @@ def ln_structured(
     """Prune the slices of a parameter that have the least norm (`torch.nn.utils.prune.ln_structured`).
 
     Args:
-        module: the module, which is changed.
-        name: the parameter's name there.
+        module: The module, modified in-place.
+        name: The name of the parameter.
         amount: an int is a number of slices, a float in [0, 1] a share of those that are left.
         n: the order of the norm, as `tt.norm` has it.
         dim: the dimension along which they lie.
-        importance_scores: what is compared instead of the elements, of the parameter's shape.
+        importance_scores: Scores that replace the elements in comparisons, of the parameter's shape.
 
     Returns:
         The module.
@@ -498,8 +502,8 @@ def custom_from_mask(module: ModuleT, name: str, mask: Tensor) -> ModuleT:
     """Prune what a mask says (`torch.nn.utils.prune.custom_from_mask`).
 
     Args:
-        module: the module, which is changed.
-        name: the parameter's name there.
+        module: The module, modified in-place.
+        name: The name of the parameter.
         mask: zeros where it is pruned, of the parameter's shape.
 
     Returns:
@@ -572,8 +576,8 @@ def remove(module: ModuleT, name: str) -> ModuleT:
     """Make a pruned parameter an ordinary one, with zeros where it was pruned (`torch.nn.utils.prune.remove`).
 
     Args:
-        module: the module, which is changed.
-        name: the parameter's name there.
+        module: The module, modified in-place.
+        name: The name of the parameter.
 
     Returns:
         The module.
@@ -593,7 +597,7 @@ def remove(module: ModuleT, name: str) -> ModuleT:
 
 
 def is_pruned(module: Module) -> bool:
-    """Whether a parameter of a module, or of one inside, is pruned (`torch.nn.utils.prune.is_pruned`).
+    """Return whether any parameter of a module or its submodules is pruned (`torch.nn.utils.prune.is_pruned`).
 
     Example:
         >>> import triten as tt
@@ -612,7 +616,7 @@ def is_pruned(module: Module) -> bool:
 
 
 def _hook_of(module: Module, name: str) -> tuple[int, BasePruningMethod] | None:
-    """The hook that masks a parameter, and its number."""
+    """Return the hook that masks a parameter, and its id."""
     for number, hook in module._forward_pre_hooks.items():
         if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
             return number, hook

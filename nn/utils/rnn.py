@@ -46,14 +46,14 @@ def _moved(tensor: Tensor | None, move: Callable[[Tensor], Tensor]) -> Tensor | 
 
 
 class PackedSequence(_Fields):
-    """The steps of several sequences one after another, without padding (`torch.nn.utils.rnn.PackedSequence`).
+    """Packed time steps of several sequences, without padding (`torch.nn.utils.rnn.PackedSequence`).
 
     `pack_padded_sequence` and `pack_sequence` make them; all recurrent layers take them.
 
     Args:
         data: the rows of the first step, then those of the second, of fewer and fewer sequences.
         batch_sizes: int64 on the CPU: how many sequences reach each step.
-        sorted_indices: which sequence is which in descending order of length; None where they were given so.
+        sorted_indices: The permutation that sorts sequences by descending length; None if already sorted.
         unsorted_indices: the inverse.
 
     Raises ValueError for `batch_sizes` on another device.
@@ -124,49 +124,49 @@ class PackedSequence(_Fields):
         return type(self)(self.data.pin_memory(), self.batch_sizes, *indices)
 
     def double(self) -> Self:
-        """As float64."""
+        """Convert to float64."""
         return self.to(dtype=float64)
 
     def float(self) -> Self:
-        """As float32."""
+        """Convert to float32."""
         return self.to(dtype=float32)
 
     def half(self) -> Self:
-        """As float16."""
+        """Convert to float16."""
         return self.to(dtype=float16)
 
     def long(self) -> Self:
-        """As int64."""
+        """Convert to int64."""
         return self.to(dtype=int64)
 
     def int(self) -> Self:
-        """As int32."""
+        """Convert to int32."""
         return self.to(dtype=int32)
 
     def short(self) -> Self:
-        """As int16."""
+        """Convert to int16."""
         return self.to(dtype=int16)
 
     def char(self) -> Self:
-        """As int8."""
+        """Convert to int8."""
         return self.to(dtype=int8)
 
     def byte(self) -> Self:
-        """As uint8."""
+        """Convert to uint8."""
         return self.to(dtype=uint8)
 
     @property
     def is_cuda(self) -> bool:
-        """Whether `data` is on a CUDA device."""
+        """True if `data` is on a CUDA device."""
         return bool(self.data.is_cuda)
 
     def is_pinned(self) -> bool:
-        """Whether `data` is in page-locked host memory."""
+        """Return whether `data` is in pinned (page-locked) host memory."""
         return bool(self.data.is_pinned())
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """The inverse of a permutation; None of None (`torch.nn.utils.rnn.invert_permutation`).
+    """Invert a permutation; None stays None (`torch.nn.utils.rnn.invert_permutation`).
 
     Example:
         >>> import triten as tt
@@ -187,8 +187,8 @@ def pack_padded_sequence(
 
     Args:
         input: (T, N, ...), or (N, T, ...) if `batch_first`.
-        lengths: of each sequence, integers or a tensor on the CPU.
-        enforce_sorted: whether lengths must descend; else sequences are sorted here.
+        lengths: The length of each sequence, integers or a tensor on the CPU.
+        enforce_sorted: If True, lengths must descend; else sequences are sorted here. Default: True.
 
     Raises RuntimeError for lengths that are not positive, as many as sequences, or descending where they must.
 
@@ -221,8 +221,8 @@ def pad_packed_sequence(
     """Padded sequences and their lengths, the inverse of packing (`torch.nn.utils.rnn.pad_packed_sequence`).
 
     Args:
-        batch_first: whether the result is (N, T, ...) instead of (T, N, ...).
-        padding_value: what stands after a sequence's end.
+        batch_first: If True, the result is (N, T, ...) instead of (T, N, ...). Default: False.
+        padding_value: The value after a sequence's end.
         total_length: T, by default the longest length. Raises ValueError where it is less.
 
     Example:
@@ -258,8 +258,8 @@ def pad_sequence(
     """Sequences (L, ...) stacked, each padded to the longest (`torch.nn.utils.rnn.pad_sequence`).
 
     Args:
-        batch_first: whether the result is (N, T, ...) instead of (T, N, ...).
-        padding_value: what stands beside shorter sequences.
+        batch_first: If True, the result is (N, T, ...) instead of (T, N, ...). Default: False.
+        padding_value: The value that pads shorter sequences.
         padding_side: ``right`` for after them, ``left`` for before.
 
     Raises RuntimeError for no sequences and for another side.
@@ -278,7 +278,7 @@ def pad_sequence(
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
-    """Each sequence at its own length (`torch.nn.utils.rnn.unpad_sequence`).
+    """Cut each sequence to its own length (`torch.nn.utils.rnn.unpad_sequence`).
 
     Args:
         padded_sequences: (T, N, ...), or (N, T, ...) if `batch_first`.
@@ -299,7 +299,7 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
     """Pack sequences (L, ...) of different lengths (`torch.nn.utils.rnn.pack_sequence`).
 
     Args:
-        enforce_sorted: whether lengths must descend; else sequences are sorted here.
+        enforce_sorted: If True, lengths must descend; else sequences are sorted here. Default: True.
 
     Example:
         >>> import triten as tt
@@ -311,7 +311,7 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """The sequences that were packed (`torch.nn.utils.rnn.unpack_sequence`).
+    """Return the sequences that were packed (`torch.nn.utils.rnn.unpack_sequence`).
 
     Example:
         >>> import triten as tt

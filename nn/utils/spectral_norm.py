@@ -31,7 +31,7 @@ class SpectralNorm(NormHook):
         self.n_power_iterations, self.dim, self.eps = iterations, dim, eps
 
     def weight(self, module: Module, iterations: int = 0) -> Tensor:
-        """The quotient, after so many iterations."""
+        """Divide the weight by its largest singular value, after `iterations` power iterations."""
         original: Tensor
         original, u, v = (getattr(module, f"{self.name}_{part}") for part in ("orig", "u", "v"))
         matrix = as_matrix(original, self.dim)

@@ -26,15 +26,18 @@ class WeightNorm(NormHook):
         self.dim = dim
 
     def weight(self, module: Module) -> Tensor:
-        """The product."""
+        """Return magnitude times direction."""
         magnitude, direction = (getattr(module, f"{self.name}_{part}") for part in "gv")
         return normed(direction, magnitude, self.dim)
 
 
 def weight_norm(module: Given, name: str = "weight", dim: int | None = 0) -> Given:
-    """A weight as ``<name>_g`` times the direction of ``<name>_v`` (`torch.nn.utils.weight_norm`).
+    """Parametrize a weight as ``<name>_g`` times the direction of ``<name>_v`` (`torch.nn.utils.weight_norm`).
 
-    `tt.nn.utils.parametrizations.weight_norm` is newer. Raises RuntimeError for a second one of a weight.
+    Prefer `tt.nn.utils.parametrizations.weight_norm`, which is newer.
+
+    Raises:
+        RuntimeError: The weight already has a weight norm.
 
     Example:
         >>> import triten as tt

@@ -1,4 +1,4 @@
-"""How learning rates change from epoch to epoch (`torch.optim.lr_scheduler`).
+"""Learning rate schedulers (`torch.optim.lr_scheduler`).
 
 `scheduler.py` is the base: a subclass says the rates of an epoch, from the last ones where it can. A name's module is
 imported with its first use.

@@ -1,4 +1,4 @@
-"""Schedulers of several: one after the other, or all at once."""
+"""Compositions of schedulers: in sequence, or chained."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ChainedScheduler", "SequentialLR"]
 
 
 class CombinedScheduler(LRScheduler):
-    """Schedulers of one optimizer, whose states are part of its own."""
+    """Base class of compositions; the schedulers share an optimizer, and their states are part of the composition's."""
 
     _schedulers: list[LRScheduler]
 
@@ -51,10 +51,10 @@ class CombinedScheduler(LRScheduler):
 
 
 class SequentialLR(CombinedScheduler):
-    """Schedulers one after the other, each from its milestone on (`torch.optim.lr_scheduler.SequentialLR`).
+    """Schedulers in sequence, each from its milestone on (`torch.optim.lr_scheduler.SequentialLR`).
 
     Args:
-        schedulers: of `optimizer`.
+        schedulers: The schedulers of `optimizer`.
         milestones: the epochs at which all but the first begin, in ascending order.
 
     Raises ValueError for schedulers of another optimizer, or of a number that does not fit the milestones.
@@ -115,7 +115,8 @@ def _take_back(scheduler: LRScheduler) -> None:
 
 
 class ChainedScheduler(CombinedScheduler):
-    """Schedulers that step at once, each from the other's rates (`torch.optim.lr_scheduler.ChainedScheduler`).
+    """Chained schedulers: each changes the rates that the previous one set
+    (`torch.optim.lr_scheduler.ChainedScheduler`).
 
     Raises ValueError for schedulers of several optimizers.
 

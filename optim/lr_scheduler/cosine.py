@@ -1,4 +1,4 @@
-"""Rates along half a cosine, once or again and again (Loshchilov and Hutter, SGDR, 2017)."""
+"""Cosine annealing, once or with warm restarts (Loshchilov and Hutter, SGDR, 2017)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["CosineAnnealingLR", "CosineAnnealingWarmRestarts"]
 
 
 def _height(place: float, span: float) -> float:
-    """The cosine from 2 to 0 in `span`."""
+    """Return the cosine curve from 2 to 0 over `span`."""
     return 1 + math.cos(math.pi * place / span)
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Rates fall to `eta_min` in `T_max` epochs along half a cosine (`torch.optim.lr_scheduler.CosineAnnealingLR`).
+    """Cosine annealing of the rates to `eta_min` in `T_max` epochs (`torch.optim.lr_scheduler.CosineAnnealingLR`).
 
     Each is made of the last one, so that other schedulers may change it in between.
 
@@ -35,7 +35,7 @@ class CosineAnnealingLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Rate]:
-        """The rates of `last_epoch`."""
+        """Compute the learning rates of `last_epoch`."""
         self._warn_outside_step()
         if self._is_initial:
             return self._now()
@@ -56,11 +56,11 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Rates fall along half a cosine, then begin anew (`torch.optim.lr_scheduler.CosineAnnealingWarmRestarts`).
+    """Cosine annealing with warm restarts (`torch.optim.lr_scheduler.CosineAnnealingWarmRestarts`).
 
     Args:
         T_0: the epochs of the first fall.
-        T_mult: how many times as long each next one is.
+        T_mult: The factor by which each cycle is longer than the previous one.
         eta_min: the least rate.
 
     Raises ValueError for numbers out of their range.
@@ -92,7 +92,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Rate]:
-        """The rates of `last_epoch`."""
+        """Compute the learning rates of `last_epoch`."""
         self._warn_outside_step()
         height = _height(self.T_cur, self.T_i)
         return [self.eta_min + (base - self.eta_min) * height / 2 for base in self.base_lrs]

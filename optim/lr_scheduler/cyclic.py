@@ -1,4 +1,4 @@
-"""Rates, and momenta against them, that go up and down.
+"""Cyclic schedules of learning rates, with inversely cycled momenta.
 
 Sources: L. Smith, "Cyclical learning rates for training neural networks", 2017; "Super-convergence", 2018.
 """
@@ -16,7 +16,7 @@ __all__ = ["CyclicLR", "OneCycleLR"]
 
 
 class MomentumScheduler(LRScheduler):
-    """A scheduler that changes the momentum, or the first of Adam's betas, too."""
+    """Base class of schedulers that also set the momentum, or Adam's first beta."""
 
     cycle_momentum: bool
     use_beta1: bool
@@ -24,7 +24,11 @@ class MomentumScheduler(LRScheduler):
     def _begin_momenta(
         self, base: float | Sequence[float], most: float | Sequence[float], last_epoch: int
     ) -> tuple[list[float], list[float]]:
-        """The bounds of each group's momentum, which begins at the upper one. Raises ValueError without momenta."""
+        """Return the bounds of each group's momentum, and start at the upper bound.
+
+        Raises:
+            ValueError: The optimizer has no momentum.
+        """
         defaults = self.optimizer.defaults
         if "momentum" not in defaults and "betas" not in defaults:
             raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
@@ -45,7 +49,7 @@ class MomentumScheduler(LRScheduler):
 
 
 class CyclicLR(MomentumScheduler):
-    """Rates between two bounds, up and down at constant speed (`torch.optim.lr_scheduler.CyclicLR`).
+    """Cyclic rates: linear between two bounds, up and down (`torch.optim.lr_scheduler.CyclicLR`).
 
     A step is a batch.
 
@@ -54,9 +58,10 @@ class CyclicLR(MomentumScheduler):
         step_size_up, step_size_down: the steps of either way; as many down as up unless given.
         mode: ``"triangular"``; ``"triangular2"``, in which each cycle is half as high; ``"exp_range"``, in which the
             height falls by `gamma` at each step.
-        scale_fn: the height as a function, in place of `mode`.
-        scale_mode: of ``"cycle"`` or ``"iterations"``.
-        cycle_momentum: whether the momentum goes the other way, between `base_momentum` and `max_momentum`.
+        scale_fn: the height as a function, instead of `mode`.
+        scale_mode: The argument of `scale_fn`, ``"cycle"`` or ``"iterations"``.
+        cycle_momentum: If True, the momentum goes the other way, between `base_momentum` and `max_momentum`. Default:
+            True.
 
     Raises ValueError for an unknown mode, and an optimizer without momentum.
 
@@ -109,7 +114,7 @@ class CyclicLR(MomentumScheduler):
         self.base_lrs = low
 
     def scale_fn(self, x: float) -> float:
-        """The height of a cycle, or at a step."""
+        """Return the amplitude scale of a cycle or a step."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
         if self.mode == "triangular":
@@ -117,7 +122,7 @@ class CyclicLR(MomentumScheduler):
         return 1 / (2.0 ** (x - 1)) if self.mode == "triangular2" else float(self.gamma**x)
 
     def get_lr(self) -> list[Rate]:
-        """The rates of `last_epoch`; sets the momenta."""
+        """Compute the learning rates of `last_epoch`, and set the momenta."""
         self._warn_outside_step()
         cycles = self.last_epoch / self.total_size
         cycle = math.floor(1 + cycles)
@@ -147,17 +152,19 @@ class CyclicLR(MomentumScheduler):
 
 
 class OneCycleLR(MomentumScheduler):
-    """Rates up to a maximum, then down to nearly nothing, in all of training (`torch.optim.lr_scheduler.OneCycleLR`).
+    """One cycle in all of training: up to a maximum, then almost to zero (`torch.optim.lr_scheduler.OneCycleLR`).
 
     Args:
         max_lr: the maximum, for all groups or for each.
-        total_steps: of training; or `epochs` and `steps_per_epoch`.
+        total_steps: The number of training steps; or give `epochs` and `steps_per_epoch`.
         pct_start: the share of steps on the way up.
         anneal_strategy: ``"cos"`` or ``"linear"``.
-        cycle_momentum: whether the momentum goes the other way, between `base_momentum` and `max_momentum`.
+        cycle_momentum: If True, the momentum goes the other way, between `base_momentum` and `max_momentum`. Default:
+            True.
         div_factor: the maximum over the first rate.
         final_div_factor: the first rate over the last one.
-        three_phase: whether the way down is as long as the way up, and what is left falls to the last rate.
+        three_phase: If True, the way down is as long as the way up, and what is left falls to the last rate. Default:
+            False.
 
     Raises ValueError for options out of their range, an optimizer without momentum, and a step too many.
 
@@ -212,7 +219,7 @@ class OneCycleLR(MomentumScheduler):
         return end + (start - end) / 2.0 * (math.cos(math.pi * share) + 1)
 
     def get_lr(self) -> list[Rate]:
-        """The rates of `last_epoch`; sets the momenta."""
+        """Compute the learning rates of `last_epoch`, and set the momenta."""
         self._warn_outside_step()
         place = self.last_epoch
         if place > self.total_steps:
@@ -235,7 +242,11 @@ class OneCycleLR(MomentumScheduler):
 
 
 def _total(total_steps: int | None, epochs: int | None, steps_per_epoch: int | None) -> int:
-    """The steps of training. Raises ValueError for numbers that are not positive, or missing."""
+    """Return the total number of training steps.
+
+    Raises:
+        ValueError: A number is missing or not positive.
+    """
     if total_steps is None and (epochs is None or steps_per_epoch is None):
         raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
     given = {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
@@ -248,7 +259,7 @@ def _total(total_steps: int | None, epochs: int | None, steps_per_epoch: int | N
 
 
 def _phases(up: float, total: int, three: bool) -> list[dict[str, Any]]:
-    """Where each part of the way ends, and the groups' options that its bounds are in."""
+    """Return each phase's end and the group options that hold its bounds."""
 
     def phase(end: float, rates: str, momenta: str) -> dict[str, Any]:
         (first, last), (begin, finish) = rates.split(), momenta.split()

@@ -1,4 +1,4 @@
-"""Rates multiplied by a factor at each epoch, or at some."""
+"""Schedulers that multiply the rates by a factor, at each epoch or at some."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class FactorScheduler(LRScheduler):
     """The last epoch's rates times `_factor`; where an epoch is named, the first ones times `_total`."""
 
     def _factor(self) -> float | None:
-        """What the rates of `last_epoch` are of those before; None for no change."""
+        """Return the ratio of the rates of `last_epoch` to the previous ones; None for no change."""
         raise NotImplementedError(f"{type(self).__name__} has no _factor")
 
     def _total(self) -> float:
-        """What the rates of `last_epoch` are of the first ones."""
+        """Return the ratio of the rates of `last_epoch` to the initial ones."""
         raise NotImplementedError(f"{type(self).__name__} has no _total")
 
     def get_lr(self) -> list[Rate]:
-        """The rates of `last_epoch`."""
+        """Compute the learning rates of `last_epoch`."""
         self._warn_outside_step()
         factor = self._factor()
         return (
@@ -49,7 +49,7 @@ class FactorScheduler(LRScheduler):
 
 
 class StepLR(FactorScheduler):
-    """Rates times `gamma` every `step_size` epochs (`torch.optim.lr_scheduler.StepLR`).
+    """Decay of the rates by `gamma` every `step_size` epochs (`torch.optim.lr_scheduler.StepLR`).
 
     Example:
         >>> import triten as tt
@@ -75,12 +75,12 @@ class StepLR(FactorScheduler):
         return None if self.last_epoch == 0 or self.last_epoch % self.step_size else self.gamma
 
     def _total(self) -> float:
-        """A power of `gamma`."""
+        """Return `gamma` to the power of the number of completed periods."""
         return self.gamma ** (self.last_epoch // self.step_size)
 
 
 class MultiStepLR(FactorScheduler):
-    """Rates times `gamma` at each of `milestones` (`torch.optim.lr_scheduler.MultiStepLR`).
+    """Decay of the rates by `gamma` at each of `milestones` (`torch.optim.lr_scheduler.MultiStepLR`).
 
     Example:
         >>> import triten as tt
@@ -103,12 +103,12 @@ class MultiStepLR(FactorScheduler):
         return self.gamma ** self.milestones[self.last_epoch] if self.last_epoch in self.milestones else None
 
     def _total(self) -> float:
-        """A power of `gamma`."""
+        """Return `gamma` to the power of the number of passed milestones."""
         return self.gamma ** bisect_right(sorted(self.milestones.elements()), self.last_epoch)
 
 
 class ExponentialLR(FactorScheduler):
-    """Rates times `gamma` at each epoch (`torch.optim.lr_scheduler.ExponentialLR`).
+    """Decay of the rates by `gamma` at each epoch (`torch.optim.lr_scheduler.ExponentialLR`).
 
     Example:
         >>> import triten as tt
@@ -129,12 +129,12 @@ class ExponentialLR(FactorScheduler):
         return None if self._is_initial else self.gamma
 
     def _total(self) -> float:
-        """A power of `gamma`."""
+        """Return `gamma` to the power of `last_epoch`."""
         return self.gamma**self.last_epoch
 
 
 class ConstantLR(FactorScheduler):
-    """Rates times `factor` until epoch `total_iters` (`torch.optim.lr_scheduler.ConstantLR`).
+    """Rates multiplied by `factor` until epoch `total_iters` (`torch.optim.lr_scheduler.ConstantLR`).
 
     Raises ValueError for a factor below 0 or above 1.
 
@@ -154,18 +154,19 @@ class ConstantLR(FactorScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _factor(self) -> float | None:
-        """The factor at first, and its inverse at `total_iters`."""
+        """Return the factor at epoch 0, and its inverse at `total_iters`."""
         if self.last_epoch == 0:
             return self.factor
         return 1.0 / self.factor if self.last_epoch == self.total_iters else None
 
     def _total(self) -> float:
-        """The factor until `total_iters`, then 1."""
+        """Return the factor before `total_iters`, then 1."""
         return self.factor + (self.last_epoch >= self.total_iters) * (1 - self.factor)
 
 
 class LinearLR(FactorScheduler):
-    """Rates times a factor that goes from one to another in `total_iters` epochs (`torch.optim.lr_scheduler.LinearLR`).
+    """Rates multiplied by a factor that changes linearly over `total_iters` epochs
+    (`torch.optim.lr_scheduler.LinearLR`).
 
     Raises ValueError for factors that are not shares, and a first one of 0.
 
@@ -197,7 +198,7 @@ class LinearLR(FactorScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _factor(self) -> float | None:
-        """The quotient of two neighbours on the line."""
+        """Return the ratio of two consecutive factors of the linear ramp."""
         if self.last_epoch == 0:
             return self.start_factor
         if self._is_initial or self.last_epoch > self.total_iters:
@@ -206,13 +207,13 @@ class LinearLR(FactorScheduler):
         return 1.0 + span / (self.total_iters * self.start_factor + (self.last_epoch - 1) * span)
 
     def _total(self) -> float:
-        """A place on the line."""
+        """Return the factor of the linear ramp."""
         span = self.end_factor - self.start_factor
         return self.start_factor + span * min(self.total_iters, self.last_epoch) / self.total_iters
 
 
 class PolynomialLR(FactorScheduler):
-    """Rates fall to 0 in `total_iters` epochs, as a power of what is left (`torch.optim.lr_scheduler.PolynomialLR`).
+    """Polynomial decay of the rates to 0 in `total_iters` epochs (`torch.optim.lr_scheduler.PolynomialLR`).
 
     Example:
         >>> import triten as tt
@@ -231,7 +232,7 @@ class PolynomialLR(FactorScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _factor(self) -> float | None:
-        """The quotient of two neighbours."""
+        """Return the ratio of two consecutive factors of the polynomial."""
         if self._is_initial or self.last_epoch > self.total_iters:
             return None
         left = (1.0 - (self.last_epoch - late) / self.total_iters for late in (0, 1))
@@ -239,12 +240,12 @@ class PolynomialLR(FactorScheduler):
         return float((now / before) ** self.power)
 
     def _total(self) -> float:
-        """The power of what is left."""
+        """Return the remaining fraction of `total_iters` to the power `power`."""
         return float((1.0 - min(self.total_iters, self.last_epoch) / self.total_iters) ** self.power)
 
 
 class LambdaLR(LRScheduler):
-    """The first rates times functions of the epoch (`torch.optim.lr_scheduler.LambdaLR`).
+    """Initial rates multiplied by functions of the epoch (`torch.optim.lr_scheduler.LambdaLR`).
 
     Args:
         lr_lambda: a function for all groups, or one for each. Objects that are called are saved by their attributes,
@@ -280,14 +281,14 @@ class LambdaLR(LRScheduler):
                 function.__dict__.update(state)
 
     def get_lr(self) -> list[Rate]:
-        """The rates of `last_epoch`."""
+        """Compute the learning rates of `last_epoch`."""
         self._warn_outside_step()
         pairs = zip(self.lr_lambdas, self.base_lrs, strict=True)
         return [rate * function(self.last_epoch) for function, rate in pairs]
 
 
 class MultiplicativeLR(LambdaLR):
-    """The last rates times functions of the epoch (`torch.optim.lr_scheduler.MultiplicativeLR`).
+    """Previous rates multiplied by functions of the epoch (`torch.optim.lr_scheduler.MultiplicativeLR`).
 
     Raises ValueError for another number of functions, TypeError for what cannot be called.
 
@@ -308,7 +309,7 @@ class MultiplicativeLR(LambdaLR):
         super().__init__(optimizer, lr_lambda, last_epoch)
 
     def get_lr(self) -> list[Rate]:
-        """The rates of `last_epoch`."""
+        """Compute the learning rates of `last_epoch`."""
         self._warn_outside_step()
         if self._is_initial:
             return self._now()

@@ -1,4 +1,4 @@
-"""Rates that fall when a measurement gets no better."""
+"""Scheduler that decays the rates when a measurement stops improving."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ __all__ = ["ReduceLROnPlateau"]
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Rates times `factor` after `patience` epochs without improvement (`torch.optim.lr_scheduler.ReduceLROnPlateau`).
+    """Decay of the rates by `factor` after `patience` epochs without improvement
+    (`torch.optim.lr_scheduler.ReduceLROnPlateau`).
 
     Args:
         optimizer: whose groups change.
         mode: ``"min"`` or ``"max"``: which measurements are better.
         factor: below 1.
-        patience: how many epochs may be no better.
+        patience: The number of epochs without improvement to tolerate.
         threshold: by how much an improvement is one, as a share of the best or, for ``"abs"``, by itself.
         threshold_mode: ``"rel"`` or ``"abs"``.
         cooldown: for how many epochs nothing is counted after a change.
@@ -75,11 +76,11 @@ class ReduceLROnPlateau(LRScheduler):
 
     @property
     def in_cooldown(self) -> bool:
-        """Whether nothing is counted at present."""
+        """True during the cooldown, in which bad epochs are not counted."""
         return self.cooldown_counter > 0
 
     def is_better(self, measured: float, best: float) -> bool:
-        """Whether a measurement improves on the best one by the threshold."""
+        """Return whether a measurement improves on the best one by the threshold."""
         sign = -1.0 if self.mode == "min" else 1.0
         bound = (
             best * (1.0 + sign * self.threshold)

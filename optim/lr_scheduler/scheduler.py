@@ -1,4 +1,4 @@
-"""The base of schedulers: epochs are counted, rates set in the optimizer's groups, state saved."""
+"""Base class of schedulers: counts epochs, sets rates in the optimizer's groups, saves its state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["LRScheduler"]
 
 
 class LRScheduler:
-    """Sets the rates of an optimizer's groups, which a subclass says (`torch.optim.lr_scheduler.LRScheduler`).
+    """Base class of schedulers, which set the rates of an optimizer's groups (`torch.optim.lr_scheduler.LRScheduler`).
 
     Args:
         optimizer: whose groups change. They get ``initial_lr``, what their rate was at first.
@@ -62,7 +62,7 @@ class LRScheduler:
         self._initial_step()
 
     def _initial_step(self) -> None:
-        """The rates of the first epoch."""
+        """Set the rates of the first epoch."""
         self._step_count = 0
         self._is_initial = True
         try:
@@ -79,11 +79,11 @@ class LRScheduler:
         self.__dict__.update(state_dict)
 
     def get_last_lr(self) -> list[Rate]:
-        """The rates that the last step set."""
+        """Return the rates that the last step set."""
         return self._last_lr
 
     def get_lr(self) -> list[Rate]:
-        """The rates of `last_epoch`: every subclass writes its own."""
+        """Compute the learning rates of `last_epoch`. Every subclass overrides this method."""
         raise NotImplementedError(f"{type(self).__name__} has no get_lr")
 
     def step(self, epoch: int | None = None) -> None:
@@ -119,7 +119,7 @@ class LRScheduler:
         self._last_lr = values_of(self.optimizer, "lr")
 
     def _now(self) -> list[Rate]:
-        """The rates as they are."""
+        """Return the current learning rates."""
         return values_of(self.optimizer, "lr")
 
     def _warn_outside_step(self) -> None:
@@ -144,19 +144,23 @@ def warn_of_epoch() -> None:
 
 
 def checked_optimizer(optimizer: object) -> Optimizer:
-    """An optimizer. Raises TypeError for anything else."""
+    """Return `optimizer` after checking its type.
+
+    Raises:
+        TypeError: It is not an `Optimizer`.
+    """
     if not isinstance(optimizer, Optimizer):
         raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
     return optimizer
 
 
 def own(value: Any) -> Any:
-    """A value that later changes of a group do not reach."""
+    """Clone a tensor, so that in-place changes of a group do not affect it; return other values."""
     return value.clone() if isinstance(value, Tensor) else value
 
 
 def values_of(optimizer: Optimizer, key: str) -> list[Any]:
-    """An option of each group."""
+    """Return the value of an option in each group."""
     return [own(group[key]) for group in optimizer.param_groups]
 
 
@@ -169,7 +173,11 @@ def assign(group: dict[str, Any], key: str, value: Rate) -> None:
 
 
 def for_each_group(name: str, optimizer: Optimizer, value: Rate | Sequence[Rate]) -> list[Any]:
-    """A value for each group, or one for all. Raises ValueError for another number of values."""
+    """Return one value for each group; repeat a single value.
+
+    Raises:
+        ValueError: The number of values differs from the number of groups.
+    """
     count = len(optimizer.param_groups)
     if not isinstance(value, list | tuple):
         return [own(value) for _ in range(count)]
@@ -182,9 +190,9 @@ def for_each_group(name: str, optimizer: Optimizer, value: Rate | Sequence[Rate]
 
 
 def state_of_callable(function: Callable[..., Any]) -> dict[str, Any] | None:
-    """What an object that is called has to save; a function has nothing."""
+    """Return the attributes of a callable object to save; None for a plain function."""
     return None if isinstance(function, types.FunctionType) else dict(function.__dict__)
 
 
 class _LRScheduler(LRScheduler):
-    """The name that the base had before; programs derive from it (`torch.optim.lr_scheduler._LRScheduler`)."""
+    """Former name of the base class; programs derive from it (`torch.optim.lr_scheduler._LRScheduler`)."""

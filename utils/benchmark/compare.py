@@ -13,7 +13,7 @@ BEST, GOOD, BAD, VERY_BAD = "\033[92m", "\033[34m", "\033[2m\033[91m", "\033[31m
 
 
 class Colorize(enum.Enum):
-    """Beside which others a time is coloured: none, those of its column, or those of its row."""
+    """Group within which times are colored: none, column or row."""
 
     NONE = "none"
     COLUMNWISE = "columnwise"
@@ -65,7 +65,7 @@ class Compare:
         self._trim = True
 
     def colorize(self, rowwise: bool = False) -> None:
-        """Colour times by how they compare in their column, or in their row."""
+        """Color times by how they compare in their column, or in their row."""
         self._colors = Colorize.ROWWISE if rowwise else Colorize.COLUMNWISE
 
     def highlight_warnings(self) -> None:
@@ -105,7 +105,7 @@ class _Column:
         self.width = max(digits) + decimals + (1 if decimals else 0)
 
     def text(self, cell: Measurement | None) -> str:
-        """A time, and its spread where that is great."""
+        """Format a time, with its spread if that is large."""
         if cell is None:
             return " " * (max(self.width, len(f"{1:.{self.decimals}f}")) + 7 * self.warnings)
         value = cell.median / self.scale

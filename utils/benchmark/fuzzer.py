@@ -42,7 +42,7 @@ class ParameterAlias:
 
 
 class FuzzedParameter:
-    """A number or another value that is drawn anew for each set of operands.
+    """Parameter sampled for each set of operands: a number or another value.
 
     Args:
         name: for sizes and steps of tensors to refer to.
@@ -89,7 +89,7 @@ class FuzzedParameter:
         return self._name
 
     def sample(self, state: np.random.RandomState) -> Any:
-        """A value, or the `ParameterAlias` of another one."""
+        """Sample a value, or the `ParameterAlias` of another parameter."""
         if isinstance(self._distribution, dict):
             choices = list(self._distribution)
             return choices[state.choice(len(choices), p=list(self._distribution.values()))]
@@ -104,19 +104,19 @@ class FuzzedParameter:
 
 
 class FuzzedTensor:
-    """A tensor whose size and layout follow from the parameters.
+    """Fuzzed tensor, whose size and layout follow from the parameters.
 
     Args:
         name: in the dicts that `Fuzzer.take` gives.
         size: numbers and names of parameters.
         steps: likewise; of a tensor that is larger by these every step-th element is taken in each dimension.
-        probability_contiguous: how likely the dimensions lie in order in memory, before `steps`.
+        probability_contiguous: The probability that the tensor is contiguous, before `steps`.
         min_elements, max_elements: constraints on the number of elements.
         max_allocation_bytes: a constraint on the memory, before `steps`.
         dim_parameter: the name of a parameter that says how many dimensions there are: `size` and `steps` are cut, or
             filled up with 1.
-        dtype: of the tensor.
-        cuda: whether it goes to the current CUDA device.
+        dtype: The dtype of the tensor.
+        cuda: If True, it goes to the current CUDA device. Default: False.
         tensor_constructor: called with size, dtype and all parameters by name, instead of uniform numbers below 1, or
             integers from 1 to 126.
     """
@@ -170,7 +170,7 @@ class FuzzedTensor:
         return size, steps, tuple(n * step for n, step in zip(size, steps, strict=True))
 
     def satisfies_constraints(self, params: Parameters) -> bool:
-        """Whether the tensor of these parameters has neither too few elements nor too many."""
+        """Return whether the tensor of these parameters is within the limits on elements and bytes."""
         size, _, allocated = self._geometry(params)
         count, least, most = math.prod(size), *self._elements
         nbytes = math.prod(allocated) * self._dtype.itemsize
@@ -181,7 +181,7 @@ class FuzzedTensor:
         )
 
     def _made(self, parameters: Parameters, state: np.random.RandomState) -> tuple[Tensor, dict[str, Any]]:
-        """The tensor, and what it is like."""
+        """Build the tensor and its properties."""
         size, steps, allocated = self._geometry(parameters)
         raw = self._make(size=allocated, dtype=self._dtype, **parameters)
         if self._cuda:
@@ -203,13 +203,13 @@ class FuzzedTensor:
 
 
 class Fuzzer:
-    """Sets of operands whose parameters are drawn until they satisfy all constraints.
+    """Generator of operand sets by rejection sampling: parameters must satisfy all constraints.
 
     Args:
         parameters: objects of `FuzzedParameter`, and lists of them.
         tensors: objects of `FuzzedTensor`, and lists of them.
         constraints: functions of the dict of parameters; where one gives False they are drawn again.
-        seed: of the parameters, and of the tensors' numbers; from the operating system by default.
+        seed: The seed of parameters and tensor values. Default: from the operating system.
 
     Raises:
         ValueError: for a name of a parameter and a tensor; from `take`, where 1000 draws do not satisfy the
@@ -250,7 +250,7 @@ class Fuzzer:
 
     @property
     def rejection_rate(self) -> float:
-        """The share of draws so far that did not satisfy the constraints."""
+        """Fraction of samples that violated the constraints so far."""
         return self._rejections / self._drawn if self._drawn else 0.0
 
     def take(self, n: int) -> Iterator[tuple[dict[str, Tensor], dict[str, dict[str, Any]], dict[str, Any]]]:
@@ -289,7 +289,7 @@ def _flat(values: Iterable[Any], kind: type) -> tuple[Any, ...]:
 
 
 def _without_aliases(parameters: Parameters) -> dict[str, Any]:
-    """Each alias as the value at the end of its chain."""
+    """Resolve each alias to the value at the end of its chain."""
     found = {}
     for name, value in parameters.items():
         seen = {name}

@@ -1,4 +1,4 @@
-"""`Measurement`: the times of a statement, with what was measured and how sure one may be."""
+"""`Measurement`: the times of a statement, the measured task, and the confidence in the result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMES = {"ns": "nanosecond", "us": "microsecond", "ms": "millisecond", "s": "sec
 
 @dataclasses.dataclass(repr=False, frozen=True)
 class TaskSpec:
-    """What was measured: the statement, and the words that `Compare` groups it by."""
+    """Measured task: the statement, and the labels by which `Compare` groups it."""
 
     stmt: str
     setup: str
@@ -47,7 +47,7 @@ class TaskSpec:
         return f"{name}: {self.sub_label}" if self.sub_label else name
 
     def setup_str(self) -> str:
-        """The setup as a line or a block; empty where there is none."""
+        """Format the setup as a line or a block; empty without a setup."""
         if not self.setup or self.setup == "pass":
             return ""
         return (
@@ -55,7 +55,7 @@ class TaskSpec:
         )
 
     def summarize(self) -> str:
-        """The lines that a measurement prints above its times."""
+        """Format the lines that a measurement prints above its times."""
         sections = [self.title, self.description or "", self.setup_str()]
         return "\n".join(f"{text}\n" if "\n" in text else text for text in sections if text)
 
@@ -68,9 +68,9 @@ class Measurement:
     """The times of a statement (`torch.utils.benchmark.Measurement`).
 
     Args:
-        number_per_run: how often the statement was run for each time.
+        number_per_run: The number of runs of the statement in each time.
         raw_times: the times, in seconds.
-        task_spec: what was measured; its fields are attributes of the measurement.
+        task_spec: The measured task; its fields are attributes of the measurement.
         metadata: whatever the caller wants to keep beside it.
 
     Example:
@@ -124,7 +124,7 @@ class Measurement:
 
     @property
     def has_warnings(self) -> bool:
-        """Whether the times spread so much that the measurement is suspect."""
+        """True if the times spread so much that the measurement is unreliable."""
         return bool(self._warning())
 
     def _warning(self) -> str:
@@ -141,7 +141,7 @@ class Measurement:
         )
 
     def meets_confidence(self, threshold: float = WIDE) -> bool:
-        """Whether the distance between the quartiles is below this share of the median."""
+        """Return whether the interquartile range is below `threshold` times the median."""
         return self.iqr / self.median < threshold
 
     @property
@@ -151,7 +151,7 @@ class Measurement:
 
     @property
     def as_row_name(self) -> str:
-        """What the row of a table is called."""
+        """Row name of this measurement in a table."""
         return self.task_spec.sub_label or self.task_spec.stmt or "[Unknown]"
 
     def __repr__(self) -> str:
@@ -170,7 +170,7 @@ class Measurement:
 
     @staticmethod
     def merge(measurements: Iterable[Measurement]) -> list[Measurement]:
-        """One measurement of each task, with the times of all, for one run each; metadata is left behind."""
+        """Merge the measurements of each task, normalized to one run; metadata is dropped."""
         times: dict[TaskSpec, list[float]] = {}
         for measurement in measurements:
             times.setdefault(measurement.task_spec, []).extend(measurement.times)
@@ -178,7 +178,7 @@ class Measurement:
 
 
 def select_unit(t: float) -> tuple[str, float]:
-    """The unit in which a time is a small number, and its seconds.
+    """Return the unit, from ns to s, in which a time has one to three digits, and its length in seconds.
 
     Example:
         >>> from triten.utils.benchmark import select_unit
@@ -191,12 +191,12 @@ def select_unit(t: float) -> tuple[str, float]:
 
 
 def unit_to_english(u: str) -> str:
-    """The word for a unit: ``microsecond`` for ``us``."""
+    """Return the word for a unit: ``microsecond`` for ``us``."""
     return NAMES[u]
 
 
 def trim_sigfig(x: float, n: int) -> float:
-    """A number rounded to `n` significant figures.
+    """Round a number to `n` significant figures.
 
     Example:
         >>> from triten.utils.benchmark import trim_sigfig
@@ -209,7 +209,7 @@ def trim_sigfig(x: float, n: int) -> float:
 
 
 def ordered_unique(elements: Iterable[Any]) -> list[Any]:
-    """Each element once, in the order of the first."""
+    """Return the distinct elements in the order of their first occurrence."""
     return list(dict.fromkeys(elements))
 
 

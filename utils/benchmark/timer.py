@@ -28,7 +28,7 @@ def timer() -> float:
 
 
 class Language(enum.Enum):
-    """The language of a statement. C++ is refused: there is no compiler here."""
+    """Language of a statement. C++ is refused, because there is no compiler."""
 
     PYTHON = 0
     CPP = 1
@@ -42,7 +42,7 @@ class Timer:
 
     Args:
         stmt: the statement, a str, which may have several lines.
-        setup: what runs once before.
+        setup: The statement that runs once before.
         timer: the clock.
         globals: names that the statement knows; the package is among them.
         label, sub_label, description: what is measured, in words; `Compare` makes a table of each label with a row for
@@ -98,11 +98,11 @@ class Timer:
         )
 
     def _timeit(self, number: int) -> float:
-        # No statement takes less than a nanosecond; a clock that stands still must not be divided by.
+        # At least a nanosecond, so that a clock without progress causes no division by zero.
         return max(float(self._timer.timeit(number)), 1e-9)
 
     def timeit(self, number: int = 1000000) -> Measurement:
-        """One time, of `number` runs after a hundredth of them."""
+        """Time `number` runs once, after `number` / 100 warm-up runs."""
         with set_torch_threads(self._task_spec.num_threads):
             self._timeit(max(number // 100, 2))
             return Measurement(number, [self._timeit(number)], self._task_spec)
@@ -116,7 +116,7 @@ class Timer:
         raise NotImplementedError("See `Timer.blocked_autorange.`")
 
     def _block_size(self, min_run_time: float) -> int:
-        """How many runs take so long that the clock's own time does not count."""
+        """Return the number of runs that makes the timer's overhead negligible."""
         overhead = statistics.median(self._timeit(0) for _ in range(5))
         number = 1
         while True:
@@ -150,7 +150,7 @@ class Timer:
 
         Args:
             callback: called with the number of runs and the time of each block.
-            min_run_time: how long to measure, in seconds.
+            min_run_time: The measuring time in seconds.
         """
         with set_torch_threads(self._task_spec.num_threads):
             number = self._block_size(min_run_time)
@@ -169,7 +169,7 @@ class Timer:
 
         Args:
             threshold: the distance of the quartiles, as a share of the median, at which it stops.
-            min_run_time: how long to measure at least, in seconds.
+            min_run_time: The minimum measuring time in seconds.
             max_run_time: when to stop whatever the times are.
             callback: called with the number of runs and the time of each block.
         """

@@ -1,9 +1,10 @@
-"""`tt.utils.data`: samples of a data set, drawn in some order and put together in batches (`torch.utils.data`).
+"""Data sets, samplers and data loaders (`torch.utils.data`).
 
-`dataset.py` has what samples come from, `sampler.py` the orders, `distributed.py` that of one process among several,
-`collate.py` how a batch is made, `fetching.py` how it is fetched, `dataloader.py` the loop over all of it. With
-workers, `worker_batches.py` orders batches from processes that do what `worker.py` says, and `transport.py` brings
-them. `datapipes/` has data sets that are methods of each other; they are imported with their first use.
+- `dataset.py`: data sets.
+- `sampler.py`: orders of samples; `distributed.py`: one process's share of an order.
+- `collate.py` builds batches; `fetching.py` fetches them; `dataloader.py` loops over them.
+- `worker_batches.py` requests batches from worker processes, which run `worker.py`; `transport.py` sends them.
+- `datapipes/`: composable data sets, imported at their first use.
 """
 
 from typing import TYPE_CHECKING

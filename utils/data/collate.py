@@ -16,7 +16,7 @@ FOUND = "default_collate: batch must contain tensors, numpy arrays, numbers, dic
 
 
 def _of_kind(like: Any, items: list[Any]) -> Any:
-    """A sequence of the same class; a list where that takes no list."""
+    """Build a sequence of the same class; return a list if the class does not take a list."""
     try:
         return type(like)(items)
     except TypeError:
@@ -49,18 +49,19 @@ CollateMap = dict[type | tuple[type, ...], Collate]
 
 
 def collate(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
-    """Samples as a batch, by a function for each class of samples (`torch.utils.data._utils.collate.collate`).
+    """Collate samples into a batch, by a function for each class (`torch.utils.data._utils.collate.collate`).
 
-    The class of the first sample decides: the map's entry for it, else the map's first whose class it is an instance
-    of, else what containers are collated by, part by part.
+    The class of the first sample selects the function: the map's entry for that class, else the map's first entry for
+    a base class. Containers without an entry are collated element by element.
 
     Args:
-        batch: a sequence of samples.
-        collate_fn_map: functions of a batch, and the map by its name, by classes or tuples of classes.
+        batch: A sequence of samples.
+        collate_fn_map: Functions by class or tuple of classes. Each takes the batch and the map as
+            `collate_fn_map`.
 
     Raises:
-        RuntimeError: sequences of a batch are not of one length.
-        TypeError: nothing in the map is for the samples.
+        RuntimeError: The sequences of a batch differ in length.
+        TypeError: No entry matches the samples.
     """
     first = batch[0]
     kind = type(first)

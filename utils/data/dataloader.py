@@ -32,43 +32,44 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class _Endless:
-    """What stands for the order of a data set that has its own."""
+    """Placeholder sampler for data sets that define their own order."""
 
     def __iter__(self) -> Iterator[None]:
         return itertools.repeat(None)
 
 
 class DataLoader(Generic[T_co]):
-    """Batches of a data set's samples (`torch.utils.data.DataLoader`).
+    """Data loader: iterates over a data set in batches (`torch.utils.data.DataLoader`).
 
-    With workers, other processes fetch and collate the batches that are needed next, and hand them over in shared
-    memory. Each has a copy of the data set, generators seeded with a number of its own, and one thread; it may not use
-    the GPU if it was forked from a process that has. An error of a worker is raised where batches are asked for, with
-    its traceback; so is its death, at once.
+    With workers, other processes fetch and collate the next batches, and send them through shared memory. Each worker
+    has a copy of the data set, its own seed, and one thread. A worker forked from a process that has used the GPU may
+    not use the GPU. The loop raises a worker's error, with its traceback, and reports a worker's death immediately.
 
     Args:
-        dataset: samples by index, or an `IterableDataset`.
-        batch_size: how many samples are in a batch; None for samples by themselves.
-        shuffle: whether the order is of chance, and anew in each loop.
-        sampler: an order of indices; `batch_sampler` one of lists of them.
-        num_workers: how many processes fetch batches; 0 for the one that asks.
-        collate_fn: what makes a batch of a list of samples; `default_collate` unless given.
-        pin_memory: whether tensors are copied to pinned memory; without a GPU a warning says that they are not.
-        drop_last: whether a last batch of fewer samples is left out.
-        timeout: seconds after which a batch of a worker is waited for no longer; 0 for any time.
-        worker_init_fn: called in each worker with its number, before it does anything.
-        multiprocessing_context: how workers are started: `fork`, `spawn`, `forkserver`, or a context of
-            `multiprocessing`; Python's default unless given.
-        generator: where the order's random numbers and the workers' seed come from.
-        prefetch_factor: how many batches each worker is ahead; 2 unless given.
-        persistent_workers: whether workers stay for the next loop.
-        pin_memory_device: accepted; pinned memory serves all devices.
-        in_order: whether batches come in their order, or as they are ready.
+        dataset: A map-style data set, or an `IterableDataset`.
+        batch_size: The number of samples in a batch; None disables batching. Default: 1.
+        shuffle: If True, reshuffle the data at every epoch. Default: False.
+        sampler: An iterable of indices, instead of `shuffle`.
+        batch_sampler: An iterable of lists of indices, instead of `batch_size`, `shuffle`, `sampler`, `drop_last`.
+        num_workers: The number of worker processes; 0 loads in the calling process. Default: 0.
+        collate_fn: A function from a list of samples to a batch. Default: `default_collate`, or
+            `default_convert` without batching.
+        pin_memory: If True, copy tensors to pinned memory; without a GPU, warn instead. Default: False.
+        drop_last: If True, drop the last batch if it is incomplete. Default: False.
+        timeout: Seconds to wait for a worker's batch; 0 waits forever. Default: 0.
+        worker_init_fn: A function that each worker calls with its index before loading.
+        multiprocessing_context: The start method, `fork`, `spawn` or `forkserver`, or a context of
+            `multiprocessing`. Default: Python's default.
+        generator: The generator of the order and of the workers' base seed. Default: the global generator.
+        prefetch_factor: The number of batches that each worker prefetches. Default: 2.
+        persistent_workers: If True, keep the workers for the next epoch. Default: False.
+        pin_memory_device: Accepted but ignored; pinned memory serves all devices.
+        in_order: If False, yield batches as they become ready. Default: True.
 
     Raises:
-        ValueError: options that do not go together.
-        TypeError: a context that is none.
-        RuntimeError: while looping: a worker has died, or `timeout` has passed.
+        ValueError: Options conflict.
+        TypeError: `multiprocessing_context` is not a context.
+        RuntimeError: In the loop: a worker has died, or `timeout` has passed.
 
     Example:
         >>> import triten as tt
@@ -157,11 +158,11 @@ class DataLoader(Generic[T_co]):
         return self._context
 
     def order(self) -> Iterable[Any]:
-        """What says which samples come next: lists of indices, or single ones."""
+        """Return the sampler of the next samples: batches of indices, or single indices."""
         return self.sampler if self.batch_sampler is None else self.batch_sampler
 
     def fetching(self) -> Fetching:
-        """What a fetcher of this loader's batches needs, in any process."""
+        """Return the arguments of this loader's fetcher, in any process."""
         is_batched = self.batch_sampler is not None
         return Fetching(self.dataset, self._is_iterable, self.collate_fn, is_batched, self.drop_last)
 
@@ -180,7 +181,7 @@ class DataLoader(Generic[T_co]):
         return running
 
     def _finished(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """The batches as the loop gives them: counted, if a stream says how many there are, and in pinned memory."""
+        """Return the batches as the loop yields them: with a length check, and in pinned memory on request."""
         if self._is_iterable and hasattr(self.dataset, "__len__"):
             batches = self._counted(batches)
         if not self.pin_memory:
@@ -195,7 +196,10 @@ class DataLoader(Generic[T_co]):
         return map(_pinned, batches)
 
     def _draw_base_seed(self) -> int:
-        """What workers' seeds are made of. It is drawn without workers, too: the order that follows is the same."""
+        """Generate the base of the workers' seeds.
+
+        It is generated without workers too, so that the order that follows is the same.
+        """
         return int(_ops.empty((), dtype=int64).random_(generator=self.generator).item())
 
     def _of_this_process(self) -> Iterator[Any]:
@@ -223,7 +227,7 @@ class DataLoader(Generic[T_co]):
         return WorkerBatches(self, self._context or multiprocessing.get_context(), base_seed)
 
     def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """The batches of a stream that says how long it is, with a warning if it is longer."""
+        """Yield the batches of a stream, and warn if there are more than its length says."""
         told = len(self)
         try:
             for count, batch in enumerate(batches, 1):
@@ -312,7 +316,7 @@ def _warn_of_many(num_workers: int) -> None:
 
 
 def _pinned(value: Any) -> Any:
-    """A batch with its tensors in pinned memory."""
+    """Copy the tensors of a batch to pinned memory."""
     if isinstance(value, Tensor):
         return value.pin_memory()
     if hasattr(value, "pin_memory"):

@@ -1,4 +1,4 @@
-"""What samples come from: by index, or one after the other."""
+"""Data sets: samples by index (map-style) or as a stream (iterable-style)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Sample = TypeVar("Sample")
 
 
 class Dataset(Generic[T_co]):
-    """Samples by index (`torch.utils.data.Dataset`): a subclass writes ``__getitem__``, and mostly ``__len__``.
+    """Map-style data set (`torch.utils.data.Dataset`); a subclass defines ``__getitem__`` and usually ``__len__``.
 
-    Where it has ``__getitems__``, a list of indices is asked for at once.
+    If the subclass defines ``__getitems__``, fetchers pass it the whole list of indices.
 
     Example:
         >>> import triten as tt
@@ -41,7 +41,7 @@ class Dataset(Generic[T_co]):
 
 
 class IterableDataset(Dataset[T_co], Iterable[T_co]):
-    """Samples one after the other (`torch.utils.data.IterableDataset`): a subclass writes ``__iter__``."""
+    """Iterable-style data set (`torch.utils.data.IterableDataset`); a subclass defines ``__iter__``."""
 
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError("Subclasses of IterableDataset should implement __iter__.")

@@ -1,4 +1,4 @@
-"""The share of a data set that one of several processes draws."""
+"""Sampler for one process of a distributed job."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ __all__ = ["DistributedSampler"]
 
 
 class DistributedSampler(Sampler[int]):
-    """Every `num_replicas`-th index, from `rank` on (`torch.utils.data.DistributedSampler`).
+    """Sampler of every `num_replicas`-th index, starting at `rank` (`torch.utils.data.DistributedSampler`).
 
-    All processes draw equally many: indices from the beginning come again at the end, or the last are left out.
+    All processes get equally many samples: the sampler repeats indices from the start, or leaves out the last ones.
 
     Args:
-        dataset: what is drawn from.
-        num_replicas: how many processes there are; by default those of the process group.
-        rank: the number of this one; by default that in the process group.
-        shuffle: whether in an order of chance, the same in all processes.
-        seed: of the order, together with the epoch.
-        drop_last: whether to leave out what cannot be divided evenly.
+        dataset: The data set to sample from.
+        num_replicas: The number of processes. Default: the size of the process group.
+        rank: The rank of this process. Default: its rank in the process group.
+        shuffle: If True, shuffle, with the same order in all processes. Default: True.
+        seed: The seed of the order, together with the epoch. Default: 0.
+        drop_last: If True, drop the samples that do not divide evenly; else repeat some. Default: False.
 
     Raises:
-        ValueError: `rank` is not one of the processes, or is not given where there is no process group.
+        ValueError: `rank` is out of range, or is missing without a process group.
 
     Example:
         >>> from triten.utils.data import DistributedSampler
@@ -76,5 +76,5 @@ class DistributedSampler(Sampler[int]):
         return self.num_samples
 
     def set_epoch(self, epoch: int) -> None:
-        """Which epoch it is: each has an order of its own."""
+        """Set the epoch; each epoch has its own order."""
         self.epoch = epoch

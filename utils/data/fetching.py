@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Fetching(NamedTuple):
-    """What a fetcher is made of, in whatever process: all of a `DataLoader` that fetching needs."""
+    """Picklable settings of a fetcher: everything of a `DataLoader` that fetching needs."""
 
     dataset: Any
     is_iterable: bool
@@ -17,9 +17,9 @@ class Fetching(NamedTuple):
     drop_last: bool
 
     def fetcher(self) -> Callable[[Any], Any]:
-        """A function from what an order gives, an index or a list of them, to a batch.
+        """Return a function from an index, or a list of indices, to a batch.
 
-        That of a stream takes the length of the list; it raises StopIteration at the end.
+        A stream's fetcher uses only the length of the list. It raises StopIteration at the end.
         """
         return _stream_fetcher(self) if self.is_iterable else _index_fetcher(self)
 

@@ -1,4 +1,4 @@
-"""What a loop over a `DataLoader` goes through: PyTorch's classes, by which programs tell loops with workers."""
+"""Iterator classes of `DataLoader`, by PyTorch's names; programs use them to detect loops with workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class _BaseDataLoaderIter(Iterator[Any]):
     """One loop over a loader. Its length is the loader's number of batches.
 
     Args:
-        loader: what it loops over.
+        loader: The loader to iterate over.
         batches: the batches.
     """
 
@@ -29,16 +29,16 @@ class _BaseDataLoaderIter(Iterator[Any]):
 
 
 class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
-    """A loop whose batches are fetched in the process that asks for them."""
+    """Iterator that fetches batches in the calling process."""
 
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
-    """A loop whose batches workers fetch.
+    """Iterator whose batches worker processes fetch.
 
     Args:
-        loader: what it loops over.
+        loader: The loader to iterate over.
         batches: the batches, as they come from `workers` or changed.
-        workers: what has the processes (`worker_batches.WorkerBatches`).
+        workers: The owner of the processes (`worker_batches.WorkerBatches`).
     """
 
     def __init__(self, loader: DataLoader[Any], batches: Iterator[Any], workers: Any) -> None:

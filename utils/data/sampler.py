@@ -1,4 +1,4 @@
-"""Orders in which samples are drawn."""
+"""Samplers: orders of a data set's samples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Sampler(Generic[T_co]):
-    """Indices one after the other (`torch.utils.data.Sampler`): a subclass writes ``__iter__``, and ``__len__``."""
+    """Iterable of indices (`torch.utils.data.Sampler`); a subclass defines ``__iter__`` and ``__len__``."""
 
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError
@@ -41,10 +41,10 @@ class RandomSampler(Sampler[int]):
     """All indices in an order of chance (`torch.utils.data.RandomSampler`).
 
     Args:
-        data_source: what is drawn from.
-        replacement: whether each is drawn from all again.
-        num_samples: how many are drawn; as many as there are unless given.
-        generator: where random numbers come from; by default one that the default generator seeds.
+        data_source: The data set to sample from.
+        replacement: If True, sample with replacement. Default: False.
+        num_samples: The number of samples. Default: the size of the data set.
+        generator: The random generator. Default: a new one that the default generator seeds.
 
     Raises:
         TypeError: `replacement` is no bool.
@@ -83,7 +83,7 @@ class RandomSampler(Sampler[int]):
             return
         if not count:
             return
-        # The last order is drawn even if no index of it is left, as in PyTorch: a given generator goes on behind it.
+        # As in PyTorch, the last permutation is generated even if unused, so that the generator advances equally.
         for begin in range(0, self.num_samples + 1, count):
             order = _ops.randperm(count, generator=generator).tolist()
             yield from order[: self.num_samples - begin]
@@ -93,7 +93,7 @@ class RandomSampler(Sampler[int]):
 
 
 def seeded() -> Generator:
-    """A generator that the default one seeds, so that its stream is taken from once."""
+    """Return a generator seeded by the default generator, which advances once."""
     return Generator().manual_seed(int(_ops.randint(1 << 62, (), dtype=int64).item()))
 
 

@@ -1,9 +1,9 @@
-"""Batches on their way from one process to another: small parts in a message, large ones in one block of shared memory.
+"""Transport of batches between processes: small parts in a message, large parts in one block of shared memory.
 
-A block is a file without a name (`runtime/shared_memory.py`). Its descriptor goes along with the message, so that
-nothing is left behind whoever dies, and at whatever time. The receiver's tensors and arrays lie in the block itself,
-which is unmapped when the last of them is gone; its descriptor is closed at once, since a program that keeps a thousand
-batches would run out of descriptors. Where the system has no such files, everything goes into the message.
+A block is an anonymous file (`runtime/shared_memory.py`). Its descriptor is sent with the message, so that nothing
+leaks if a process dies. The receiver's tensors and arrays are views of the block, which is unmapped when the last
+view is freed. The receiver closes the descriptor immediately, because a program that keeps a thousand batches would
+run out of descriptors. On a system without anonymous files, everything goes into the message.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ALIGNED = 64
 
 
 class _Packer(reduction.ForkingPickler):
-    """Writes storages and buffers that are not small beside the pickle, and views of larger storages by themselves."""
+    """Pickler that moves large storages and buffers out of the pickle, and copies views of larger storages."""
 
     def __init__(self, file: io.BytesIO) -> None:
         self.parts: list[tuple[int, memoryview]] = []
@@ -41,14 +41,14 @@ class _Packer(reduction.ForkingPickler):
         super().__init__(file, 5, True, self._take_buffer)
 
     def _place(self, part: memoryview) -> tuple[int, int]:
-        """Where a part will lie in the block, and its size."""
+        """Reserve an aligned range of the block for a part; return its offset and size."""
         start = -(-self.nbytes // ALIGNED) * ALIGNED
         self.parts.append((start, part))
         self.nbytes = start + part.nbytes
         return start, part.nbytes
 
     def _take_buffer(self, buffer: pickle.PickleBuffer) -> bool:
-        """Whether a buffer stays inside the pickle."""
+        """Return whether a buffer stays inside the pickle; otherwise place it in the block."""
         raw = buffer.raw()
         if not CAN_SHARE or raw.nbytes < SMALL:
             return True
@@ -56,7 +56,7 @@ class _Packer(reduction.ForkingPickler):
         return False
 
     def persistent_id(self, obj: Any) -> tuple[int, int] | None:
-        """What stands in the pickle for a storage that goes into the block."""
+        """Return the pickle's placeholder for a storage that goes into the block; None for other objects."""
         if not CAN_SHARE or not isinstance(obj, Storage) or obj.device is not CPU or obj.nbytes() < SMALL:
             return None
         placed = self.storages.get(obj)
@@ -113,10 +113,10 @@ def send(connection: Connection, value: Any) -> None:
 
 
 def receive(connection: Connection) -> Any:
-    """The next value that `send` has sent.
+    """Receive the next value that `send` sent.
 
     Raises:
-        EOFError, OSError: the other process is gone.
+        EOFError, OSError: The other process is gone.
     """
     file = io.BytesIO(connection.recv_bytes())
     nbytes, buffers = pickle.load(file)

@@ -1,4 +1,4 @@
-"""What a `DataLoader`'s worker does: takes orders for batches, fetches them, sends them back."""
+"""Worker process of a `DataLoader`: receives requests for batches, fetches the batches, and sends them back."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ GRACE = 5.0
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """What a worker knows of itself (`torch.utils.data.get_worker_info`).
+    """Information of a worker about itself (`torch.utils.data.get_worker_info`).
 
     Attributes:
-        id: its number, from 0.
-        num_workers: how many there are.
-        seed: that of triten's and Python's generators in this worker.
-        dataset: its copy of the data set.
+        id: The worker's index, from 0.
+        num_workers: The number of workers.
+        seed: The seed of triten's and Python's generators in this worker.
+        dataset: The worker's copy of the data set.
     """
 
     id: int
@@ -47,9 +47,9 @@ _info: WorkerInfo | None = None
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """Which worker of a `DataLoader` this process is; None where it is none (`torch.utils.data.get_worker_info`).
+    """Return the `DataLoader` worker that this process is, or None (`torch.utils.data.get_worker_info`).
 
-    An `IterableDataset` asks, so that its copies in several workers do not all give the same samples.
+    An `IterableDataset` calls it, so that its copies in several workers do not all yield the same samples.
 
     Example:
         >>> import triten as tt
@@ -60,7 +60,7 @@ def get_worker_info() -> WorkerInfo | None:
 
 
 class Order(NamedTuple):
-    """A batch that is wanted: in which loop, its number there, and what the order gave. Without that a loop begins."""
+    """Request for a batch: the loop, the batch's number in it, and the indices. Without indices a loop begins."""
 
     loop: int
     number: int
@@ -93,7 +93,7 @@ class Failure(NamedTuple):
         try:
             error = self.kind(self.text)
         except Exception:
-            # One whose class takes other arguments.
+            # The error's class takes other arguments.
             raise RuntimeError(self.text) from None
         raise error
 
@@ -106,7 +106,7 @@ class _Text(str):
 
 
 def failure_of(error: BaseException, where: str) -> Failure:
-    """An error as it is sent; one whose class cannot be sent, or would end the loop, becomes a RuntimeError."""
+    """Convert an error for sending; an unpicklable class or StopIteration becomes RuntimeError."""
     text = "".join(traceback.format_exception(error))
     kind = RuntimeError if isinstance(error, StopIteration) else type(error)
     try:
@@ -117,7 +117,7 @@ def failure_of(error: BaseException, where: str) -> Failure:
 
 
 class Assignment(NamedTuple):
-    """What a worker is started with."""
+    """Arguments that a worker starts with."""
 
     id: int
     num_workers: int
@@ -127,10 +127,10 @@ class Assignment(NamedTuple):
 
 
 def run(orders: Connection, inherited: list[Connection], assignment: Assignment) -> None:
-    """A worker's life: until the other end of `orders` is closed.
+    """Run a worker until the other end of `orders` is closed.
 
     Args:
-        inherited: ends of connections that a fork has copied, which would stay open with this process.
+        inherited: Connection ends that a fork copied. The worker closes them; they would otherwise stay open.
     """
     for connection in inherited:
         connection.close()
@@ -140,7 +140,7 @@ def run(orders: Connection, inherited: list[Connection], assignment: Assignment)
 
 
 def _generate_state(base_seed: int, worker_id: int) -> list[int]:
-    """Four words of 32 bits for NumPy's generator in a worker, as PyTorch draws them: by NumPy's `SeedSequence`."""
+    """Return four 32-bit words that seed NumPy's generator in a worker, by `SeedSequence` as in PyTorch."""
     entropy = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
     return list(map(int, np.random.SeedSequence(entropy).generate_state(4)))
 
@@ -194,10 +194,10 @@ def _serve(orders: Connection, assignment: Assignment) -> None:
 
 
 def _listen(orders: Connection, parent: int, waiting: queue.SimpleQueue[Order | None]) -> None:
-    """Take orders as they come, so that who sends them never waits; end the process when nobody is left to.
+    """Receive requests as they arrive, so that the sender never blocks; stop if the parent has ended.
 
-    The other end of a connection may be held by a process that was forked from the one that asks, which is why the
-    parent is looked at, too.
+    A process forked from the parent may hold the other end of the connection. The loop therefore checks the parent's
+    process id too.
     """
     try:
         while os.getppid() == parent:

@@ -1,4 +1,4 @@
-"""The batches of a `DataLoader` whose samples worker processes fetch."""
+"""Batches of a `DataLoader` fetched by worker processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Worker:
         self.ordered = 0
 
     def end_of_it(self) -> RuntimeError:
-        """The error that a worker which has died is."""
+        """Return the error for a worker that has died."""
         self.process.join(GRACE)
         code = self.process.exitcode
         if code is not None and code < 0:
@@ -44,11 +44,11 @@ class _Worker:
 
 
 class WorkerBatches(Iterator[Any]):
-    """One loop over a `DataLoader`; with persistent workers one after the other.
+    """Iterator of one loop over a `DataLoader`; persistent workers serve several loops in turn.
 
-    Every worker has a connection of its own, on which orders go one way and batches the other. So many orders are
-    underway as there are workers, times `prefetch_factor`. A worker's end closes its connection, so that whoever waits
-    for a batch knows at once.
+    Each worker has its own connection for requests and batches. The number of outstanding requests is the number of
+    workers times `prefetch_factor`. A worker's death closes its connection, so that a waiting caller notices it
+    immediately.
     """
 
     def __init__(self, loader: DataLoader[Any], context: BaseContext, base_seed: int) -> None:
@@ -84,7 +84,7 @@ class WorkerBatches(Iterator[Any]):
 
     @property
     def is_usable(self) -> bool:
-        """Whether the workers are there for another loop."""
+        """True if the workers can serve another loop."""
         return self._close.alive
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class WorkerBatches(Iterator[Any]):
         self._close()
 
     def restart(self, loader: DataLoader[Any]) -> None:
-        """Begin another loop with the same workers. What is underway of the last one is dropped as it comes."""
+        """Begin another loop with the same workers. Batches of the previous loop are dropped on arrival."""
         self._loop += 1
         try:
             for worker in self._workers:

@@ -1,4 +1,4 @@
-"""What einops needs to know of our tensors."""
+"""einops backend for triten tensors."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class TritenBackend(AbstractBackend):  # type: ignore[misc]
     framework_name = __name__.partition(".")[0]
 
     def is_appropriate_type(self, tensor: object) -> bool:
-        """Whether this is a tensor."""
+        """Return whether an object is a tensor."""
         return isinstance(tensor, Tensor)
 
     def from_numpy(self, x: Any) -> Tensor:
-        """The array's memory as a tensor."""
+        """Return a tensor that shares the array's memory."""
         return tt.from_numpy(x)
 
     def to_numpy(self, x: Tensor) -> Any:
-        """The tensor's elements as an array; a copy where the tensor is not on the CPU."""
+        """Return the tensor as an array; a copy unless the tensor is on the CPU."""
         return x.detach().cpu().numpy()
 
     def arange(self, start: int, stop: int) -> Tensor:
@@ -45,11 +45,11 @@ class TritenBackend(AbstractBackend):  # type: ignore[misc]
         return tt.arange(start, stop)
 
     def transpose(self, x: Tensor, axes: Sequence[int]) -> Tensor:
-        """A view of other order."""
+        """Return a view with permuted dimensions."""
         return x.permute(*axes)
 
     def reduce(self, x: Tensor, operation: str, axes: Sequence[int]) -> Tensor:
-        """One of "min", "max", "sum", "mean", "prod", "any", "all" over dimensions."""
+        """Reduce dimensions by "min", "max", "sum", "mean", "prod", "any" or "all"."""
         if operation == "prod":
             for axis in sorted(axes, reverse=True):
                 x = x.prod(axis)
@@ -58,11 +58,11 @@ class TritenBackend(AbstractBackend):  # type: ignore[misc]
         return reduced
 
     def stack_on_zeroth_dimension(self, tensors: Sequence[Tensor]) -> Tensor:
-        """The tensors one after the other in a new first dimension."""
+        """Stack the tensors along a new first dimension."""
         return tt.stack(tuple(tensors))
 
     def concat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
-        """The tensors one after the other in a dimension that they have."""
+        """Concatenate the tensors along a dimension."""
         return tt.cat(tuple(tensors), axis)
 
     def tile(self, x: Tensor, repeats: Sequence[int]) -> Tensor:
@@ -70,11 +70,11 @@ class TritenBackend(AbstractBackend):  # type: ignore[misc]
         return x.repeat(*repeats)
 
     def add_axis(self, x: Tensor, new_position: int) -> Tensor:
-        """A view with a dimension of size 1."""
+        """Return a view with a new dimension of size 1."""
         return x.unsqueeze(new_position)
 
     def add_axes(self, x: Tensor, n_axes: int, pos2len: dict[int, int]) -> Tensor:
-        """A view with new dimensions, along which its elements repeat."""
+        """Return a view expanded along new dimensions."""
         sizes = [-1] * n_axes
         for position, size in pos2len.items():
             x = x.unsqueeze(position)
@@ -82,11 +82,11 @@ class TritenBackend(AbstractBackend):  # type: ignore[misc]
         return x.expand(sizes)
 
     def is_float_type(self, x: Tensor) -> bool:
-        """Whether a mean can be taken of it."""
+        """Return whether the tensor has a floating dtype."""
         return x.is_floating_point()
 
     def layers(self) -> ModuleType:
-        """The modules."""
+        """Return the module with the layers."""
         from . import layers
 
         return layers

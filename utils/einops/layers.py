@@ -22,7 +22,7 @@ class Rearrange(RearrangeMixin, Module):  # type: ignore[misc]
     """`einops.rearrange` as a module.
 
     Args:
-        pattern: what to make of the dimensions, as ``"b c h w -> b (c h w)"``.
+        pattern: The rearrangement, such as ``"b c h w -> b (c h w)"``.
         axes_lengths: sizes that the pattern leaves open.
 
     Example:
@@ -33,7 +33,7 @@ class Rearrange(RearrangeMixin, Module):  # type: ignore[misc]
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """The input, rearranged."""
+        """Rearrange `input`."""
         rearranged: Tensor = self._apply_recipe(input)
         return rearranged
 
@@ -42,7 +42,7 @@ class Reduce(ReduceMixin, Module):  # type: ignore[misc]
     """`einops.reduce` as a module.
 
     Args:
-        pattern: what to make of the dimensions; those that are missing on its right are reduced.
+        pattern: The rearrangement; dimensions that are missing on its right are reduced.
         reduction: "min", "max", "sum", "mean", "prod", "any", "all", or a function of a tensor and dimensions.
         axes_lengths: sizes that the pattern leaves open.
 
@@ -54,7 +54,7 @@ class Reduce(ReduceMixin, Module):  # type: ignore[misc]
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """The input, reduced."""
+        """Reduce `input`."""
         reduced: Tensor = self._apply_recipe(input)
         return reduced
 
@@ -106,7 +106,7 @@ class EinMix(_EinmixMixin, Module):  # type: ignore[misc]
         self.post_rearrange = layer(post_reshape_pattern, post_reshape_lengths)
 
     def forward(self, input: Tensor) -> Tensor:
-        """The products, summed."""
+        """Compute the einsum of `input` and the weight, plus the bias."""
         if self.pre_rearrange is not None:
             input = self.pre_rearrange(input)
         result = tt.einsum(self.einsum_pattern, input, self.weight)

@@ -1,4 +1,4 @@
-"""Logs for TensorBoard (`torch.utils.tensorboard`), through the package ``tensorboard``, which has to be installed.
+"""Logs for TensorBoard (`torch.utils.tensorboard`); requires the package ``tensorboard``.
 
 `writer.py` writes the files, `summary.py` makes what stands in them, `images.py` turns tensors and figures into
 pictures, `projector.py` writes embeddings. Graphs of models are not drawn.

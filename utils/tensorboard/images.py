@@ -1,4 +1,4 @@
-"""Pictures of tensors, figures and boxes, as arrays of rows, columns and colours, and as files."""
+"""Images of tensors, figures and boxes, as (height, width, channel) arrays and as files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ Array = np.ndarray[Any, Any]
 
 
 def make_np(x: Any) -> Array:
-    """A tensor, an array or a number as an array. Raises NotImplementedError for anything else."""
+    """Convert a tensor, an array or a number to an array.
+
+    Raises:
+        NotImplementedError: The value is something else.
+    """
     if isinstance(x, np.ndarray):
         return x
     if np.isscalar(x):
@@ -43,14 +47,14 @@ def make_grid(images: Array, ncols: int = 8) -> Array:
 
 
 def convert_to_HWC(tensor: Array, input_format: str) -> Array:
-    """A picture as rows, columns and three colours.
+    """Convert an image to height, width and three color channels.
 
     Args:
-        tensor: one picture, or several, which make a grid.
-        input_format: what its dimensions are, such as ``CHW``, ``HW`` or ``NHWC``.
+        tensor: One image, or several, which are arranged in a grid.
+        input_format: The order of its dimensions, such as ``CHW``, ``HW`` or ``NHWC``.
 
     Raises:
-        AssertionError: the format names a dimension twice, or has another number of them than the tensor.
+        AssertionError: The format names a dimension twice, or its length differs from the tensor's rank.
     """
     if len(set(input_format)) != len(input_format):
         raise AssertionError(
@@ -79,7 +83,7 @@ def as_bytes(picture: Array) -> Array:
 def encoded(
     picture: Array, rescale: float = 1, boxes: Array | None = None, labels: Sequence[str] | None = None
 ) -> bytes:
-    """A picture of bytes as a PNG file, with boxes (left, top, right, bottom) and their labels drawn in red."""
+    """Encode an 8-bit image as PNG, with boxes (left, top, right, bottom) and their labels in red."""
     from PIL import Image, ImageDraw
 
     image = Image.fromarray(picture)
@@ -101,7 +105,7 @@ def encoded(
 
 
 def encoded_video(videos: Array, fps: float) -> tuple[tuple[int, ...], bytes]:
-    """Videos, ``[number, time, colours, rows, columns]``, beside each other: the shape of a frame, and a GIF file."""
+    """Videos, ``[number, time, colors, rows, columns]``, beside each other: the shape of a frame, and a GIF file."""
     from PIL import Image
 
     if videos.dtype == np.uint8:
@@ -121,7 +125,7 @@ def encoded_video(videos: Array, fps: float) -> tuple[tuple[int, ...], bytes]:
 
 
 def figure_to_image(figures: Any, close: bool = True) -> Array:
-    """Figures of matplotlib's as arrays, colours first; of a list, one behind the other."""
+    """Figures of matplotlib's as arrays, colors first; of a list, one behind the other."""
     import matplotlib.pyplot as plt
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 

@@ -1,4 +1,4 @@
-"""What stands in a log: protocol buffers of scalars, histograms, pictures, texts, curves, hyperparameters."""
+"""Protocol buffers of a log: scalars, histograms, images, texts, curves, hyperparameters."""
 
 from __future__ import annotations
 
@@ -57,7 +57,11 @@ def _summary(tag: str, **content: Any) -> Any:
 
 
 def scalar(tag: str, value: Any, new_style: bool = False, double_precision: bool = False) -> Any:
-    """One number. Raises AssertionError for a tensor of several."""
+    """Return the summary of a scalar.
+
+    Raises:
+        AssertionError: The tensor has several elements.
+    """
     array = make_np(value).squeeze()
     if array.ndim != 0:
         raise AssertionError(
@@ -75,7 +79,11 @@ def scalar(tag: str, value: Any, new_style: bool = False, double_precision: bool
 
 
 def tensor_proto(tag: str, tensor: Tensor) -> Any:
-    """A tensor as it is. Raises ValueError for one of 2 GB, or of a dtype without a name."""
+    """Return the summary of a whole tensor.
+
+    Raises:
+        ValueError: The tensor has 2 GB or more, or a dtype without a protocol buffer name.
+    """
     if tensor.numel() * tensor.itemsize >= 1 << 31:
         raise ValueError("tensor is bigger than protocol buffer's hard limit of 2GB in size")
     if tensor.dtype not in KINDS:
@@ -83,7 +91,7 @@ def tensor_proto(tag: str, tensor: Tensor) -> Any:
     kind, field = KINDS[tensor.dtype]
     values = tensor.flatten().tolist()
     if field == "half_val":
-        # As integers whose bits are those of the number as a float.
+        # Integers with the bits of the float32 values.
         values = list(struct.unpack(f"{len(values)}i", struct.pack(f"{len(values)}f", *values)))
     elif tensor.dtype.is_complex:
         values = [part for value in values for part in (value.real, value.imag)]
@@ -101,7 +109,7 @@ def histogram_raw(
     bucket_limits: Any,
     bucket_counts: Any,
 ) -> Any:
-    """A histogram that was made elsewhere."""
+    """Return the summary of a precomputed histogram."""
     content = HistogramProto(
         min=min,
         max=max,
@@ -115,7 +123,11 @@ def histogram_raw(
 
 
 def histogram(tag: str, values: Any, bins: Any, max_bins: int | None = None) -> Any:
-    """How many values lie in each bin, from the first bin that has any to the last. Raises ValueError for no values."""
+    """Return the summary of a histogram, from the first to the last nonempty bin.
+
+    Raises:
+        ValueError: There are no values.
+    """
     flat = make_np(values).astype(float).reshape(-1)
     if flat.size == 0:
         raise ValueError("The input has no element.")
@@ -151,14 +163,14 @@ def _image(tag: str, picture: Array, **drawing: Any) -> Any:
 
 
 def image(tag: str, tensor: Any, rescale: float = 1, dataformats: str = "NCHW") -> Any:
-    """A picture, of bytes or of numbers from 0 to 1."""
+    """Return the summary of an image, 8-bit or floating in [0, 1]."""
     return _image(tag, as_bytes(convert_to_HWC(make_np(tensor), dataformats)), rescale=rescale)
 
 
 def image_boxes(
     tag: str, tensor: Any, boxes: Any, rescale: float = 1, dataformats: str = "CHW", labels: Any = None
 ) -> Any:
-    """A picture with boxes."""
+    """Return the summary of an image with boxes."""
     picture = as_bytes(convert_to_HWC(make_np(tensor), dataformats))
     return _image(tag, picture, rescale=rescale, boxes=make_np(boxes), labels=labels)
 
@@ -171,7 +183,11 @@ def video(tag: str, tensor: Any, fps: float = 4) -> Any:
 
 
 def audio(tag: str, tensor: Any, sample_rate: int = 44100) -> Any:
-    """A sound of one channel, of numbers from -1 to 1. Raises AssertionError for several channels."""
+    """Return the summary of mono audio, in [-1, 1].
+
+    Raises:
+        AssertionError: There are several channels.
+    """
     array = make_np(tensor).squeeze()
     if abs(array).max() > 1:
         print("warning: audio amplitude out of range, auto clipped.")
@@ -196,7 +212,7 @@ def audio(tag: str, tensor: Any, sample_rate: int = 44100) -> Any:
 
 
 def text(tag: str, text: str) -> Any:
-    """A text in Markdown."""
+    """Return the summary of a Markdown text."""
     tensor = TensorProto(dtype="DT_STRING", string_val=[text.encode()], tensor_shape=_shape([1]))
     return _summary(
         f"{tag}/text_summary", metadata=_metadata("text", TextPluginData(version=0)), tensor=tensor
@@ -204,7 +220,7 @@ def text(tag: str, text: str) -> Any:
 
 
 def custom_scalars(layout: Mapping[str, Mapping[str, Sequence[Any]]]) -> Any:
-    """Which scalars stand in one chart: categories of charts, each ``["Multiline" or "Margin", tags]``."""
+    """Return the layout of scalars in charts: categories of charts, each ``["Multiline" or "Margin", tags]``."""
     categories = []
     for category, charts in layout.items():
         found = []
@@ -233,7 +249,7 @@ def pr_curve_raw(
     recall: Any,
     num_thresholds: int = MOST_THRESHOLDS,
 ) -> Any:
-    """A curve of precision and recall from counts at each threshold."""
+    """Return the summary of a precision-recall curve from counts at each threshold."""
     data = np.stack([make_np(each) for each in (tp, fp, tn, fn, precision, recall)])
     tensor = TensorProto(
         dtype="DT_FLOAT", float_val=data.reshape(-1).tolist(), tensor_shape=_shape(data.shape)
@@ -245,7 +261,7 @@ def pr_curve_raw(
 def pr_curve(
     tag: str, labels: Any, predictions: Any, num_thresholds: int = MOST_THRESHOLDS, weights: Any = None
 ) -> Any:
-    """A curve of precision and recall from labels, 0 or 1, and predictions from 0 to 1."""
+    """Return the summary of a precision-recall curve from labels, 0 or 1, and predictions in [0, 1]."""
     labels, predictions = make_np(labels).astype(np.float64), make_np(predictions)
     weights = 1.0 if weights is None else make_np(weights)
     count = min(num_thresholds, MOST_THRESHOLDS)
@@ -263,7 +279,7 @@ def pr_curve(
 
 
 def mesh(tag: str, vertices: Any, colors: Any, faces: Any, config_dict: Mapping[str, Any] | None) -> Any:
-    """Points in space, with colours and triangles: tensors of ``[batch, number, 3]``."""
+    """Points in space, with colors and triangles: tensors of ``[batch, number, 3]``."""
     from tensorboard.plugins.mesh import metadata
     from tensorboard.plugins.mesh.plugin_data_pb2 import MeshPluginData
 
@@ -299,11 +315,11 @@ def mesh(tag: str, vertices: Any, colors: Any, faces: Any, config_dict: Mapping[
 def hparams(
     hparam_dict: Mapping[str, Any], metric_dict: Mapping[str, Any], hparam_domain_discrete: Any = None
 ) -> tuple[Any, Any, Any]:
-    """The experiment, the start and the end of a session with hyperparameters.
+    """Return the summaries of a session with hyperparameters: experiment, session start, session end.
 
     Raises:
-        TypeError: something is no dictionary, or a domain has values of another type.
-        ValueError: a hyperparameter is no number, str, bool or tensor.
+        TypeError: An argument is not a dictionary, or a domain has values of another type.
+        ValueError: A hyperparameter is not a number, str, bool or tensor.
     """
     from tensorboard.plugins.hparams import metadata
     from tensorboard.plugins.hparams.api_pb2 import (

@@ -28,9 +28,9 @@ class FileWriter:
 
     Args:
         log_dir: the folder, which is made.
-        max_queue: how many events wait before they are written.
-        flush_secs: how long they wait at most, in seconds.
-        filename_suffix: what the file's name ends in.
+        max_queue: The number of events to buffer before writing.
+        flush_secs: The maximum time between writes, in seconds.
+        filename_suffix: The suffix of the file's name.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class FileWriter:
         self.event_writer = EventFileWriter(str(log_dir), max_queue, flush_secs, filename_suffix)
 
     def get_logdir(self) -> str:
-        """The folder."""
+        """Return the log directory."""
         return str(self.event_writer.get_logdir())
 
     def add_event(self, event: Any, step: Step = None, walltime: Time = None) -> None:
@@ -84,11 +84,11 @@ class SummaryWriter:
 
     Args:
         log_dir: the folder; by default one in ``runs``, with the time and the machine's name.
-        comment: what that default ends in.
-        purge_step: from which step on an earlier log in the folder does not count.
-        max_queue: how many events wait before they are written.
-        flush_secs: how long they wait at most, in seconds.
-        filename_suffix: what the files' names end in.
+        comment: The suffix of the default folder.
+        purge_step: The step from which an earlier log in the folder is discarded.
+        max_queue: The number of events to buffer before writing.
+        flush_secs: The maximum time between writes, in seconds.
+        filename_suffix: The suffix of the files' names.
 
     Example::
 
@@ -130,7 +130,7 @@ class SummaryWriter:
         return FileWriter(folder, self.max_queue, self.flush_secs, self.filename_suffix)
 
     def _get_file_writer(self) -> FileWriter:
-        """The log; a new one after `close`."""
+        """Return the log writer; open a new one after `close`."""
         if self.file_writer is None or self.all_writers is None:
             self.file_writer = self._new_writer(self.log_dir)
             self.all_writers = {self.file_writer.get_logdir(): self.file_writer}
@@ -145,7 +145,7 @@ class SummaryWriter:
         self._get_file_writer().add_summary(content, step, walltime)
 
     def get_logdir(self) -> Any:
-        """The folder."""
+        """Return the log directory."""
         return self.log_dir
 
     def add_scalar(
@@ -265,7 +265,7 @@ class SummaryWriter:
     def add_video(
         self, tag: str, vid_tensor: Any, global_step: Step = None, fps: float = 4, walltime: Time = None
     ) -> None:
-        """Log videos, ``[number, time, colours, rows, columns]``, beside each other. Needs Pillow."""
+        """Log videos, ``[number, time, colors, rows, columns]``, beside each other. Needs Pillow."""
         self._add(summary.video(tag, vid_tensor, fps), global_step, walltime)
 
     def add_audio(
@@ -390,7 +390,7 @@ class SummaryWriter:
         global_step: Step = None,
         walltime: Time = None,
     ) -> None:
-        """Log points in space, with colours and triangles, tensors of ``[batch, number, 3]``."""
+        """Log points in space, with colors and triangles, tensors of ``[batch, number, 3]``."""
         self._add(summary.mesh(tag, vertices, colors, faces, config_dict), global_step, walltime)
 
     def add_hparams(
@@ -429,7 +429,7 @@ class SummaryWriter:
             writer.flush()
 
     def close(self) -> None:
-        """Write what waits, and close the files. What is added later goes to new ones."""
+        """Flush and close the files. Later additions go to new files."""
         for writer in (self.all_writers or {}).values():
             writer.flush()
             writer.close()

@@ -1,1 +1,1 @@
-"""What passes are made of (`torch.fx.passes.infra`)."""
+"""Infrastructure of graph passes (`torch.fx.passes.infra`)."""

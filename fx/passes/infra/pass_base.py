@@ -11,7 +11,7 @@ __all__ = ["PassBase", "PassResult"]
 
 
 class PassResult(NamedTuple):
-    """The module that a pass gives, and whether it changed anything."""
+    """Result of a pass: the module, and whether the pass changed it."""
 
     graph_module: GraphModule
     modified: bool
@@ -45,7 +45,7 @@ class PassBase(ABC):
 
     @abstractmethod
     def call(self, graph_module: GraphModule) -> PassResult | None:
-        """What the pass does."""
+        """Run the pass; a subclass overrides this method."""
 
     def requires(self, graph_module: GraphModule) -> None:  # noqa: B027
         """Raise for a module that the pass cannot work on; by default none is refused."""

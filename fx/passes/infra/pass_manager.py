@@ -1,4 +1,4 @@
-"""`PassManager`: passes in an order that fits constraints, again and again (torch/fx/passes/infra/pass_manager.py)."""
+"""`PassManager`: runs passes in an order that satisfies constraints (torch/fx/passes/infra/pass_manager.py)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Constraint: TypeAlias = Callable[[Pass, Pass], bool]
 
 
 def pass_result_wrapper(fn: Pass) -> Pass:
-    """A pass that gives a `PassResult`, of a function that changes a module in place, or gives another."""
+    """Wrap a function that modifies a module in-place, or returns another, so that it returns a `PassResult`."""
 
     def wrapped(module: Module) -> PassResult:
         result = fn(module)
@@ -32,7 +32,7 @@ def pass_result_wrapper(fn: Pass) -> Pass:
 
 
 def this_before_that_pass_constraint(this: Pass, that: Pass) -> Constraint:
-    """A constraint that `this` does not come after `that`."""
+    """Return a constraint that `this` does not come after `that`."""
     return lambda first, second: first is not that or second is not this
 
 
@@ -41,13 +41,14 @@ def _name_of(fn: Pass) -> str:
 
 
 class PassManager:
-    """Runs passes one after the other, as often as `steps` says or until nothing changes.
+    """Manager that runs passes in order, `steps` times or until nothing changes.
 
     Args:
         passes: functions of a module that give a `PassResult`.
         constraints: functions that say of two passes whether the first may come before the second.
-        steps: how often; once by default.
-        run_checks_after_each_pass: whether `check` is run after each pass, and not only at the beginning.
+        steps: The number of repetitions. Default: 1.
+        run_checks_after_each_pass: If True, `check` is run after each pass, and not only at the beginning. Default:
+            False.
         suppress_check_failures: PyTorch's; nothing is suppressed.
 
     Source: torch.fx.passes.infra.pass_manager.PassManager.
@@ -93,7 +94,7 @@ class PassManager:
         self.check = check  # type: ignore[method-assign, assignment]
 
     def check(self, module: Module) -> None:
-        """What has to be true of a module; by default anything is."""
+        """Check a module between passes; by default accept all."""
 
     def validate_constraints(self) -> None:
         """Check that the order of the passes fits. Raises RuntimeError if it does not."""

@@ -1,4 +1,4 @@
-"""What may be fused (torch/fx/passes/utils/fuser_utils.py)."""
+"""Validity of fusions (torch/fx/passes/utils/fuser_utils.py)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["validate_partition"]
 
 
 def validate_partition(partition: Sequence[Node]) -> bool:
-    """Whether nodes could become one: no way leads out of them and back into them.
+    """Return whether nodes can be fused: no path leads out of them and back into them.
 
     Example:
         >>> import triten as tt

@@ -1,4 +1,4 @@
-"""`SubgraphMatcher`: finds the places of a graph that look like another (torch/fx/passes/utils/matcher_utils.py)."""
+"""`SubgraphMatcher`: finds the matches of a pattern in a graph (torch/fx/passes/utils/matcher_utils.py)."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class SubgraphMatcher:
 
     Args:
         pattern: the graph to find.
-        match_output: whether its output has to be the graph's output.
-        match_placeholder: whether its inputs have to be inputs of the graph; by default they may be anything.
-        remove_overlapping_matches: whether of places that share nodes the first alone is given.
-        ignore_literals: whether constants match any other.
+        match_output: If True, its output must match the graph's output. Default: False.
+        match_placeholder: If True, its inputs have to be inputs of the graph; by default they may be anything.
+        remove_overlapping_matches: If True, keep only the first of matches that share nodes. Default: True.
+        ignore_literals: If True, constants match any constant. Default: False.
 
     Source: torch.fx.passes.utils.matcher_utils.SubgraphMatcher.
 
@@ -80,10 +80,11 @@ class SubgraphMatcher:
         )
 
     def match(self, graph: Graph, node_name_match: str = "") -> list[InternalMatch]:
-        """The places of a graph that look like the pattern, in the order of their last nodes.
+        """Return the matches of the pattern in a graph, in the order of their last nodes.
 
         Args:
-            node_name_match: a node of which this is a part of the name matches an anchor, whatever it calls.
+            graph: The graph.
+            node_name_match: A substring of node names; a node that has it matches any anchor. Default: "", none.
         """
         candidates = [
             [node for node in graph.nodes if self._are_alike(anchor, node, node_name_match)]
@@ -121,7 +122,7 @@ class SubgraphMatcher:
                 self._search(others, trial, node_name_match, found)
 
     def _are_alike(self, pattern: Node, node: Node, node_name_match: str = "") -> bool:
-        """Whether two nodes do the same, whatever their arguments."""
+        """Return whether two nodes have the same operation, whatever their arguments."""
         if pattern.op == "placeholder" and not self.match_placeholder:
             return True
         if node_name_match and node_name_match in node.name:
@@ -146,7 +147,7 @@ class SubgraphMatcher:
     def _match_nodes(
         self, pattern: Node, node: Node, known: dict[Node, Any], node_name_match: str = ""
     ) -> bool:
-        """Whether a node and all that it is made of look like the pattern's; `known` gets what was matched."""
+        """Return whether a node and its inputs match the pattern; record the matched nodes in `known`."""
         if pattern in known:
             return known[pattern] is node
         if any(each is node for each in known.values()) or not self._are_alike(
@@ -184,7 +185,7 @@ class SubgraphMatcher:
         return type(expected) is type(given) and bool(expected == given)
 
     def _is_closed(self, match: InternalMatch) -> bool:
-        """Whether nothing but the results is used outside of the place."""
+        """Return whether only the match's results are used outside of it."""
         inside = {node for each, node in match.nodes_map.items() if each.op != "placeholder"}
         return all(
             user in inside
@@ -195,7 +196,7 @@ class SubgraphMatcher:
 
 
 def _comparable(pattern: Node, node: Node) -> tuple[list[Any], list[Any] | None]:
-    """The arguments of two nodes side by side; None for the second where they are given in different ways."""
+    """Return the arguments of two nodes in the same order; None for the second if they cannot be aligned."""
     if len(pattern.args) == len(node.args) and list(pattern.kwargs) == list(node.kwargs):
         return [*pattern.args, *pattern.kwargs.values()], [*node.args, *node.kwargs.values()]
     if isinstance(pattern.target, OpOverload):
@@ -204,7 +205,7 @@ def _comparable(pattern: Node, node: Node) -> tuple[list[Any], list[Any] | None]
 
 
 def _all_arguments(node: Node) -> list[Any]:
-    """The arguments of an operator's call in its schema's order, with defaults."""
+    """Return the arguments of an operator call in schema order, with defaults."""
     return [
         node.kwargs.get(argument.name, node.args[index] if index < len(node.args) else argument.default)
         for index, argument in enumerate(node.target._schema.arguments)

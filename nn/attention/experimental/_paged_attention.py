@@ -29,13 +29,13 @@ class PagedAttention:
         n_pages: how many pages the cache has.
         page_size: how many tokens a page has.
         max_batch_size: how many sequences there may be.
-        device: where the tables lie.
+        device: The device of the tables.
 
     Attributes:
         page_table: the page of each `page_size` tokens of a sequence, -1 for none: int64 of (max_batch_size, n_pages).
         capacity: for how many tokens each sequence has pages: int64 of (max_batch_size,).
         empty_pages: the numbers of the pages that nobody has; the last one is taken first.
-        physical_to_logical: which part of a sequence lies in a page, -1 for none: as `page_table`.
+        physical_to_logical: The block of a sequence that a page holds, or -1; laid out as `page_table`.
 
     Example:
         >>> import triten as tt
@@ -110,9 +110,9 @@ class PagedAttention:
 
         Args:
             batch_idx: numbers of the sequences, of shape (B).
-            input_pos: which tokens of each, of shape (B, S); `reserve` was called for them.
-            k_val, v_val: of shape (B, H, S, D).
-            k_cache, v_cache: of shape (1, H, n_pages * page_size, D).
+            input_pos: The token positions of shape (B, S), for which `reserve` was called.
+            k_val, v_val: The keys and values of shape (B, H, S, D).
+            k_cache, v_cache: The caches of shape (1, H, n_pages * page_size, D).
 
         Raises:
             RuntimeError: if `k_val` requires grad, or for shapes that do not belong together.
@@ -138,15 +138,15 @@ class PagedAttention:
     def convert_logical_block_mask(
         self, block_mask: BlockMask, batch_idx: Tensor | None = None, kv_len: Tensor | None = None
     ) -> BlockMask:
-        """A mask over the keys of sequences as one over the cache, in which the same keys lie in pages.
+        """Convert a mask over the keys of sequences into a mask over the pages of the cache.
 
         Args:
-            block_mask: the mask, whose blocks have `page_size` keys.
-            batch_idx: which sequences its batches are, of shape (B); if None the first ones.
-            kv_len: how many keys each of them has, of shape (B); if None all that it has pages for.
+            block_mask: The mask; its blocks have `page_size` keys.
+            batch_idx: The sequence of each batch, of shape (B). Default: the first B sequences.
+            kv_len: The number of keys of each sequence, of shape (B). Default: all keys that have pages.
 
         Raises:
-            RuntimeError: if blocks have another number of keys than pages.
+            RuntimeError: The number of keys in a block differs from the page size.
         """
         if block_mask.BLOCK_SIZE[1] != self.page_size:
             raise RuntimeError(
@@ -168,7 +168,7 @@ class PagedAttention:
         )
 
     def _pages_of(self, blocks: Tensor, batch_idx: Tensor) -> Tensor:
-        """The pages of blocks (B, H, rows, columns), with as many columns as there are pages."""
+        """Return the pages of blocks (B, H, rows, columns), padded to `n_pages` columns."""
         batch, heads, rows, columns = blocks.shape
         pages = self.page_table[batch_idx].gather(1, blocks.reshape(batch, -1).to(int64))
         wide = _ops.zeros((batch, heads, rows, self.n_pages), dtype=int32, device=blocks.device)
@@ -176,7 +176,10 @@ class PagedAttention:
         return wide
 
     def get_mask_mod(self, mask_mod: MaskMod | None, kv_len: Tensor | None = None) -> MaskMod:
-        """A function of a sequence's keys as one of the cache's: False for keys of others, and from `kv_len` on."""
+        """Convert a mask function of logical keys into one of physical keys in the cache.
+
+        The result is False for keys of other sequences and for keys from `kv_len` on.
+        """
         return self._physical(noop_mask if mask_mod is None else mask_mod, kv_len, None)
 
     def _physical(self, mask_mod: MaskMod, kv_len: Tensor | None, batch_idx: Tensor | None) -> MaskMod:
@@ -192,7 +195,7 @@ class PagedAttention:
         return physical_mask
 
     def get_score_mod(self, score_mod: ScoreMod | None, kv_len: Tensor | None = None) -> ScoreMod:
-        """As `get_mask_mod`, of a function of scores: minus infinity for keys of others."""
+        """Convert a score function of logical keys into one of physical keys; other sequences' keys score -inf."""
 
         def physical_score(
             score: Tensor, b: Tensor, h: Tensor, q_idx: Tensor, physical_kv_idx: Tensor
@@ -206,6 +209,6 @@ class PagedAttention:
         return physical_score
 
     def _logical(self, sequence: Tensor, physical: Tensor) -> tuple[Tensor, Tensor]:
-        """Which of its keys a sequence has at a place of the cache, and whether it has one there."""
+        """Return the logical index of a physical key in a sequence, and whether the sequence owns its page."""
         part = self.physical_to_logical[sequence, physical // self.page_size]
         return part * self.page_size + physical % self.page_size, part >= 0

@@ -1,4 +1,4 @@
-"""Pipes of samples: data sets that are made of others, by constructors or as methods (`torch.utils.data.datapipes`).
+"""Data pipes: data sets composed by constructors or methods (`torch.utils.data.datapipes`).
 
 `datapipe.py` has the bases and how a class becomes a method, `validation.py` what decorators check, `iter.py` pipes of
 samples one after the other, `map.py` those of samples by index. PyTorch keeps them for old programs.

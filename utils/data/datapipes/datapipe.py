@@ -44,7 +44,7 @@ class _Methods:
 
 
 class IterDataPipe(_Methods, IterableDataset[Item_co]):
-    """Samples one after the other, of which one iterator at a time is valid (`torch.utils.data.IterDataPipe`).
+    """Iterable-style pipe, of which one iterator at a time is valid (`torch.utils.data.IterDataPipe`).
 
     A subclass writes ``__iter__``; each call of it begins with `reset`.
 
@@ -175,9 +175,9 @@ class DataChunk(list[Item]):
         super().__init__(self.items)
 
     def as_str(self, indent: str = "") -> str:
-        """The samples as text behind an indentation."""
+        """Format the samples as text after an indentation."""
         return f"{indent}[{', '.join(map(str, self))}]"
 
     def raw_iterator(self) -> Iterator[Item]:
-        """The samples as they came."""
+        """Yield the samples unchanged."""
         yield from self.items

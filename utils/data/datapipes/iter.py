@@ -1,4 +1,4 @@
-"""Pipes of samples one after the other (`torch.utils.data.datapipes.iter`)."""
+"""Iterable-style pipes (`torch.utils.data.datapipes.iter`)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,11 @@ class IterableWrapper(Pipe):
 
 
 def _length(pipe: object, *sources: object) -> int:
-    """The sum of several lengths. Raises TypeError where one has none."""
+    """Return the sum of the lengths.
+
+    Raises:
+        TypeError: A source has no length.
+    """
     if all(isinstance(each, Sized) for each in sources):
         return sum(len(each) for each in sources)  # type: ignore[arg-type, misc]
     raise TypeError(f"{type(pipe).__name__} instance doesn't have valid length")
@@ -101,7 +105,7 @@ class Collator(Mapper):
 
 @functional_datapipe("filter")
 class Filter(Pipe):
-    """The samples of which a function is True; of the part `input_col` where that is given."""
+    """Filter: samples, or their parts `input_col`, for which a function returns True."""
 
     def __init__(self, datapipe: Pipe, filter_fn: Callable[..., bool], input_col: Any = None) -> None:
         self.datapipe, self.filter_fn, self.input_col = datapipe, filter_fn, input_col
@@ -125,7 +129,7 @@ class Filter(Pipe):
 
 @functional_datapipe("batch")
 class Batcher(Pipe):
-    """So many samples at a time, the last batch with what is left unless `drop_last`."""
+    """Batches of `batch_size` samples; the last batch may be smaller unless `drop_last`."""
 
     def __init__(
         self, datapipe: Pipe, batch_size: int, drop_last: bool = False, wrapper_class: Any = DataChunk
@@ -185,12 +189,12 @@ class Shuffler(Pipe):
         self._random = random.Random()
 
     def set_shuffle(self, shuffle: bool = True) -> Shuffler:
-        """Whether the order is another one at all."""
+        """Enable or disable shuffling."""
         self._enabled = shuffle
         return self
 
     def set_seed(self, seed: int) -> Shuffler:
-        """The seed of the next iteration."""
+        """Set the seed of the next iteration."""
         self._seed = seed
         return self
 

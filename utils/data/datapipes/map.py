@@ -80,7 +80,7 @@ class Zipper(Pipe):
 
 @functional_datapipe("batch")
 class Batcher(Pipe):
-    """So many samples at a time, the last batch with what is left unless `drop_last`."""
+    """Batches of `batch_size` samples; the last batch may be smaller unless `drop_last`."""
 
     def __init__(
         self, datapipe: Any, batch_size: int, drop_last: bool = False, wrapper_class: Any = DataChunk

@@ -1,4 +1,4 @@
-"""Decorators of pipes that check: whether they give the same samples each time, and their types."""
+"""Decorators that validate pipes: their determinism and their types."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class guaranteed_datapipes_determinism:
 
 
 class non_deterministic:
-    """A decorator of a class of pipes whose samples are not the same each time (`torch.utils.data.non_deterministic`).
+    """Decorator of pipe classes whose samples vary between iterations (`torch.utils.data.non_deterministic`).
 
     Args:
         arg: the class; or a function of the constructor's arguments that tells whether such a pipe is.
@@ -85,7 +85,7 @@ class non_deterministic:
         return self.cls(*args, **kwargs)
 
     def deterministic_wrapper_fn(self, *args: Any, **kwargs: Any) -> IterDataPipe[Any]:
-        """A pipe, if it may be made of these arguments."""
+        """Build the pipe if its arguments make it deterministic."""
         assert self._tells is not None and self.cls is not None
         told = self._tells(*args, **kwargs)
         if not isinstance(told, bool):
@@ -106,7 +106,7 @@ class non_deterministic:
 
 
 def argument_validation(f: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose arguments that are said to be pipes are checked (`torch.utils.data.argument_validation`).
+    """Check the arguments that a function annotates as pipes (`torch.utils.data.argument_validation`).
 
     Raises:
         TypeError: by the function, for an argument that is none.
@@ -163,7 +163,7 @@ def runtime_validation(f: Callable[[Any], Any]) -> Callable[[Any], Iterator[Any]
 
 
 def _sample_classes(f: Callable[[Any], Any]) -> Any:
-    """What `isinstance` asks a sample for; None where the hint says nothing of the kind."""
+    """Return the classes to check a sample against with `isinstance`; None if the hint allows no check."""
     arguments = typing.get_args(typing.get_type_hints(f).get("return"))
     hint = arguments[0] if arguments else None
     origin = typing.get_origin(hint)
