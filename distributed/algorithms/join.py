@@ -26,7 +26,7 @@ MANY = 1000
 
 
 class JoinHook:
-    """What a `Joinable` does in a process without batches (`torch.distributed.algorithms.JoinHook`)."""
+    """Hook that a `Joinable` runs on a rank without batches (`torch.distributed.algorithms.JoinHook`)."""
 
     def main_hook(self) -> None:
         """Called for each batch of other processes: take part in what they send."""
@@ -62,12 +62,12 @@ class Joinable(ABC):
 
     @abstractmethod
     def join_hook(self, **kwargs: Any) -> JoinHook:
-        """What to do without a batch; the keywords are those of `Join`."""
+        """Return the hook that a rank without batches runs; the keywords are those of `Join`."""
 
     @property
     @abstractmethod
     def join_device(self) -> Device:
-        """Where to put tensors that are sent."""
+        """Device of the tensors that `Join` communicates."""
 
     @property
     @abstractmethod
@@ -158,7 +158,7 @@ class Join:
         return full((1,), value, device=self._device)
 
     def _count_of_others(self) -> float:
-        """How many processes have a batch."""
+        """Count the ranks that still have a batch."""
         count = self._number(0.0)
         all_reduce(count, group=self._process_group)
         return float(count.item())

@@ -107,7 +107,7 @@ class CheckedCommunicator(WrappingCommunicator):
         input_counts: Sequence[int],
         waits: bool = True,
     ) -> Work:
-        # What each sends and gets may differ; that both ends agree is for MPI or NCCL to find.
+        # Counts may differ between ranks. MPI or NCCL detects a mismatch between the two ends.
         self._compare("all_to_all", dtype=str(input.dtype))
         return self.inner.all_to_all(output, input, output_counts, input_counts, waits)
 

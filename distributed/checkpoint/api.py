@@ -39,7 +39,7 @@ class CheckpointException(BaseException):
 
 
 def wrapped(error: BaseException) -> WrappedException:
-    """An error in a form that can be sent, with the lines that led to it."""
+    """Return an error in a form that can be sent, with its traceback."""
     import pickle
 
     summary = traceback.StackSummary.from_list(

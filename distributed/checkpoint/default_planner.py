@@ -64,13 +64,13 @@ class DefaultSavePlanner(SavePlanner):
         self.is_coordinator = is_coordinator
 
     def create_local_plan(self) -> SavePlan:
-        """What this process could write, with the keys that lead to it."""
+        """Plan everything that this rank could write, with the path of each key in the nested state."""
         plan = create_default_local_save_plan(self.state_dict, self.is_coordinator)
         self.plan = dataclasses.replace(plan, planner_data=self.mappings if self.flatten_state_dict else None)
         return self.plan
 
     def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
-        """Each item in one process's plan; raises ValueError where processes contradict each other."""
+        """Assign each item to one rank's plan. Raise ValueError if ranks contradict each other."""
         plans, metadata = create_default_global_save_plan(
             dedup_save_plans(all_plans, self.dedup_save_to_lowest_rank)
         )
@@ -85,16 +85,16 @@ class DefaultSavePlanner(SavePlanner):
         return new_plan
 
     def resolve_data(self, write_item: WriteItem) -> Tensor | io.BytesIO:
-        """The tensor of an item, or the object's bytes as `tt.save` writes them."""
+        """Return the tensor of an item, or the object's bytes as `tt.save` writes them."""
         return self.transform_object(write_item, self.lookup_object(write_item.index))
 
     def lookup_object(self, index: MetadataIndex) -> Any:
-        """The value of a name, of a sharded tensor the shard; to be overridden."""
+        """Return the value of a name, or the shard of a sharded tensor. Subclasses may override it."""
         value = self.state_dict[index.fqn]
         return find_shard(value, index) if index.offset is not None else value
 
     def transform_object(self, write_item: WriteItem, object: Any) -> Tensor | io.BytesIO:
-        """What is written for a value; to be overridden."""
+        """Convert a value to what is written. Subclasses may override it."""
         if write_item.type != WriteItemType.BYTE_IO:
             tensor: Tensor = object
             return tensor
@@ -141,12 +141,12 @@ class DefaultLoadPlanner(LoadPlanner):
         self.is_coordinator = is_coordinator
 
     def create_local_plan(self) -> LoadPlan:
-        """What this process reads; raises RuntimeError for a name that is missing, ValueError for another shape."""
+        """Plan what this rank reads. Raise RuntimeError for a missing name, ValueError for a different shape."""
         assert self.metadata is not None
         return create_default_local_load_plan(self.state_dict, self.metadata, not self.allow_partial_load)
 
     def create_global_plan(self, global_plan: list[LoadPlan]) -> list[LoadPlan]:
-        """What each process said."""
+        """Return the plans of all ranks unchanged."""
         return global_plan
 
     def finish_plan(self, central_plan: LoadPlan) -> LoadPlan:
@@ -163,7 +163,7 @@ class DefaultLoadPlanner(LoadPlanner):
             set_element(self.original_state_dict, self.mappings[name], value)
 
     def resolve_tensor(self, read_item: ReadItem) -> Tensor:
-        """The memory of a box of a shard."""
+        """Return the memory of a box of a shard."""
         tensor = self.lookup_tensor(read_item.dest_index)
         return self.transform_tensor(read_item, tensor)
 
@@ -171,11 +171,11 @@ class DefaultLoadPlanner(LoadPlanner):
         """Nothing is left to do: the box is part of the state's tensor."""
 
     def lookup_tensor(self, index: MetadataIndex) -> Tensor:
-        """The shard of a name; to be overridden."""
+        """Return the shard of a name. Subclasses may override it."""
         return find_shard(self.state_dict[index.fqn], index)
 
     def transform_tensor(self, read_item: ReadItem, tensor: Tensor) -> Tensor:
-        """The box of a shard; to be overridden."""
+        """Return the box of a shard. Subclasses may override it."""
         for dim, (begin, size) in enumerate(zip(read_item.dest_offsets, read_item.lengths, strict=True)):
             tensor = tensor.narrow(dim, begin, size)
         return tensor

@@ -42,7 +42,7 @@ class _Record:
         self.state = state
 
     def get(self, name: str, default: Any = None) -> Any:
-        """An attribute."""
+        """Return an attribute."""
         if type(self.state) is not dict:
             raise UnpicklingError(f"load: a {self.kind} of PyTorch's metadata has no attributes")
         return self.state.get(name, default)
@@ -79,7 +79,7 @@ _ALLOWED: dict[str, Any] = {
 
 
 def loads(data: bytes) -> Metadata:
-    """What such a file says.
+    """Parse PyTorch's metadata file.
 
     Raises:
         UnpicklingError: it has more than PyTorch writes, or is malformed.

@@ -26,14 +26,16 @@ def _is_sharded(value: Any) -> bool:
 
 
 def has_chunks(value: Any) -> bool:
-    """Whether a value is saved as chunks: a tensor of plain elements. Sparse and quantized ones are objects."""
+    """Return True if a value is saved as chunks: strided tensors are, sparse and quantized tensors are
+    objects.
+    """
     return isinstance(value, Tensor) and (
         _is_sharded(value) or (value.layout is strided and not value.is_quantized and not value.is_nested)
     )
 
 
 def create_chunk_list(tensor: Tensor) -> list[ChunkStorageMetadata]:
-    """The boxes of a tensor that are in this process."""
+    """Return the chunks of a tensor that this rank holds."""
     if _is_sharded(tensor):
         chunks: list[ChunkStorageMetadata] = tensor.__create_chunk_list__()  # type: ignore[attr-defined]
         return chunks
@@ -41,7 +43,7 @@ def create_chunk_list(tensor: Tensor) -> list[ChunkStorageMetadata]:
 
 
 def find_shard(tensor: Tensor, index: MetadataIndex) -> Tensor:
-    """The memory of a box. Raises ValueError if it is not in this process."""
+    """Return the memory of a chunk. Raise ValueError if this rank does not hold it."""
     if _is_sharded(tensor):
         shard: Tensor = tensor.__get_tensor_shard__(index)  # type: ignore[attr-defined]
         return shard.detach()
@@ -53,7 +55,7 @@ def find_shard(tensor: Tensor, index: MetadataIndex) -> Tensor:
 
 
 def create_write_items(fqn: str, value: Any) -> list[WriteItem]:
-    """What is to be written of a value that is in this process.
+    """Return the items to write for a value of this rank.
 
     Raises:
         ValueError: it is a Meta tensor, which has no elements.

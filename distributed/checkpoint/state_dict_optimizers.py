@@ -38,7 +38,7 @@ def initialize(optimizer: Optimizer) -> None:
 
 
 def names_of(model: Module) -> dict[int, list[str]]:
-    """The canonical names of each tensor of a model, by its identity; several for a shared one."""
+    """Return the canonical names of each tensor of a model, by its id; a shared tensor has several."""
     found: dict[int, list[str]] = {}
     for name, _, tensor in named_state(model):
         found.setdefault(id(tensor), []).append(name)

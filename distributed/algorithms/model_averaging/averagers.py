@@ -18,7 +18,7 @@ __all__ = ["ModelAverager", "PeriodicModelAverager"]
 
 
 class ModelAverager(ABC):
-    """What averages parameters.
+    """Base class of parameter averagers.
 
     Args:
         process_group: the processes; None for all.

@@ -1,8 +1,8 @@
-"""Communications one after the other: at once where they are short, in a thread where they take long or are waited for
-later.
+"""Communications in order: short ones run at once, long or asynchronous ones in a thread.
 
-MPI moves data only inside of its own functions. Short ones are asked for again and again by whoever waits. Others run
-in the group's thread, which leaves Python to the program: so gradients travel while others are computed.
+MPI makes progress only inside its own functions. The waiting thread polls short communications. Long
+communications run in the group's thread, which releases the GIL: gradients travel while the program computes
+others.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Requests:
         self._requests = requests
 
     def Test(self, status: Any = None) -> bool:
-        """Whether all have ended."""
+        """Return True if all requests have ended."""
         return bool(self._all(self._requests))
 
     def wait_or_keep(self, memory: Any) -> None:
@@ -91,7 +91,7 @@ class Requests:
 
 
 _kept: list[tuple[Any, Any]] = []
-"""Communications that nobody waits for any more, and whose memory MPI still reads or writes."""
+"""Abandoned communications whose memory MPI still reads or writes."""
 _kept_lock = threading.Lock()
 
 
@@ -104,7 +104,7 @@ def _release() -> None:
     """Let go of what MPI is through with."""
     with _kept_lock:
         for each in tuple(_kept):
-            with contextlib.suppress(RuntimeError):  # MPI's: it refuses it again, as whoever waited was told
+            with contextlib.suppress(RuntimeError):  # MPI raises it again; the waiting caller already got it
                 if each[0].Test():
                     _kept.remove(each)
 
@@ -291,12 +291,12 @@ def meet(begin: Callable[[], Any]) -> None:
 
 
 class Jobs:
-    """What a group's processes do together, in the order in which it is asked for.
+    """Queue of a group's communications, run in the order of the calls.
 
     Args:
-        mpi: the module `mpi4py.MPI`.
-        spec: the group.
-        agreement: compares calls before they begin; None where they are not compared.
+        mpi: The module `mpi4py.MPI`.
+        spec: The group.
+        agreement: Compares calls between ranks before they start. None means no comparison.
     """
 
     def __init__(self, mpi: Any, spec: GroupSpec, agreement: Agreement | None) -> None:
@@ -360,7 +360,7 @@ class Jobs:
             raise self.failure(job, error) from error
 
     def lose(self, job: Job, why: str) -> DistBackendError:
-        """What to raise for a job that does not end; the group is of no use any more."""
+        """Mark the group as lost, and return the error for a job that does not end."""
         self._lost = DistBackendError(f"{job.name}: {self._who()} {why}")
         return self._lost
 
@@ -370,17 +370,17 @@ class Jobs:
             self.lose(job, why)
 
     def close(self) -> bool:
-        """End the thread, after what it has to do, which is waited for as whoever began it would.
+        """Finish the queued communications and end the thread.
 
         Returns:
-            Whether all has ended that was begun.
+            True if all communications that were started have ended.
         """
         thread, self._thread = self._thread, None
         if thread is not None:
             self._waiting.put(None)
             last = None if self._last is None else self._last()
             if self._lost is None and last is not None:
-                with contextlib.suppress(Exception):  # whoever waits for it gets it
+                with contextlib.suppress(Exception):  # the caller that waits for it gets it
                     last.wait()
             if self._lost is None:
                 thread.join()
@@ -394,7 +394,7 @@ class Jobs:
         return DistBackendError(f"{job.name}: {self._who()} lost a communication before: {self._lost}")
 
     def failure(self, job: Job, error: Exception) -> DistBackendError:
-        """What to raise for what MPI refuses."""
+        """Return the error for a job that MPI refused."""
         return DistBackendError(f"{job.name}: {self._who()}: MPI refused: {error}")
 
     def _run(self) -> None:
@@ -407,7 +407,7 @@ class Jobs:
                     work.job.finish()
             except self.mpi.Exception as error:
                 work.error = self.failure(work.job, error)
-            except Exception as error:  # whoever waits gets it
+            except Exception as error:  # the waiting caller gets it
                 work.error = error
             finally:
                 work.ended.set()

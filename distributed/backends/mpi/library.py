@@ -21,7 +21,7 @@ __all__ = ["is_installed", "launched", "remove_names_of_shared_memory", "start"]
 
 
 def is_installed() -> bool:
-    """Whether there is mpi4py."""
+    """Return True if mpi4py is installed."""
     return importlib.util.find_spec("mpi4py") is not None
 
 

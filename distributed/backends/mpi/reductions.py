@@ -45,7 +45,7 @@ _created: dict[str, Any] = {}
 
 
 def _combine(function: np.ufunc, given: Any, total: Any, datatype: Any) -> None:
-    """Put the function of two processes' numbers, which MPI hands over as memory, in the place of the second's."""
+    """Combine the elements of two ranks, which MPI passes as memory, in-place on the second rank's elements."""
     kind = np.dtype(datatype.typechar)
     first, second = (np.frombuffer(memory, kind) for memory in (given, total))
     function(first, second, out=second)
@@ -75,7 +75,7 @@ class Plan(NamedTuple):
         return _created[self.name]
 
     def before(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """A process's numbers as MPI gets them; the array itself where nothing is to be done."""
+        """Convert and scale a rank's elements for MPI; return the array itself if nothing changes."""
         if self.factor is not None:
             factor: Any = self.factor if isinstance(self.factor, int | float) else self.factor.item()
             scaled: np.ndarray[Any, Any] = array.astype(self.computes) * self.computes.type(factor)
@@ -95,7 +95,7 @@ class Plan(NamedTuple):
 
 
 def plan(name: str, kind: dtype, op: Reduction, size: int) -> Plan:
-    """How a reduction of tensors of a dtype is computed.
+    """Plan how MPI computes a reduction of tensors of a dtype.
 
     Args:
         name: the function's, for errors.

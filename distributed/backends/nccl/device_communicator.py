@@ -79,7 +79,7 @@ class DeviceCommunicator:
         return Issued(start, end, is_captured)
 
     def late_error(self) -> str | None:
-        """What NCCL says went wrong after calls had returned, if anything."""
+        """Return the asynchronous error that NCCL reports, if any."""
         with self._lock:
             try:
                 if self._is_open:

@@ -38,7 +38,7 @@ _OPERATIONS = {
 }
 """`ncclRedOp_t`."""
 _OF_COMPLEX = frozenset({ReduceOp.SUM, ReduceOp.AVG})
-"""What is done with a complex number by doing it with its parts."""
+"""Reductions of complex tensors that apply to the real and imaginary parts separately."""
 
 
 class Plan(NamedTuple):
@@ -58,9 +58,9 @@ class Plan(NamedTuple):
 
 
 def plan(name: str, kind: dtype, op: Reduction) -> Plan:
-    """How NCCL computes a reduction of tensors of a dtype.
+    """Plan how NCCL computes a reduction of tensors of a dtype.
 
-    Bools are bytes, of which the sum is the greatest; complex numbers are pairs of reals.
+    Bools are bytes, and their sum is the maximum. Complex numbers are pairs of reals.
 
     Args:
         name: the function's, for errors.

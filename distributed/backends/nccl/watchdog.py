@@ -54,7 +54,7 @@ class _Watch:
         self.question = time.monotonic() + ASK_AFTER
 
     def is_over(self, now: float) -> bool:
-        """Whether there is nothing to look for any more; lets the group fail where the time is over."""
+        """Return True if there is nothing left to watch. Fail the group after a timeout."""
         _, _, _, issued, limit, health = self.watched
         if health.error is not None:
             return True

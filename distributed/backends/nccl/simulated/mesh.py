@@ -1,7 +1,7 @@
-"""Connections of each of some processes with each other one, which find each other by an id as NCCL's do.
+"""Full mesh of connections between processes, which find each other through an id like NCCL's.
 
-The id holds the port of whoever made it, who tells each process the others' ports, and a token without which a
-connection is closed again. All are processes of one machine.
+The id holds the port of the process that created it, which tells each process the ports of the others. The id
+also holds a token; connections without the token are closed. All processes run on one machine.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Message(NamedTuple):
 
 
 def new_id() -> bytes:
-    """A new id, whose processes meet here: in a thread that ends once all have come."""
+    """Return a new id, and start the thread through which its processes find each other."""
     listener = _listen()
     token = secrets.token_bytes(TOKEN_BYTES)
     threading.Thread(target=_introduce, args=(listener, token), name="NCCL bootstrap", daemon=True).start()
@@ -139,7 +139,7 @@ class Mesh:
             ).start()
 
     def send(self, peer: int, message: Message) -> None:
-        """Deliver a message of this process to itself, or have it sent. Waits for nobody."""
+        """Deliver a message to this process itself, or queue it for a peer. Does not block."""
         if peer == self.rank:
             self._deliver(peer, message)
         else:
