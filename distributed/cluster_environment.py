@@ -1,4 +1,4 @@
-"""What a cluster's scheduler, or an MPI launcher, tells a process of its place among the others."""
+"""Ranks and sizes that a cluster scheduler or an MPI launcher passes to a process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ClusterEnvironment:
     starts_mpi: bool = False
 
     def variables(self) -> dict[str, str]:
-        """The environment variables of torchrun that this place has values for: RANK, LOCAL_RANK, MASTER_ADDR..."""
+        """Return torchrun's environment variables for the known values: RANK, LOCAL_RANK, MASTER_ADDR..."""
         values = {
             "RANK": self.rank,
             "WORLD_SIZE": self.world_size,
@@ -101,7 +101,7 @@ def cluster_environment(environment: Mapping[str, str] | None = None) -> Cluster
 
 
 def _completed(found: ClusterEnvironment, scheduled: ClusterEnvironment) -> ClusterEnvironment:
-    """What MPI's launcher says, and what the scheduler says beside."""
+    """Complete the values of MPI's launcher with those of the scheduler."""
     local_rank, local_size = found.local_rank, found.local_world_size
     return replace(
         found,
@@ -113,7 +113,7 @@ def _completed(found: ClusterEnvironment, scheduled: ClusterEnvironment) -> Clus
 
 
 def _of_slurm(given: Mapping[str, str]) -> ClusterEnvironment | None:
-    """The place in a step of a job, which `srun` has started."""
+    """Read the place in a SLURM job step, started by `srun`."""
     if "SLURM_PROCID" not in given or "SLURM_STEP_NUM_TASKS" not in given:
         return None
     nodes = given.get("SLURM_STEP_NODELIST") or given.get("SLURM_JOB_NODELIST") or ""
@@ -139,16 +139,16 @@ def _number(given: Mapping[str, str], name: str) -> int:
 
 
 def _counts(text: str) -> Iterator[int]:
-    """The numbers of ``"2(x3),1"``, which is SLURM for 2, 2, 2, 1."""
+    """Yield the numbers of ``"2(x3),1"``, which is SLURM for 2, 2, 2, 1."""
     for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", text):
         yield from [int(count)] * int(times or 1)
 
 
 def hosts_of(nodes: str) -> Iterator[str]:
-    """The hosts of a list as SLURM writes it.
+    """Yield the hosts of a list in SLURM's notation.
 
     Args:
-        nodes: names with commas between them, whose numbers may stand in brackets.
+        nodes: Names separated by commas; ranges of numbers may stand in brackets.
 
     Raises:
         ValueError: it is no such list.

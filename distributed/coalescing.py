@@ -1,4 +1,6 @@
-"""Several tensors in one communication (`torch.distributed.all_reduce_coalesced` and its kin)."""
+"""Collectives that communicate several tensors at once (`torch.distributed.all_reduce_coalesced` and similar
+functions).
+"""
 
 from __future__ import annotations
 

@@ -48,13 +48,13 @@ __all__ = [
 def all_reduce(
     tensor: Tensor, op: Reduction = ReduceOp.SUM, group: Group = None, async_op: bool = False
 ) -> Work | None:
-    """Put the reduction of all processes' tensors in the place of each (`torch.distributed.all_reduce`).
+    """Reduce the tensors of all ranks, in-place on every rank (`torch.distributed.all_reduce`).
 
     Args:
-        tensor: this process's; all have one shape and dtype.
-        op: what is done with the numbers.
-        group: the processes.
-        async_op: whether to return before the end.
+        tensor: This rank's tensor. All ranks have the same shape and dtype.
+        op: The reduction. Default: sum.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
 
     Raises:
         ValueError: there is no such reduction of this dtype.
@@ -87,16 +87,16 @@ def reduce(
     async_op: bool = False,
     group_dst: int | None = None,
 ) -> Work | None:
-    """Put the reduction of all processes' tensors in the place of that of one (`torch.distributed.reduce`).
+    """Reduce the tensors of all ranks, in-place on one rank (`torch.distributed.reduce`).
 
     Args:
-        tensor: this process's; all have one shape and dtype. What the others' hold after is not defined by PyTorch;
-            here it is what they held.
-        dst: the number in the world of the process that gets it.
-        op: what is done with the numbers.
-        group: the processes.
-        async_op: whether to return before the end.
-        group_dst: its number in the group, in the place of `dst`.
+        tensor: This rank's tensor. All ranks have the same shape and dtype. PyTorch leaves the tensors of the
+            other ranks undefined afterwards; here they stay unchanged.
+        dst: Global rank that gets the result.
+        op: The reduction. Default: sum.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
+        group_dst: Rank in the group that gets the result, instead of `dst`.
     """
     check_tensor(tensor, "tensor", "reduce")
     check_op(op, "reduce")
@@ -120,14 +120,14 @@ def broadcast(
     async_op: bool = False,
     group_src: int | None = None,
 ) -> Work | None:
-    """Put one process's tensor in the place of each (`torch.distributed.broadcast`).
+    """Broadcast one rank's tensor, in-place on the other ranks (`torch.distributed.broadcast`).
 
     Args:
-        tensor: what is sent, or where it is put; all have one shape and dtype.
-        src: the number in the world of the process that sends.
-        group: the processes.
-        async_op: whether to return before the end.
-        group_src: its number in the group, in the place of `src`.
+        tensor: Tensor to send or to fill. All ranks have the same shape and dtype.
+        src: Global rank that sends.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
+        group_src: Rank in the group that sends, instead of `src`.
     """
     check_tensor(tensor, "tensor", "broadcast")
     if not is_member(group, "broadcast"):
@@ -289,15 +289,15 @@ def scatter(
     async_op: bool = False,
     group_src: int | None = None,
 ) -> Work | None:
-    """Put a tensor of one process's list in the place of each one's (`torch.distributed.scatter`).
+    """Scatter one rank's list of tensors, one tensor to each rank (`torch.distributed.scatter`).
 
     Args:
-        tensor: this process's.
-        scatter_list: in the process that sends, a tensor for each.
-        src: its number in the world; 0 if nothing is said.
-        group: the processes.
-        async_op: whether to return before the end.
-        group_src: its number in the group, in the place of `src`.
+        tensor: Tensor to fill.
+        scatter_list: On the sending rank, one tensor per rank.
+        src: Global rank that sends. Default: 0.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
+        group_src: Rank in the group that sends, instead of `src`.
 
     Raises:
         ValueError: there is a list in another process, or none in that one.
@@ -434,7 +434,7 @@ def all_to_all_single(
 
 
 def _rows(tensor: Tensor, sizes: Sequence[int] | None, count: int, name: str) -> list[int]:
-    """How many elements of a tensor's first dimension go to each process."""
+    """Return the number of elements that each rank gets when a tensor is split along dimension 0."""
     rows = tensor.shape[0] if tensor.dim() else 1
     width = tensor.numel() // rows if rows else 0
     if sizes is None or len(sizes) == 0:

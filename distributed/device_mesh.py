@@ -65,7 +65,7 @@ def init_device_mesh(
 
 
 class _Resources:
-    """What PyTorch's own programs ask for the current mesh (`torch.distributed.device_mesh._mesh_resources`)."""
+    """Current mesh, as PyTorch's own programs access it (`torch.distributed.device_mesh._mesh_resources`)."""
 
     get_current_mesh: Callable[[], DeviceMesh] = staticmethod(current_mesh)
 

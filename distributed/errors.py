@@ -1,4 +1,4 @@
-"""What goes wrong between processes (`torch.distributed`'s exceptions)."""
+"""Errors of distributed programs (`torch.distributed`'s exceptions)."""
 
 from __future__ import annotations
 

@@ -35,21 +35,22 @@ logger = logging.getLogger(__name__)
 
 
 SENT_AT_THE_END = 1 << 20
-"""Bytes up to which the last bucket is sent by whoever waits, if nothing is sent after it: nothing else goes on."""
+"""Bytes up to which the waiting thread itself sends the last bucket: no other work is left to overlap."""
 
 
 class Reducer:
-    """What averages the gradients of parameters (`torch.distributed.Reducer`).
+    """Reducer that averages the gradients of parameters (`torch.distributed.Reducer`).
 
     Args:
-        params: the parameters, which require grad.
-        bucket_indices: for each bucket, the numbers of its parameters.
-        process_group: the processes.
-        expect_sparse_gradients: for each parameter, whether its gradients are sparse.
-        bucket_size_limits: the limits in bytes of the buckets that are made once the order of gradients is known.
-        find_unused_parameters: whether parameters that a forward does not use are looked for.
-        gradient_as_bucket_view: whether ``grad`` of parameters is a part of its bucket.
-        param_names: what parameters are called in errors.
+        params: Parameters that require a gradient.
+        bucket_indices: For each bucket, the indices of its parameters.
+        process_group: The group.
+        expect_sparse_gradients: For each parameter, True if its gradients are sparse.
+        bucket_size_limits: Limits in bytes of the buckets that are rebuilt once the order of gradients is
+            known.
+        find_unused_parameters: If True, search the graph for parameters that a forward does not use.
+        gradient_as_bucket_view: If True, each parameter's ``grad`` is a view of its bucket.
+        param_names: Names of parameters in errors.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class Reducer:
     def _in_order(self) -> list[tuple[Bucket, int]]:
         return [self._places[index] for index in range(len(self.params))]
 
-    # What a step begins with.
+    # Start of a step.
 
     def prepare_for_forward(self) -> None:
         """Begin a step."""
@@ -157,7 +158,7 @@ class Reducer:
             self._marks_unused = False
 
     _marks_unused = False
-    """Whether parameters that are known to be unused are still to be marked, with the first gradient that comes."""
+    """True until known unused parameters are marked, at the first gradient."""
 
     def mark_unused(self, edges: Sequence[Edge]) -> None:
         """Count parameters to which no gradient goes as ready (`prepare_for_backward`'s search).
@@ -183,10 +184,10 @@ class Reducer:
                 self.find_unused_parameters,
             )
 
-    # What happens in backward.
+    # Backward.
 
     def _autograd_hook(self, index: int) -> None:
-        """A gradient has come."""
+        """Handle the arrival of a gradient."""
         if (self.find_unused_parameters or self._is_first_static) and self.params[index].grad is not None:
             self._used[index] = 1
         if not self._expects_hooks:
@@ -269,7 +270,7 @@ class Reducer:
         bucket.buffer = grad if self.hook is not None else grad * (1.0 / self._count_of_processes())
 
     def _count_of_processes(self) -> int:
-        """What sums are divided by: how many processes there are, or under `join` how many take part."""
+        """Return the divisor of the sums: the number of ranks, or under `join` the number of active ranks."""
         if self._divisor is None:
             self._divisor = self._size
             if self._forward_work is not None:
@@ -311,7 +312,7 @@ class Reducer:
         return work
 
     def _send_used(self) -> None:
-        """Count in how many processes each parameter was used."""
+        """Count the ranks that used each parameter."""
         from ... import tensor
 
         device = next((bucket.buffer.device for bucket in self.buckets), None)

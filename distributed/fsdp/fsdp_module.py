@@ -42,7 +42,7 @@ class UnshardHandle:
 
 
 class FSDPModule:
-    """What `fully_shard` adds to a module's class (`torch.distributed.fsdp.FSDPModule`)."""
+    """Methods that `fully_shard` adds to a module's class (`torch.distributed.fsdp.FSDPModule`)."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         # A container makes others of its class, as when it is indexed: those are of the original one.
@@ -122,8 +122,9 @@ class FSDPModule:
         self._get_fsdp_state().forward_prefetch = _states_of(modules)
 
     def set_modules_to_backward_prefetch(self, modules: Sequence[FSDPModule]) -> None:
-        """Say whose parameters are gathered while this module's backward runs, in the place of the one that ran before
-        it."""
+        """Set the modules whose parameters are prefetched during this module's backward. Default: the module
+        that ran before it.
+        """
         self._get_fsdp_state().backward_prefetch = _states_of(modules)
 
     def set_custom_all_gather(self, comm: AllGather) -> None:

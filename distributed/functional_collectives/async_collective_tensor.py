@@ -48,7 +48,7 @@ class AsyncCollectiveTensor(Tensor):
         return detached_subclass(self, Tensor) if kept is None else kept
 
     def trigger_wait(self) -> Tensor:
-        """Wait, if nobody has yet, and give the plain tensor."""
+        """Wait once for the communication, and return the plain tensor."""
         if not self.completed:
             wait_for(self.elem)
             self.completed = True
@@ -129,7 +129,7 @@ def _wait_tensor() -> OpOverload:
 
 
 READ, VIEW, WRITE = range(3)
-"""What an operator does with its first argument."""
+"""Kinds of access of an operator to its first argument."""
 
 _kinds: dict[str, int] = {}
 
@@ -145,14 +145,14 @@ def _kind_of(func: OpOverload) -> int:
 
 
 def _waited(value: Any) -> Any:
-    """An argument with plain tensors, in lists too, that are there."""
+    """Unwrap an argument, including lists, to plain tensors, and wait for them."""
     if value.__class__ is tuple or value.__class__ is list:
         return [_waited(each) for each in value]
     return _plain(value.trigger_wait()) if isinstance(value, AsyncCollectiveTensor) else value
 
 
 def _viewed(value: Any) -> Any:
-    """An argument with a plain tensor, waited for or not."""
+    """Unwrap an argument to a plain tensor without waiting."""
     return _plain(value.elem) if isinstance(value, AsyncCollectiveTensor) else value
 
 

@@ -69,11 +69,11 @@ BACKWARDS = {
 
 
 def formula_of(op: OperatorEntry, name: str) -> Formula | None:
-    """The derivative of an operator, None if it has none.
+    """Return the derivative of an operator; None if it has none.
 
     Args:
-        op: the operator.
-        name: its name without namespace.
+        op: The operator.
+        name: Its name without the namespace.
     """
     if name in ("wait_tensor", "_wrap_tensor_autograd"):
         return _formula(lambda ctx, grad: grad, None)

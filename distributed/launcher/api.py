@@ -78,7 +78,7 @@ class LaunchConfig:
             raise ValueError(f"shutdown-timeout: expected 0 or more, but got {self.shutdown_timeout}")
 
     def rendezvous(self) -> RendezvousParameters:
-        """How the nodes come together.
+        """Return the parameters of the rendezvous.
 
         Raises:
             ValueError: that makes no sense.
@@ -135,7 +135,7 @@ class elastic_launch:
 def launch_agent(
     config: LaunchConfig, entrypoint: Callable[..., Any] | str, args: Sequence[Any]
 ) -> dict[int, Any]:
-    """What `elastic_launch` does (`torch.distributed.launcher.launch_agent`)."""
+    """Run the agent of `elastic_launch` (`torch.distributed.launcher.launch_agent`)."""
     logs = config.logs_specs or LogsSpecs()
     shutdown_timeout = LAST_WAIT if config.shutdown_timeout is None else config.shutdown_timeout
     spec = WorkerSpec(

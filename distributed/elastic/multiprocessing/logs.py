@@ -1,4 +1,4 @@
-"""Where the output of workers goes."""
+"""Destinations of the output of workers."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class Std(enum.IntFlag):
 
 @dataclass(frozen=True)
 class WorkerLogs:
-    """Where a worker's streams go.
+    """Destinations of a worker's streams.
 
     Attributes:
-        stdout: a file; None for the agent's own stream.
-        stderr: a file; None for the agent's own stream.
-        shows_stdout: whether lines of that file are shown by the agent, too.
-        shows_stderr: whether lines of that file are shown by the agent, too.
-        error_file: where the worker's error is told; ``""`` for nowhere.
+        stdout: File for stdout. None means the agent's own stdout.
+        stderr: File for stderr. None means the agent's own stderr.
+        shows_stdout: If True, the agent also displays the lines of that file.
+        shows_stderr: If True, the agent also displays the lines of that file.
+        error_file: File for the worker's error; ``""`` for none.
     """
 
     stdout: str | None
@@ -60,7 +60,7 @@ class WorkerLogs:
 
 
 LogsDest = dict[int, WorkerLogs]
-"""Where the streams of all workers go, by local rank."""
+"""Destinations of the streams of all workers, by local rank."""
 
 
 class LogsSpecs:

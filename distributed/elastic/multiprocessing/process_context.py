@@ -42,7 +42,7 @@ class RunProcsResult:
     failures: dict[int, ProcessFailure] = field(default_factory=dict)
 
     def is_failed(self) -> bool:
-        """Whether any failed."""
+        """Return True if any worker failed."""
         return bool(self.failures)
 
 
@@ -66,7 +66,7 @@ class PContext:
         self._failures: dict[int, ProcessFailure] = {}
 
     def pids(self) -> dict[int, int]:
-        """The workers' numbers with the system, by local rank."""
+        """Return the workers' process ids, by local rank."""
         return {rank: worker.pid for rank, worker in enumerate(self.workers)}
 
     def handles(self) -> list[int]:
@@ -95,7 +95,7 @@ class PContext:
             wait_for(self.handles(), min(left, period))
 
     def first_failure(self) -> ProcessFailure | None:
-        """The worker that has failed first, while the others run still."""
+        """Return the first worker failure, while other workers may still run."""
         for rank, worker in enumerate(self.workers):
             self._runs(rank, worker)
         return next(iter(self._failures.values()), None)
@@ -150,7 +150,7 @@ class PContext:
         return RunProcsResult(return_values={rank: worker.result for rank, worker in enumerate(self.workers)})
 
     def _runs(self, rank: int, worker: Worker) -> bool:
-        """Whether a worker runs still. One that has failed is noted."""
+        """Return True if a worker is still running. Record its failure if it failed."""
         if worker.exit_code is None and worker.poll() is None:
             return True
         if worker.exit_code and rank not in self._failures:

@@ -26,9 +26,9 @@ _OF_MPI_LAUNCHERS = (
 
 
 def is_of_mpi_launcher(variable: str) -> bool:
-    """Whether a variable tells a process its place among those of `mpiexec`.
+    """Return True if the variable describes a process's place among those of `mpiexec`.
 
-    An agent that was started so does not pass it on: its workers are not these processes.
+    An agent started by `mpiexec` does not pass these variables on, since its workers are other processes.
     """
     return variable.startswith(_OF_MPI_LAUNCHERS)
 

@@ -1,4 +1,4 @@
-"""What goes wrong between agents."""
+"""Errors of a rendezvous."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command line says of a rendezvous."""
+"""Parameters of a rendezvous, parsed from the command line."""
 
 from __future__ import annotations
 

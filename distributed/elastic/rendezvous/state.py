@@ -1,4 +1,4 @@
-"""What agents agree on: a value, and how it goes on to the next one."""
+"""State of a rendezvous, and its transitions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class RendezvousState:
     writer: str = ""
 
     def find(self, name: str) -> int | None:
-        """A node's place among the participants; None if it is not there."""
+        """Return a node's position among the participants; None if it is absent."""
         return next((place for place, node in enumerate(self.participants) if node.name == name), None)
 
     def joined_by(self, node: Node) -> RendezvousState | None:
@@ -79,7 +79,7 @@ class RendezvousState:
         )
 
     def next_round(self, by_failure: bool) -> RendezvousState:
-        """With nobody in it."""
+        """Return the next round, without participants."""
         return RendezvousState(self.round + 1, self.restarts + by_failure)
 
     def done_by(self, name: str) -> RendezvousState:
@@ -93,12 +93,12 @@ class RendezvousState:
         return replace(self, end=reason)
 
     def to_bytes(self) -> bytes:
-        """As it is kept in a store."""
+        """Serialize the state for the store."""
         return json.dumps(asdict(self)).encode()
 
     @staticmethod
     def from_bytes(value: bytes) -> RendezvousState:
-        """As it was kept in a store."""
+        """Parse the serialized state."""
         found = json.loads(value)
         nodes = tuple(Node(**node) for node in found.pop("participants"))
         waiting, done = tuple(found.pop("waiting")), tuple(found.pop("done"))

@@ -73,18 +73,18 @@ class ProcessFailure:
             self.message = f"{self.error_file} is no error file: {error!r}"
 
     def signal_name(self) -> str:
-        """The name of the signal that ended it; ``"<N/A>"`` if none did."""
+        """Return the name of the signal that ended the worker; ``"<N/A>"`` if none did."""
         try:
             return signal.Signals(-self.exitcode).name
         except ValueError:
             return NOT_AVAILABLE
 
     def timestamp_isoformat(self) -> str:
-        """The time as YYYY-MM-DD_HH:MM:SS."""
+        """Return the time as YYYY-MM-DD_HH:MM:SS."""
         return datetime.fromtimestamp(self.timestamp).isoformat(sep="_")
 
     def traceback(self) -> str:
-        """The worker's traceback, or its message where there is none."""
+        """Return the worker's traceback, or its message if there is no traceback."""
         if isinstance(self.message, str):
             return self.message
         return str(
