@@ -1,6 +1,7 @@
-"""Communications of Python's objects, pickled (`torch.distributed`'s ``*_object*``).
+"""Collectives of pickled Python objects (`torch.distributed`'s ``*_object*``).
 
-What comes is unpickled, which executes what it says: among processes of one program alone.
+Receivers unpickle the objects, which can execute arbitrary code. Use them only among processes of one
+program.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ __all__ = [
 
 
 def _place(group: ProcessGroup, device: Any = None) -> Device:
-    """The device by which objects of a group travel."""
+    """Return the device through which a group communicates objects."""
     if device is not None:
         return Device(device)
     kinds = list(group.backends.device_backend_map)
@@ -44,7 +45,7 @@ def _place(group: ProcessGroup, device: Any = None) -> Device:
 
 
 def _packed(value: Any, place: Device) -> Tensor:
-    """A pickled object's bytes as a tensor."""
+    """Return a pickled object's bytes as a tensor."""
     from .. import from_numpy
 
     return from_numpy(np.frombuffer(pickle.dumps(value), np.uint8).copy()).to(place)
@@ -67,7 +68,7 @@ def _room(size: int, place: Device) -> Tensor:
 
 
 def _joined(packed: Sequence[Tensor], place: Device) -> Tensor:
-    """The bytes of several objects one after the other."""
+    """Concatenate the bytes of several objects."""
     from .. import cat
 
     return cat([_room(0, place), *packed])
@@ -107,7 +108,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Group = None) -> 
 
 
 def _check_room(values: Sequence[Any], group: ProcessGroup, name: str, function: str) -> None:
-    """Raise ValueError for a list of too few places. What is in more of them stays."""
+    """Raise ValueError for a list that is too short. Extra items stay unchanged."""
     if len(values) < group.size():
         _check_count(values, group, name, function)
 

@@ -1,4 +1,4 @@
-"""Messages between two processes (`torch.distributed.send`, `recv` and their kin)."""
+"""Messages between two ranks (`torch.distributed.send`, `recv` and similar functions)."""
 
 from __future__ import annotations
 

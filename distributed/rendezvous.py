@@ -96,7 +96,7 @@ def _checked(scheme: str, rank: int, size: int) -> tuple[int, int]:
 def _tcp_store(host: str, port: int, rank: int, size: int, timeout: timedelta) -> Store:
     if not 0 <= port < MOST_PORTS:
         raise ValueError(f"port must have value from 0 to 65535 but was {port}.")
-    # Where the launcher serves a store, all ranks are its clients.
+    # If the launcher serves a store, all ranks are its clients.
     is_served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     return TCPStore(
         host,

@@ -1,4 +1,4 @@
-"""Groups of some of the processes (`torch.distributed.new_group` and its kin)."""
+"""Groups of some of the ranks (`torch.distributed.new_group` and similar functions)."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def launch_agent(
 
 
 def _name(entrypoint: Callable[..., Any] | str, args: Sequence[Any]) -> str:
-    """What failed, for a person: a function's name, a script's, or a program's."""
+    """Return a display name of what failed: a function's, a script's or a program's."""
     if not isinstance(entrypoint, str):
         return getattr(entrypoint, "__qualname__", repr(entrypoint))
     if entrypoint == sys.executable:

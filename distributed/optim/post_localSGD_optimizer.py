@@ -49,7 +49,7 @@ class PostLocalSGDOptimizer(Optimizer):
         return repr(self.optim)
 
     def state_dict(self) -> dict[str, Any]:
-        """The optimizer's state dict, with the averager's count as ``"step"``."""
+        """Return the optimizer's state dict, with the averager's count as ``"step"``."""
         return {**self.optim.state_dict(), "step": self.averager.step}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

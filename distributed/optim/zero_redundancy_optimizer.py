@@ -102,7 +102,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
             self._partition_parameters()[self.rank],
             **defaults,
         )
-        # What the optimizer's class adds to groups is in ours, too.
+        # Copy keys that the optimizer's class adds to its groups into our groups.
         for ours, theirs in zip(self.param_groups, self.optim.param_groups, strict=True):
             for key, value in theirs.items():
                 ours.setdefault(key, value)
@@ -197,12 +197,12 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
                     broadcast_coalesced(self.process_group, several, BROADCAST_BYTES, rank)
 
     def join_hook(self, **kwargs: Any) -> JoinHook:
-        """What this does in a process without batches."""
+        """Return the hook that runs on a rank without batches."""
         return _ZeroJoinHook(self)
 
     @property
     def join_device(self) -> Device:
-        """Where the first parameter is."""
+        """Device of the first parameter."""
         return self._default_device
 
     @property
@@ -225,7 +225,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         self._all_state_dicts = found or []
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of all parameters, as the optimizer's own class would have it.
+        """Return the state of all parameters, as the optimizer's own class would.
 
         Raises:
             RuntimeError: `consolidate_state_dict` has not brought it to this process.
@@ -275,7 +275,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
 
 def _checked(params: Any) -> tuple[list[Any], list[Tensor]]:
-    """The parameters or groups, and all parameters. Raises TypeError and ValueError for what is neither."""
+    """Return the parameters or groups, and all parameters. Raise TypeError or ValueError for anything else."""
     if isinstance(params, Tensor):
         raise TypeError("`params` argument should be an iterable of Tensors, but got Tensor")
     try:
@@ -312,7 +312,7 @@ def _checked(params: Any) -> tuple[list[Any], list[Tensor]]:
 
 
 def _as_views(params: list[Tensor]) -> Tensor:
-    """A line of parameters, which become its parts."""
+    """Copy parameters into a flat buffer, and make them views of it."""
     first = params[0]
     line = first.new_empty(sum(each.numel() for each in params))
     at = 0
@@ -331,7 +331,7 @@ def _copy_options(source: list[dict[str, Any]], target: list[dict[str, Any]]) ->
 
 
 def _on_device(value: Any, device: Any) -> Any:
-    """A value whose tensors are on a device."""
+    """Move the tensors of a nested value to a device."""
     if isinstance(value, Tensor):
         return value.to(device)
     if isinstance(value, (list, tuple)):

@@ -82,7 +82,7 @@ class PipelineSchedule(ABC):
 
     @abstractmethod
     def _order(self, rank: int) -> list[Action]:
-        """The actions of a rank."""
+        """Return the actions of a rank."""
 
     def step(
         self,

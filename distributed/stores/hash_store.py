@@ -102,7 +102,7 @@ class HashStore(Store):
         return self._when(first, seconds_of(None, self._timeout), lambda: f"for a value in the queue {key!r}")
 
     def queue_front(self, key: str) -> bytes | None:
-        """The first value of a queue, which stays there; None where there is none."""
+        """Return the first value of a queue without removing it; None if the queue is empty."""
         queue = self._queues.get(key)
         return queue[0] if queue else None
 

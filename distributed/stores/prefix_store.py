@@ -59,7 +59,7 @@ class PrefixStore(Store):
         return self.underlying_store.delete_key(self._key(key))
 
     def num_keys(self) -> int:
-        """How many keys the whole store has, as PyTorch's."""
+        """Return the number of keys of the whole store, as in PyTorch."""
         return self.underlying_store.num_keys()
 
     def check(self, keys: Sequence[str]) -> bool:

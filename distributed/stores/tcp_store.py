@@ -154,7 +154,9 @@ class TCPStore(Store):
         return TCPStore, (self.host, self.port, None, False, self._timeout)
 
     def _ask(self, name: str, *fields: str | bytes) -> list[bytes]:
-        """What the master answers. Each thread has a connection, so that none waits for another's value."""
+        """Send a request to the master and return its answer. Each thread has its own connection, so that no
+        thread waits for another's value.
+        """
         connection: socket.socket | None = getattr(self._own, "connection", None)
         if connection is None or self._own.process != os.getpid():  # a fork would read its parent's answers
             connection = self._own.connection = self._connect()

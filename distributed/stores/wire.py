@@ -24,7 +24,7 @@ def send(connection: socket.socket, fields: Sequence[bytes]) -> None:
 
 
 def receive(connection: socket.socket) -> list[bytes] | None:
-    """The next message, or None at the end of the connection.
+    """Return the next message, or None at the end of the connection.
 
     Raises:
         DistNetworkError: what came is no message.

@@ -129,9 +129,10 @@ def _placed(result: Any, mesh: DeviceMesh | None, wanted: Placements) -> Any:
 def register_sharding(op: OpOverload | Sequence[OpOverload]) -> Callable[[Function], Function]:
     """Return a decorator that registers how an operator computes on shards of its tensors.
 
-    The function gets the operator's arguments, with a `DTensorSpec` in the place of each tensor. It returns a list of
-    pairs: a placement for each result, and for each argument a placement, or None if that is no tensor. Each pair is
-    one way to compute the operator along a mesh dimension; the one with the least communication is taken.
+    The function gets the operator's arguments, with a `DTensorSpec` instead of each tensor. It returns a list
+    of pairs: a placement for each result, and for each argument a placement, or None if that is no tensor.
+    Each pair is one way to compute the operator along a mesh dimension. The dispatcher takes the one with the
+    least communication.
 
     Args:
         op: The operator, or several.

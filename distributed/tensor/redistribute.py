@@ -18,11 +18,11 @@ Step = tuple[int, Placement, Placement]
 
 
 def plan_of(source: tuple[Placement, ...], target: tuple[Placement, ...]) -> list[Step]:
-    """The changes that lead from some placements to others.
+    """Return the transitions from some placements to others.
 
-    Where several dimensions of the mesh divide one of the tensor, the first divides first. So parts can be put together
-    only along the last of them, and divided only after it: shards go from the last dimension of the mesh to the first,
-    and come from the first to the last.
+    If several mesh dimensions shard one tensor dimension, the first shards first. Therefore only the last of
+    them can be gathered, and further shards come after it. Gathers go from the last mesh dimension to the
+    first, shards from the first to the last.
 
     Example:
         >>> from triten.distributed.tensor import Replicate, Shard

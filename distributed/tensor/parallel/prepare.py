@@ -27,7 +27,7 @@ def _each(layouts: Layouts) -> tuple[Placement | None, ...] | None:
 def _prepared(
     value: Any, mesh: DeviceMesh, now: Placement | None, wanted: Placement | None, local: bool
 ) -> Any:
-    """A value that lies as it is wanted; itself where nothing says how it lies."""
+    """Redistribute a value to the wanted placement. Return it unchanged if its placement is unknown."""
     if now is None:
         return value
     made = as_distributed(value, mesh, (now,), None if wanted is None or wanted == now else (wanted,))

@@ -27,10 +27,11 @@ Placements = tuple[Placement, ...]
 
 
 class ParallelStyle(ABC):
-    """What `parallelize_module` does with a module (`torch.distributed.tensor.parallel.ParallelStyle`).
+    """Parallelization style that `parallelize_module` applies to a module
+    (`torch.distributed.tensor.parallel.ParallelStyle`).
 
     Attributes:
-        src_data_rank: whose parameters are divided; None for each process's own.
+        src_data_rank: Rank whose parameters are distributed. None uses each rank's own.
     """
 
     src_data_rank: int | None = 0
@@ -49,7 +50,9 @@ class ParallelStyle(ABC):
 def as_distributed(
     value: Tensor, mesh: DeviceMesh, layouts: Sequence[Placement], wanted: Sequence[Placement] | None
 ) -> DTensor:
-    """A tensor that lies as it is wanted; a plain one is this process's part of one that lies as `layouts` says."""
+    """Return a DTensor with the wanted placements. A plain tensor is this rank's part of one placed by
+    `layouts`.
+    """
     made = value if isinstance(value, DTensor) else DTensor.from_local(value, mesh, layouts)
     return made if wanted is None else made.redistribute(placements=wanted)
 
