@@ -32,7 +32,7 @@ TOLERANCE = 1e-3
 
 
 class Outcome(NamedTuple):
-    """What became of a client: the error's last line, empty where there was none."""
+    """Outcome of a client: the error's last line, or an empty string."""
 
     client: Client
     version: str

@@ -1,7 +1,7 @@
-"""Where a script's host time goes, by operator and layer: wrapper, dispatch, autograd, plan, allocation, kernel.
+"""Host time of a script, by operator and layer: wrapper, dispatch, autograd, plan, allocation, kernel.
 
-The script runs as `python SCRIPT ARGUMENTS` would run it, with a timer that looks what it is at. On CUDA a kernel's
-time is its launch: the device's own is the profiler's (`tt.profiler`).
+The script runs as under `python SCRIPT ARGUMENTS`, with a sampling timer. On CUDA, a kernel's time is its
+launch; the profiler (`tt.profiler`) has the device time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LEAST_INTERVAL, MOST_INTERVAL = 0.1, 10_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `python -m triten.perf profile`."""
+    """Add the options of `python -m triten.perf profile`."""
     parser.add_argument("script", type=Path, help="the program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its own arguments")
     parser.add_argument(

@@ -62,7 +62,7 @@ _PLACES = {
 
 @functools.cache
 def layer_of(filename: str) -> str | None:
-    """The layer of a source file; None for one that is not the package's.
+    """Return the layer of a source file; None if the file is not part of the package.
 
     Example:
         >>> from triten.perf.host_profile.layers import ROOT, layer_of
@@ -85,7 +85,7 @@ def layer_of(filename: str) -> str | None:
 
 @functools.cache
 def names_operators(filename: str) -> bool:
-    """Whether the functions of a file are public operators: generated functions and methods."""
+    """Return True if the functions of a file are public operators: generated functions and methods."""
     path = Path(filename)
     return path.is_relative_to(ROOT) and path.relative_to(ROOT).as_posix().startswith(
         ("dispatch/generated/functions", "dispatch/generated/methods")
