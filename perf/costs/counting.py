@@ -84,8 +84,7 @@ def cost(fn: Callable[..., object], /, *args: Any, **kwargs: Any) -> Cost:
 
     Raises:
         ValueError: if the function reaches a tensor that requires grad and is neither an argument nor a
-            parameter of
-            the module: its gradient would be one without values.
+            parameter of the module: its gradient would be one without values.
         NotImplementedError, RuntimeError: as Meta tensors raise them, for what depends on values, such as
             `item`.
 

@@ -1,7 +1,8 @@
-"""Pipelines: units divided into stages, and when each stage works on each microbatch.
+"""Pipelines: units divided into stages, and the schedule of microbatches on each stage.
 
-Huang et al., "GPipe: efficient training of giant neural networks using pipeline parallelism" (2019); Narayanan et al.,
-"Efficient large-scale language model training on GPU clusters using Megatron-LM" (2021), for 1F1B with flushes.
+Sources: Huang et al., "GPipe: efficient training of giant neural networks using pipeline parallelism" (2019);
+Narayanan et al., "Efficient large-scale language model training on GPU clusters using Megatron-LM" (2021),
+for 1F1B with flushes.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def divide(seconds: Sequence[float], stages: int) -> list[range]:
 
 
 def tasks(schedule: str, stage: int, stages: int, microbatches: int) -> list[Task]:
-    """What a stage does, in order.
+    """Return the tasks of a stage, in order.
 
     Example:
         >>> from triten.perf.planning.parallel.pipeline import tasks
@@ -77,7 +78,7 @@ def tasks(schedule: str, stage: int, stages: int, microbatches: int) -> list[Tas
 
 
 def held_microbatches(schedule: str, stage: int, stages: int, microbatches: int) -> int:
-    """Of how many microbatches a stage holds the activations at once, at most."""
+    """Return the maximum number of microbatches whose activations a stage holds at once."""
     return microbatches if schedule == "gpipe" else min(microbatches, stages - stage)
 
 
