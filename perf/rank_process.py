@@ -17,7 +17,7 @@ READY = "ready"
 
 
 class Rank:
-    """What the commands do, with one library's `distributed`."""
+    """Commands of a rank, with one library's `distributed`."""
 
     def __init__(self, library: str, backend: str, rank: int, ranks: int, file: str) -> None:
         self.library: Any = importlib.import_module(library)
@@ -69,7 +69,7 @@ class Rank:
         return time.perf_counter() - start
 
     def call(self, function: str, arguments: Mapping[str, Any]) -> Any:
-        """What a function of a module (``module:name``) returns."""
+        """Call a function of a module (``module:name``)."""
         module, _, name = function.partition(":")
         return getattr(importlib.import_module(module), name)(**arguments)
 

@@ -48,8 +48,7 @@ def distribute_tensor(
         >>> dist.init_process_group("mpi", store=dist.HashStore(), rank=0, world_size=1)
         >>> mesh = dist.init_device_mesh("cpu", (1,))
         >>> distribute_tensor(tt.arange(3), mesh, [Shard(0)])  # doctest: +ELLIPSIS
-        DTensor(local_tensor=tensor([0, 1, 2]), device_mesh=DeviceMesh((1,), 'cpu', ...),
-            placements=(Shard(dim=0),))
+        DTensor(local_tensor=tensor([0, 1, 2]), device_mesh=DeviceMesh((1,), 'cpu', ...), placements=(Shard(dim=0),))
         >>> dist.destroy_process_group()
     """
     mesh = device_mesh or current_mesh()

@@ -24,7 +24,7 @@ from .program import Program
 
 WORKER = Path(__file__).with_name("worker.py")
 TRITEN, PYTORCH = "triten", "torch"
-# Of one request, building and importing among them.
+# Limits of one request, including building and importing.
 SECONDS = 120.0
 ROUNDS = 7
 SLICE_SECONDS = 0.15
@@ -34,7 +34,7 @@ MOVES = 3
 
 @dataclass(frozen=True)
 class Effort:
-    """What a program may cost: seconds of one request, and rounds of timing (0: none)."""
+    """Limits of a program: seconds of one request, and rounds of timing (0: none)."""
 
     seconds: float = SECONDS
     rounds: int = ROUNDS
@@ -43,12 +43,12 @@ class Effort:
 
 @dataclass
 class Outcome:
-    """What was found of one program.
+    """Result of one program.
 
-    `status` is "agrees", "differs", "stops" (triten stopped it; `gap` is the exception's last line) or "not comparable"
-    (PyTorch stopped it, or took too long). `amplifies` says that results agree as closely as PyTorch's own when its
-    weights move by their last bit, and not as closely as is asked of others. Times are seconds of a step, memory the
-    peak of the whole process in bytes.
+    `status` is "agrees", "differs", "stops" (triten raised; `gap` is the exception's last line) or "not
+    comparable" (PyTorch raised or timed out). `amplifies` is True if results agree only as closely as
+    PyTorch's own when its weights change by their last bit. Times are seconds of a step; memory is the peak
+    of the whole process in bytes.
     """
 
     name: str
@@ -64,12 +64,12 @@ class Outcome:
     peak_bytes: dict[str, int] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """The row of the result file."""
+        """Return the row of the result file."""
         return asdict(self)
 
 
 def without_paths(text: str) -> str:
-    """An error's message without folders, which are one machine's own.
+    """Strip folders, which are specific to one machine, from an error message.
 
     Example:
         >>> from triten.perf.programs.contest import without_paths
@@ -149,7 +149,7 @@ class Worker:
 
 
 def worker_environment(packages: Path | None) -> dict[str, str]:
-    """The environment of both processes: the same packages, one thread, nothing asked of the network."""
+    """Return the environment of both processes: the same packages, one thread, no network access."""
     path = [str(packages.resolve())] if packages else []
     path += [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
     return {
@@ -165,7 +165,7 @@ def worker_environment(packages: Path | None) -> dict[str, str]:
 
 
 def triten_command(python: str = sys.executable) -> list[str]:
-    """How a Python runs PyTorch's programs with triten."""
+    """Return the command that runs PyTorch programs with triten."""
     return [python, "-P", "-m", f"{__package__.partition('.')[0]}.as_torch"]
 
 

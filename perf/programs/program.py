@@ -1,4 +1,4 @@
-"""A program: a model or a function of somebody's package, its inputs, and how it is trained."""
+"""Program: a model or a function of a third-party package, its inputs, and its training."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Program:
     tolerance: float = FORWARD_TOLERANCE
 
     def request(self) -> dict[str, object]:
-        """What a worker is told of it."""
+        """Return the request that describes the program to a worker."""
         setup = (SCRIPTS / self.script).read_text() if self.script else self.setup
         return {
             "name": self.name,

@@ -23,7 +23,7 @@ WIDTH, HEIGHT = 1280, 1800
 
 
 def take(result: Path, picture: Path) -> None:
-    """Draw the report of a result file and keep its beginning as a picture. Raises RefusalError."""
+    """Take a screenshot of the top of a result file's report. Raise RefusalError if that is impossible."""
     if importlib.util.find_spec("playwright") is None:
         raise RefusalError("the screenshot needs playwright: pip install playwright")
     require_writable(picture)

@@ -83,7 +83,7 @@ f = tt.compile(tt.optim.AdamW(parameters, lr=tt.tensor(1e-3), weight_decay=0.1).
 
 
 def workloads(scale: Scale) -> Iterator[Workload]:
-    """Every chain at every size, and programs with products and steps of an optimizer."""
+    """Yield every chain at every size, and programs with matmuls and steps of an optimizer."""
     sides = sorted({scale.side(64, 64, 8), scale.side(512, 256, 8), scale.side(4096, 1024, 16)})
     numbers = {name: Operand(partial(np.array, n, np.float32)) for name, n in NUMBERS.items()}
     for chain in CHAINS:
@@ -98,7 +98,7 @@ def workloads(scale: Scale) -> Iterator[Workload]:
 
 
 def _phrases(chain: Chain) -> dict[str, Phrase]:
-    """A chain in the words of NumExpr and of Numba."""
+    """Return a chain in the syntax of NumExpr and of Numba."""
     found = {}
     names = ", ".join(("a", "b", "c", *NUMBERS))
     if chain.expression:
