@@ -214,11 +214,11 @@ def reduce_scatter_single(
     """This process's part of the reduction (`torch.distributed._functional_collectives.reduce_scatter_single`).
 
     Args:
-        self: this process's; all have one shape and dtype.
+        self: This rank's tensor. All ranks have the same shape and dtype.
         reduceOp: as for `all_reduce`.
         scatter_dim: the dimension along which the result is divided.
-        group: the processes.
-        tag: taken for PyTorch's sake.
+        group: The group.
+        tag: Ignored; accepted for compatibility with PyTorch.
 
     Raises:
         AssertionError: the dimension cannot be divided by the number of processes.

@@ -79,7 +79,7 @@ class Backend(str):
             name: how `init_process_group` asks for it.
             func: called with a store, a rank, the number of processes and a timeout; gives a
                 `triten.distributed.backends.communicator.Communicator`.
-            extended_api: taken for PyTorch's sake.
+            extended_api: Ignored; accepted for compatibility with PyTorch.
             devices: the types of devices that it serves; ``cpu`` and ``cuda`` if nothing is said.
         """
         lower = name.lower()

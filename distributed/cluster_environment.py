@@ -18,15 +18,15 @@ class ClusterEnvironment:
     """A process's place.
 
     Attributes:
-        launcher: what has started it: ``"mpich"`` (Intel MPI and others with Hydra, too), ``"openmpi"``, ``"pmix"`` or
-            ``"slurm"``.
-        rank: its number.
-        world_size: how many processes there are.
-        local_rank: its number on its node; None if nobody says it.
-        local_world_size: how many processes there are on its node; None if nobody says it.
-        master_addr: the node of rank 0, as the scheduler calls it; None if nobody says it.
-        master_port: a port there that follows from the job's number; None without a scheduler.
-        starts_mpi: whether MPI comes together in these processes by what the launcher has prepared.
+        launcher: Launcher of the process: ``"mpich"`` (also Intel MPI and others with Hydra), ``"openmpi"``,
+            ``"pmix"`` or ``"slurm"``.
+        rank: Global rank.
+        world_size: Number of processes.
+        local_rank: Rank on its node. None if it is unknown.
+        local_world_size: Number of processes on its node. None if it is unknown.
+        master_addr: Name of rank 0's node in the scheduler. None if it is unknown.
+        master_port: Port derived from the job's number. None without a scheduler.
+        starts_mpi: True if MPI can start in these processes with the launcher's environment.
     """
 
     launcher: str

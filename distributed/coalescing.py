@@ -63,9 +63,9 @@ def all_reduce_coalesced(
 
     Args:
         tensors: this process's; all have as many, of the same shapes and dtypes.
-        op: what is done with the numbers.
-        group: the processes.
-        async_op: whether to return before the end.
+        op: The reduction. Default: sum.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
     """
     several = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     check_tensors(several, "tensors", "all_reduce_coalesced")
@@ -97,8 +97,8 @@ def all_gather_coalesced(
     Args:
         output_tensor_lists: for each process, a tensor for each of its inputs.
         input_tensor_list: this process's.
-        group: the processes.
-        async_op: whether to return before the end.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
     """
     check_tensors(input_tensor_list, "input_tensor_list", "all_gather_coalesced")
     if not is_member(group, "all_gather_coalesced"):
@@ -122,7 +122,7 @@ def coalescing_manager(
     """Begin what is called inside together (`torch.distributed._coalescing_manager`).
 
     Args:
-        group: the processes.
+        group: The group. Default: all ranks.
         device: where the tensors are.
         async_ops: whether what is called inside with ``async_op=True`` and appended to what this gives is waited for
             by its `wait`, or at the end of the block.

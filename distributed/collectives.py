@@ -187,8 +187,8 @@ def all_gather(
     Args:
         tensor_list: a tensor for each process, with as many elements as that one's.
         tensor: this process's.
-        group: the processes.
-        async_op: whether to return before the end.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
 
     Raises:
         ValueError: the tensors have several dtypes or sizes.
@@ -215,8 +215,8 @@ def all_gather_into_tensor(
     Args:
         output_tensor: with as many elements as all inputs have: of shape ``(size * n, ...)`` or ``(size, n, ...)``.
         input_tensor: this process's, of shape ``(n, ...)``.
-        group: the processes.
-        async_op: whether to return before the end.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
 
     Raises:
         ValueError: the output has another dtype or size.
@@ -251,9 +251,9 @@ def gather(
     Args:
         tensor: this process's.
         gather_list: in the process that gets them, a tensor for each.
-        dst: its number in the world; 0 if nothing is said.
-        group: the processes.
-        async_op: whether to return before the end.
+        dst: Global rank that gets the result. Default: 0.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
         group_dst: its number in the group, in the place of `dst`.
 
     Raises:
@@ -337,9 +337,9 @@ def reduce_scatter(
     Args:
         output: this process's part.
         input_list: a tensor for each process, with as many elements as that one's output.
-        op: what is done with the numbers.
-        group: the processes.
-        async_op: whether to return before the end.
+        op: The reduction. Default: sum.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
     """
     check_tensor(output, "output", "reduce_scatter")
     check_tensors(input_list, "input_list", "reduce_scatter")
@@ -365,9 +365,9 @@ def reduce_scatter_tensor(
     Args:
         output: this process's part, of shape ``(n, ...)``.
         input: of shape ``(size * n, ...)`` or ``(size, n, ...)``.
-        op: what is done with the numbers.
-        group: the processes.
-        async_op: whether to return before the end.
+        op: The reduction. Default: sum.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
 
     Raises:
         ValueError: the output has another dtype or size.
@@ -411,10 +411,10 @@ def all_to_all_single(
     Args:
         output: where what comes is put.
         input: what is sent.
-        output_split_sizes: how many rows come from each process; equal parts if nothing is said.
-        input_split_sizes: how many rows go to each process; equal parts if nothing is said.
-        group: the processes.
-        async_op: whether to return before the end.
+        output_split_sizes: Number of rows received from each rank. Default: equal parts.
+        input_split_sizes: Number of rows sent to each rank. Default: equal parts.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
 
     Raises:
         ValueError: the rows cannot be divided so.
@@ -468,8 +468,8 @@ def all_to_all(
     Args:
         output_tensor_list: a tensor for what each process sends.
         input_tensor_list: a tensor for each process.
-        group: the processes.
-        async_op: whether to return before the end.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
     """
     check_tensors(output_tensor_list, "output_tensor_list", "all_to_all")
     check_tensors(input_tensor_list, "input_tensor_list", "all_to_all")

@@ -86,7 +86,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Group = None) -> 
     Args:
         object_list: a place for each process; what is in more of them stays.
         obj: this process's; it can be pickled.
-        group: the processes.
+        group: The group. Default: all ranks.
 
     Raises:
         ValueError: the list has fewer places than the group has processes.
@@ -133,8 +133,8 @@ def gather_object(
     Args:
         obj: this process's; it can be pickled.
         object_gather_list: in the process that gets them, a place for each.
-        dst: its number in the world; 0 if nothing is said.
-        group: the processes.
+        dst: Global rank that gets the result. Default: 0.
+        group: The group. Default: all ranks.
         group_dst: its number in the group, in the place of `dst`.
 
     Raises:
@@ -175,8 +175,8 @@ def broadcast_object_list(
 
     Args:
         object_list: as many places in all processes.
-        src: the number in the world of the process that sends; 0 if nothing is said.
-        group: the processes.
+        src: Global rank that sends. Default: 0.
+        group: The group. Default: all ranks.
         device: by which device they travel.
         group_src: its number in the group, in the place of `src`.
     """
@@ -215,8 +215,8 @@ def scatter_object_list(
     Args:
         scatter_object_output_list: a list with a first place.
         scatter_object_input_list: in the process that sends, an object for each.
-        src: its number in the world; 0 if nothing is said.
-        group: the processes.
+        src: Global rank that sends. Default: 0.
+        group: The group. Default: all ranks.
         group_src: its number in the group, in the place of `src`.
 
     Raises:
@@ -258,10 +258,10 @@ def send_object_list(
     Args:
         object_list: what is sent.
         dst: the number in the world of the process that gets it.
-        group: the processes.
+        group: The group. Default: all ranks.
         device: by which device they travel.
         group_dst: its number in the group, in the place of `dst`.
-        use_batch: taken for PyTorch's sake.
+        use_batch: Ignored; accepted for compatibility with PyTorch.
     """
     if not is_member(group, "send_object_list"):
         return
@@ -284,11 +284,11 @@ def recv_object_list(
 
     Args:
         object_list: as many places as the sender's list has.
-        src: the number in the world of the process that sends; any one if nothing is said.
-        group: the processes.
+        src: Global rank that sends. Default: any rank.
+        group: The group. Default: all ranks.
         device: by which device they travel.
         group_src: its number in the group, in the place of `src`.
-        use_batch: taken for PyTorch's sake.
+        use_batch: Ignored; accepted for compatibility with PyTorch.
 
     Returns:
         The number in the world of the process that sent; -1 where this one is not in the group.

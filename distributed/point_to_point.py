@@ -32,7 +32,7 @@ def isend(
     Args:
         tensor: what is sent; it stays as it is until the work has ended.
         dst: the number in the world of the process that gets it.
-        group: the processes.
+        group: The group. Default: all ranks.
         tag: which of the receiver's calls gets it.
         group_dst: its number in the group, in the place of `dst`.
 
@@ -68,8 +68,8 @@ def irecv(
 
     Args:
         tensor: where it is put; of the sender's dtype and size.
-        src: the number in the world of the process that sends; any one if nothing is said.
-        group: the processes.
+        src: Global rank that sends. Default: any rank.
+        group: The group. Default: all ranks.
         tag: which of the sender's calls it is.
         group_src: its number in the group, in the place of `src`.
 
@@ -125,7 +125,7 @@ class P2POp:
         op: `isend` or `irecv`.
         tensor: what is sent, or where it is put.
         peer: the number in the world of the other process.
-        group: the processes.
+        group: The group. Default: all ranks.
         tag: as for `isend`.
         group_peer: its number in the group, in the place of `peer`.
 

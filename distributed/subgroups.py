@@ -42,7 +42,7 @@ def new_group(
         ranks: their numbers in the world; None for all.
         timeout: how long a communication may take; that of the backend if nothing is said.
         backend: a backend; that of the world if nothing is said.
-        pg_options: taken for PyTorch's sake.
+        pg_options: Ignored; accepted for compatibility with PyTorch.
         use_local_synchronization: whether only the group's own processes call it.
         group_desc: what it is for, in words.
         device_id: the GPU that this process works on.
@@ -127,7 +127,7 @@ def new_subgroups(
         group: what is divided.
         timeout: as for `new_group`.
         backend: as for `new_group`.
-        pg_options: taken for PyTorch's sake.
+        pg_options: Ignored; accepted for compatibility with PyTorch.
         group_desc: as for `new_group`.
 
     Returns:
@@ -202,7 +202,7 @@ def split_group(
         parent_pg: the group; None for that of all processes.
         split_ranks: the numbers in it of each part's processes.
         timeout: as for `new_group`.
-        pg_options: taken for PyTorch's sake.
+        pg_options: Ignored; accepted for compatibility with PyTorch.
         group_desc: as for `new_group`.
         backend: as for `new_group`.
 

@@ -41,8 +41,8 @@ def init_process_group(
         world_size: the number of processes, where the URL does not say it.
         rank: this process's number, where the URL does not say it.
         store: a store that all processes share, in the place of a URL.
-        group_name: taken for PyTorch's sake.
-        pg_options: taken for PyTorch's sake.
+        group_name: Ignored; accepted for compatibility with PyTorch.
+        pg_options: Ignored; accepted for compatibility with PyTorch.
         device_id: the GPU that this process works on.
 
     Raises:

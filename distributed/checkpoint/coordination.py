@@ -34,7 +34,7 @@ class Coordination:
     """The processes that save or load, and the one that decides for them.
 
     Args:
-        group: the processes.
+        group: The group. Default: all ranks.
         is_distributed: whether there are others at all.
         coordinator_rank: the number in the group of the one that decides.
     """

@@ -32,7 +32,7 @@ class DefaultSavePlanner(SavePlanner):
     Args:
         flatten_state_dict: whether nested dicts, and lists with tensors, are saved by dotted names; otherwise each
             value of the state is a tensor or an object.
-        flatten_sharded_tensors: taken for PyTorch's sake.
+        flatten_sharded_tensors: Ignored; accepted for compatibility with PyTorch.
         dedup_replicated_tensors: taken for PyTorch's sake: what several processes have is written once.
         dedup_save_to_lowest_rank: whether the first process that has something writes it.
         enable_plan_caching: taken for PyTorch's sake: each save is planned.
@@ -112,7 +112,7 @@ class DefaultLoadPlanner(LoadPlanner):
 
     Args:
         flatten_state_dict: as when the checkpoint was saved.
-        flatten_sharded_tensors: taken for PyTorch's sake.
+        flatten_sharded_tensors: Ignored; accepted for compatibility with PyTorch.
         allow_partial_load: whether names that the checkpoint does not have are left as they are.
     """
 

@@ -79,12 +79,12 @@ class ReadItem:
     """Something to read (`torch.distributed.checkpoint.ReadItem`).
 
     Attributes:
-        type: what it is.
-        dest_index: the shard of the state that it is put into.
-        dest_offsets: where in that shard.
-        storage_index: the chunk of the checkpoint that it is taken from.
-        storage_offsets: where in that chunk.
-        lengths: the sizes of the box.
+        type: Kind of the item.
+        dest_index: Shard of the state that is filled.
+        dest_offsets: Offsets in that shard.
+        storage_index: Chunk of the checkpoint that is read.
+        storage_offsets: Offsets in that chunk.
+        lengths: Sizes of the box.
     """
 
     type: LoadItemType

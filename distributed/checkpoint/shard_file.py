@@ -59,10 +59,10 @@ class Entry:
     """Something to be written.
 
     Attributes:
-        name: its name in the file.
-        dtype: None for an object's bytes.
-        sizes: its sizes; of an object the number of bytes.
-        data: gives its tensor or its bytes, when they are needed.
+        name: Name in the file.
+        dtype: Dtype of a tensor. None for an object's bytes.
+        sizes: Sizes of a tensor, or the number of bytes of an object.
+        data: Function that returns the tensor or the bytes when they are needed.
     """
 
     name: str

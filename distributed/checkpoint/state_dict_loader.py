@@ -37,7 +37,7 @@ def load(
         checkpoint_id: the folder.
         storage_reader: what it is read from; a `FileSystemReader` if nothing is said.
         planner: who plans it; a `DefaultLoadPlanner` if nothing is said.
-        process_group: the processes; all of them if nothing is said.
+        process_group: The group. Default: all ranks.
         no_dist: whether this process loads alone, which is so without a process group.
 
     Raises:

@@ -56,7 +56,7 @@ def verify_param_shape_across_processes(
     """Compare all processes' parameters (`torch.distributed._verify_params_across_processes`).
 
     Args:
-        group: the processes.
+        group: The group.
         params: this process's.
         names: what they are called in errors.
 

@@ -16,11 +16,11 @@ class MixedPrecisionPolicy:
     The shards, and with them the optimizer's state, keep the parameters' own dtype.
 
     Attributes:
-        param_dtype: in which parameters are gathered and forward and backward compute; None for their own.
-        reduce_dtype: in which gradients are reduced, and added up where they are not reduced yet; None for that of
+        param_dtype: Dtype of gathered parameters, forward and backward. None means the parameters' own.
+        reduce_dtype: Dtype in which gradients are reduced and accumulated. None means the dtype of the
             computation.
-        output_dtype: to which floating-point results of forward are cast; None leaves them.
-        cast_forward_inputs: whether floating-point arguments of forward are cast to `param_dtype`.
+        output_dtype: Dtype of forward's floating-point outputs. None leaves them unchanged.
+        cast_forward_inputs: If True, cast forward's floating-point arguments to `param_dtype`. Default: True.
 
     Example:
         >>> import triten as tt
@@ -46,7 +46,8 @@ class CPUOffloadPolicy(OffloadPolicy):
     (`torch.distributed.fsdp.CPUOffloadPolicy`).
 
     Attributes:
-        pin_memory: whether that is pinned, so that copies to and from a GPU do not wait.
+        pin_memory: If True, pin the host memory, so that copies to and from a GPU are asynchronous. Default:
+            True.
     """
 
     pin_memory: bool = True

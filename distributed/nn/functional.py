@@ -73,7 +73,7 @@ def scatter(tensors: Sequence[Tensor], src: int = 0, group: Group = None) -> Ten
     Args:
         tensors: one for each process; those of `src` count, the others' give shape and dtype.
         src: that process's number in the world.
-        group: the processes.
+        group: The group. Default: all ranks.
     """
     chosen = group_or_default(group)
     return _one(_Scatter, get_group_rank(chosen, src), chosen, *tensors)
@@ -101,7 +101,7 @@ def reduce_scatter(
         output: where it is put.
         input_list: a tensor for each process.
         op: SUM and AVG have derivatives.
-        group: the processes.
+        group: The group. Default: all ranks.
     """
     return _one(_ReduceScatter, op, group_or_default(group), output, *input_list)
 

@@ -53,7 +53,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
     Args:
         params: the parameters, or groups of them in dicts.
         optimizer_class: makes an optimizer of a part.
-        process_group: the processes; None for all.
+        process_group: The group. None means all ranks.
         parameters_as_bucket_view: whether parameters of a process lie in one line, which is sent as it is.
         overlap_with_ddp: is not supported.
         defaults: arguments of `optimizer_class`.

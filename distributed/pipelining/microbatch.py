@@ -116,7 +116,7 @@ def merge_chunks(chunks: Sequence[Any], chunk_spec: Any) -> Any:
 
     Args:
         chunks: Results of the microbatches.
-        chunk_spec: Dimension along which each tensor is concatenated. Default: dimension 0. Values without a
+        chunk_spec: Dimension along which each tensor is concatenated. None means dimension 0. Values without a
             `TensorChunkSpec` must be the same in all microbatches.
 
     Raises:

@@ -182,7 +182,7 @@ class _Step:
         arguments: each microbatch's.
         targets: each microbatch's.
         loss_kwargs: for the loss function.
-        keep: whether results are kept.
+        keep: If True, keep the results.
     """
 
     def __init__(

@@ -51,7 +51,7 @@ class TCPStore(Store):
         timeout: how long to wait for the master, and for values.
         wait_for_workers: whether the master waits for all of the processes.
         multi_tenant: whether a master that finds its port served by this very process takes that server.
-        use_libuv: taken for PyTorch's sake.
+        use_libuv: Ignored; accepted for compatibility with PyTorch.
 
     Raises:
         DistNetworkError: the port is taken, or the master does not answer in time.

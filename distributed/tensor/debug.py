@@ -65,7 +65,7 @@ def visualize_sharding(dtensor: DTensor, header: str = "", use_rich: bool = Fals
     Args:
         dtensor: a tensor of one or two dimensions.
         header: printed above.
-        use_rich: taken for PyTorch's sake.
+        use_rich: Ignored; accepted for compatibility with PyTorch.
 
     Raises:
         RuntimeError: the tensor has another number of dimensions.

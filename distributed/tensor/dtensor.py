@@ -55,7 +55,7 @@ class DTensor(TensorOfParts):
     Args:
         local_tensor: this process's part.
         spec: what it is a part of.
-        requires_grad: whether gradients are recorded.
+        requires_grad: If True, record gradients. Default: False.
 
     Example:
         >>> import triten as tt

@@ -195,9 +195,9 @@ class Bench:
         library = self.peer.library
         if library is not None:
             library.set_float32_matmul_precision("high" if workload.tf32 else "highest")
-            library.backends.cudnn.benchmark = True  # PyTorch has no such backends on a CPU
+            library.backends.cudnn.benchmark = True  # the best setting for the baseline
             theirs = runner(code, library, sets, 1)
-            backends = {} if self.simulated else workload.backends  # of a CPU PyTorch has neither
+            backends = {} if self.simulated else workload.backends  # PyTorch has neither on a CPU
             rivals |= {name: under_backend(theirs, library, own) for name, own in backends.items()} or {
                 PEER: theirs
             }

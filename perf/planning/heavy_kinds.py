@@ -43,7 +43,7 @@ FORWARD = "aten::_scaled_dot_product_flash_attention_for_cpu"
 def kind_of(call: RecordedCall) -> Kind | None:
     """Return the kind of a call's work; None if no probe is known, as for a package's own operators.
 
-    Such operators are not called, since their side effects are unknown.
+    These operators are not called, since their side effects are unknown.
     """
     if call.func.namespace != "aten":
         return None

@@ -18,8 +18,8 @@ from pathlib import Path
 from .merging import merged
 from .results import UNSURE, Result, Row, read_results
 
-PROCESSES = 7  # Limits of a process: its median is one sample, so its own interval need not be narrow.
-# Of a process: its median is one sample, so that its own interval need not be narrow.
+PROCESSES = 7  # the 0.95 interval of seven medians spans all of them; an interval needs at least six
+# Limits of a process: its median is one sample, so its own interval need not be narrow.
 PROCESS_ROUNDS, PROCESS_ROW_SECONDS = 9, 0.4
 # Exit statuses of a process that measured: 1 if a row failed, 130 after Ctrl-C. Both leave a file.
 WITH_A_FILE = (0, 1, 130)

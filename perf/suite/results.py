@@ -34,8 +34,8 @@ applicable.
         bytes       that must move: each operand read once, each result written once (`tt.perf.cost`); may be null
         flops       floating-point operations; may be null
         samples     object: list of seconds of one call, by library. "triten" and each baseline have as many, and the
-                    i-th of all were taken in one round, or are the medians of one process. Empty if nothing was measured
-                    (`note` says why).
+                    i-th of all were taken in one round, or are the medians of one process. Empty if nothing was
+                    measured (`note` says why).
         bar         null, or object: peer, most: the largest accepted ratio to the baseline; peer null: seconds
         note        "" or a remark: "missing in torch: ...", "WRONG: ..." (results differ: not timed)
         derived     object, derived values (this reader recomputes them and ignores the stored ones):

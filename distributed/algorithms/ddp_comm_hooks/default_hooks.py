@@ -44,7 +44,7 @@ def allreduce_hook(process_group: ProcessGroup | None, bucket: GradBucket) -> Fu
     """Average gradients, as happens without a hook.
 
     Args:
-        process_group: the processes; None for all.
+        process_group: The group. None means all ranks.
         bucket: the gradients.
     """
     return future_of_average(group_or_default(process_group), bucket.buffer())
@@ -61,7 +61,7 @@ def fp16_compress_hook(process_group: ProcessGroup | None, bucket: GradBucket) -
     """Average gradients in float16.
 
     Args:
-        process_group: the processes; None for all.
+        process_group: The group. None means all ranks.
         bucket: the gradients.
     """
     return _compressed(float16, process_group, bucket)
@@ -71,7 +71,7 @@ def bf16_compress_hook(process_group: ProcessGroup | None, bucket: GradBucket) -
     """Average gradients in bfloat16.
 
     Args:
-        process_group: the processes; None for all.
+        process_group: The group. None means all ranks.
         bucket: the gradients.
     """
     return _compressed(bfloat16, process_group, bucket)

@@ -41,16 +41,16 @@ class Job(NamedTuple):
     """A communication.
 
     Attributes:
-        name: the function's, for errors.
-        begin: starts it, and gives MPI's request.
-        block: does it whole.
-        finish: what is left to do after its end.
-        waits_for: what it waits for, for errors.
-        peers: the numbers in the group of those that it waits for.
-        is_short: whether it may be waited for at once.
-        results: the tensors that it writes.
-        call: what all ranks compare before it begins. Messages are not compared so.
-        parts: for `all_to_all`, the elements sent to each rank, then those received from each.
+        name: Name of the function, for errors.
+        begin: Function that starts it and returns MPI's request.
+        block: Function that runs the whole communication.
+        finish: Callback that runs after its end.
+        waits_for: Description of what it waits for, for errors.
+        peers: Ranks in the group that it waits for.
+        is_short: True if the caller may wait for it at once.
+        results: Tensors that it writes.
+        call: Call that all ranks compare before it begins. Messages are not compared.
+        parts: For `all_to_all`, the elements sent to each rank, then those received from each.
     """
 
     name: str
@@ -315,7 +315,7 @@ class Jobs:
 
         Args:
             job: the job.
-            waits: whether the caller waits for its end at once.
+            waits: True if the caller waits for its end at once.
 
         Raises:
             DistBackendError: it failed, other ranks call something else, or an earlier communication of the group was

@@ -55,10 +55,10 @@ class Plan(NamedTuple):
     """How a reduction is computed.
 
     Attributes:
-        name: the name of MPI's operation, or of ours.
-        computes: NumPy's dtype of the numbers that MPI adds.
-        factor: what each process multiplies its numbers by before, or None.
-        divisor: what the sum is divided by; 1 for nothing.
+        name: Name of MPI's operation, or of a custom one.
+        computes: NumPy dtype of the elements that MPI adds.
+        factor: Factor by which each rank multiplies its elements before, or None.
+        divisor: Divisor of the sum; 1 for none.
     """
 
     name: str
@@ -100,7 +100,7 @@ def plan(name: str, kind: dtype, op: Reduction, size: int) -> Plan:
     Args:
         name: the function's, for errors.
         kind: the dtype.
-        op: what is done with the numbers.
+        op: The reduction.
         size: the number of processes.
 
     Raises:

@@ -46,9 +46,9 @@ class Plan(NamedTuple):
 
     Attributes:
         datatype: NCCL's number of the dtype.
-        width: how many numbers of that dtype one element is.
+        width: Number of values of that dtype per element.
         operation: NCCL's number of the operation.
-        factor: what each process multiplies its numbers by before, or None.
+        factor: Factor by which each rank multiplies its elements before, or None.
     """
 
     datatype: int
@@ -65,7 +65,7 @@ def plan(name: str, kind: dtype, op: Reduction) -> Plan:
     Args:
         name: the function's, for errors.
         kind: the dtype.
-        op: what is done with the numbers.
+        op: The reduction.
 
     Raises:
         ValueError: NCCL has no such reduction, or none of this dtype.

@@ -25,12 +25,12 @@ class Watched(NamedTuple):
     """A communication that is looked after.
 
     Attributes:
-        name: the function's, for errors.
-        waits_for: what it waits for, for errors.
-        sequence: how many there were before in the group.
-        issued: NCCL's calls.
-        limit: the time limit, in seconds.
-        health: the group's.
+        name: Name of the function, for errors.
+        waits_for: Description of what it waits for, for errors.
+        sequence: Number of earlier communications in the group.
+        issued: The issued NCCL calls.
+        limit: Time limit, in seconds.
+        health: Health of the group.
     """
 
     name: str

@@ -13,12 +13,12 @@ class Node:
     """A node whose agent takes part.
 
     Attributes:
-        name: the agent's, which no other has.
-        address: by which others reach it.
-        workers: how many workers it starts.
-        role: what these are for.
-        rank: the node's rank if it was given one; otherwise -1.
-        is_host: whether it serves the store.
+        name: Unique name of the agent.
+        address: Address through which others reach it.
+        workers: Number of its workers.
+        role: Purpose of the workers.
+        rank: Assigned rank of the node; -1 without one.
+        is_host: True if it serves the store.
     """
 
     name: str
@@ -34,14 +34,14 @@ class RendezvousState:
     """Who takes part, and how far the job is.
 
     Attributes:
-        round: how often agents have begun to come together before.
-        restarts: how many of these times a failure was the reason.
-        is_settled: whether the round's nodes are settled.
-        participants: they, once settled in the order of their ranks.
-        waiting: the names of those that came later.
-        done: the names of those whose workers have ended well.
-        end: None while the job goes on, ``""`` once it has ended well, otherwise why it has ended.
-        writer: which agent wrote this, and which of its values this is.
+        round: Number of earlier rounds.
+        restarts: Number of rounds that a failure caused.
+        is_settled: True if the round's nodes are settled.
+        participants: Participating nodes, after settlement in the order of their ranks.
+        waiting: Names of nodes that arrived later.
+        done: Names of nodes whose workers have ended successfully.
+        end: None while the job runs, ``""`` after success, otherwise the reason of the end.
+        writer: Agent that wrote this value, with a counter.
     """
 
     round: int = 0

@@ -125,7 +125,7 @@ class _Rows:
         return self.spec.mesh
 
     def reduced(self, tensor: Tensor, op: ReduceOp = ReduceOp.SUM) -> Tensor:
-        """All-reduce the per-row values of the ranks."""
+        """Run an all-reduce of the per-row values of the ranks."""
         whole = tensor.contiguous()
         collectives.all_reduce(whole, op, self.mesh.get_group(self.place))
         return whole

@@ -158,7 +158,8 @@ class PrepareModuleInputOutput(ParallelStyle):
         desired_input_layouts: as for `PrepareModuleInput`.
         input_kwarg_layouts: as for `PrepareModuleInput`.
         desired_input_kwarg_layouts: as for `PrepareModuleInput`.
-        use_local_input: whether the module gets this process's parts, as plain tensors, or `DTensor`.
+        use_local_input: If True, the module gets this rank's parts as plain tensors. Otherwise it gets
+            `DTensor`s.
         output_layouts: as for `PrepareModuleOutput`.
         desired_output_layouts: as for `PrepareModuleOutput`.
         use_local_output: as for `PrepareModuleOutput`.

@@ -73,7 +73,8 @@ class _DividedParallel(ParallelStyle):
     Args:
         input_layouts: how an input that is a plain tensor lies.
         output_layouts: how the output shall lie.
-        use_local_output: whether the output is this process's part, as a plain tensor, or a `DTensor`.
+        use_local_output: If True, the output is this rank's part as a plain tensor. Otherwise it is a
+            `DTensor`.
     """
 
     _SAID = ("input_layouts", "output_layouts", "use_local_output")
@@ -118,7 +119,8 @@ class ColwiseParallel(_DividedParallel):
         input_layouts: how an input that is a plain tensor lies; replicated if nothing is said.
         output_layouts: how the output shall lie; divided along the last dimension, as it is computed, if nothing is
             said.
-        use_local_output: whether the output is this process's part, as a plain tensor, or a `DTensor`.
+        use_local_output: If True, the output is this rank's part as a plain tensor. Otherwise it is a
+            `DTensor`.
     """
 
     _PLANS: ClassVar = {
@@ -144,7 +146,8 @@ class RowwiseParallel(_DividedParallel):
     Args:
         input_layouts: how an input that is a plain tensor lies; divided along the last dimension if nothing is said.
         output_layouts: how the output shall lie: replicated, which takes an all-reduce, if nothing is said.
-        use_local_output: whether the output is this process's part, as a plain tensor, or a `DTensor`.
+        use_local_output: If True, the output is this rank's part as a plain tensor. Otherwise it is a
+            `DTensor`.
     """
 
     _PLANS: ClassVar = {
@@ -169,7 +172,8 @@ class SequenceParallel(ParallelStyle):
 
     Args:
         sequence_dim: the dimension of the sequence, along which an input that is a plain tensor is divided.
-        use_local_output: whether the output is this process's part, as a plain tensor, or a `DTensor`.
+        use_local_output: If True, the output is this rank's part as a plain tensor. Otherwise it is a
+            `DTensor`.
     """
 
     def __init__(self, *, sequence_dim: int = 1, use_local_output: bool = False) -> None:

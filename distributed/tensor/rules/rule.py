@@ -98,15 +98,16 @@ class Rule(NamedTuple):
     """How an operator computes on parts.
 
     Attributes:
-        strategies: the ways of one mesh dimension; the first of equal cost is taken.
-        sizes: the argument that is the result's shape, if there is one: a part gets the part's.
-        groups: in the place of `strategies` where there are lists of tensors.
-        by_value: the numbers on which the strategies depend, beside what stands in every key.
-        local: in the place of the operator, what computes a part: it takes the operator, this process's arguments by
-            name, and the invocation and inputs' specs of which they are parts.
-        unscaled: the argument that is written only where gradients are unscaled (``grad_scale``).
-        plain: whether tensors beside distributed ones are taken for replicated ones, as indices are.
-        replicates: whether computing on whole tensors is all that can be done, so that nobody is warned.
+        strategies: Function that returns the strategies along one mesh dimension. The first of equal cost is
+            taken.
+        sizes: Argument with the result's shape, if any; a local call gets the local shape.
+        groups: Replacement of `strategies` for lists of tensors.
+        by_value: True if the strategies depend on the values of numbers, besides what every key contains.
+        local: Function that computes a part instead of the operator. It takes the operator, this rank's
+            arguments by name, the invocation, and the specs of the inputs.
+        unscaled: Argument that is written only if gradients are unscaled (``grad_scale``).
+        plain: If True, plain tensors beside distributed ones count as replicated, as indices do.
+        replicates: If True, replicated computation is the only strategy, so no warning is issued.
     """
 
     strategies: Callable[[Invocation], Sequence[Strategy]] | None = None

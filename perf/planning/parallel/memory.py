@@ -16,13 +16,13 @@ class MemoryPlan:
     """Bytes of one rank. `activations` and `gradients` are those at the peak, all others stay.
 
     Attributes:
-        parameters: what the rank keeps of them.
-        gradients: of parameters, at the peak.
-        optimizer_state: of the optimizers that are among the program's arguments.
-        activations: all other results of operators, at the peak.
-        communication: gathered parameters and gradients before they are scattered; buckets that are copies.
-        given: the other arguments: inputs, buffers.
-        peak: the most at once.
+        parameters: Parameters, or shards of them, that the rank keeps.
+        gradients: Gradients of parameters at the peak.
+        optimizer_state: State of the optimizers among the program's arguments.
+        activations: All other results of operators, at the peak.
+        communication: Gathered parameters, gradients before they are scattered, and buckets that are copies.
+        given: Other arguments: inputs, buffers.
+        peak: Peak of all bytes.
     """
 
     parameters: int

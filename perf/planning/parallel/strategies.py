@@ -85,9 +85,10 @@ class Pipeline:
     The units are those of `FullyShard`, divided in their order so that the slowest rank is as fast as it can be.
 
     Attributes:
-        microbatches: into how many parts the program's batch is divided.
-        schedule: ``"1f1b"`` (Narayanan et al., "PipeDream", 2019), which holds the activations of as many
-            microbatches as there are ranks to come, or ``"gpipe"`` (Huang et al., "GPipe", 2019), which holds all.
+        microbatches: Number of parts of the program's batch. Default: 4.
+        schedule: ``"1f1b"`` (Narayanan et al., "PipeDream", 2019) or ``"gpipe"`` (Huang et al., "GPipe",
+            2019). 1F1B holds the activations of as many microbatches as later ranks exist, GPipe those of
+            all. Default: ``"1f1b"``.
     """
 
     microbatches: int = 4

@@ -16,11 +16,12 @@ class Chain(NamedTuple):
     """A function of `a`, `b` and `c`.
 
     Attributes:
-        name: what it is called.
-        body: it, in PyTorch's names.
-        expression: it in NumExpr's language, whose numbers that are not whole are `k0`, `k1`; empty where it has none.
-        arrays: it in NumPy's, for Numba, whose numbers are `one`, `two`, `k0`, `k1`; empty where that is not its kind.
-        compared: whether libraries give the same.
+        name: Name of the chain.
+        body: Expression in PyTorch's names.
+        expression: Expression for NumExpr, with `k0`, `k1` for non-integer constants; empty if there is none.
+        arrays: Expression in NumPy's names for Numba, with the numbers `one`, `two`, `k0`, `k1`; empty if
+            there is none.
+        compared: True if all libraries give the same result.
     """
 
     name: str

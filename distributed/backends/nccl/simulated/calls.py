@@ -72,10 +72,10 @@ class Call(NamedTuple):
     """A call of one of NCCL's functions.
 
     Attributes:
-        text: the function and the arguments that all processes have to give alike.
-        sends: what goes to which process, in this order; this one may be among them.
-        sources: the processes from which something comes.
-        combine: what is written, and where, of what came.
+        text: Function and arguments that must be the same on all ranks.
+        sends: Regions sent to each rank, in this order; this rank may be among them.
+        sources: Ranks from which data is received.
+        combine: Function that returns the regions to write, and their bytes, from the received parts.
     """
 
     text: str

@@ -36,10 +36,10 @@ class Message(NamedTuple):
     """Something that goes from one process to another.
 
     Attributes:
-        kind: DATA, what a call sends, or ASK, that somebody waits for what a call is to send.
-        key: names the call.
-        text: the call and its arguments.
-        body: the bytes.
+        kind: DATA for the bytes of a call, or ASK to request the bytes of a call that another rank waits for.
+        key: Key of the call.
+        text: Text of the call and its arguments.
+        body: The bytes.
     """
 
     kind: int
