@@ -106,11 +106,11 @@ def group_rank_of(
 
     Args:
         group: the group.
-        global_rank: a number in the world.
-        group_rank: a number in the group.
-        name: the argument's, for errors.
-        function: the function's, for errors.
-        default: the number in the world if neither is given.
+        global_rank: Global rank.
+        group_rank: Rank in the group.
+        name: Name of the argument, for errors.
+        function: Name of the function, for errors.
+        default: Global rank if neither is given.
 
     Raises:
         ValueError: both are given or none, or the group has no such process.
@@ -142,8 +142,8 @@ def written(tensor: Tensor, reads: bool = False) -> tuple[Tensor, Finish]:
     """Return the buffer that a communication writes, and the callback that copies it into the tensor.
 
     Args:
-        tensor: the tensor; its version changes.
-        reads: whether the communication reads it, too.
+        tensor: The tensor; its version is incremented.
+        reads: If True, the communication also reads the tensor. Default: False.
     """
     if _is_plain(tensor):
         tensor.bump_version()

@@ -76,11 +76,11 @@ class Backend(str):
         """Make a backend known (`torch.distributed.Backend.register_backend`).
 
         Args:
-            name: how `init_process_group` asks for it.
+            name: Name of the backend for `init_process_group`.
             func: called with a store, a rank, the number of processes and a timeout; gives a
                 `triten.distributed.backends.communicator.Communicator`.
             extended_api: Ignored; accepted for compatibility with PyTorch.
-            devices: the types of devices that it serves; ``cpu`` and ``cuda`` if nothing is said.
+            devices: Device types that it serves. Default: ``cpu`` and ``cuda``.
         """
         lower = name.lower()
         if not hasattr(cls, name.upper()):

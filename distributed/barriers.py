@@ -52,7 +52,7 @@ def monitored_barrier(
     Args:
         group: The group. Default: all ranks.
         timeout: Time limit. Default: the group's timeout.
-        wait_all_ranks: whether to name all that are missing, or the first.
+        wait_all_ranks: If True, report all missing ranks. Otherwise report the first.
 
     Raises:
         TypeError: `timeout` is no timedelta.

@@ -62,7 +62,7 @@ def all_reduce_coalesced(
     """`all_reduce` of several tensors, those of a dtype together (`torch.distributed.all_reduce_coalesced`).
 
     Args:
-        tensors: this process's; all have as many, of the same shapes and dtypes.
+        tensors: This rank's tensors. All ranks have equally many, with the same shapes and dtypes.
         op: The reduction. Default: sum.
         group: The group. Default: all ranks.
         async_op: If True, return a `Work` before the communication ends. Default: False.
@@ -96,7 +96,7 @@ def all_gather_coalesced(
 
     Args:
         output_tensor_lists: for each process, a tensor for each of its inputs.
-        input_tensor_list: this process's.
+        input_tensor_list: This rank's tensors.
         group: The group. Default: all ranks.
         async_op: If True, return a `Work` before the communication ends. Default: False.
     """
@@ -123,7 +123,7 @@ def coalescing_manager(
 
     Args:
         group: The group. Default: all ranks.
-        device: where the tensors are.
+        device: Device of the tensors.
         async_ops: whether what is called inside with ``async_op=True`` and appended to what this gives is waited for
             by its `wait`, or at the end of the block.
     """

@@ -186,7 +186,7 @@ def all_gather(
 
     Args:
         tensor_list: a tensor for each process, with as many elements as that one's.
-        tensor: this process's.
+        tensor: This rank's tensor.
         group: The group. Default: all ranks.
         async_op: If True, return a `Work` before the communication ends. Default: False.
 
@@ -214,7 +214,7 @@ def all_gather_into_tensor(
 
     Args:
         output_tensor: with as many elements as all inputs have: of shape ``(size * n, ...)`` or ``(size, n, ...)``.
-        input_tensor: this process's, of shape ``(n, ...)``.
+        input_tensor: This rank's tensor, of shape ``(n, ...)``.
         group: The group. Default: all ranks.
         async_op: If True, return a `Work` before the communication ends. Default: False.
 
@@ -249,12 +249,12 @@ def gather(
     """Put the tensors of all processes into a list of one (`torch.distributed.gather`).
 
     Args:
-        tensor: this process's.
+        tensor: This rank's tensor.
         gather_list: in the process that gets them, a tensor for each.
         dst: Global rank that gets the result. Default: 0.
         group: The group. Default: all ranks.
         async_op: If True, return a `Work` before the communication ends. Default: False.
-        group_dst: its number in the group, in the place of `dst`.
+        group_dst: Rank in the group that gets the result, instead of `dst`.
 
     Raises:
         ValueError: there is a list in another process, or none in that one.
@@ -335,7 +335,7 @@ def reduce_scatter(
     """Reduce the lists of all processes, and give each one tensor of the result (`torch.distributed.reduce_scatter`).
 
     Args:
-        output: this process's part.
+        output: Tensor for this rank's part.
         input_list: a tensor for each process, with as many elements as that one's output.
         op: The reduction. Default: sum.
         group: The group. Default: all ranks.
@@ -363,8 +363,8 @@ def reduce_scatter_tensor(
     """Reduce the tensors of all processes, and give each a part (`torch.distributed.reduce_scatter_tensor`).
 
     Args:
-        output: this process's part, of shape ``(n, ...)``.
-        input: of shape ``(size * n, ...)`` or ``(size, n, ...)``.
+        output: Tensor for this rank's part, of shape ``(n, ...)``.
+        input: Input of shape ``(size * n, ...)`` or ``(size, n, ...)``.
         op: The reduction. Default: sum.
         group: The group. Default: all ranks.
         async_op: If True, return a `Work` before the communication ends. Default: False.
@@ -409,8 +409,8 @@ def all_to_all_single(
     """Send a part of a tensor to each process, and join what comes (`torch.distributed.all_to_all_single`).
 
     Args:
-        output: where what comes is put.
-        input: what is sent.
+        output: Tensor to fill.
+        input: Tensor to send.
         output_split_sizes: Number of rows received from each rank. Default: equal parts.
         input_split_sizes: Number of rows sent to each rank. Default: equal parts.
         group: The group. Default: all ranks.

@@ -200,7 +200,7 @@ class DeviceMesh:
         """This process's group along a dimension.
 
         Args:
-            mesh_dim: its number or name; not needed where there is only one.
+            mesh_dim: Index or name of the dimension. Optional if the mesh has only one dimension.
 
         Raises:
             RuntimeError: nothing is said, and there are several; or this process is not in the mesh.

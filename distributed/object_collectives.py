@@ -85,7 +85,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Group = None) -> 
 
     Args:
         object_list: a place for each process; what is in more of them stays.
-        obj: this process's; it can be pickled.
+        obj: This rank's object, which must be picklable.
         group: The group. Default: all ranks.
 
     Raises:
@@ -131,11 +131,11 @@ def gather_object(
     """Put the objects of all processes into a list of one (`torch.distributed.gather_object`).
 
     Args:
-        obj: this process's; it can be pickled.
+        obj: This rank's object, which must be picklable.
         object_gather_list: in the process that gets them, a place for each.
         dst: Global rank that gets the result. Default: 0.
         group: The group. Default: all ranks.
-        group_dst: its number in the group, in the place of `dst`.
+        group_dst: Rank in the group that gets the result, instead of `dst`.
 
     Raises:
         ValueError: there is a list in another process, or none in that one.
@@ -178,7 +178,7 @@ def broadcast_object_list(
         src: Global rank that sends. Default: 0.
         group: The group. Default: all ranks.
         device: by which device they travel.
-        group_src: its number in the group, in the place of `src`.
+        group_src: Rank in the group that sends, instead of `src`.
     """
     if not is_member(group, "broadcast_object_list"):
         return
@@ -217,7 +217,7 @@ def scatter_object_list(
         scatter_object_input_list: in the process that sends, an object for each.
         src: Global rank that sends. Default: 0.
         group: The group. Default: all ranks.
-        group_src: its number in the group, in the place of `src`.
+        group_src: Rank in the group that sends, instead of `src`.
 
     Raises:
         ValueError: a list has too few places, or there is none in the process that sends.
@@ -257,10 +257,10 @@ def send_object_list(
 
     Args:
         object_list: what is sent.
-        dst: the number in the world of the process that gets it.
+        dst: Global rank that receives.
         group: The group. Default: all ranks.
         device: by which device they travel.
-        group_dst: its number in the group, in the place of `dst`.
+        group_dst: Rank in the group that gets the result, instead of `dst`.
         use_batch: Ignored; accepted for compatibility with PyTorch.
     """
     if not is_member(group, "send_object_list"):
@@ -287,7 +287,7 @@ def recv_object_list(
         src: Global rank that sends. Default: any rank.
         group: The group. Default: all ranks.
         device: by which device they travel.
-        group_src: its number in the group, in the place of `src`.
+        group_src: Rank in the group that sends, instead of `src`.
         use_batch: Ignored; accepted for compatibility with PyTorch.
 
     Returns:

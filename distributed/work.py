@@ -27,7 +27,7 @@ class Work:
         """Wait for the end.
 
         Args:
-            timeout: how long; None for the group's limit.
+            timeout: Time limit. None means the group's timeout.
 
         Returns:
             True.
@@ -84,7 +84,7 @@ class FollowedWork(Work):
 
     Args:
         work: the communication.
-        finish: what is left, done once, by whoever waits first.
+        finish: Callback that runs once, in the first thread that waits.
     """
 
     def __init__(self, work: Work, finish: Callable[[], None], results: Sequence[Tensor]) -> None:

@@ -109,8 +109,8 @@ def hold(
         kernels: names of those to compile; all if there are none.
         workers: compiling processes.
         cache: the folder of results.
-        seconds: what one compilation may take.
-        progress: whether to count compilations on the error stream.
+        seconds: Time limit of a compilation.
+        progress: If True, count compilations on the error stream.
     """
     started = time.perf_counter()
     outcome = Outcome()

@@ -35,7 +35,7 @@ class JoinHook:
         """Called once all processes are without batches.
 
         Args:
-            is_last_joiner: whether this process is among those that had the most.
+            is_last_joiner: True if this rank is among those with the most batches.
         """
 
 
@@ -79,9 +79,9 @@ class Join:
     """Inside, processes may have different numbers of batches (`torch.distributed.algorithms.Join`).
 
     Args:
-        joinables: what sends for each batch, in the order in which it does.
+        joinables: Objects that communicate for each batch, in the order in which they do.
         enable: False if all are known to have as many.
-        throw_on_early_termination: whether to raise in all processes as soon as one is without batches.
+        throw_on_early_termination: If True, raise on all ranks as soon as a rank runs out of batches.
         kwargs: for `join_hook`.
 
     Raises:
@@ -168,7 +168,7 @@ class Join:
         """Say that this process has a batch.
 
         Args:
-            joinable: which is about to send for it.
+            joinable: Object that is about to communicate.
 
         Returns:
             What counts the processes that have one; None outside of any `Join`, and for all but its first joinable.

@@ -27,7 +27,7 @@ class CheckedCommunicator(WrappingCommunicator):
     """A communicator whose processes first tell each other, in the group's store, what they call.
 
     Args:
-        inner: what communicates.
+        inner: Communicator to which calls are forwarded.
         spec: the group.
         kind: the type of the tensors' device.
     """

@@ -97,7 +97,7 @@ class WrappingCommunicator(Communicator):
     """A communicator over another one, of the same processes, whose time limit is its own.
 
     Args:
-        inner: what communicates.
+        inner: Communicator to which calls are forwarded.
     """
 
     def __init__(self, inner: Communicator) -> None:

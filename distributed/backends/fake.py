@@ -27,8 +27,8 @@ class FakeCommunicator(Communicator):
     """A group of processes of which one is there.
 
     Args:
-        rank: this process's number.
-        size: how many there are said to be.
+        rank: Rank of this process.
+        size: Simulated number of ranks.
         timeout: for programs that ask for it.
     """
 

@@ -17,7 +17,7 @@ class StagedCommunicator(WrappingCommunicator):
     """A group's communication by copies on the host.
 
     Args:
-        inner: what communicates there.
+        inner: Communicator to which calls are forwarded.
     """
 
     def all_reduce(self, tensor: Tensor, op: Reduction, waits: bool = True) -> Work:

@@ -15,7 +15,7 @@ class CheckpointException(BaseException):
     All processes raise it, with the same failures. As in PyTorch it is no `Exception`.
 
     Args:
-        msg: which step failed.
+        msg: Description of the failed step.
         failures: the errors, and where they were raised, by the numbers of the processes.
     """
 

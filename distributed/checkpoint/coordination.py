@@ -35,8 +35,8 @@ class Coordination:
 
     Args:
         group: The group. Default: all ranks.
-        is_distributed: whether there are others at all.
-        coordinator_rank: the number in the group of the one that decides.
+        is_distributed: True if there are other ranks.
+        coordinator_rank: Rank in the group that decides.
     """
 
     def __init__(self, group: Group = None, is_distributed: bool = True, coordinator_rank: int = 0) -> None:

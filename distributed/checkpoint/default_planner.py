@@ -33,9 +33,10 @@ class DefaultSavePlanner(SavePlanner):
         flatten_state_dict: whether nested dicts, and lists with tensors, are saved by dotted names; otherwise each
             value of the state is a tensor or an object.
         flatten_sharded_tensors: Ignored; accepted for compatibility with PyTorch.
-        dedup_replicated_tensors: taken for PyTorch's sake: what several processes have is written once.
-        dedup_save_to_lowest_rank: whether the first process that has something writes it.
-        enable_plan_caching: taken for PyTorch's sake: each save is planned.
+        dedup_replicated_tensors: Ignored; accepted for compatibility with PyTorch. Replicated data is written
+            once.
+        dedup_save_to_lowest_rank: If True, the lowest rank that has an item writes it.
+        enable_plan_caching: Ignored; accepted for compatibility with PyTorch. Each save is planned.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class DefaultLoadPlanner(LoadPlanner):
     Args:
         flatten_state_dict: as when the checkpoint was saved.
         flatten_sharded_tensors: Ignored; accepted for compatibility with PyTorch.
-        allow_partial_load: whether names that the checkpoint does not have are left as they are.
+        allow_partial_load: If True, leave values of names that the checkpoint lacks unchanged.
     """
 
     def __init__(

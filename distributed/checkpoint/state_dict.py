@@ -73,7 +73,7 @@ def get_model_state_dict(model: Module, *, options: StateDictOptions | None = No
 
     Args:
         model: the model.
-        options: what the state is like. With `full_state_dict` all processes call.
+        options: Options of the state. With `full_state_dict`, all ranks must call the function.
 
     Raises:
         ValueError: the options contradict each other.
@@ -104,9 +104,9 @@ def get_optimizer_state_dict(
     An optimizer that has not stepped creates its state first, by a step that changes nothing.
 
     Args:
-        model: whose parameters they have.
+        model: Model with the parameters of the optimizers.
         optimizers: one, or several, whose states are joined.
-        options: what the state is like. With `full_state_dict` all processes call.
+        options: Options of the state. With `full_state_dict`, all ranks must call the function.
 
     Raises:
         RuntimeError: an optimizer has a parameter that the model does not have.
@@ -153,8 +153,8 @@ def set_model_state_dict(
 
     Args:
         model: the model. Parameters on the meta device take over the tensors of the state.
-        model_state_dict: what `get_model_state_dict` gave with these options.
-        options: what the state is like.
+        model_state_dict: Result of `get_model_state_dict` with these options.
+        options: Options of the state.
 
     Returns:
         The names that are missing and those that are too many.
@@ -229,10 +229,10 @@ def set_optimizer_state_dict(
     (`torch.distributed.checkpoint.state_dict.set_optimizer_state_dict`).
 
     Args:
-        model: whose parameters they have.
+        model: Model with the parameters of the optimizers.
         optimizers: one, or several.
-        optim_state_dict: what `get_optimizer_state_dict` gave with these options, nested or flat.
-        options: what the state is like.
+        optim_state_dict: Result of `get_optimizer_state_dict` with these options, nested or flat.
+        options: Options of the state.
 
     Raises:
         RuntimeError: a parameter's state is missing.

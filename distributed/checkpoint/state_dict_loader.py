@@ -35,10 +35,10 @@ def load(
     Args:
         state_dict: tensors, objects, and dicts and lists of them, by name.
         checkpoint_id: the folder.
-        storage_reader: what it is read from; a `FileSystemReader` if nothing is said.
-        planner: who plans it; a `DefaultLoadPlanner` if nothing is said.
+        storage_reader: The reader. Default: a `FileSystemReader`.
+        planner: The planner. Default: a `DefaultLoadPlanner`.
         process_group: The group. Default: all ranks.
-        no_dist: whether this process loads alone, which is so without a process group.
+        no_dist: If True, this process loads alone, which is the case without a process group.
 
     Raises:
         CheckpointException: a process failed, in all processes: a name is missing, a shape is another one, a file is

@@ -154,13 +154,13 @@ def async_save(
     program does not end before the last one has.
 
     Args:
-        state_dict: as for `save`.
+        state_dict: As for `save`.
         checkpoint_id: the folder.
-        storage_writer: what it is written to.
-        planner: who plans it.
+        storage_writer: The writer.
+        planner: The planner.
         process_group: the processes, in a group that nothing else communicates by meanwhile; if nothing is said, all of
             them, in a group that the first such call makes.
-        no_dist: whether this process saves alone.
+        no_dist: If True, this process saves alone.
 
     Returns:
         The metadata, when the checkpoint is whole; its `result` raises what `save` would.

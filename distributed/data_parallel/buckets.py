@@ -73,15 +73,15 @@ class Bucket:
     Args:
         indices: the parameters' numbers.
         params: the parameters.
-        is_sparse: whether it is one of an embedding with sparse gradients.
+        is_sparse: True for the gradient of an embedding with sparse gradients.
         dtype: the gradients' dtype, where it is not the parameters'.
 
     Attributes:
         buffer: all gradients in one line; of a sparse one, the gradient.
         views: for each parameter, its part of the line in the parameter's shape and strides.
-        pending: how many gradients have not come.
+        pending: Number of gradients that have not arrived.
         work: the communication, once it has begun.
-        future: what a communication hook promised.
+        future: Future returned by a communication hook.
     """
 
     __slots__ = (
@@ -148,7 +148,7 @@ class Bucket:
         Args:
             place: the parameter's.
             view: the average, a part of `buffer` or of what a hook gave.
-            as_view: whether the gradient is a part of `buffer`.
+            as_view: If True, the gradient is a view of `buffer`.
 
         Raises:
             RuntimeError: it should be one, but is another tensor.

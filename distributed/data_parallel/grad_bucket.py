@@ -16,8 +16,8 @@ class GradBucket:
 
     Args:
         bucket: the bucket.
-        index: its number.
-        count: how many there are.
+        index: Index of the bucket.
+        count: Number of buckets.
         buffer: other gradients in the place of its own.
 
     Example:

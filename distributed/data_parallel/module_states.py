@@ -57,8 +57,8 @@ def verify_param_shape_across_processes(
 
     Args:
         group: The group.
-        params: this process's.
-        names: what they are called in errors.
+        params: This rank's parameters.
+        names: Names of the parameters in errors.
 
     Raises:
         RuntimeError: a process has another number of them than process 0, or one of another shape or dtype.

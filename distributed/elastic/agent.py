@@ -61,8 +61,8 @@ class RunResult:
     """How the workers of a node ended (`RunResult`).
 
     Attributes:
-        return_values: what their functions returned, None for programs, by rank; empty where one failed.
-        failures: how those ended that failed, by rank.
+        return_values: Return values of the functions by rank; None for programs, empty after a failure.
+        failures: Failures by rank.
     """
 
     return_values: dict[int, Any] = field(default_factory=dict)
@@ -78,8 +78,8 @@ class LocalElasticAgent:
 
     Args:
         spec: the workers.
-        parameters: how the nodes come together.
-        logs_specs: where the workers' output goes.
+        parameters: Parameters of the rendezvous.
+        logs_specs: Destinations of the workers' output.
     """
 
     def __init__(self, spec: WorkerSpec, parameters: RendezvousParameters, logs_specs: LogsSpecs) -> None:

@@ -54,7 +54,8 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         params: the parameters, or groups of them in dicts.
         optimizer_class: makes an optimizer of a part.
         process_group: The group. None means all ranks.
-        parameters_as_bucket_view: whether parameters of a process lie in one line, which is sent as it is.
+        parameters_as_bucket_view: If True, each rank's parameters are views of a flat buffer, which is sent
+            without a copy.
         overlap_with_ddp: is not supported.
         defaults: arguments of `optimizer_class`.
 
@@ -150,7 +151,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         The parts of other groups stay what they are, since the new parameters go where there is least.
 
         Args:
-            param_group: as for any optimizer.
+            param_group: Parameter group, as for any optimizer.
         """
         super().add_param_group(param_group)
         if not self.initialized:
@@ -216,7 +217,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         """Bring the states of all processes together, where `state_dict` finds them. All processes call it.
 
         Args:
-            to: the number in the group of the process that gets them.
+            to: Rank in the group that gets the states.
         """
         _copy_options(self.param_groups, self.optim.param_groups)
         own = _on_device(self.optim.state_dict(), "cpu")

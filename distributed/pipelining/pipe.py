@@ -65,7 +65,7 @@ class Pipe:
     """A model cut into stages (`torch.distributed.pipelining.Pipe`); `pipeline` makes one.
 
     Attributes:
-        num_stages: how many there are.
+        num_stages: Number of stages.
     """
 
     def __init__(self, stages: Sequence[fx.GraphModule]) -> None:
@@ -118,8 +118,8 @@ def pipeline(
     Args:
         module: the model.
         mb_args: a microbatch's arguments, with which the stages are tried; on the Meta device, too.
-        mb_kwargs: its keyword arguments.
-        split_spec: where to cut, by names of submodules.
+        mb_kwargs: Keyword arguments of the example microbatch.
+        split_spec: Split points, by names of submodules.
 
     Raises:
         ValueError: there is no such submodule, or it is not called once.

@@ -215,11 +215,11 @@ class PipelineStage:
         """Compute a microbatch.
 
         Args:
-            microbatch: its number.
+            microbatch: Index of the microbatch.
             args: the first stage's arguments; others have taken theirs.
             kwargs: keyword arguments.
-            keep: whether the last stage keeps the result.
-            has_backward: whether `backward` follows.
+            keep: If True, the last stage keeps the result.
+            has_backward: True if `backward` follows.
 
         Returns:
             What the layers return, and what is sent on.
@@ -246,9 +246,9 @@ class PipelineStage:
         """Compute the gradients of a microbatch, which are added to the parameters'.
 
         Args:
-            microbatch: its number.
-            loss: of the last stage.
-            is_last_backward: whether it is the last microbatch, when `fully_shard` reduces gradients.
+            microbatch: Index of the microbatch.
+            loss: Loss of the last stage.
+            is_last_backward: True for the last microbatch, when `fully_shard` reduces gradients.
 
         Returns:
             The gradients that the stage before gets.

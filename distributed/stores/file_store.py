@@ -37,7 +37,7 @@ class FileStore(Store):
             has its values still, and must be taken away first.
         world_size: the number of processes; -1 for any. Once that many objects are no longer used, or their processes
             have ended, the last one takes the file away.
-        timeout: how long to wait for values.
+        timeout: Time limit for values.
 
     Example:
         >>> import os, tempfile, triten as tt

@@ -38,7 +38,7 @@ class Store(abc.ABC):
     """Values by key, shared by processes (`torch.distributed.Store`).
 
     Args:
-        timeout: how long `get`, `wait` and `queue_pop` wait for a value.
+        timeout: Time limit of `get`, `wait` and `queue_pop`.
     """
 
     def __init__(self, timeout: timedelta = DEFAULT_TIMEOUT) -> None:

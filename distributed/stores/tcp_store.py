@@ -47,10 +47,10 @@ class TCPStore(Store):
         host_name: the master's name or address.
         port: its port; 0 has the master choose one, which `port` then tells.
         world_size: the number of processes that use the store, the master among them; None for any number.
-        is_master: whether this process keeps the values.
-        timeout: how long to wait for the master, and for values.
-        wait_for_workers: whether the master waits for all of the processes.
-        multi_tenant: whether a master that finds its port served by this very process takes that server.
+        is_master: True if this process holds the values.
+        timeout: Time limit for the master, and for values.
+        wait_for_workers: If True, the master waits for all processes.
+        multi_tenant: If True, a master whose port is already served by this process uses that server.
         use_libuv: Ignored; accepted for compatibility with PyTorch.
 
     Raises:

@@ -53,8 +53,8 @@ class DTensor(TensorOfParts):
     they do with it, in the same order.
 
     Args:
-        local_tensor: this process's part.
-        spec: what it is a part of.
+        local_tensor: This rank's part.
+        spec: Spec of the whole tensor.
         requires_grad: If True, record gradients. Default: False.
 
     Example:
@@ -175,7 +175,7 @@ class DTensor(TensorOfParts):
         """This process's part (`torch.distributed.tensor.DTensor.to_local`).
 
         Args:
-            grad_placements: how the parts' gradients lie, if otherwise than the parts.
+            grad_placements: Placements of the parts' gradients, if different from the parts'.
         """
         if is_grad_enabled():
             wanted = None if grad_placements is None else tuple(grad_placements)

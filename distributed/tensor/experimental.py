@@ -39,11 +39,12 @@ def local_map(
 
     Args:
         func: takes and gives plain tensors; a decorator is made if nothing is said.
-        out_placements: how its result lies, as a list; for several results a tuple of such lists.
-        in_placements: how each argument must lie; None for any way, or for what is no distributed tensor.
-        in_grad_placements: how the gradients of the parts lie, if otherwise than the arguments.
-        device_mesh: the mesh of the results; that of the first distributed argument if nothing is said.
-        redistribute_inputs: whether arguments that lie otherwise are redistributed.
+        out_placements: Placements of the result as a list; for several results, a tuple of lists.
+        in_placements: Required placements of each argument. None accepts any, and stands for values that are
+            not DTensors.
+        in_grad_placements: Placements of the parts' gradients, if different from the arguments'.
+        device_mesh: Mesh of the results. Default: that of the first distributed argument.
+        redistribute_inputs: If True, redistribute arguments with other placements.
 
     Raises:
         ValueError: an argument lies otherwise than `in_placements` says.

@@ -73,7 +73,7 @@ def run_on_dask(client: Client, function: Callable[[], Any], ranks: int) -> list
     Args:
         client: the cluster's.
         function: the function, without arguments.
-        ranks: how many ranks, at most as many as the cluster has workers.
+        ranks: Number of ranks, at most the number of the cluster's workers.
 
     Raises:
         ValueError: the cluster has fewer workers.

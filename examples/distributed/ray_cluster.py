@@ -50,8 +50,8 @@ def run_on_ray(function: Callable[[], Any], ranks: int, **resources: Any) -> lis
 
     Args:
         function: the function, without arguments.
-        ranks: how many ranks.
-        resources: what each needs: ``num_cpus``, ``num_gpus``.
+        ranks: Number of ranks.
+        resources: Resources of each rank: ``num_cpus``, ``num_gpus``.
     """
     actors = [Rank.options(**resources).remote() for _ in range(ranks)]
     try:

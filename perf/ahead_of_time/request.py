@@ -28,7 +28,7 @@ class Request:
         constants: the other parameters, encoded.
         divisible: parameters that are multiples of 16.
         options: Triton's options.
-        key: what the result is cached under: source, configuration, target and versions.
+        key: Cache key of the result: source, configuration, target and versions.
     """
 
     kernel: str

@@ -16,7 +16,7 @@ class Sample(NamedTuple):
         label: operator, dtype, layout.
         run: makes the call.
         wide: names of kernels that access their operands 128 bits at a time here.
-        refused: whether the target must refuse it.
+        refused: True if the target must refuse it.
     """
 
     label: str

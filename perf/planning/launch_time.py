@@ -52,11 +52,12 @@ class Code:
     """A compiled kernel, as the model takes it.
 
     Args:
-        schedule: what a warp does.
-        warps, registers, shared, tensor_memory: of a block, registers of a thread.
-        stages: of a loop whose copies run ahead.
+        schedule: Schedule of a warp.
+        warps, registers, shared, tensor_memory: Warps, shared memory and tensor memory of a block; registers
+            of a thread.
+        stages: Stages of a loop with asynchronous copies.
         number: the format of its products, as `DataSheet.peaks` names it.
-        reuses: whether blocks read what others read too, as those of a product do: their bytes are in the L2 cache.
+        reuses: True if blocks share reads, as those of a matmul do, so that the bytes are in the L2 cache.
         groups: groups of warps that compute, each for itself; where there are several, one more group copies.
     """
 

@@ -173,7 +173,7 @@ def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:
     Gradients of one dimension, and matrices that would not become small enough, are averaged as they are.
 
     Args:
-        state: what is kept from step to step.
+        state: State kept between steps.
         bucket: the gradients.
     """
     from .... import bmm, cat, empty
@@ -282,7 +282,7 @@ def batched_powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Te
     It is faster than `powerSGD_hook`, and less accurate.
 
     Args:
-        state: what is kept from step to step.
+        state: State kept between steps.
         bucket: the gradients.
     """
     from .... import empty, matmul

@@ -24,7 +24,7 @@ class ModelAverager(ABC):
         process_group: The group. None means all ranks.
 
     Attributes:
-        step: how often `average_parameters` was called.
+        step: Number of calls of `average_parameters`.
     """
 
     def __init__(self, process_group: ProcessGroup | None = None) -> None:

@@ -86,7 +86,7 @@ def process_management(store: Store, rank: int, size: int) -> Iterator[None]:
 
     Args:
         store: a store of these processes, and of nobody else.
-        rank: this process's number.
+        rank: Rank of this process.
         size: the number of processes.
     """
     ours, theirs = socket.socketpair()

@@ -38,7 +38,7 @@ class DeviceCommunicator:
     Args:
         nccl: the module with NCCL's functions.
         unique_id: the id, which all processes have.
-        rank: this process's number.
+        rank: Rank of this process.
         size: the number of processes.
         device: the device's index.
         series: a name that its calls have in all processes.

@@ -32,8 +32,8 @@ class NCCLWork(Work):
         watched: the communication, as the watchdog knows it.
         device: the device's index.
         results: the tensors that are written.
-        source: where a message comes from.
-        blocks: whether `wait` waits for the device.
+        source: Rank that sent the message.
+        blocks: True if `wait` waits for the device.
     """
 
     def __init__(

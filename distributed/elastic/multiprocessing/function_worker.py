@@ -24,7 +24,7 @@ class FunctionWorker(Worker):
         fn: a function that another process can import, or any one where `start_method` is ``"fork"``.
         arguments: its arguments.
         environment: the variables that the process gets beside those of this one.
-        logs: where its streams go.
+        logs: Destinations of its streams.
         start_method: ``"spawn"``, ``"fork"`` or ``"forkserver"``.
     """
 

@@ -72,8 +72,8 @@ class LogsSpecs:
     Args:
         log_dir: the directory; None for one among the system's temporary files, which is removed after a run that
             ended well and wrote nothing there; ``/dev/null`` for no file at all.
-        redirects: which streams go to files alone, for all workers or by local rank.
-        tee: which streams go to files and are shown, each line with its worker's name.
+        redirects: Streams that are redirected to files, for all workers or by local rank.
+        tee: Streams that go to files and are also displayed, each line with its worker's name.
         local_ranks_filter: the workers of which something is shown; None for all.
 
     Raises:
@@ -98,8 +98,8 @@ class LogsSpecs:
 
         Args:
             run_id: the run's name.
-            attempt: how often the workers have been started before.
-            workers: how many there are.
+            attempt: Number of earlier starts of the workers.
+            workers: Number of workers.
         """
         directory = None if self.root_log_dir == os.devnull else self._attempt(run_id, attempt)
         return {rank: self._of(rank, directory) for rank in range(workers)}

@@ -51,9 +51,9 @@ class Worker(abc.ABC):
     """A process in a session of its own, which signals reach together with the processes that it has started.
 
     Attributes:
-        pid: its number with the system.
-        exit_code: its exit code, negative for a signal; None while it runs. `poll` looks anew.
-        result: what its function returned; None for a command.
+        pid: Process id.
+        exit_code: Exit code, negative for a signal; None while it runs. `poll` updates it.
+        result: Return value of its function; None for a command.
     """
 
     pid: int

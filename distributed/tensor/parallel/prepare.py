@@ -38,11 +38,11 @@ class PrepareModuleInput(ParallelStyle):
     """Inputs that come to lie as they are wanted (`torch.distributed.tensor.parallel.PrepareModuleInput`).
 
     Args:
-        input_layouts: how positional inputs that are plain tensors lie; None in the place of what is left alone.
-        desired_input_layouts: how they shall lie.
+        input_layouts: Placements of positional inputs that are plain tensors; None leaves an input unchanged.
+        desired_input_layouts: Wanted placements of these inputs.
         input_kwarg_layouts: the same of inputs by name.
         desired_input_kwarg_layouts: the same of inputs by name.
-        use_local_output: whether the module gets this process's parts, as plain tensors, or `DTensor`.
+        use_local_output: If True, this rank's parts are passed on as plain tensors. Otherwise `DTensor`s are.
 
     Raises:
         AssertionError: there are not as many wanted layouts as layouts.
@@ -110,9 +110,9 @@ class PrepareModuleOutput(ParallelStyle):
     """Outputs that come to lie as they are wanted (`torch.distributed.tensor.parallel.PrepareModuleOutput`).
 
     Args:
-        output_layouts: how outputs that are plain tensors lie; None in the place of what is left alone.
-        desired_output_layouts: how they shall lie.
-        use_local_output: whether they are this process's parts, as plain tensors, or `DTensor`.
+        output_layouts: Placements of outputs that are plain tensors; None leaves an output unchanged.
+        desired_output_layouts: Wanted placements of these outputs.
+        use_local_output: If True, this rank's parts are passed on as plain tensors. Otherwise `DTensor`s are.
 
     Raises:
         AssertionError: there are not as many wanted layouts as layouts.

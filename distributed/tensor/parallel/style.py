@@ -71,8 +71,8 @@ class _DividedParallel(ParallelStyle):
     """A linear layer or an embedding whose weight is divided.
 
     Args:
-        input_layouts: how an input that is a plain tensor lies.
-        output_layouts: how the output shall lie.
+        input_layouts: Placement of a plain tensor input.
+        output_layouts: Wanted placement of the output.
         use_local_output: If True, the output is this rank's part as a plain tensor. Otherwise it is a
             `DTensor`.
     """
@@ -116,9 +116,9 @@ class ColwiseParallel(_DividedParallel):
     An embedding's processes have some columns of the table.
 
     Args:
-        input_layouts: how an input that is a plain tensor lies; replicated if nothing is said.
-        output_layouts: how the output shall lie; divided along the last dimension, as it is computed, if nothing is
-            said.
+        input_layouts: Placement of a plain tensor input. Default: replicated.
+        output_layouts: Wanted placement of the output. Default: sharded along the last dimension, as it is
+            computed.
         use_local_output: If True, the output is this rank's part as a plain tensor. Otherwise it is a
             `DTensor`.
     """
@@ -144,8 +144,8 @@ class RowwiseParallel(_DividedParallel):
     An embedding's processes have some rows of the table.
 
     Args:
-        input_layouts: how an input that is a plain tensor lies; divided along the last dimension if nothing is said.
-        output_layouts: how the output shall lie: replicated, which takes an all-reduce, if nothing is said.
+        input_layouts: Placement of a plain tensor input. Default: sharded along the last dimension.
+        output_layouts: Wanted placement of the output. Default: replicated, which takes an all-reduce.
         use_local_output: If True, the output is this rank's part as a plain tensor. Otherwise it is a
             `DTensor`.
     """

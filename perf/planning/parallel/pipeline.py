@@ -95,7 +95,7 @@ def run(
         schedule: ``"1f1b"`` or ``"gpipe"``.
         forward, backward: seconds of a microbatch, by stage.
         messages: seconds in which activations go from a stage to the next one, and their gradients back.
-        microbatches: how many there are.
+        microbatches: Number of microbatches.
 
     Example:
         >>> from triten.perf.planning.parallel.pipeline import run

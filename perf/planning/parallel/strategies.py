@@ -16,7 +16,8 @@ class DataParallel:
 
     Attributes:
         bucket_cap_mb: MiB of a bucket; the first bucket has one.
-        gradient_as_bucket_view: whether gradients are views of the buckets. If not, the buckets are copies of them.
+        gradient_as_bucket_view: If True, gradients are views of the buckets. Otherwise the buckets are
+            copies.
     """
 
     bucket_cap_mb: float = 25.0

@@ -166,7 +166,7 @@ class NcclCommunicator:
     Args:
         ndev: the number of processes.
         commId: the id that one of them has made.
-        rank: this process's number.
+        rank: Rank of this process.
     """
 
     def __init__(self, ndev: int, commId: bytes, rank: int) -> None:

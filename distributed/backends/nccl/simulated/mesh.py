@@ -115,7 +115,7 @@ class Mesh:
 
     Args:
         unique_id: the id, which all have.
-        rank: this process's number.
+        rank: Rank of this process.
         size: the number of processes.
         deliver: called in a thread with the sender of each message, and with None in the place of the message where
             the sender is gone.
