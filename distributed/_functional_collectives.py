@@ -1,8 +1,8 @@
-"""Collectives that give their results, and leave what they are given (`torch.distributed._functional_collectives`).
+"""Functional collectives, which return new tensors (`torch.distributed._functional_collectives`).
 
-They have gradients, and graphs hold them. A result may be under way when it is there: it is an
-`AsyncCollectiveTensor`, whose first use waits. A group is a `ProcessGroup`, its name, a mesh of one dimension, a mesh
-and one of its dimensions, or a list of ranks of which there is a group.
+They are differentiable, and graphs can contain them. A returned `AsyncCollectiveTensor` may still be pending;
+its first use waits. A group is a `ProcessGroup`, its name, a one-dimensional mesh, a mesh with one of its
+dimensions, or a list of ranks of an existing group.
 
 Example:
     >>> import triten as tt
@@ -233,7 +233,7 @@ def reduce_scatter_single(
 def reduce_scatter_single_coalesced(
     inputs: Sequence[Tensor], reduceOp: str, scatter_dim: Sequence[int], group: RANK_TYPES, tag: str = ""
 ) -> list[Tensor]:
-    """`reduce_scatter_single` of several tensors, each along a dimension of its own."""
+    """Run `reduce_scatter_single` on several tensors, each with its own dimension."""
     found = _resolve_group(group, tag)
     size = found.size()
     if len(scatter_dim) != len(inputs):

@@ -32,7 +32,7 @@ Finish = Callable[[], None] | None
 
 
 def check_tensor(tensor: Any, name: str, function: str) -> None:
-    """Raise TypeError for what is no tensor, and ValueError for one that cannot be sent."""
+    """Raise TypeError for a value that is not a tensor, and ValueError for a tensor that cannot be sent."""
     if not isinstance(tensor, Tensor):
         raise TypeError(
             f"{function}: Invalid function argument. Expected parameter `{name}` of type Tensor, but got "
@@ -43,7 +43,7 @@ def check_tensor(tensor: Any, name: str, function: str) -> None:
 
 
 def check_tensors(tensors: Any, name: str, function: str) -> None:
-    """Raise TypeError for what is no list of tensors."""
+    """Raise TypeError for a value that is not a list of tensors."""
     if not isinstance(tensors, (list, tuple)) or not all(isinstance(each, Tensor) for each in tensors):
         raise TypeError(
             f"{function}: Invalid function argument. Expected parameter `{name}` of type List[Tensor], but got "
@@ -64,7 +64,7 @@ def check_same_dtype(function: str, *tensors: Tensor | Sequence[Tensor]) -> None
 
 
 def check_op(op: Any, function: str) -> None:
-    """Raise TypeError for what is no reduction."""
+    """Raise TypeError for a value that is not a reduction."""
     if not isinstance(op, (ReduceOp, PremultipliedSum)):
         raise TypeError(f"{function}: expected a ReduceOp for op, but got {type(op).__name__}")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 __all__ = ["ClusterEnvironment", "cluster_environment", "hosts_of"]
 
 FIRST_PORT, PORTS = 15000, 10000
-"""Ports that jobs of SLURM take by their number, below those that systems give to anybody."""
+"""Range of ports for SLURM jobs, below the system's ephemeral ports."""
 
 
 @dataclass(frozen=True)

@@ -119,13 +119,13 @@ def all_gather_coalesced(
 def coalescing_manager(
     group: Group = None, device: Any = None, async_ops: bool = False
 ) -> Iterator[_SeveralWorks]:
-    """Begin what is called inside together (`torch.distributed._coalescing_manager`).
+    """Issue the collectives called inside together (`torch.distributed._coalescing_manager`).
 
     Args:
         group: The group. Default: all ranks.
         device: Device of the tensors.
-        async_ops: whether what is called inside with ``async_op=True`` and appended to what this gives is waited for
-            by its `wait`, or at the end of the block.
+        async_ops: If True, the yielded object's `wait` waits for appended works of calls with
+            ``async_op=True``. Otherwise the end of the block does. Default: False.
     """
     kind = "cpu" if device is None else str(device).partition(":")[0]
     works = _SeveralWorks()

@@ -1,7 +1,7 @@
-"""Communications of all processes of a group (`torch.distributed`'s collectives).
+"""Collectives over the processes of a group (`torch.distributed`'s collectives).
 
-Each takes the group, that of all processes if nothing is said, and ``async_op``: then it returns a `Work` at once. In a
-process that is not in the group it warns, and does nothing.
+Each function takes the group, by default that of all ranks. With ``async_op`` it returns a `Work` at once. In
+a process outside the group it warns and does nothing.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _count(tensors: Sequence[Any], group: ProcessGroup, name: str, function: str
 
 
 def _one_line(tensors: Sequence[Tensor]) -> Tensor:
-    """Tensors one after the other."""
+    """Concatenate tensors into a flat tensor."""
     from .. import cat
 
     with no_grad():
@@ -170,7 +170,7 @@ def _one_line(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _take(tensors: Sequence[Tensor], line: Tensor) -> None:
-    """Put what lies one after the other into tensors."""
+    """Copy the parts of a flat tensor into tensors."""
     with no_grad():
         at = 0
         for each in tensors:
@@ -332,7 +332,8 @@ def reduce_scatter(
     group: Group = None,
     async_op: bool = False,
 ) -> Work | None:
-    """Reduce the lists of all processes, and give each one tensor of the result (`torch.distributed.reduce_scatter`).
+    """Reduce the lists of all ranks, and scatter the results, one per rank
+    (`torch.distributed.reduce_scatter`).
 
     Args:
         output: Tensor for this rank's part.
@@ -360,7 +361,7 @@ def reduce_scatter_tensor(
     group: Group = None,
     async_op: bool = False,
 ) -> Work | None:
-    """Reduce the tensors of all processes, and give each a part (`torch.distributed.reduce_scatter_tensor`).
+    """Reduce the tensors of all ranks, and scatter the result (`torch.distributed.reduce_scatter_tensor`).
 
     Args:
         output: Tensor for this rank's part, of shape ``(n, ...)``.
@@ -406,7 +407,7 @@ def all_to_all_single(
     group: Group = None,
     async_op: bool = False,
 ) -> Work | None:
-    """Send a part of a tensor to each process, and join what comes (`torch.distributed.all_to_all_single`).
+    """Exchange parts of a tensor between all ranks (`torch.distributed.all_to_all_single`).
 
     Args:
         output: Tensor to fill.
@@ -463,11 +464,11 @@ def all_to_all(
     group: Group = None,
     async_op: bool = False,
 ) -> Work | None:
-    """Send a tensor to each process, and put what comes into a list (`torch.distributed.all_to_all`).
+    """Exchange tensors between all ranks (`torch.distributed.all_to_all`).
 
     Args:
-        output_tensor_list: a tensor for what each process sends.
-        input_tensor_list: a tensor for each process.
+        output_tensor_list: Tensors to fill, one per rank.
+        input_tensor_list: Tensors to send, one per rank.
         group: The group. Default: all ranks.
         async_op: If True, return a `Work` before the communication ends. Default: False.
     """

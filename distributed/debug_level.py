@@ -1,4 +1,4 @@
-"""How much is checked of what processes say to each other (`torch.distributed.DebugLevel`)."""
+"""Level of consistency checks between ranks (`torch.distributed.DebugLevel`)."""
 
 from __future__ import annotations
 

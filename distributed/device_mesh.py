@@ -1,4 +1,6 @@
-"""Meshes of processes: `init_device_mesh` makes one, `mesh` says what it is (`torch.distributed.device_mesh`)."""
+"""Device meshes: `init_device_mesh` creates a mesh; `mesh` defines the class
+(`torch.distributed.device_mesh`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that are gone, and what they said last: so that those that wait for them need not wait in vain."""
+"""Detection of processes that are gone, with their last errors, so that other ranks do not wait in vain."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Failures:
         return "; ".join(said) or None
 
     def waits(self, key: str, what: str) -> None:
-        """Say that this process waits, for what."""
+        """Record what this process waits in."""
         from .errors import DistError
 
         with contextlib.suppress(DistError, OSError):  # remaining processes report what they can

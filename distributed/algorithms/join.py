@@ -1,6 +1,6 @@
-"""Processes with different numbers of batches (`torch.distributed.algorithms.join`).
+"""Ranks with different numbers of batches (`torch.distributed.algorithms.join`).
 
-A process whose batches are used up takes part in what the others send to each other, until theirs are used up, too.
+A rank without further batches takes part in the collectives of the other ranks until they have none either.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class JoinHook:
     """Hook that a `Joinable` runs on a rank without batches (`torch.distributed.algorithms.JoinHook`)."""
 
     def main_hook(self) -> None:
-        """Called for each batch of other processes: take part in what they send."""
+        """Take part in the collectives for one batch of the other ranks."""
 
     def post_hook(self, is_last_joiner: bool) -> None:
         """Called once all processes are without batches.

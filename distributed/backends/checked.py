@@ -20,7 +20,7 @@ from .communicator import Communicator, WrappingCommunicator
 __all__ = ["CheckedCommunicator"]
 
 POLL = 0.001
-"""Seconds between two looks for what others call."""
+"""Seconds between two checks for the calls of other ranks."""
 
 
 class CheckedCommunicator(WrappingCommunicator):
@@ -39,7 +39,7 @@ class CheckedCommunicator(WrappingCommunicator):
         self._count = 0
 
     def _compare(self, name: str, *tensors: Tensor | None, **said: Any) -> None:
-        """Wait until all have said what they call.
+        """Wait until all ranks have reported their calls, and compare them.
 
         Raises:
             RuntimeError: they call different things.

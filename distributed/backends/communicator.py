@@ -45,7 +45,7 @@ class Communicator(abc.ABC):
 
     @abc.abstractmethod
     def all_gather(self, output: Tensor, input: Tensor, waits: bool = True) -> Work:
-        """Put the tensors of all processes one after the other into each one's output."""
+        """Gather the tensors of all ranks, concatenated in each rank's output."""
 
     @abc.abstractmethod
     def reduce_scatter(self, output: Tensor, input: Tensor, op: Reduction, waits: bool = True) -> Work:
@@ -60,12 +60,11 @@ class Communicator(abc.ABC):
         input_counts: Sequence[int],
         waits: bool = True,
     ) -> Work:
-        """Send a part of the input, of as many elements as its count, to each process, and put what comes into the
-        output."""
+        """Send `counts` elements of the input to each rank, and write the received elements to the output."""
 
     @abc.abstractmethod
     def gather(self, output: Tensor | None, input: Tensor, root: int, waits: bool = True) -> Work:
-        """Put the tensors of all processes one after the other into the output of `root`."""
+        """Gather the tensors of all ranks, concatenated in the output of `root`."""
 
     @abc.abstractmethod
     def scatter(self, output: Tensor, input: Tensor | None, root: int, waits: bool = True) -> Work:
@@ -81,7 +80,7 @@ class Communicator(abc.ABC):
 
     @abc.abstractmethod
     def barrier(self, waits: bool = True) -> Work:
-        """End once all processes have begun."""
+        """Wait until all ranks have called it."""
 
     @contextmanager
     def coalescing(self) -> Iterator[None]:
@@ -94,7 +93,7 @@ class Communicator(abc.ABC):
 
 
 class WrappingCommunicator(Communicator):
-    """A communicator over another one, of the same processes, whose time limit is its own.
+    """Communicator that wraps another one with the same ranks, and has its own timeout.
 
     Args:
         inner: Communicator to which calls are forwarded.

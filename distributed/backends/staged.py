@@ -1,4 +1,4 @@
-"""Tensors of a GPU by a backend of the host: copied there, and what is written back again."""
+"""CUDA tensors over a host backend: copied to the host, and results copied back."""
 
 from __future__ import annotations
 

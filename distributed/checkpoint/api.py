@@ -1,4 +1,4 @@
-"""`CheckpointException`: what is raised in all processes when one of them could not save or load."""
+"""`CheckpointException`: raised on all ranks if one of them could not save or load."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CheckpointException(BaseException):
 
     @property
     def failures(self) -> dict[int, WrappedException]:
-        """The errors, and where they were raised, by the numbers of the processes."""
+        """Errors with their tracebacks, by rank."""
         return self._failures
 
     def __str__(self) -> str:

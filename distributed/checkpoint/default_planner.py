@@ -81,7 +81,7 @@ class DefaultSavePlanner(SavePlanner):
         return plans, metadata
 
     def finish_plan(self, new_plan: SavePlan) -> SavePlan:
-        """Take what was decided."""
+        """Store the final plan."""
         self.plan = new_plan
         return new_plan
 
@@ -130,7 +130,7 @@ class DefaultLoadPlanner(LoadPlanner):
     def set_up_planner(
         self, state_dict: dict[str, Any], metadata: Metadata | None = None, is_coordinator: bool = False
     ) -> None:
-        """Take the state; a Meta tensor becomes one on the CPU, whose elements are read."""
+        """Set the state; a Meta tensor is replaced by a CPU tensor, whose elements are read."""
         self.original_state_dict = state_dict
         self.state_dict: dict[str, Any] = state_dict
         if self.flatten_state_dict:
@@ -151,7 +151,7 @@ class DefaultLoadPlanner(LoadPlanner):
         return global_plan
 
     def finish_plan(self, central_plan: LoadPlan) -> LoadPlan:
-        """Take what was decided."""
+        """Return the final plan."""
         return central_plan
 
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:

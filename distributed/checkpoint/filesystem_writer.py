@@ -170,7 +170,9 @@ def _entry(item: WriteItem, planner: SavePlanner) -> Entry:
 
 
 def _divided(items: list[WriteItem], count: int) -> list[list[WriteItem]]:
-    """Items in at most so many lists of about as many bytes; the largest are given first, each to the shortest list."""
+    """Split items into at most `count` lists of similar bytes: the largest items first, each to the smallest
+    list.
+    """
     if not items:
         return []
     lists: list[list[WriteItem]] = [[] for _ in range(min(count, len(items)))]

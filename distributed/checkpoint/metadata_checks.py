@@ -95,7 +95,7 @@ def _check_keys(name: str, keys: Sequence[Any]) -> None:
 
 
 class _Node:
-    """A place in the nested state: what its keys are, and how many places of a list."""
+    """Node of the nested state: its children, and the length of a list."""
 
     __slots__ = ("children", "is_value", "length")
 

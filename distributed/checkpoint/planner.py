@@ -1,4 +1,4 @@
-"""Plans of what is written and read, and who makes them (`torch.distributed.checkpoint.planner`)."""
+"""Plans of writes and reads, and the planner interfaces (`torch.distributed.checkpoint.planner`)."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class SavePlanner(ABC):
 
     @abstractmethod
     def finish_plan(self, new_plan: SavePlan) -> SavePlan:
-        """Take what was decided."""
+        """Handle the final plan."""
 
     @abstractmethod
     def resolve_data(self, write_item: WriteItem) -> Tensor | io.BytesIO:
@@ -158,7 +158,7 @@ class LoadPlanner(ABC):
     def set_up_planner(
         self, state_dict: dict[str, Any], metadata: Metadata | None = None, is_coordinator: bool = False
     ) -> None:
-        """Take the state that is to be filled, and what the checkpoint has."""
+        """Set the state to fill, and the checkpoint's metadata."""
 
     @abstractmethod
     def create_local_plan(self) -> LoadPlan:
@@ -170,7 +170,7 @@ class LoadPlanner(ABC):
 
     @abstractmethod
     def finish_plan(self, central_plan: LoadPlan) -> LoadPlan:
-        """Take what was decided."""
+        """Handle the final plan."""
 
     @abstractmethod
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:

@@ -1,7 +1,7 @@
-"""The ``.metadata`` of a checkpoint that PyTorch wrote: a pickle, read without executing what it says.
+"""Reader of the ``.metadata`` that PyTorch wrote: a pickle, read without executing its code.
 
-Its classes become records here, which nothing but attributes can be done to; what they say is checked afterwards.
-Chunks that were written with extensions, such as compression, are refused.
+Its classes become plain records with attributes only, which are validated afterwards. Chunks written with
+extensions, such as compression, are refused.
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ BLOCK = 1 << 20
 """Bytes of an item under one checksum."""
 ALIGNMENT = 8
 NAMES = {dtype: name for name, dtype in DTYPES.items() if not name.startswith("F4")}
-"""The format's names of dtypes. Others are kept as bytes; the checkpoint's metadata says what they are."""
+"""Names of dtypes in the format. Other dtypes are stored as bytes; the checkpoint's metadata has their dtype.
+"""
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
-"""The parts of a tensor that this process has, whatever kind of tensor it is.
+"""Chunks of a tensor that this rank holds, for any kind of tensor.
 
-A tensor of which each process has a part says so by two methods, which `DTensor` has:
+A sharded tensor implements two methods, as `DTensor` does:
 
-- ``__create_chunk_list__()`` gives the boxes that are here, as `ChunkStorageMetadata`;
-- ``__get_tensor_shard__(index)`` gives the memory of the one that a `MetadataIndex` names.
+- ``__create_chunk_list__()`` returns the local chunks as `ChunkStorageMetadata`;
+- ``__get_tensor_shard__(index)`` returns the memory of the chunk that a `MetadataIndex` names.
 
-Its `shape` is the whole one's. The names are those of PyTorch's protocol ``_Checkpointable``.
+Its `shape` is the global shape. The names are those of PyTorch's protocol ``_Checkpointable``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The names of parameters and buffers as they are without what modules are wrapped in."""
+"""Names of parameters and buffers without the prefixes of module wrappers."""
 
 from __future__ import annotations
 

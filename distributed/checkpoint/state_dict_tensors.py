@@ -60,7 +60,9 @@ def gathered(state: Any, full: bool, on_host: bool) -> Any:
 
 
 def sharded_like(whole: Tensor, like: Any) -> Tensor:
-    """This process's part of a tensor that it has all of, lying as another one does; itself beside a plain tensor."""
+    """Return this rank's part of a whole tensor, with the placements of `like`; the whole itself if `like` is
+    plain.
+    """
     if not isinstance(like, DTensor) or isinstance(whole, DTensor):
         return whole
     mesh = like.device_mesh

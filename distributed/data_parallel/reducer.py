@@ -1,7 +1,7 @@
-"""Averages of gradients over processes, computed while backward goes on (`torch.distributed.Reducer`).
+"""Gradient averaging over ranks, overlapped with backward (`torch.distributed.Reducer`).
 
-Hooks of the parameters say when gradients have come. A bucket whose gradients are all there is sent at once, if those
-before it have been, so that all processes send in one order. At the end of backward the sums are waited for.
+Hooks of the parameters report their gradients. A full bucket is sent at once if all earlier buckets have been
+sent, so that all ranks send in the same order. The end of backward waits for the sums.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Reducer:
             self._move_gradients()
 
     def _move_gradients(self) -> None:
-        """Have gradients that are there already lie in new buckets."""
+        """Move existing gradients into the new buckets."""
         with no_grad():
             for param, (bucket, place) in zip(self.params, self._in_order(), strict=True):
                 if param.grad is not None and not bucket.is_sparse and param.grad.layout is strided:
@@ -280,7 +280,7 @@ class Reducer:
         return self._divisor
 
     def _send_ready(self) -> None:
-        """Send the buckets whose turn it is."""
+        """Send the full buckets that are next in order."""
         buckets = self.buckets
         while self._next_bucket < len(buckets) and buckets[self._next_bucket].pending == 0:
             with no_grad():
@@ -322,7 +322,7 @@ class Reducer:
     # How backward ends.
 
     def _finalize_backward(self) -> None:
-        """Wait for the averages, and give them to the parameters."""
+        """Wait for the averages, and write them to the parameters' gradients."""
         self._expects_hooks = self._requires_finalize = False
         with no_grad(), completed_by_waiters():
             for bucket in self.buckets:
@@ -379,7 +379,7 @@ class Reducer:
         self.static_graph = self._is_first_static = True
 
     def _delay_all_reduce(self) -> None:
-        """At the end of the first backward of a graph that stays as it is: send all gradients."""
+        """Send all gradients at the end of the first backward of a static graph."""
         self._send_used()
         self._unused = [index for index, times in enumerate(self._times) if not times]
         self._requires_finalize = True
@@ -450,7 +450,7 @@ class Reducer:
         return [GradBucket(each, number, count, each.zeros()) for number, each in enumerate(self.buckets)]
 
     def _run_comm_hook(self, grad_bucket: GradBucket) -> Any:
-        """Reduce a bucket; what this returns is to be waited for."""
+        """Start the reduction of a bucket, and return the work or future to wait for."""
         with no_grad(), completed_by_waiters():
             if self.hook is not None:
                 return self.hook(self.hook_state, grad_bucket)
@@ -465,7 +465,7 @@ class Reducer:
         return tensor(list(self._used), device=self.params[0].device).int()
 
     def _set_forward_pass_work_handle(self, work: Work, use_static_world_size: bool) -> None:
-        """Under `join`: what counts the processes that take part."""
+        """Set the work that counts active ranks under `join`."""
         self._forward_work = work, use_static_world_size
 
     def _install_post_backward_futures(self, futures: Sequence[Any]) -> None:
@@ -488,7 +488,7 @@ class Reducer:
         self._handles = []
 
     def _reset_state(self) -> None:
-        """Forget what a step has left, and the order of gradients."""
+        """Reset the state of a step, and the order of gradients."""
         self._requires_finalize = self._expects_hooks = False
         self.has_rebuilt_buckets = False
         self._order = []

@@ -1,6 +1,7 @@
-"""Settings of the older wrapper by PyTorch's names (`torch.distributed.fsdp.api`).
+"""Settings of the older wrapper, under PyTorch's names (`torch.distributed.fsdp.api`).
 
-Programs compare and store them. `FullyShardedDataParallel` itself is refused, and names what `fully_shard` takes.
+Programs may compare and store them. `FullyShardedDataParallel` itself raises an error that names the
+arguments of `fully_shard`.
 """
 
 from __future__ import annotations

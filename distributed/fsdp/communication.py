@@ -66,14 +66,14 @@ class Lane:
             self._stream = Stream(device, priority=-1)
 
     def wait_for_current(self) -> None:
-        """Have what comes wait for all that the current stream was given."""
+        """Make the lane wait for the current stream."""
         if self._stream is not None:
             from ...cuda import current_stream
 
             self._stream.wait_stream(current_stream(self._device))
 
     def wait_for(self, event: Any) -> None:
-        """Have what comes wait for an event."""
+        """Make the lane wait for an event."""
         if self._stream is not None:
             self._stream.wait_event(event)
 
@@ -95,7 +95,7 @@ class Lane:
         return None if self._stream is None else self._stream.record_event()
 
     def hand_over(self, event: Any) -> None:
-        """Have the current stream wait for what `mark` gave."""
+        """Make the current stream wait for an event of `mark`."""
         if event is not None:
             from ...cuda import current_stream
 

@@ -1,4 +1,4 @@
-"""`FSDPModule`: what a module can be asked and told after `fully_shard`."""
+"""`FSDPModule`: methods of a module after `fully_shard`."""
 
 from __future__ import annotations
 
@@ -85,7 +85,9 @@ class FSDPModule:
         self._get_fsdp_state().abandon()
 
     def set_is_last_backward(self, is_last_backward: bool) -> None:
-        """Say whether the next backward is the last before the optimizer's step, whose end waits for the gradients."""
+        """Set whether the next backward is the last before the optimizer's step. Its end waits for the
+        gradients.
+        """
         self._get_fsdp_state().program.is_last_backward = is_last_backward
 
     def set_requires_gradient_sync(self, requires_gradient_sync: bool, *, recurse: bool = True) -> None:
@@ -118,7 +120,7 @@ class FSDPModule:
             group.reshards_after_backward = reshard_after_backward
 
     def set_modules_to_forward_prefetch(self, modules: Sequence[FSDPModule]) -> None:
-        """Say whose parameters are gathered while this module's forward runs."""
+        """Set the modules whose parameters are prefetched during this module's forward."""
         self._get_fsdp_state().forward_prefetch = _states_of(modules)
 
     def set_modules_to_backward_prefetch(self, modules: Sequence[FSDPModule]) -> None:
@@ -180,7 +182,7 @@ class FSDPModule:
             group.reduces_unused = reduce_scatter_unused_params
 
     def set_reduce_scatter_max_input_buffers(self, max_input_buffers: int, *, recurse: bool = True) -> None:
-        """Set of how many reductions the whole gradients may be in memory at once; 1 if nothing is said.
+        """Set the maximum number of reductions whose whole gradients are in memory at once. Default: 1.
 
         Raises:
             TypeError: no int is given.

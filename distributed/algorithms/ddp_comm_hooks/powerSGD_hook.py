@@ -152,7 +152,9 @@ class PowerSGDState:
             self.next_stats_report = self.iter + self.compression_stats_logging_frequency
 
     def _add_error(self, index: int, line: Tensor) -> Tensor | None:
-        """Add what was not sent of a bucket; a copy of the sum, from which the next error is computed."""
+        """Add the compression error of a bucket in-place; return a copy of the sum, to compute the next
+        error.
+        """
         if not self.use_error_feedback:
             return None
         if index in self.error_dict:
@@ -168,13 +170,13 @@ class PowerSGDState:
 
 
 def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:
-    """Average gradients, each matrix as a product of two thin ones.
+    """Average gradients, with each matrix compressed to a product of two thin matrices.
 
-    Gradients of one dimension, and matrices that would not become small enough, are averaged as they are.
+    Gradients of one dimension, and matrices that would not shrink enough, are averaged uncompressed.
 
     Args:
         state: State kept between steps.
-        bucket: the gradients.
+        bucket: The gradients.
     """
     from .... import bmm, cat, empty
 

@@ -96,12 +96,12 @@ _kept_lock = threading.Lock()
 
 
 def keep(request: Any, memory: Any) -> None:
-    """Have what holds the memory of a communication, such as its job, stay until MPI is through with it."""
+    """Keep the memory of a communication alive until MPI has finished with it."""
     _kept.append((request, memory))
 
 
 def _release() -> None:
-    """Let go of what MPI is through with."""
+    """Release memory with which MPI has finished."""
     with _kept_lock:
         for each in tuple(_kept):
             with contextlib.suppress(RuntimeError):  # MPI raises it again; the waiting caller already got it
@@ -169,7 +169,7 @@ class _MessageWork(Work):
         return self.sender
 
     def _end(self, test: Callable[[Any], Any]) -> bool:
-        """Take what came, if the message has ended, and return whether it has."""
+        """Process a received message if it has ended, and return True if so."""
         mpi = self.jobs.mpi
         status, is_cut = mpi.Status(), False
         try:
@@ -273,7 +273,7 @@ def _has_ended(request: Any, status: Any) -> bool:
 
 
 def _naps() -> Iterator[float]:
-    """Seconds of naps, each an eighth of what has been waited."""
+    """Yield the seconds between polls, which grow exponentially up to a maximum."""
     nap, longest = NAPS
     while True:
         yield nap

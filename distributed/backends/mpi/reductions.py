@@ -1,4 +1,4 @@
-"""Reductions as MPI computes them: in which dtype, with which of its operations, and what is done before and after."""
+"""Reductions in MPI: their dtype, MPI operation, and conversions before and after."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Plan", "plan"]
 
 NARROW = frozenset({float16, bfloat16})
-"""Dtypes whose numbers MPI does not add; they are added in float32."""
+"""Dtypes that MPI does not add; they accumulate in float32."""
 BITWISE = frozenset({ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR})
 _OF_BOOLS = {
     ReduceOp.SUM: "LOR",
@@ -83,7 +83,7 @@ class Plan(NamedTuple):
         return array if array.dtype == self.computes else array.astype(self.computes)
 
     def after(self, total: np.ndarray[Any, Any], out: np.ndarray[Any, Any]) -> None:
-        """Put what MPI gave, which may be the result's memory already, into the result."""
+        """Write MPI's result to the output, which may be the same memory already."""
         if self.divisor != 1:
             if total.dtype.kind in "iu":
                 # The whole part of each quotient, as a division of integers in C.

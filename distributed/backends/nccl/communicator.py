@@ -231,7 +231,7 @@ class NCCLCommunicator(Communicator):
         self._health.fail(f"{self._health.group} was aborted")
 
     def close(self) -> None:
-        """End it, once what is under way has ended or its time is over."""
+        """Close the communicator after pending communications have ended or timed out."""
         if self._log is not None:
             self._log.close()
         for each in self._communicators.values():

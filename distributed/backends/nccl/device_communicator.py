@@ -58,7 +58,7 @@ class DeviceCommunicator:
         _open.add(self)
 
     def issue(self, calls: Sequence[Call]) -> Issued:
-        """Call NCCL's functions together, after what the current stream was given until now."""
+        """Issue NCCL calls together, ordered after the current work of the current stream."""
         start, end = Event(), Event()
         with device_guard(self.device) as cuda:
             current, own = current_stream(self.device), self.stream
@@ -96,7 +96,7 @@ class DeviceCommunicator:
                 self._communicator.abort()
 
     def close(self) -> None:
-        """End it, after what was issued."""
+        """Destroy the communicator after the issued work."""
         self.stream.synchronize()
         with self._lock, device_guard(self.device):
             if self._is_open:
@@ -110,6 +110,6 @@ _open: WeakSet[DeviceCommunicator] = WeakSet()
 
 @atexit.register
 def _abort_all() -> None:
-    """End what a program has left open, without waiting for other processes."""
+    """Abort communicators that the program has left open, without waiting for other ranks."""
     for each in list(_open):
         each.abort()

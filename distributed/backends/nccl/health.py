@@ -27,7 +27,7 @@ _numbers = itertools.count()
 
 
 class _LostCommunication(Fault):
-    """The fault of a device whose group has failed."""
+    """Fault of a device whose group has failed."""
 
     health: GroupHealth
 

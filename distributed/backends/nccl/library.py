@@ -1,4 +1,4 @@
-"""NCCL's library, by CuPy's binding, or what stands in its place where CUDA devices are simulated."""
+"""Loading of NCCL through CuPy's binding, or of its stand-in on simulated devices."""
 
 from __future__ import annotations
 

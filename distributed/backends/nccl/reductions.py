@@ -1,4 +1,4 @@
-"""NCCL's dtypes and reductions: what is given to it for a tensor's numbers, and what it does not compute."""
+"""NCCL's dtypes and reductions: their mapping from tensors, and unsupported combinations."""
 
 from __future__ import annotations
 

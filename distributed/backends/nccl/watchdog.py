@@ -76,7 +76,7 @@ class _Watch:
         return False
 
     def _say(self) -> None:
-        """Tell the other processes, for their errors, what this one waits in."""
+        """Publish what this rank waits in, for the errors of the other ranks."""
         if self.question != math.inf and len(self.watched.health.spec.ranks) > 1:
             self.watched.health.spec.failures.waits(self._place, self.watched.name)
         self.question = math.inf

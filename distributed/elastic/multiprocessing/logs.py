@@ -25,7 +25,7 @@ class Std(enum.IntFlag):
 
     @classmethod
     def from_str(cls, vm: str) -> Std | dict[int, Std]:
-        """Read what a command line says: ``"3"`` for all workers, ``"0:1,1:2"`` for each local rank.
+        """Parse an option: ``"3"`` for all workers, ``"0:1,1:2"`` for each local rank.
 
         Raises:
             ValueError: it says neither.

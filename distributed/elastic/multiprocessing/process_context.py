@@ -106,12 +106,12 @@ class PContext:
         timeout: float | None = None,
         is_urgent: Callable[[], bool] = lambda: False,
     ) -> None:
-        """End the workers that still run, show what is left of their output, and let go of all.
+        """End the running workers, show their remaining output, and release all resources.
 
         Args:
-            death_sig: the signal that asks them to end.
+            death_sig: Signal that asks them to end.
             timeout: Seconds that they have before they are killed.
-            is_urgent: asked now and then whether they are to be killed at once.
+            is_urgent: Function called at intervals, which returns True to kill them at once.
         """
         wait = self.last_wait if timeout is None else timeout
         running = {rank: worker for rank, worker in enumerate(self.workers) if worker.poll() is None}

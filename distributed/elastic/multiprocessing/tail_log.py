@@ -13,11 +13,11 @@ INTERVAL = 0.1
 
 
 class TailLog:
-    """Writes what comes into files to a stream, whole lines, each with a prefix (`TailLog`).
+    """Thread that writes new lines of files to a stream, each with a prefix (`TailLog`).
 
     Args:
-        files: prefixes and paths.
-        stream: where lines go.
+        files: Prefixes and paths.
+        stream: The output stream.
     """
 
     def __init__(self, files: Sequence[tuple[str, str]], stream: TextIO) -> None:

@@ -73,7 +73,7 @@ class Worker(abc.ABC):
         """Let go of its files, after its end."""
 
     def send(self, number: int) -> None:
-        """Send a signal to it and to what it has started."""
+        """Send a signal to the worker and its child processes."""
         if self.poll() is not None:
             return
         try:

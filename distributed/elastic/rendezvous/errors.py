@@ -11,7 +11,7 @@ __all__ = [
 
 
 class RendezvousError(Exception):
-    """Agents did not come together (`RendezvousError`)."""
+    """Failure of a rendezvous (`RendezvousError`)."""
 
 
 class RendezvousClosedError(RendezvousError):

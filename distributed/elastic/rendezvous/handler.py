@@ -225,7 +225,7 @@ class RendezvousHandler:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Around what asks the store: a store that is lost is not waited for again."""
+        """Wrap requests to the store; after the store is lost, raise at once."""
         if self._is_lost is not None:
             raise RendezvousConnectionError(self._is_lost)
         try:

@@ -83,7 +83,7 @@ class RendezvousState:
         return RendezvousState(self.round + 1, self.restarts + by_failure)
 
     def done_by(self, name: str) -> RendezvousState:
-        """With one more node whose workers have ended well; the last one ends the job."""
+        """Return the state with one more finished node; the last one ends the job."""
         done = (*self.done, name)
         is_all = len(done) == len(self.participants)
         return replace(self, done=done, end="" if is_all else None)

@@ -88,7 +88,7 @@ def get_unique_id() -> bytes:
 
 
 def groupStart() -> None:
-    """Begin a group: what is called until its end is issued at once."""
+    """Begin a group: calls until its end are issued together."""
     _group.depth += 1
 
 
@@ -122,7 +122,7 @@ class Execution(Reception):
         self.has_asked = False
 
     def send(self) -> None:
-        """Send what others get from here."""
+        """Send the bytes of this call to the other ranks."""
         self.key, self.has_asked = self.next_key(), False
         communicator = self.communicator
         for peer, region in self.call.sends:
@@ -353,7 +353,7 @@ class NcclCommunicator:
         self.driver.scheduler.notify()
 
     def _answer(self) -> None:
-        """Run what others wait for, once it was issued."""
+        """Run requested calls once they have been issued."""
         asked: set[Key] = set()
         while True:
             try:
@@ -370,7 +370,7 @@ class NcclCommunicator:
                 return
 
     def _is_sent(self, key: Key) -> bool:
-        """Run what is needed for a call to send; whether it has."""
+        """Run the stream up to a call's send, and return True if the call has sent."""
         if key.replay >= 0:
             if self._replays.get((key.series, key.number), 0) <= key.replay:
                 self.driver.run_device(self._device)

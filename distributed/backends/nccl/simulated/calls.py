@@ -1,4 +1,4 @@
-"""NCCL's functions as bytes that go to other processes, and what becomes of those that come."""
+"""NCCL's functions as bytes sent to other ranks, and the processing of received bytes."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ TOKEN_BYTES = 16
 LIMIT = 300.0
 """Seconds that a process waits for the others to come."""
 PATIENCE = 5.0
-"""Seconds that what is left has to be sent at the end."""
+"""Seconds to send the remaining messages on close."""
 _ID = struct.Struct(f"!H{TOKEN_BYTES}s")
 _HELLO = struct.Struct(f"!{TOKEN_BYTES}sIIH")
 _HEAD = struct.Struct("!BHHQ")
@@ -84,7 +84,9 @@ def _introduce(listener: socket.socket, token: bytes) -> None:
 
 
 def _hello(connection: socket.socket, token: bytes) -> tuple[int, int, int] | None:
-    """Rank, size and port of who has connected; None for a stranger, whose connection is closed."""
+    """Return the rank, size and port of a connected process; close a connection without the token and return
+    None.
+    """
     connection.settimeout(LIMIT)
     found = _exactly(connection, _HELLO.size)
     if found is not None:
@@ -146,7 +148,7 @@ class Mesh:
             self._outgoing.put((peer, message))
 
     def close(self) -> None:
-        """Send what is left, and end the connections."""
+        """Send the remaining messages, and close the connections."""
         self._is_closing = True
         self._outgoing.put(None)
         self._writer.join(PATIENCE)

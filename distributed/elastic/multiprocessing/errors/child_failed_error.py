@@ -1,4 +1,4 @@
-"""The error of an agent whose workers failed."""
+"""Error of an agent whose workers failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file in which a worker says what it failed with."""
+"""Handler that writes a worker's error to a file."""
 
 from __future__ import annotations
 
