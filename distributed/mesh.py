@@ -24,7 +24,7 @@ Names = tuple[str, ...]
 
 
 class _Entered(threading.local):
-    """The meshes whose `with` statements a thread is in."""
+    """Thread-local stack of meshes entered by `with` statements."""
 
     def __init__(self) -> None:
         self.stack: list[DeviceMesh] = []

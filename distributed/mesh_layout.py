@@ -1,6 +1,6 @@
-"""How the dimensions of a mesh lie in the list of its ranks: sizes and strides, as of a tensor in memory.
+"""Layout of a mesh's dimensions in the list of its ranks: sizes and strides, as of a tensor in memory.
 
-A dimension that was flattened out of several which do not follow each other has several sizes and strides.
+A dimension flattened from non-adjacent dimensions has several sizes and strides.
 """
 
 from __future__ import annotations

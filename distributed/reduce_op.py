@@ -34,7 +34,7 @@ ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]  # PyTorch's name of
 
 
 class PremultipliedSum(NamedTuple):
-    """A sum of numbers that each process multiplies by a factor of its own before (`ReduceOp.PREMUL_SUM`)."""
+    """Sum whose inputs each rank multiplies by its own factor first (`ReduceOp.PREMUL_SUM`)."""
 
     factor: float | Tensor
 

@@ -67,7 +67,7 @@ OPTIONS: tuple[tuple[tuple[str, ...], type, Any, str], ...] = (
         "seconds that workers have to end before they are killed, 30 by default",
     ),
 )
-"""Options with a value: their names, its type, its default, and what it is."""
+"""Options with a value: their names, type, default and description."""
 
 FLAGS = (
     (("--standalone",), "one node, at a free port of 127.0.0.1"),

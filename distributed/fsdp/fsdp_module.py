@@ -197,8 +197,7 @@ class FSDPModule:
             group.communications.max_inputs = max_input_buffers
 
     def set_separate_reduce_scatter_group(self, enable: bool = True, *, recurse: bool = True) -> None:
-        """Reduce gradients in a group of its own, beside that in which parameters are gathered, so that both can be
-        under way."""
+        """Reduce gradients in a separate group from the gathers of parameters, so that both can overlap."""
         made: dict[tuple[int, ...], Any] = {}
         for group in self._groups(recurse):
             if not enable:
@@ -265,9 +264,10 @@ def become_fsdp_module(module: Module) -> None:
 
 
 def share_comm_ctx(modules: Sequence[FSDPModule]) -> None:
-    """Have several root modules share their order of communications (`torch.distributed.fsdp.share_comm_ctx`).
+    """Share one order of communications between several root modules
+    (`torch.distributed.fsdp.share_comm_ctx`).
 
-    Stages of a pipeline in one process do: then their streams, and the memory for what is under way, are those of one.
+    Pipeline stages in one process use this. They then share streams and communication buffers.
 
     Args:
         modules: the roots.
@@ -285,9 +285,10 @@ def share_comm_ctx(modules: Sequence[FSDPModule]) -> None:
 
 
 def register_fsdp_forward_method(module: Module, method_name: str) -> None:
-    """Have a method gather and free parameters as forward does (`torch.distributed.fsdp.register_fsdp_forward_method`).
+    """Make a method gather and free parameters as forward does
+    (`torch.distributed.fsdp.register_fsdp_forward_method`).
 
-    A module that `fully_shard` was not applied to stays as it is.
+    A module without `fully_shard` stays unchanged.
 
     Args:
         module: the module.

@@ -60,7 +60,7 @@ class Gathering:
         self.event: Any = None
 
     def wait(self) -> None:
-        """Wait for the communication, without taking what it brought."""
+        """Wait for the communication without using its result."""
         for *_, work in self.parts:
             if work is not None:
                 work.wait()
@@ -144,7 +144,7 @@ def _copy_in(parameters: Sequence[ShardedParameter], dtype: ScalarType, device: 
 
 
 def _copy_out(gathered: Tensor, content: Tensor, layout: Layout) -> None:
-    """Put the shards of each parameter, which lie by processes, one after the other."""
+    """Copy the shards of each parameter, gathered by rank, to contiguous parameters."""
     shards = gathered.shape[0]
     targets: list[Tensor] = []
     sources: list[Tensor] = []

@@ -1,4 +1,4 @@
-"""The tensors in arguments and results: in tuples, lists, dictionaries, dataclasses, and what `pytree` knows."""
+"""Tensors in arguments and results: in tuples, lists, dictionaries, dataclasses, and `pytree` nodes."""
 
 from __future__ import annotations
 

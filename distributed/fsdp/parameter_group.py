@@ -56,7 +56,7 @@ class Communications:
         self.max_inputs = 1
 
     def make_room(self) -> None:
-        """Wait for reductions until another one's whole gradients may be in memory."""
+        """Wait for reductions until another reduction's whole gradients may be allocated."""
         held = [each for each in self.reductions if each.holds_input]
         for each in held[: max(len(held) - self.max_inputs + 1, 0)]:
             each.release_input()
@@ -349,7 +349,7 @@ class ParameterGroup:
         )
 
     def _settle(self) -> None:
-        """Wait for the group's last reduction, and keep what it did not reduce among replicas."""
+        """Wait for the group's last reduction, and keep its gradients that are not reduced over replicas."""
         if self._reduction is not None:
             self._reduction.finish()
             self._partial = self._reduction.partial

@@ -1,4 +1,4 @@
-"""How parameters of a fully sharded module are computed with, and where their shards lie."""
+"""Policies for the dtypes of a fully sharded module, and for the devices of its shards."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class MixedPrecisionPolicy:
 
 @dataclass
 class OffloadPolicy:
-    """Shards lie where the modules compute (`torch.distributed.fsdp.OffloadPolicy`)."""
+    """Policy that keeps shards on the device of the computation (`torch.distributed.fsdp.OffloadPolicy`)."""
 
 
 @dataclass
 class CPUOffloadPolicy(OffloadPolicy):
-    """Shards, their gradients and the optimizer's state lie in the host's memory
+    """Policy that keeps shards, their gradients and the optimizer's state on the host
     (`torch.distributed.fsdp.CPUOffloadPolicy`).
 
     Attributes:

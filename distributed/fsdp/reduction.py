@@ -24,7 +24,7 @@ __all__ = ["GradientReduction", "ReductionPlan", "division"]
 
 
 class Division(NamedTuple):
-    """How a sum of gradients becomes their mean: what is divided by before and after, and the reductions."""
+    """Division of a gradient sum to a mean: the divisors before and after, and the reductions."""
 
     before: float
     after: float
@@ -177,7 +177,7 @@ class GradientReduction:
         return self._input is not None
 
     def release_input(self) -> None:
-        """Wait until the gradients are scattered, and give up the memory of the whole ones."""
+        """Wait until the gradients are scattered, and free the whole gradients."""
         if self._scattered is not None:
             self.plan.lane.hand_over(self._scattered)
         else:

@@ -296,12 +296,12 @@ class ShardedParameter:
 
     @property
     def gathered_numel(self) -> int:
-        """How many elements this process gives when the whole is gathered."""
+        """Number of elements that this rank contributes to a gather."""
         return self.padded_numel if self.after_forward is None else self.after_forward.numel()
 
     @property
     def given(self) -> Tensor:
-        """The elements that this process gives when the whole is gathered."""
+        """Elements that this rank contributes to a gather."""
         if self.after_forward is not None:
             return self.after_forward
         # A module below may have been converted, or given another parameter.
@@ -375,7 +375,7 @@ class ShardedParameter:
         return grad  # type: ignore[no-any-return]
 
     def accumulate_grad(self) -> None:
-        """Add the gradient of the whole to what earlier backwards left unreduced."""
+        """Add the whole gradient to the unreduced gradients of earlier backwards."""
         if self.accumulated_grad is not None and self.unsharded is not None:
             grad, self.unsharded.grad = self.unsharded.grad, None
             if grad is not None:

@@ -17,10 +17,10 @@ __all__ = ["AsyncCollectiveTensor"]
 
 
 class AsyncCollectiveTensor(Tensor):
-    """The result of a collective, which may be under way (`torch.distributed._functional_collectives`).
+    """Result of a collective, which may be pending (`torch.distributed._functional_collectives`).
 
-    It is what the collective gives, in the same memory. The first operator that reads it waits; views of it do not. So
-    what does not need the result is computed meanwhile.
+    It shares the memory of the collective's output. The first operator that reads it waits; views of it do
+    not. Work that does not need the result therefore overlaps with the communication.
 
     Args:
         elem: the result of one of `tt.ops._c10d_functional`.
@@ -55,7 +55,7 @@ class AsyncCollectiveTensor(Tensor):
         return self.elem
 
     def wait(self) -> Tensor:
-        """Wait, by an operator that graphs and modes see, and give the plain tensor."""
+        """Wait through an operator that graphs and modes record, and return the plain tensor."""
         waited: Tensor = _wait_tensor()(self.elem)
         self.completed = True
         return waited
@@ -64,7 +64,7 @@ class AsyncCollectiveTensor(Tensor):
     def __tensor_dispatch__(
         cls, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        """Run an operator on the plain tensors; one that views gives a tensor that is not waited for either."""
+        """Run an operator on the plain tensors; a view of a pending tensor stays pending."""
         kind = _kind_of(func)
         source = args[0] if args else None
         is_view = kind == VIEW and isinstance(source, AsyncCollectiveTensor) and not source.completed

@@ -1,7 +1,7 @@
-"""The derivatives of collectives as operators: what goes back is another collective.
+"""Derivatives of the collective operators, which are other collectives.
 
-A sum over processes is taken for a function of all of their tensors, so that its gradient is the sum of the gradients
-that the processes have.
+A sum over ranks is treated as a function of all ranks' tensors. Its gradient is the sum of the ranks'
+gradients.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Communication that has gradients (`torch.distributed.nn.functional`).
+"""Differentiable collectives (`torch.distributed.nn.functional`).
 
-Each function gives new tensors, and its gradient is the communication that goes the other way. All processes call
+Each function returns new tensors, and its gradient is the reverse communication. All ranks must call
 backward, as they all called forward.
 """
 

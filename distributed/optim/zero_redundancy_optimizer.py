@@ -34,7 +34,7 @@ BROADCAST_BYTES = 25 << 20
 
 
 class _ZeroJoinHook(JoinHook):
-    """Steps without gradients, for processes whose batches are used up."""
+    """Hook that runs steps without gradients, for ranks without further batches."""
 
     def __init__(self, optimizer: ZeroRedundancyOptimizer) -> None:
         self.optimizer = optimizer

@@ -231,7 +231,7 @@ def _check_parameters(pipe: Pipe) -> None:
 
 
 def _try(pipe: Pipe, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Run the stages on Meta tensors, one after another, so that what cannot pass between them is found here."""
+    """Run the stages in sequence on Meta tensors, to detect values that cannot pass between them."""
     from ...func import functional_call
     from ...utils._pytree import tree_map
     from .stage import _to_meta

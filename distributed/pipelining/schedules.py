@@ -243,7 +243,7 @@ class _Step:
             stage.take_gradients(action.microbatch, tensors)
 
     def _exchange(self, step: Sequence[Action | None], computed: list[Tensor]) -> None:
-        """Send what was computed in a step to who needs it, and receive what others have computed for this process."""
+        """Send the results of a step to the ranks that need them, and receive this rank's inputs."""
         schedule = self.schedule
         operations: list[P2POp] = []
         receives: list[tuple[Action, list[Tensor]]] = []

@@ -185,7 +185,7 @@ class PipelineStage:
     # Microbatches
 
     def room_for_inputs(self) -> list[Tensor]:
-        """Memory for what the stage before sends."""
+        """Allocate buffers for the outputs of the previous stage."""
         return [each.made(self.device) for each in self.input_metas or ()]
 
     def room_for_gradients(self) -> list[Tensor]:
@@ -201,7 +201,7 @@ class PipelineStage:
         )
 
     def take_gradients(self, microbatch: int, tensors: Sequence[Tensor]) -> None:
-        """Gradients of what this stage has returned."""
+        """Store the gradients of this stage's outputs."""
         self._gradients[microbatch] = tensors
 
     def forward(

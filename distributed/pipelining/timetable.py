@@ -1,7 +1,7 @@
-"""When each rank of a pipeline can carry its actions out, and what is sent then.
+"""Timetable of a pipeline: the step of each rank's actions, and the messages after each step.
 
-Time is counted in steps of one action for each rank. Every rank computes the same table; after a step it exchanges with
-the others what was computed in it. So two ranks agree on the order of their messages, whatever the orders of actions.
+In a step, each rank runs one action. Every rank computes the same table, and exchanges the results after each
+step. Two ranks therefore agree on the order of their messages, for any orders of actions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A part of a store, whose keys begin alike."""
+"""Store that prefixes the keys of another store."""
 
 from __future__ import annotations
 

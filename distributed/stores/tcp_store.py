@@ -26,7 +26,7 @@ WORKERS = "__workers__"
 
 
 class _Connected(Presence):
-    """That a process is there, seen by a connection of its own."""
+    """Presence of a process, detected through its own connection."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection

@@ -11,7 +11,7 @@ from ..errors import DistNetworkError
 __all__ = ["MOST_BYTES", "receive", "send"]
 
 MOST_BYTES = 1 << 28
-"""The longest message that is taken: what says that it is longer is no message of a store."""
+"""Maximum length of a message; a longer one is not a message of a store."""
 _LENGTH = struct.Struct("!I")
 
 

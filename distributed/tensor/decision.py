@@ -146,7 +146,7 @@ def decide(op: OperatorEntry, rule: Rule, values: Sequence[Any]) -> Decision:
 
 
 def _replicate(decision: Decision, rule: Rule) -> Decision:
-    """Compute on whole tensors; what is written is taken apart again."""
+    """Compute on whole tensors; written tensors are sharded again."""
     call = decision.call
     decision.reduced = [
         place
@@ -174,7 +174,9 @@ def _replicate(decision: Decision, rule: Rule) -> Decision:
 def _read_aliases(
     decision: Decision, op: OperatorEntry, rule: Rule, values: Sequence[Any]
 ) -> dict[int, int | None]:
-    """Say which results are arguments or views; gives the tensors that are written, and which result each is."""
+    """Find which results are arguments or views; return the written tensors, and the result that each of them
+    is.
+    """
     count = len(decision.call.results)
     places: dict[str, list[int]] = {}
     written: dict[int, int | None] = {}

@@ -1,4 +1,4 @@
-"""An operator's call with distributed tensors: what was decided about it is carried out on this process's parts."""
+"""Dispatch of operators with distributed tensors: cached decisions are applied to this rank's parts."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def call(op: OperatorEntry, values: Sequence[Any]) -> Any:
 
 
 def _parts(decision: Decision, given: Sequence[Any]) -> list[Any]:
-    """This process's parts of tensors, as they must lie."""
+    """Return this rank's parts of tensors, with their required placements."""
     parts = []
     place = 0
     for tensor in given:

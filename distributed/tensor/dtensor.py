@@ -120,7 +120,7 @@ class DTensor(TensorOfParts):
 
     @property
     def placements(self) -> tuple[Placement, ...]:
-        """How it lies along each dimension of the mesh."""
+        """Placement along each mesh dimension."""
         return self._dtensor_spec.placements
 
     @staticmethod

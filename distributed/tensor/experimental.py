@@ -23,7 +23,7 @@ __all__ = ["implicit_replication", "local_map", "register_sharding"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 Placements = Sequence[Placement] | None
-"""How one tensor lies; None for what is none."""
+"""Placements of one tensor; None for a value that is not a tensor."""
 
 
 def local_map(
@@ -169,7 +169,7 @@ def register_sharding(op: OpOverload | Sequence[OpOverload]) -> Callable[[Functi
 
 
 def _registered(function: Callable[..., Any], op: OpOverload, call: Invocation) -> list[Strategy]:
-    """Return the ways that a registered function gives for a call."""
+    """Return the strategies that a registered function lists for a call."""
     args, kwargs = split_arguments(op._entry, list(call.values.values()))
     leaves = pytree.tree_leaves((args, kwargs))
     return [

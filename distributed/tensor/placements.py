@@ -1,4 +1,6 @@
-"""How a tensor lies along one dimension of a mesh: `Shard`, `Replicate`, `Partial` (`torch.distributed.tensor`)."""
+"""Placements of a tensor along a mesh dimension: `Shard`, `Replicate`, `Partial`
+(`torch.distributed.tensor`).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ REDUCTIONS = {
 
 
 class Placement:
-    """How a tensor lies along one dimension of a mesh (`torch.distributed.tensor.Placement`)."""
+    """Placement of a tensor along one mesh dimension (`torch.distributed.tensor.Placement`)."""
 
     __slots__ = ("_hash", "_key")
 

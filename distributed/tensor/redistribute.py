@@ -1,4 +1,4 @@
-"""A distributed tensor that lies otherwise: the order in which dimensions of the mesh change, and the gradient."""
+"""Redistribution of a distributed tensor: the order of changes along mesh dimensions, and the gradient."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .transitions import change
 __all__ = ["Redistribute", "plan_of", "redistribute_local_tensor"]
 
 Step = tuple[int, Placement, Placement]
-"""A dimension of the mesh, how the tensor lies along it, and how it shall."""
+"""Mesh dimension, the current placement along it, and the wanted one."""
 
 
 def plan_of(source: tuple[Placement, ...], target: tuple[Placement, ...]) -> list[Step]:

@@ -32,7 +32,7 @@ def transition_cost(now: Placement, wanted: Placement, nbytes: float, count: int
 
 
 def _nbytes(spec: DTensorSpec, place: int) -> float:
-    """Bytes of what the processes along a mesh dimension share."""
+    """Return the bytes that the ranks along a mesh dimension share."""
     total = float(spec.tensor_meta.dtype.itemsize)
     for size in spec.shape:
         total *= size

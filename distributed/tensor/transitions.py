@@ -20,7 +20,7 @@ from .placements import Partial, Placement, Replicate, Shard
 __all__ = ["change", "counters"]
 
 counters: list[Counter[str]] = []
-"""Each counts the communications that are begun, by the name of the collective."""
+"""Counters of communications, by the name of the collective."""
 
 
 def _counted(name: str) -> None:

@@ -1,7 +1,7 @@
-"""The cross entropy of logits whose classes are divided among processes, each of which keeps its part.
+"""Cross entropy of logits whose classes are sharded over ranks.
 
-Computed with whole rows it would gather all logits. Here processes tell each other a maximum, a sum and the logit of
-the target for each row.
+A computation on whole rows would gather all logits. Here the ranks only reduce a maximum, a sum and the
+target's logit for each row.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def _log_softmax_backward(rows: _Rows, given: dict[str, Any]) -> Any:
 
 
 class _Targets:
-    """The targets of rows: which are in this process's part, and what they weigh."""
+    """Targets of rows: the mask of targets in this rank's part, and their weights."""
 
     def __init__(self, rows: _Rows, given: dict[str, Any]) -> None:
         target = rows.numbers(given["target"], rows.without_classes(), "target").unsqueeze(rows.dim)

@@ -1,4 +1,4 @@
-"""Modules whose inputs and outputs come to lie otherwise, and whose parameters stay what they are."""
+"""Parallel styles that redistribute a module's inputs and outputs, and leave its parameters unchanged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput"]
 
 Layouts = Placement | Sequence[Placement | None] | None
-"""One placement for the only value, or one for each; None for a value that stays as it is."""
+"""One placement for a single value, or one per value; None for a value that stays unchanged."""
 
 
 def _each(layouts: Layouts) -> tuple[Placement | None, ...] | None:

@@ -79,7 +79,7 @@ class _DividedParallel(ParallelStyle):
 
     _SAID = ("input_layouts", "output_layouts", "use_local_output")
     _PLANS: ClassVar[dict[str, tuple[dict[str, Placement], Placement]]] = {}
-    """By class of module: how its parameters lie, and its input."""
+    """Placements of the parameters and of the input, by module class."""
 
     def __init__(self, input_layouts: Placement, output_layouts: Placement, use_local_output: bool) -> None:
         self.input_layouts: Placements = (input_layouts,)

@@ -1,4 +1,6 @@
-"""Operators whose dimensions have letters: parts along one give parts along it, or sums where the result lacks it."""
+"""Sharding rules by letters: a shard along a letter gives a shard of the result, or a partial sum if the
+result lacks it.
+"""
 
 from __future__ import annotations
 

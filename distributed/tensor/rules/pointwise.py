@@ -1,4 +1,4 @@
-"""Operators on each element by itself, with broadcasting; linear ones compute on what is left to be reduced."""
+"""Rules of elementwise operators with broadcasting; linear operators also accept partial sums."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["POINTWISE", "RULES", "pointwise", "shards_of_broadcast"]
 
 
 def shards_of_broadcast(shape: Sequence[int], shapes: Sequence[Sequence[int]]) -> list[tuple[Placement, ...]]:
-    """For each dimension of a result, how the tensors that it was broadcast from lie if it is a shard along it."""
+    """Return the placements of the broadcast tensors for a shard along each dimension of the result."""
     found = []
     for dim, size in enumerate(shape):
         placements: list[Placement] = []
@@ -42,7 +42,7 @@ def _shards(call: Invocation) -> list[Strategy]:
 
 
 def pointwise(call: Invocation) -> list[Strategy]:
-    """Shards along a dimension, of what has it."""
+    """Return the strategies that shard the tensors along each dimension."""
     return _shards(call)
 
 

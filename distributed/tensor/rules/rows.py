@@ -1,4 +1,4 @@
-"""Rows of tables: embeddings whose table each process has whole, some columns of, or some rows of."""
+"""Rules of embeddings and indexing, with the table replicated, sharded by columns, or sharded by rows."""
 
 from __future__ import annotations
 

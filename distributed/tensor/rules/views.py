@@ -1,4 +1,4 @@
-"""Views and what else moves elements: which dimension of the argument is which of the result."""
+"""Rules of views and other operators that move elements: the mapping of dimensions to those of the result."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ def _new(call: Invocation) -> list[Strategy]:
 
 
 def _joined(call: Invocation) -> list[Strategy]:
-    """Several tensors one after the other along a dimension."""
+    """Return the strategies of a concatenation along a dimension."""
     ndim = len(call.results[0].shape)
     if any(each.ndim != ndim for each in call.tensors):
         return []
