@@ -35,7 +35,7 @@ PIPE_CLOSED = 141
 
 
 class Parser(argparse.ArgumentParser):
-    """One that says in one line what is wrong."""
+    """Argument parser that reports errors in one line."""
 
     def error(self, message: str) -> NoReturn:
         """End with status 2."""

@@ -179,7 +179,7 @@ def is_passed_over(launch: Mapping[str, Any]) -> bool:
 
 
 def _require_samples(source: str) -> None:
-    """Refuse what is no module or file of samples."""
+    """Raise an error for an argument that is neither a module nor a file of samples."""
     try:
         module = load_module(source)
     except (ImportError, OSError, SyntaxError, ValueError) as error:

@@ -88,7 +88,7 @@ def timed(
 def measure(
     rivals: dict[str, Callable[[], object]], synchronize: Callable[[], None], rounds: int, repetitions: int
 ) -> dict[str, list[tuple[float, float]]]:
-    """(whole, host) seconds of a step for each rival, once a round, in turn."""
+    """Measure the (whole, host) seconds of a step for each implementation, once a round, interleaved."""
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in rivals}
     for run in rivals.values():
         timed(run, synchronize, repetitions)

@@ -90,7 +90,7 @@ def _figures(link: Link) -> str:
 
 
 class AveragedStep:
-    """A step of a small model whose gradients are averaged in buckets after backward."""
+    """Step of a small model whose gradients are averaged in buckets after backward."""
 
     def __init__(self) -> None:
         manual_seed(0)

@@ -1,4 +1,4 @@
-"""Timing of rival statements in turn, so that a change of the machine's speed meets all of them alike."""
+"""Interleaved timing of statements, so that a change of the machine's speed affects all of them alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes of a small tensor, all in: what the allocator gives out for each of many, by `tracemalloc`."""
+"""Total bytes of a small tensor, by `tracemalloc` over many tensors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One rank, as a program of its own: ``python rank_process.py LIBRARY BACKEND RANK RANKS FILE``.
+"""Process of one rank: ``python rank_process.py LIBRARY BACKEND RANK RANKS FILE``.
 
-It reads commands from its standard input, a JSON object on each line, and answers each with a line; `ranks` sends
-them. The library, triten or PyTorch, is imported by its name, and nothing of the other one is.
+It reads commands from its standard input, one JSON object per line, and answers each with a line; `ranks`
+sends them. It imports the library, triten or PyTorch, by its name, and nothing of the other one.
 """
 
 from __future__ import annotations

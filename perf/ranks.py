@@ -1,4 +1,4 @@
-"""Ranks on this machine: processes of `rank_process` that a measurement starts and tells what to do."""
+"""Ranks on this machine: processes of `rank_process` that a measurement starts and controls."""
 
 from __future__ import annotations
 

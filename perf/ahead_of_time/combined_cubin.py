@@ -20,7 +20,7 @@ CODE = b".text."
 
 
 class Section(NamedTuple):
-    """A section: its number, name and header, and what it holds."""
+    """Section of an ELF file: its number, name, header and data."""
 
     number: int
     name: bytes

@@ -28,7 +28,7 @@ BATCH = 64
 SECONDS = 300
 """Time limit of one compilation."""
 TAIL = 1000
-"""How much of a dead worker's last words is told."""
+"""Characters of a dead worker's error output to report."""
 
 
 def default_cache() -> Path:

@@ -74,7 +74,7 @@ class Instructions:
 
 
 def count_instructions(sass: str) -> Instructions:
-    """Count what a disassembly holds."""
+    """Count the instructions of a disassembly."""
     opcodes: Counter[str] = Counter()
     widths: dict[str, Counter[int]] = {}
     for name in _INSTRUCTION.findall(sass):

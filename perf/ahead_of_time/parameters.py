@@ -1,7 +1,7 @@
-"""A kernel's parameters as its PTX has them, beside what a launch gives to the driver.
+"""Parameters of a kernel in its PTX, compared with those that a launch passes to the driver.
 
-A launch packs its arguments by `ParameterLayout`, with a pointer to each; the driver copies from there as many bytes
-as the compiled kernel says. Neither notices where they differ.
+A launch packs its arguments by `ParameterLayout`, with a pointer to each. The driver copies as many bytes
+from there as the compiled kernel declares. Neither detects a mismatch.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def bulk_products(capability: int) -> Iterator[Sample]:
 
 
 def without_gluon(call: Callable[[], object]) -> None:
-    """Products in Triton's own language, as they are under a Triton whose Gluon is an older one."""
+    """Run matmuls in the Triton language, as under a Triton with an older Gluon."""
     owner = driver()
     owner.has_gluon = False
     make_plans_anew()

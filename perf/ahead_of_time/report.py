@@ -189,7 +189,7 @@ def with_rows_renewed(
 
 
 def write_results(folder: Path, rows: Sequence[Row], faults: Sequence[str], triton: str) -> list[Path]:
-    """Write the table as JSON and as Markdown, named by Triton's version; gives the two paths."""
+    """Write the table as JSON and as Markdown, named by Triton's version; return the two paths."""
     folder.mkdir(parents=True, exist_ok=True)
     data, text = (folder / f"aot-{triton}.{suffix}" for suffix in ("json", "md"))
     report = {"triton": triton, "faults": list(faults), "rows": [asdict(row) for row in rows]}

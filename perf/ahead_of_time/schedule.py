@@ -100,7 +100,7 @@ class Schedule:
 
 @dataclass
 class Block:
-    """Instructions without a branch among them, and where they may go on: numbers of blocks."""
+    """Basic block: instructions without a branch among them, and the indices of the successors."""
 
     code: list[Instruction] = field(default_factory=list)
     following: list[int] = field(default_factory=list)

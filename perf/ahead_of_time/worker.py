@@ -25,7 +25,7 @@ from .schedule import tensor_memory_operations
 
 
 def inspect(request: Request) -> tuple[dict[str, Any], bytes]:
-    """Compile a kernel and say what it is made of, as far as PTX has it; and its cubin.
+    """Compile a kernel, and return its cubin and the properties that PTX shows.
 
     Raises:
         triton.compiler.errors.CompilationError, RuntimeError, subprocess.CalledProcessError: as the compiler does.

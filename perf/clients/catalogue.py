@@ -1,4 +1,4 @@
-"""The clients: a package, the program that uses it, and what the program needs."""
+"""Client packages: a package, the program that uses it, and the program's requirements."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def count(tensor: Tensor) -> int:
 
 
 def product(left: str, right: str, added: str = "") -> Formula:
-    """2 m n k, times the batch: each element of the result is a sum of k products; one more for what is added."""
+    """Count a matmul as 2 m n k, times the batch, plus one per element for an added tensor."""
 
     def formula(call: Call) -> int:
         first, second = call.arguments[left], call.arguments[right]
@@ -163,7 +163,7 @@ def by_packed_weight(call: Call) -> int:
 
 
 def by_kept_elements(call: Call) -> int:
-    """2 m n k of the dense product, half of whose multiplications are by elements that are not kept."""
+    """Count 2 m n k of the dense matmul, although half of its multiplications are by dropped elements."""
     return 4 * count(call.results[0]) * call.arguments["values"].shape[1]
 
 

@@ -31,7 +31,7 @@ from .workloads import Workload, all_workloads
 RESULTS = Path(__file__).parents[1] / "results"
 SAMPLES = "triten.perf.ahead_of_time.samples"
 PERSISTENT = ("matmul_persistent", "matmul_warp_specialized", "convolve_bulk")
-"""Kernels whose blocks go from tile to tile."""
+"""Persistent kernels, whose blocks process several tiles."""
 
 
 @dataclass

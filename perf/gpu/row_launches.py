@@ -1,6 +1,7 @@
-"""A program for a process of its own: what the rows of `workloads` launch on a target, without one.
+"""Recorder process: the launches of the rows of `workloads` on a target, without a GPU.
 
-The operators run over a driver that notes each launch, as in the gate, with the rows' own sizes.
+The operators run on a driver that records each launch, as in the ahead-of-time checks, with the rows' own
+sizes.
 """
 
 from __future__ import annotations

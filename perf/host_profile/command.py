@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the script and print its profile; exit status 2 for what cannot be run, 1 where the script failed."""
+    """Run the script and print its profile; return exit status 2 if it cannot run, 1 if it failed."""
     fault = _fault(arguments)
     if fault:
         raise RefusalError(fault)
@@ -69,7 +69,7 @@ def _fault(arguments: argparse.Namespace) -> str | None:
 
 
 def _run_script(script: Path) -> int:
-    """Exit status of the script; what it raises is printed as Python prints it, without our own frames."""
+    """Run the script and return its exit status; print an exception without this module's frames."""
     try:
         runpy.run_path(str(script), run_name="__main__")
     except SystemExit as end:

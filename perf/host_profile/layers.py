@@ -1,7 +1,7 @@
-"""The layers of a call, and which of them a source file belongs to.
+"""Layers of a call, and the layer of each source file.
 
-A sample belongs to the layer of its innermost frame in the package; what Python's or NumPy's own functions take is
-their caller's. A plan that does nothing but call NumPy is the kernel's.
+A sample belongs to the layer of its innermost frame in the package. Time in Python's or NumPy's own functions
+belongs to their caller. A plan that only calls NumPy belongs to the kernel layer.
 """
 
 from __future__ import annotations

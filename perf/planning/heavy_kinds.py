@@ -1,4 +1,6 @@
-"""Kinds of work whose operands have shapes of their own: products, convolutions, attention, lists, and all else."""
+"""Kinds of work with operand shapes of their own: matmuls, convolutions, attention, lists, and all other
+calls.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from .kinds import (
 from .recording import Operand, RecordedCall
 
 MOST_FLOPS = 30_000_000
-"""Operations of the largest probe of what is counted by them: some milliseconds at the most."""
+"""Maximum operations of a probe that is measured by operations: some milliseconds."""
 MOST_BYTES = 8 << 20
 """Bytes of the operands of the largest probe that is cut out of a call."""
 SQUARES = (4, 32, 128, 256, 512)
@@ -181,7 +183,9 @@ def attention(call: RecordedCall) -> Kind:
 
 
 def matrices(call: RecordedCall) -> Kind:
-    """Factorisations and what else takes whole matrices: smaller ones, by the work of one of a batch."""
+    """Return probes of operators on whole matrices, such as factorizations: smaller matrices, by the work per
+    matrix.
+    """
     order = call.operands[0].shape[-1]
     batch = call.operands[0].shape[:-2]
 

@@ -105,7 +105,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Times:
-    """Cycles that resident blocks take once through their main way, by what they may have to wait for."""
+    """Cycles of resident blocks for one pass along the main path, by bottleneck."""
 
     cycles: dict[str, float] = field(default_factory=dict)
 

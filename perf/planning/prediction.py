@@ -1,4 +1,4 @@
-"""`plan`: what a program will take on a device, from its run on Meta tensors and a model of the device."""
+"""`plan`: the prediction of a program on a device, from its run on Meta tensors and a model of the device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .shown import shown_seconds
 
 CPU_NAME = "cpu"
 COLLECTIVES = "_c10d_functional"
-"""The namespace of operators whose time is the interconnect's."""
+"""Namespace of operators whose time comes from the interconnect."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class OperatorPlan:
 
     @property
     def seconds(self) -> float:
-        """Both, one after the other."""
+        """Sum of work and overhead."""
         return self.work_seconds + self.overhead_seconds
 
 
@@ -87,7 +87,7 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """The predicted time: work and overhead one after the other."""
+        """Predicted time: the sum of work and overhead."""
         return self.work_seconds + self.overhead_seconds
 
     def __str__(self) -> str:
@@ -110,7 +110,7 @@ class Plan:
 
 
 class Model(Protocol):
-    """A device, asked what calls will take on it."""
+    """Model of a device, which predicts calls."""
 
     def roofline_and_overhead(self, key: str, call: RecordedCall) -> tuple[float, float]:
         """Seconds of one call: of its work, and of being called."""
@@ -123,7 +123,7 @@ class Model(Protocol):
 
 
 class Gpu:
-    """A GPU by its data sheet, and what each call costs its host, by this machine."""
+    """Model of a GPU by its data sheet, with host times measured on this machine."""
 
     def __init__(self, sheet: DataSheet) -> None:
         self.sheet = sheet

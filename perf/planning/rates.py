@@ -29,7 +29,7 @@ OF_POSITIVE = frozenset(
 
 
 class Unmeasurable(Exception):
-    """No probe of a kind runs: its operator refuses what stands for its operands."""
+    """Error of a kind without a working probe: its operator refuses the probes' operands."""
 
 
 @dataclass

@@ -1,7 +1,8 @@
-"""Run programs of other people under triten and under PyTorch, and compare results, times and memory.
+"""Run third-party programs under triten and under PyTorch, and compare results, times and memory.
 
-Each runs in two processes of its own, one thread each. Without `--only` the result file and the page of the
-documentation are written anew. Exit status 1: a result differs from PyTorch's; 2: what was asked for cannot be had.
+Each program runs in two separate processes with one thread each. Without `--only`, the result file and the
+documentation page are rewritten. Exit status 1: a result differs from PyTorch's; 2: the request cannot be
+met.
 """
 
 from __future__ import annotations

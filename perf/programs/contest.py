@@ -1,4 +1,4 @@
-"""Two processes that run one program in turn, one under PyTorch and one under triten."""
+"""Interleaved runs of a program in two processes, one under PyTorch and one under triten."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def triten_command(python: str = sys.executable) -> list[str]:
 def hold_contest(
     program: Program, version: str, pytorch: str, packages: Path | None, effort: Effort
 ) -> tuple[Outcome, str]:
-    """Run a program under both; the outcome, and the traceback of what stopped it."""
+    """Run a program under both; return the outcome, and the traceback if it stopped."""
     outcome = Outcome(program.name, program.package, version, "agrees")
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -226,7 +226,7 @@ def moved_results(
 
 
 def build(worker: Worker, program: Program, folder: Path, *, make_weights: bool, moved: int = 0) -> None:
-    """Have a worker make the model, with weights of its own that it saves, or with the other's."""
+    """Make a worker build the model, and save its weights or load the other worker's."""
     worker.ask(
         "build",
         program=program.request(),
@@ -237,7 +237,7 @@ def build(worker: Worker, program: Program, folder: Path, *, make_weights: bool,
 
 
 def time_steps(workers: Mapping[str, Worker], effort: Effort, outcome: Outcome) -> None:
-    """Time slices of steps in turn, beginning with another library each round."""
+    """Time interleaved slices of steps, starting with another library each round."""
     counts = {}
     for name, worker in workers.items():
         worker.ask("steps", count=1)

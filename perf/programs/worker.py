@@ -258,7 +258,7 @@ class Training:
         return None if loss is None else float(loss)
 
     def results(self, file):
-        """Write what the other library's results are compared with."""
+        """Write the results that are compared with the other library's."""
         self.draws.restart()
         outputs = self.forward()
         found = {}
@@ -279,7 +279,7 @@ class Training:
         np.savez(file, **{name.replace("/", "|"): array for name, array in found.items()})
 
     def steps(self, count):
-        """Seconds of so many steps."""
+        """Return the seconds of `count` steps."""
         start = time.perf_counter()
         for _ in range(count):
             self.step()

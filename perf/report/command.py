@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Refuse what would lose a file or say nothing, before anything is read."""
+    """Raise an error for arguments that would overwrite a file or have no effect, before reading anything."""
     if not arguments.threshold >= 0:
         raise ResultFileError(f"--threshold must not be negative, got {arguments.threshold}")
     if arguments.output is None:

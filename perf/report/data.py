@@ -99,7 +99,7 @@ def geometric_mean(values: Iterable[float]) -> float | None:
 
 
 def worst(rows: Sequence[Record], count: int = WORST) -> list[int]:
-    """Indices of the rows that most exceed what is accepted, the worst first."""
+    """Return the indices of the rows that most exceed their bars, the worst first."""
     held = [index for index, row in enumerate(rows) if row["excess"] is not None]
     return sorted(held, key=lambda index: -rows[index]["excess"])[:count]
 

@@ -1,4 +1,4 @@
-"""The report as a few tables of markdown, for the log of a build: suites, what changed, the worst rows."""
+"""Report as a few Markdown tables for the log of a build: suites, changes, the worst rows."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _PLACE = re.compile(r"\{\{(\w+)\}\}")
 
 
 class PageError(RefusalError):
-    """The page cannot be made; the message says what is needed."""
+    """Error of a page that cannot be created; the message says what is needed."""
 
 
 def format_page(data: Mapping[str, Any]) -> str:

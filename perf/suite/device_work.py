@@ -1,4 +1,6 @@
-"""Work on a CUDA device as slices: events around single runs, the L2 flushed, input sets in turn; graphs' replays."""
+"""Work on a CUDA device as slices: events around single runs, flushed L2, rotated input sets, and graph
+replays.
+"""
 
 from __future__ import annotations
 

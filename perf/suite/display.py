@@ -68,7 +68,7 @@ def format_result(result: Result) -> str:
 
 
 def format_head(result: Result) -> str:
-    """On what, with what, and within which limits."""
+    """Describe the machine, the versions, the settings and the limits."""
     machine, settings, limits = result.machine, result.settings, result.limits
     versions = ", ".join(f"{name} {version[:12]}" for name, version in result.versions.items())
     lines = [

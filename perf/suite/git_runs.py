@@ -1,7 +1,7 @@
-"""Two commits measured on this machine in turn: a worktree and many short processes each.
+"""Interleaved measurement of two commits on this machine: a worktree and many short processes each.
 
-Both are measured by the suite of this checkout, laid over each worktree's own, so that what differs is triten alone.
-A sample is the median of one process (`merging`). Samples of one turn stand side by side, in another order each turn.
+The suite of this checkout measures both, copied over each worktree's own, so that only triten differs. A
+sample is the median of one process (`merging`). Samples of one turn are paired, in another order each turn.
 """
 
 from __future__ import annotations

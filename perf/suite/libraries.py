@@ -21,7 +21,7 @@ from .workload import Array, Operand
 tt: ModuleType = importlib.import_module(__package__.partition(".")[0])
 
 PHRASED = ("numexpr", "numba")
-"""Libraries that are told a workload in words of their own."""
+"""Libraries whose workloads are written in their own syntax."""
 PEERS = {"cpu": ("numpy", "torch", *PHRASED), "cuda": ("torch", "cupy")}
 ALL_PEERS = ("numpy", "torch", *PHRASED, "cupy")
 

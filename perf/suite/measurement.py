@@ -54,7 +54,7 @@ class Effort:
 
 
 class Rival:
-    """One library's side of a workload: its slice, and what its result was."""
+    """Prepared workload of one library: its slice and its result."""
 
     def __init__(self, library: Library, work: Slice, value: tuple[str, np.ndarray] | None) -> None:
         self.library = library
@@ -208,7 +208,7 @@ class _Codes:
             self._shown = compile(shown, f"<result of {workload.name}>", "eval")
 
     def operands(self, library: Library) -> dict[str, Any]:
-        """Fresh tensors for the names that the statement and its setup have, and what the setup makes of them."""
+        """Create new tensors for the names in the statement and its setup, and run the setup."""
         used = names_in(self.timed) | names_in(self._setup)
         used |= names_in(self._shown) if self._shown else set()
         made = {name: library.tensor(made) for name, made in self._workload.operands.items() if name in used}

@@ -258,7 +258,7 @@ class Result:
 
     @property
     def by_key(self) -> dict[RowKey, Row]:
-        """The rows by what names them."""
+        """Rows by key."""
         return {row.key: row for row in self.rows}
 
     def as_json(self) -> dict[str, Any]:
@@ -296,7 +296,7 @@ class ResultWriter:
         self._write()
 
     def add(self, row: Row) -> None:
-        """Keep a finished row. Raises ValueError for a row whose key is there already."""
+        """Store a finished row. Raise ValueError for a row whose key already exists."""
         if row.key in self.result.by_key:
             raise ValueError(f"two rows are named {row.key}")
         self.result.rows.append(row)
@@ -435,7 +435,7 @@ _ROW_FIELDS: dict[str, tuple[str, Check]] = {
 
 
 class _Reader:
-    """Checks one file's object, and says where it is not what the format promises."""
+    """Validator of a file's object, which reports each violation of the format."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

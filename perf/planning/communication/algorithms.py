@@ -42,7 +42,9 @@ class Count(NamedTuple):
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A way of a collective: name, libraries that have it, what it does; if p must be a power of 2, a switch reduce."""
+    """Algorithm of a collective: name, libraries, counts, and the conditions: p a power of 2, or a reducing
+    switch.
+    """
 
     name: str
     libraries: tuple[str, ...]

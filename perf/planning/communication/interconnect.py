@@ -1,4 +1,6 @@
-"""`Interconnect`: what connects ranks, inside a node and between nodes, and what collectives take over it."""
+"""`Interconnect`: the links between ranks, inside a node and between nodes, and the cost of collectives on
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`DistributedPlan`: what a step takes on a mesh of devices, as an object that prints."""
+"""`DistributedPlan`: the predicted step on a mesh of devices, as an object that prints."""
 
 from __future__ import annotations
 

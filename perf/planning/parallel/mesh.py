@@ -12,7 +12,7 @@ from .strategies import DEFAULTS, DataParallel, FullyShard, Pipeline, Strategy, 
 
 Kind = TypeVar("Kind", DataParallel, FullyShard, Pipeline, TensorParallel)
 PROGRAM = "(program)"
-"""The dimension of collectives whose group is no dimension of the mesh: all ranks."""
+"""Dimension name for collectives whose group is not a mesh dimension: all ranks."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Mesh:
 
     @property
     def data_parallel(self) -> list[tuple[Dimension, DataParallel]]:
-        """The dimensions of more than one rank whose gradients are averaged."""
+        """Dimensions of more than one rank whose gradients are averaged."""
         return [
             (dimension, dimension.strategy)
             for dimension in self.dimensions

@@ -136,7 +136,7 @@ def _ready(
     number: int,
     messages: Sequence[float],
 ) -> float | None:
-    """When what a task needs has come; None while that is not known."""
+    """Return the time at which a task's inputs are available; None if it is not yet known."""
     if kind == FORWARD:
         if stage == 0:
             return 0.0

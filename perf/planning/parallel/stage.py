@@ -234,7 +234,7 @@ class _Run:
     # Parameters.
 
     def _enter(self, number: int) -> None:
-        """Gather what the unit that begins at this event computes with, and what the next ones will."""
+        """Gather the parameters of the unit that begins at this event, and prefetch those of the next units."""
         if self.sharded is None or self.next_entry == len(self.entries):
             return
         entry = self.entries[self.next_entry]

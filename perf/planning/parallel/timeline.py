@@ -1,4 +1,4 @@
-"""`Timeline`: the program of one device in order: calls, autograd's nodes, gradients, what its units are."""
+"""`Timeline`: the program of one device in order: calls, autograd nodes, gradients and units."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Phase(enum.Enum):
-    """To what an event belongs. Update: what comes after the last backward pass."""
+    """Phase of an event. Update: everything after the last backward pass."""
 
     FORWARD = "forward"
     BACKWARD = "backward"
@@ -70,7 +70,7 @@ class PlannedParameter:
 
 @dataclass(slots=True)
 class Lifetime:
-    """Bytes that live from an event to another one (None: to the end); `parameter` where they are its gradient."""
+    """Bytes that live from one event to another (None: to the end); `parameter` if they are its gradient."""
 
     birth: int
     nbytes: int

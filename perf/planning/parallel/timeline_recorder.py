@@ -1,4 +1,6 @@
-"""Makes a `Timeline` while a program runs on Meta tensors, by hooks of its modules and by what `record` sees."""
+"""Recorder of a `Timeline` while a program runs on Meta tensors, by hooks on its modules and callbacks of
+`record`.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ class State(NamedTuple):
 
 
 class TimelineRecorder:
-    """Told by `record` of what a program does; `finish` gives the timeline."""
+    """Listener of `record`; `finish` returns the timeline."""
 
     def __init__(self, layers: Mapping[str, str]) -> None:
         self._layers = layers

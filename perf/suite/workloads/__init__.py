@@ -1,4 +1,4 @@
-"""The suites: a module each, whose `workloads(scale)` gives its rows in order."""
+"""Benchmark suites: one module each, whose `workloads(scale)` yields its rows in order."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ AGREEMENT, STEPS = 2e-3, 2
 
 @dataclass(frozen=True)
 class Network:
-    """A line of the table: what is made of a library's module, with which data, and how it is trained."""
+    """Network of the table: its constructor for a library's module, its data, and its training."""
 
     name: str
     make: Callable[[ModuleType], Any]

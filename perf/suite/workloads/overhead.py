@@ -1,4 +1,4 @@
-"""Host time of small calls, one thread: some on shapes that are known, and a stream of ever-new shapes."""
+"""Host time of small calls, one thread: on known shapes, and on a stream of new shapes."""
 
 from __future__ import annotations
 
