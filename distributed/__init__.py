@@ -1,8 +1,9 @@
-"""`tt.distributed`: programs of several processes (`torch.distributed`).
+"""`tt.distributed`: distributed programs (`torch.distributed`).
 
-`init_process_group` makes the group of all processes, which find each other by a store (`stores`): `world` has it, and
-`subgroups` makes smaller ones, of which `groups` is asked. `collectives`, `object_collectives`, `point_to_point` and
-`barriers` are what processes say to each other; `backends` does it: MPI among processors, NCCL among GPUs.
+`init_process_group` creates the group of all ranks, which find each other through a store (`stores`). `world`
+holds this group, `subgroups` creates smaller groups, and `groups` has their queries. `collectives`,
+`object_collectives`, `point_to_point` and `barriers` are the communications. `backends` implements them: MPI
+for hosts, NCCL for GPUs.
 
 Example:
     >>> import triten as tt

@@ -1,8 +1,8 @@
-"""Collectives that give their results, and leave what they are given (`torch.distributed._functional_collectives`).
+"""Functional collectives, which return new tensors (`torch.distributed._functional_collectives`).
 
-They have gradients, and graphs hold them. A result may be under way when it is there: it is an
-`AsyncCollectiveTensor`, whose first use waits. A group is a `ProcessGroup`, its name, a mesh of one dimension, a mesh
-and one of its dimensions, or a list of ranks of which there is a group.
+They are differentiable, and graphs can contain them. A returned `AsyncCollectiveTensor` may still be pending;
+its first use waits. A group is a `ProcessGroup`, its name, a one-dimensional mesh, a mesh with one of its
+dimensions, or a list of ranks of an existing group.
 
 Example:
     >>> import triten as tt
@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 RANK_TYPES = Any
-"""What stands for a group: see above. A mesh is anything with `ndim` and `get_group`."""
+"""Types that identify a group: see above. A mesh is any object with `ndim` and `get_group`."""
 
 _FUNCTIONALIZE = functionality_bit(Functionality.Functionalize)
 
@@ -66,7 +66,7 @@ def _operator(name: str) -> OpOverload:
 
 
 def _resolve_group(group: RANK_TYPES, tag: str = "") -> ProcessGroup:
-    """The group that something stands for.
+    """Return the process group that `group` identifies.
 
     Raises:
         ValueError: it stands for none.
@@ -104,12 +104,12 @@ def _resolve_group(group: RANK_TYPES, tag: str = "") -> ProcessGroup:
 
 
 def _resolve_group_name(group: RANK_TYPES, tag: str = "") -> str:
-    """The name of the group that something stands for."""
+    """Return the name of the process group that `group` identifies."""
     return _resolve_group(group, tag).group_name
 
 
 def _maybe_wrap_tensor(tensor: Tensor) -> Tensor:
-    """A result as programs get it: one that waits at its first use, or where calls are recorded, waited for."""
+    """Wrap a result so that its first use waits for it. While calls are recorded, wait at once."""
     if local.included & _FUNCTIONALIZE or innermost_tracer() is not None:
         return wait_tensor(tensor)
     return tensor if tensor._spec.is_meta else AsyncCollectiveTensor(tensor)
@@ -134,26 +134,27 @@ def wait_tensor(tensor: Tensor) -> Tensor:
 
 
 def broadcast(self: Tensor, src: int, group: RANK_TYPES, tag: str = "") -> Tensor:
-    """The tensor of one process (`torch.distributed._functional_collectives.broadcast`). It has no derivative.
+    """Broadcast one rank's tensor (`torch.distributed._functional_collectives.broadcast`). It has no
+    derivative.
 
     Args:
-        self: this process's; all have one shape and dtype.
-        src: that process's number in the group.
-        group: the processes.
-        tag: taken for PyTorch's sake.
+        self: This rank's tensor. All ranks have the same shape and dtype.
+        src: Rank in the group that sends.
+        group: The group.
+        tag: Ignored; accepted for compatibility with PyTorch.
     """
     return _maybe_wrap_tensor(_operator("broadcast")(self, src, _resolve_group_name(group, tag)))
 
 
 def all_reduce(self: Tensor, reduceOp: str, group: RANK_TYPES, tag: str = "") -> Tensor:
-    """The reduction of all processes' tensors (`torch.distributed._functional_collectives.all_reduce`).
+    """Reduce the tensors of all ranks (`torch.distributed._functional_collectives.all_reduce`).
 
     Args:
-        self: this process's; all have one shape and dtype.
-        reduceOp: ``"sum"``, ``"avg"``, ``"product"``, ``"min"``, ``"max"``, ``"band"``, ``"bor"`` or ``"bxor"``; the
-            first alone has a derivative.
-        group: the processes.
-        tag: taken for PyTorch's sake.
+        self: This rank's tensor. All ranks have the same shape and dtype.
+        reduceOp: ``"sum"``, ``"avg"``, ``"product"``, ``"min"``, ``"max"``, ``"band"``, ``"bor"`` or
+            ``"bxor"``. Only ``"sum"`` has a derivative.
+        group: The group.
+        tag: Ignored; accepted for compatibility with PyTorch.
     """
     name = _resolve_group_name(group, tag)
     return _maybe_wrap_tensor(_operator("all_reduce")(self, reduceOp.lower(), name))
@@ -171,13 +172,13 @@ def all_reduce_coalesced(
 
 
 def all_gather_single(self: Tensor, gather_dim: int, group: RANK_TYPES, tag: str = "") -> Tensor:
-    """The tensors of all processes, joined (`torch.distributed._functional_collectives.all_gather_single`).
+    """Concatenate the tensors of all ranks (`torch.distributed._functional_collectives.all_gather_single`).
 
     Args:
-        self: this process's; all have one shape and dtype.
-        gather_dim: the dimension along which they are joined.
-        group: the processes.
-        tag: taken for PyTorch's sake.
+        self: This rank's tensor. All ranks have the same shape and dtype.
+        gather_dim: Dimension along which the tensors are concatenated.
+        group: The group.
+        tag: Ignored; accepted for compatibility with PyTorch.
     """
     from .. import cat
 
@@ -197,7 +198,7 @@ def all_gather_single_coalesced(self: Sequence[Tensor], group: RANK_TYPES, tag: 
 
 
 def _divided(tensor: Tensor, dim: int, size: int, where: str = "") -> Tensor:
-    """A tensor whose parts along a dimension lie one below the other."""
+    """Split a tensor into `size` parts along `dim`, and concatenate the parts along dimension 0."""
     from .. import cat
 
     if tensor.shape[dim] % size:
@@ -213,11 +214,11 @@ def reduce_scatter_single(
     """This process's part of the reduction (`torch.distributed._functional_collectives.reduce_scatter_single`).
 
     Args:
-        self: this process's; all have one shape and dtype.
+        self: This rank's tensor. All ranks have the same shape and dtype.
         reduceOp: as for `all_reduce`.
         scatter_dim: the dimension along which the result is divided.
-        group: the processes.
-        tag: taken for PyTorch's sake.
+        group: The group.
+        tag: Ignored; accepted for compatibility with PyTorch.
 
     Raises:
         AssertionError: the dimension cannot be divided by the number of processes.
@@ -232,7 +233,7 @@ def reduce_scatter_single(
 def reduce_scatter_single_coalesced(
     inputs: Sequence[Tensor], reduceOp: str, scatter_dim: Sequence[int], group: RANK_TYPES, tag: str = ""
 ) -> list[Tensor]:
-    """`reduce_scatter_single` of several tensors, each along a dimension of its own."""
+    """Run `reduce_scatter_single` on several tensors, each with its own dimension."""
     found = _resolve_group(group, tag)
     size = found.size()
     if len(scatter_dim) != len(inputs):
@@ -254,14 +255,15 @@ def all_to_all_single(
     group: RANK_TYPES,
     tag: str = "",
 ) -> Tensor:
-    """What all processes send to this one, joined (`torch.distributed._functional_collectives.all_to_all_single`).
+    """Exchange rows between all ranks (`torch.distributed._functional_collectives.all_to_all_single`).
 
     Args:
-        self: what is sent.
-        output_split_sizes: how many rows come from each process; None, as for the next one, for equal parts.
-        input_split_sizes: how many rows go to each process.
-        group: the processes.
-        tag: taken for PyTorch's sake.
+        self: The rows to send.
+        output_split_sizes: Number of rows received from each rank. None, with `input_split_sizes` None too,
+            splits evenly.
+        input_split_sizes: Number of rows sent to each rank.
+        group: The group.
+        tag: Ignored; accepted for compatibility with PyTorch.
     """
     found = _resolve_group(group, tag)
     if output_split_sizes is None or input_split_sizes is None:
@@ -277,13 +279,13 @@ def all_to_all_single(
 
 
 def permute_tensor(self: Tensor, src_dst: Sequence[int], group: RANK_TYPES, tag: str = "") -> Tensor:
-    """Each process's tensor at another one (`torch.distributed._functional_collectives.permute_tensor`).
+    """Send each rank's tensor to another rank (`torch.distributed._functional_collectives.permute_tensor`).
 
     Args:
-        self: this process's, whose first dimension goes as a whole; all have one shape and dtype.
-        src_dst: for each process the number of the one that its tensor goes to.
-        group: the processes.
-        tag: taken for PyTorch's sake.
+        self: This rank's tensor, sent whole. All ranks have the same shape and dtype.
+        src_dst: For each source rank, its destination rank.
+        group: The group.
+        tag: Ignored; accepted for compatibility with PyTorch.
     """
     found = _resolve_group(group, tag)
     rank, rows = found.rank(), self.shape[0]

@@ -1,4 +1,4 @@
-"""What every communication asks of its arguments, and how tensors of any strides become ones that can be sent."""
+"""Checks of the arguments of collectives, and contiguous buffers for tensors with other strides."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = [
 ]
 
 Finish = Callable[[], None] | None
-"""What is left to do once a communication has ended."""
+"""Callback that runs after a communication has ended."""
 
 
 def check_tensor(tensor: Any, name: str, function: str) -> None:
-    """Raise TypeError for what is no tensor, and ValueError for one that cannot be sent."""
+    """Raise TypeError for a value that is not a tensor, and ValueError for a tensor that cannot be sent."""
     if not isinstance(tensor, Tensor):
         raise TypeError(
             f"{function}: Invalid function argument. Expected parameter `{name}` of type Tensor, but got "
@@ -43,7 +43,7 @@ def check_tensor(tensor: Any, name: str, function: str) -> None:
 
 
 def check_tensors(tensors: Any, name: str, function: str) -> None:
-    """Raise TypeError for what is no list of tensors."""
+    """Raise TypeError for a value that is not a list of tensors."""
     if not isinstance(tensors, (list, tuple)) or not all(isinstance(each, Tensor) for each in tensors):
         raise TypeError(
             f"{function}: Invalid function argument. Expected parameter `{name}` of type List[Tensor], but got "
@@ -64,13 +64,13 @@ def check_same_dtype(function: str, *tensors: Tensor | Sequence[Tensor]) -> None
 
 
 def check_op(op: Any, function: str) -> None:
-    """Raise TypeError for what is no reduction."""
+    """Raise TypeError for a value that is not a reduction."""
     if not isinstance(op, (ReduceOp, PremultipliedSum)):
         raise TypeError(f"{function}: expected a ReduceOp for op, but got {type(op).__name__}")
 
 
 def as_real(tensor: Tensor, op: Reduction, function: str) -> Tensor:
-    """A tensor whose numbers can be reduced: of complex ones the real and imaginary parts.
+    """Return a tensor that can be reduced: complex tensors as their real and imaginary parts.
 
     Raises:
         ValueError: there is no such reduction of complex numbers.
@@ -85,7 +85,7 @@ def as_real(tensor: Tensor, op: Reduction, function: str) -> Tensor:
 
 
 def check_group_rank(group: ProcessGroup, rank: int, name: str, function: str) -> int:
-    """A number in a group. Raises ValueError for one that it does not have."""
+    """Return a rank of a group. Raise ValueError if the group has no such rank."""
     if not 0 <= rank < group.size():
         raise ValueError(
             f"{function}: expected a rank from 0 to {group.size() - 1} in group {group.group_name!r} for {name}, but "
@@ -102,15 +102,15 @@ def group_rank_of(
     function: str,
     default: int | None = None,
 ) -> int:
-    """A number in a group, of one in it or one in the world.
+    """Return a rank in a group, given the rank in the group or the global rank.
 
     Args:
         group: the group.
-        global_rank: a number in the world.
-        group_rank: a number in the group.
-        name: the argument's, for errors.
-        function: the function's, for errors.
-        default: the number in the world if neither is given.
+        global_rank: Global rank.
+        group_rank: Rank in the group.
+        name: Name of the argument, for errors.
+        function: Name of the function, for errors.
+        default: Global rank if neither is given.
 
     Raises:
         ValueError: both are given or none, or the group has no such process.
@@ -131,7 +131,7 @@ def _is_plain(tensor: Tensor) -> bool:
 
 
 def sent(tensor: Tensor) -> Tensor:
-    """A tensor's elements as they are sent: itself, or where its strides do not let it a copy."""
+    """Return the tensor itself if it can be sent as it is, else a contiguous copy."""
     if _is_plain(tensor):
         return tensor
     with no_grad():
@@ -139,11 +139,11 @@ def sent(tensor: Tensor) -> Tensor:
 
 
 def written(tensor: Tensor, reads: bool = False) -> tuple[Tensor, Finish]:
-    """What a communication writes in the place of a tensor, and what is left to do after.
+    """Return the buffer that a communication writes, and the callback that copies it into the tensor.
 
     Args:
-        tensor: the tensor; its version changes.
-        reads: whether the communication reads it, too.
+        tensor: The tensor; its version is incremented.
+        reads: If True, the communication also reads the tensor. Default: False.
     """
     if _is_plain(tensor):
         tensor.bump_version()
@@ -161,7 +161,7 @@ def written(tensor: Tensor, reads: bool = False) -> tuple[Tensor, Finish]:
 
 
 def ended(work: Work, finish: Finish, results: Sequence[Tensor], async_op: bool) -> Work | None:
-    """A communication as its caller wants it: waited for, or not."""
+    """Return the work if the caller asked for asynchronous execution. Otherwise wait for it and return None."""
     if async_op:
         return work if finish is None else FollowedWork(work, finish, results)
     work.wait()

@@ -30,11 +30,11 @@ class _Plugin(NamedTuple):
 
 
 class Backend(str):
-    """A backend's name, in lower case (`torch.distributed.Backend`).
+    """Name of a backend, in lower case (`torch.distributed.Backend`).
 
-    ``mpi`` serves tensors on the host, and copies those of a GPU there and back. ``gloo`` is another name of it, so
-    that programs for PyTorch find theirs. ``nccl`` serves tensors on GPUs. ``fake`` has as many processes as one
-    likes, none of which communicates. Libraries add theirs with `register_backend`.
+    ``mpi`` serves tensors on the host. It copies CUDA tensors to the host and back. ``gloo`` is an alias of
+    ``mpi``, for programs written for PyTorch. ``nccl`` serves tensors on GPUs. ``fake`` has any number of
+    ranks and communicates nothing. Libraries add backends with `register_backend`.
 
     Example:
         >>> import triten as tt
@@ -76,11 +76,11 @@ class Backend(str):
         """Make a backend known (`torch.distributed.Backend.register_backend`).
 
         Args:
-            name: how `init_process_group` asks for it.
+            name: Name of the backend for `init_process_group`.
             func: called with a store, a rank, the number of processes and a timeout; gives a
                 `triten.distributed.backends.communicator.Communicator`.
-            extended_api: taken for PyTorch's sake.
-            devices: the types of devices that it serves; ``cpu`` and ``cuda`` if nothing is said.
+            extended_api: Ignored; accepted for compatibility with PyTorch.
+            devices: Device types that it serves. Default: ``cpu`` and ``cuda``.
         """
         lower = name.lower()
         if not hasattr(cls, name.upper()):
@@ -130,7 +130,7 @@ class BackendConfig:
         return ",".join(f"{device}:{backend}" for device, backend in self.device_backend_map.items())
 
     def get_device_backend_map(self) -> dict[str, Backend]:
-        """The backend by type of device."""
+        """Return the backend of each device type."""
         return self.device_backend_map
 
 
@@ -142,7 +142,8 @@ def _known(name: str) -> Backend:
 
 
 def get_default_backend_for_device(device: Any) -> str:
-    """The backend for tensors of a device (`torch.distributed.get_default_backend_for_device`).
+    """Return the default backend for tensors of a device
+    (`torch.distributed.get_default_backend_for_device`).
 
     Raises:
         ValueError: there is none.
@@ -161,17 +162,19 @@ def get_default_backend_for_device(device: Any) -> str:
 
 
 def is_mpi_available() -> bool:
-    """Whether mpi4py is installed (`torch.distributed.is_mpi_available`)."""
+    """Return True if mpi4py is installed (`torch.distributed.is_mpi_available`)."""
     return importlib.util.find_spec("mpi4py") is not None
 
 
 def is_gloo_available() -> bool:
-    """Whether what "gloo" is another name of can be had (`torch.distributed.is_gloo_available`): MPI."""
+    """Return True if the backend behind "gloo", MPI, is available (`torch.distributed.is_gloo_available`)."""
     return is_mpi_available()
 
 
 def is_nccl_available() -> bool:
-    """Whether NCCL, or where CUDA is interpreted its stand-in, can be had (`torch.distributed.is_nccl_available`)."""
+    """Return True if NCCL, or its stand-in on simulated devices, is available
+    (`torch.distributed.is_nccl_available`).
+    """
     if importlib.util.find_spec(f"{__package__}.backends.nccl") is None:
         return False
     from .backends.nccl.library import is_installed
@@ -190,7 +193,7 @@ def is_xccl_available() -> bool:
 
 
 def is_backend_available(backend: str) -> bool:
-    """Whether a backend can be had (`torch.distributed.is_backend_available`).
+    """Return True if a backend is available (`torch.distributed.is_backend_available`).
 
     Example:
         >>> import triten as tt
@@ -209,7 +212,7 @@ def is_backend_available(backend: str) -> bool:
 
 
 def timeout_or_default(timeout: timedelta | None, backends: BackendConfig) -> timedelta:
-    """How long communication may take: as is said, or as these backends have it. Raises TypeError for no timedelta."""
+    """Return the given timeout, or the default of these backends. Raise TypeError if it is not a timedelta."""
     if timeout is None:
         names = set(backends.device_backend_map.values())
         return NCCL_TIMEOUT if names == {Backend.NCCL} else DEFAULT_TIMEOUT

@@ -24,10 +24,10 @@ def barrier(
     """Wait until all processes of a group have called it (`torch.distributed.barrier`).
 
     Args:
-        group: the processes.
-        async_op: whether to return before the end.
-        device_ids: taken for PyTorch's sake.
-        timeout: how long to wait; the group's limit if nothing is said.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
+        device_ids: Ignored; accepted for compatibility with PyTorch.
+        timeout: Time limit. Default: the group's timeout.
 
     Raises:
         DistBackendError: some have not in time.
@@ -50,9 +50,9 @@ def monitored_barrier(
     """Wait as `barrier` does, and name those that have not come (`torch.distributed.monitored_barrier`).
 
     Args:
-        group: the processes.
-        timeout: how long to wait; the group's limit if nothing is said.
-        wait_all_ranks: whether to name all that are missing, or the first.
+        group: The group. Default: all ranks.
+        timeout: Time limit. Default: the group's timeout.
+        wait_all_ranks: If True, report all missing ranks. Otherwise report the first.
 
     Raises:
         TypeError: `timeout` is no timedelta.

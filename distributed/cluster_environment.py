@@ -1,4 +1,4 @@
-"""What a cluster's scheduler, or an MPI launcher, tells a process of its place among the others."""
+"""Ranks and sizes that a cluster scheduler or an MPI launcher passes to a process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 __all__ = ["ClusterEnvironment", "cluster_environment", "hosts_of"]
 
 FIRST_PORT, PORTS = 15000, 10000
-"""Ports that jobs of SLURM take by their number, below those that systems give to anybody."""
+"""Range of ports for SLURM jobs, below the system's ephemeral ports."""
 
 
 @dataclass(frozen=True)
@@ -18,15 +18,15 @@ class ClusterEnvironment:
     """A process's place.
 
     Attributes:
-        launcher: what has started it: ``"mpich"`` (Intel MPI and others with Hydra, too), ``"openmpi"``, ``"pmix"`` or
-            ``"slurm"``.
-        rank: its number.
-        world_size: how many processes there are.
-        local_rank: its number on its node; None if nobody says it.
-        local_world_size: how many processes there are on its node; None if nobody says it.
-        master_addr: the node of rank 0, as the scheduler calls it; None if nobody says it.
-        master_port: a port there that follows from the job's number; None without a scheduler.
-        starts_mpi: whether MPI comes together in these processes by what the launcher has prepared.
+        launcher: Launcher of the process: ``"mpich"`` (also Intel MPI and others with Hydra), ``"openmpi"``,
+            ``"pmix"`` or ``"slurm"``.
+        rank: Global rank.
+        world_size: Number of processes.
+        local_rank: Rank on its node. None if it is unknown.
+        local_world_size: Number of processes on its node. None if it is unknown.
+        master_addr: Name of rank 0's node in the scheduler. None if it is unknown.
+        master_port: Port derived from the job's number. None without a scheduler.
+        starts_mpi: True if MPI can start in these processes with the launcher's environment.
     """
 
     launcher: str
@@ -39,7 +39,7 @@ class ClusterEnvironment:
     starts_mpi: bool = False
 
     def variables(self) -> dict[str, str]:
-        """The environment variables of torchrun that this place has values for: RANK, LOCAL_RANK, MASTER_ADDR..."""
+        """Return torchrun's environment variables for the known values: RANK, LOCAL_RANK, MASTER_ADDR..."""
         values = {
             "RANK": self.rank,
             "WORLD_SIZE": self.world_size,
@@ -101,7 +101,7 @@ def cluster_environment(environment: Mapping[str, str] | None = None) -> Cluster
 
 
 def _completed(found: ClusterEnvironment, scheduled: ClusterEnvironment) -> ClusterEnvironment:
-    """What MPI's launcher says, and what the scheduler says beside."""
+    """Complete the values of MPI's launcher with those of the scheduler."""
     local_rank, local_size = found.local_rank, found.local_world_size
     return replace(
         found,
@@ -113,7 +113,7 @@ def _completed(found: ClusterEnvironment, scheduled: ClusterEnvironment) -> Clus
 
 
 def _of_slurm(given: Mapping[str, str]) -> ClusterEnvironment | None:
-    """The place in a step of a job, which `srun` has started."""
+    """Read the place in a SLURM job step, started by `srun`."""
     if "SLURM_PROCID" not in given or "SLURM_STEP_NUM_TASKS" not in given:
         return None
     nodes = given.get("SLURM_STEP_NODELIST") or given.get("SLURM_JOB_NODELIST") or ""
@@ -139,16 +139,16 @@ def _number(given: Mapping[str, str], name: str) -> int:
 
 
 def _counts(text: str) -> Iterator[int]:
-    """The numbers of ``"2(x3),1"``, which is SLURM for 2, 2, 2, 1."""
+    """Yield the numbers of ``"2(x3),1"``, which is SLURM for 2, 2, 2, 1."""
     for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", text):
         yield from [int(count)] * int(times or 1)
 
 
 def hosts_of(nodes: str) -> Iterator[str]:
-    """The hosts of a list as SLURM writes it.
+    """Yield the hosts of a list in SLURM's notation.
 
     Args:
-        nodes: names with commas between them, whose numbers may stand in brackets.
+        nodes: Names separated by commas; ranges of numbers may stand in brackets.
 
     Raises:
         ValueError: it is no such list.

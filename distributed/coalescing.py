@@ -1,4 +1,6 @@
-"""Several tensors in one communication (`torch.distributed.all_reduce_coalesced` and its kin)."""
+"""Collectives that communicate several tensors at once (`torch.distributed.all_reduce_coalesced` and similar
+functions).
+"""
 
 from __future__ import annotations
 
@@ -60,10 +62,10 @@ def all_reduce_coalesced(
     """`all_reduce` of several tensors, those of a dtype together (`torch.distributed.all_reduce_coalesced`).
 
     Args:
-        tensors: this process's; all have as many, of the same shapes and dtypes.
-        op: what is done with the numbers.
-        group: the processes.
-        async_op: whether to return before the end.
+        tensors: This rank's tensors. All ranks have equally many, with the same shapes and dtypes.
+        op: The reduction. Default: sum.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
     """
     several = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     check_tensors(several, "tensors", "all_reduce_coalesced")
@@ -94,9 +96,9 @@ def all_gather_coalesced(
 
     Args:
         output_tensor_lists: for each process, a tensor for each of its inputs.
-        input_tensor_list: this process's.
-        group: the processes.
-        async_op: whether to return before the end.
+        input_tensor_list: This rank's tensors.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
     """
     check_tensors(input_tensor_list, "input_tensor_list", "all_gather_coalesced")
     if not is_member(group, "all_gather_coalesced"):
@@ -117,13 +119,13 @@ def all_gather_coalesced(
 def coalescing_manager(
     group: Group = None, device: Any = None, async_ops: bool = False
 ) -> Iterator[_SeveralWorks]:
-    """Begin what is called inside together (`torch.distributed._coalescing_manager`).
+    """Issue the collectives called inside together (`torch.distributed._coalescing_manager`).
 
     Args:
-        group: the processes.
-        device: where the tensors are.
-        async_ops: whether what is called inside with ``async_op=True`` and appended to what this gives is waited for
-            by its `wait`, or at the end of the block.
+        group: The group. Default: all ranks.
+        device: Device of the tensors.
+        async_ops: If True, the yielded object's `wait` waits for appended works of calls with
+            ``async_op=True``. Otherwise the end of the block does. Default: False.
     """
     kind = "cpu" if device is None else str(device).partition(":")[0]
     works = _SeveralWorks()

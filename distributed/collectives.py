@@ -1,7 +1,7 @@
-"""Communications of all processes of a group (`torch.distributed`'s collectives).
+"""Collectives over the processes of a group (`torch.distributed`'s collectives).
 
-Each takes the group, that of all processes if nothing is said, and ``async_op``: then it returns a `Work` at once. In a
-process that is not in the group it warns, and does nothing.
+Each function takes the group, by default that of all ranks. With ``async_op`` it returns a `Work` at once. In
+a process outside the group it warns and does nothing.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ __all__ = [
 def all_reduce(
     tensor: Tensor, op: Reduction = ReduceOp.SUM, group: Group = None, async_op: bool = False
 ) -> Work | None:
-    """Put the reduction of all processes' tensors in the place of each (`torch.distributed.all_reduce`).
+    """Reduce the tensors of all ranks, in-place on every rank (`torch.distributed.all_reduce`).
 
     Args:
-        tensor: this process's; all have one shape and dtype.
-        op: what is done with the numbers.
-        group: the processes.
-        async_op: whether to return before the end.
+        tensor: This rank's tensor. All ranks have the same shape and dtype.
+        op: The reduction. Default: sum.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
 
     Raises:
         ValueError: there is no such reduction of this dtype.
@@ -87,16 +87,16 @@ def reduce(
     async_op: bool = False,
     group_dst: int | None = None,
 ) -> Work | None:
-    """Put the reduction of all processes' tensors in the place of that of one (`torch.distributed.reduce`).
+    """Reduce the tensors of all ranks, in-place on one rank (`torch.distributed.reduce`).
 
     Args:
-        tensor: this process's; all have one shape and dtype. What the others' hold after is not defined by PyTorch;
-            here it is what they held.
-        dst: the number in the world of the process that gets it.
-        op: what is done with the numbers.
-        group: the processes.
-        async_op: whether to return before the end.
-        group_dst: its number in the group, in the place of `dst`.
+        tensor: This rank's tensor. All ranks have the same shape and dtype. PyTorch leaves the tensors of the
+            other ranks undefined afterwards; here they stay unchanged.
+        dst: Global rank that gets the result.
+        op: The reduction. Default: sum.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
+        group_dst: Rank in the group that gets the result, instead of `dst`.
     """
     check_tensor(tensor, "tensor", "reduce")
     check_op(op, "reduce")
@@ -120,14 +120,14 @@ def broadcast(
     async_op: bool = False,
     group_src: int | None = None,
 ) -> Work | None:
-    """Put one process's tensor in the place of each (`torch.distributed.broadcast`).
+    """Broadcast one rank's tensor, in-place on the other ranks (`torch.distributed.broadcast`).
 
     Args:
-        tensor: what is sent, or where it is put; all have one shape and dtype.
-        src: the number in the world of the process that sends.
-        group: the processes.
-        async_op: whether to return before the end.
-        group_src: its number in the group, in the place of `src`.
+        tensor: Tensor to send or to fill. All ranks have the same shape and dtype.
+        src: Global rank that sends.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
+        group_src: Rank in the group that sends, instead of `src`.
     """
     check_tensor(tensor, "tensor", "broadcast")
     if not is_member(group, "broadcast"):
@@ -162,7 +162,7 @@ def _count(tensors: Sequence[Any], group: ProcessGroup, name: str, function: str
 
 
 def _one_line(tensors: Sequence[Tensor]) -> Tensor:
-    """Tensors one after the other."""
+    """Concatenate tensors into a flat tensor."""
     from .. import cat
 
     with no_grad():
@@ -170,7 +170,7 @@ def _one_line(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _take(tensors: Sequence[Tensor], line: Tensor) -> None:
-    """Put what lies one after the other into tensors."""
+    """Copy the parts of a flat tensor into tensors."""
     with no_grad():
         at = 0
         for each in tensors:
@@ -186,9 +186,9 @@ def all_gather(
 
     Args:
         tensor_list: a tensor for each process, with as many elements as that one's.
-        tensor: this process's.
-        group: the processes.
-        async_op: whether to return before the end.
+        tensor: This rank's tensor.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
 
     Raises:
         ValueError: the tensors have several dtypes or sizes.
@@ -214,9 +214,9 @@ def all_gather_into_tensor(
 
     Args:
         output_tensor: with as many elements as all inputs have: of shape ``(size * n, ...)`` or ``(size, n, ...)``.
-        input_tensor: this process's, of shape ``(n, ...)``.
-        group: the processes.
-        async_op: whether to return before the end.
+        input_tensor: This rank's tensor, of shape ``(n, ...)``.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
 
     Raises:
         ValueError: the output has another dtype or size.
@@ -249,12 +249,12 @@ def gather(
     """Put the tensors of all processes into a list of one (`torch.distributed.gather`).
 
     Args:
-        tensor: this process's.
+        tensor: This rank's tensor.
         gather_list: in the process that gets them, a tensor for each.
-        dst: its number in the world; 0 if nothing is said.
-        group: the processes.
-        async_op: whether to return before the end.
-        group_dst: its number in the group, in the place of `dst`.
+        dst: Global rank that gets the result. Default: 0.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
+        group_dst: Rank in the group that gets the result, instead of `dst`.
 
     Raises:
         ValueError: there is a list in another process, or none in that one.
@@ -289,15 +289,15 @@ def scatter(
     async_op: bool = False,
     group_src: int | None = None,
 ) -> Work | None:
-    """Put a tensor of one process's list in the place of each one's (`torch.distributed.scatter`).
+    """Scatter one rank's list of tensors, one tensor to each rank (`torch.distributed.scatter`).
 
     Args:
-        tensor: this process's.
-        scatter_list: in the process that sends, a tensor for each.
-        src: its number in the world; 0 if nothing is said.
-        group: the processes.
-        async_op: whether to return before the end.
-        group_src: its number in the group, in the place of `src`.
+        tensor: Tensor to fill.
+        scatter_list: On the sending rank, one tensor per rank.
+        src: Global rank that sends. Default: 0.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
+        group_src: Rank in the group that sends, instead of `src`.
 
     Raises:
         ValueError: there is a list in another process, or none in that one.
@@ -332,14 +332,15 @@ def reduce_scatter(
     group: Group = None,
     async_op: bool = False,
 ) -> Work | None:
-    """Reduce the lists of all processes, and give each one tensor of the result (`torch.distributed.reduce_scatter`).
+    """Reduce the lists of all ranks, and scatter the results, one per rank
+    (`torch.distributed.reduce_scatter`).
 
     Args:
-        output: this process's part.
+        output: Tensor for this rank's part.
         input_list: a tensor for each process, with as many elements as that one's output.
-        op: what is done with the numbers.
-        group: the processes.
-        async_op: whether to return before the end.
+        op: The reduction. Default: sum.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
     """
     check_tensor(output, "output", "reduce_scatter")
     check_tensors(input_list, "input_list", "reduce_scatter")
@@ -360,14 +361,14 @@ def reduce_scatter_tensor(
     group: Group = None,
     async_op: bool = False,
 ) -> Work | None:
-    """Reduce the tensors of all processes, and give each a part (`torch.distributed.reduce_scatter_tensor`).
+    """Reduce the tensors of all ranks, and scatter the result (`torch.distributed.reduce_scatter_tensor`).
 
     Args:
-        output: this process's part, of shape ``(n, ...)``.
-        input: of shape ``(size * n, ...)`` or ``(size, n, ...)``.
-        op: what is done with the numbers.
-        group: the processes.
-        async_op: whether to return before the end.
+        output: Tensor for this rank's part, of shape ``(n, ...)``.
+        input: Input of shape ``(size * n, ...)`` or ``(size, n, ...)``.
+        op: The reduction. Default: sum.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
 
     Raises:
         ValueError: the output has another dtype or size.
@@ -406,15 +407,15 @@ def all_to_all_single(
     group: Group = None,
     async_op: bool = False,
 ) -> Work | None:
-    """Send a part of a tensor to each process, and join what comes (`torch.distributed.all_to_all_single`).
+    """Exchange parts of a tensor between all ranks (`torch.distributed.all_to_all_single`).
 
     Args:
-        output: where what comes is put.
-        input: what is sent.
-        output_split_sizes: how many rows come from each process; equal parts if nothing is said.
-        input_split_sizes: how many rows go to each process; equal parts if nothing is said.
-        group: the processes.
-        async_op: whether to return before the end.
+        output: Tensor to fill.
+        input: Tensor to send.
+        output_split_sizes: Number of rows received from each rank. Default: equal parts.
+        input_split_sizes: Number of rows sent to each rank. Default: equal parts.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
 
     Raises:
         ValueError: the rows cannot be divided so.
@@ -434,7 +435,7 @@ def all_to_all_single(
 
 
 def _rows(tensor: Tensor, sizes: Sequence[int] | None, count: int, name: str) -> list[int]:
-    """How many elements of a tensor's first dimension go to each process."""
+    """Return the number of elements that each rank gets when a tensor is split along dimension 0."""
     rows = tensor.shape[0] if tensor.dim() else 1
     width = tensor.numel() // rows if rows else 0
     if sizes is None or len(sizes) == 0:
@@ -463,13 +464,13 @@ def all_to_all(
     group: Group = None,
     async_op: bool = False,
 ) -> Work | None:
-    """Send a tensor to each process, and put what comes into a list (`torch.distributed.all_to_all`).
+    """Exchange tensors between all ranks (`torch.distributed.all_to_all`).
 
     Args:
-        output_tensor_list: a tensor for what each process sends.
-        input_tensor_list: a tensor for each process.
-        group: the processes.
-        async_op: whether to return before the end.
+        output_tensor_list: Tensors to fill, one per rank.
+        input_tensor_list: Tensors to send, one per rank.
+        group: The group. Default: all ranks.
+        async_op: If True, return a `Work` before the communication ends. Default: False.
     """
     check_tensors(output_tensor_list, "output_tensor_list", "all_to_all")
     check_tensors(input_tensor_list, "input_tensor_list", "all_to_all")

@@ -1,4 +1,4 @@
-"""How much is checked of what processes say to each other (`torch.distributed.DebugLevel`)."""
+"""Level of consistency checks between ranks (`torch.distributed.DebugLevel`)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ VARIABLES = ("TRITEN_DISTRIBUTED_DEBUG", "TORCH_DISTRIBUTED_DEBUG")
 
 
 class DebugLevel(enum.Enum):
-    """What is checked (`torch.distributed.DebugLevel`).
+    """Level of consistency checks (`torch.distributed.DebugLevel`).
 
-    With DETAIL, processes compare before each collective what they call, with which shapes and dtypes: groups that are
-    made from then on. INFO is the same as OFF.
+    With DETAIL, ranks compare calls, shapes and dtypes before each collective. This applies to groups that
+    are created after the level is set. INFO is the same as OFF.
     """
 
     OFF = 0
@@ -27,7 +27,7 @@ _level: DebugLevel | None = None
 
 
 def get_debug_level() -> DebugLevel:
-    """The level (`torch.distributed.get_debug_level`).
+    """Return the debug level (`torch.distributed.get_debug_level`).
 
     Example:
         >>> import triten as tt

@@ -1,4 +1,6 @@
-"""Meshes of processes: `init_device_mesh` makes one, `mesh` says what it is (`torch.distributed.device_mesh`)."""
+"""Device meshes: `init_device_mesh` creates a mesh; `mesh` defines the class
+(`torch.distributed.device_mesh`).
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ def init_device_mesh(
 
 
 class _Resources:
-    """What PyTorch's own programs ask for the current mesh (`torch.distributed.device_mesh._mesh_resources`)."""
+    """Current mesh, as PyTorch's own programs access it (`torch.distributed.device_mesh._mesh_resources`)."""
 
     get_current_mesh: Callable[[], DeviceMesh] = staticmethod(current_mesh)
 

@@ -1,4 +1,4 @@
-"""What goes wrong between processes (`torch.distributed`'s exceptions)."""
+"""Errors of distributed programs (`torch.distributed`'s exceptions)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class DistBackendError(DistError):
 
 
 class DistStoreError(DistError):
-    """A store did not do what it was asked for, or not in time (`torch.distributed.DistStoreError`)."""
+    """Failure or timeout of a store's request (`torch.distributed.DistStoreError`)."""
 
 
 class DistNetworkError(DistError):
@@ -22,4 +22,4 @@ class DistNetworkError(DistError):
 
 
 class QueueEmptyError(DistStoreError):
-    """A queue of a store has nothing to give (`torch.distributed.QueueEmptyError`)."""
+    """Error of an empty queue of a store (`torch.distributed.QueueEmptyError`)."""

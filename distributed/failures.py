@@ -1,4 +1,4 @@
-"""Processes that are gone, and what they said last: so that those that wait for them need not wait in vain."""
+"""Detection of processes that are gone, with their last errors, so that other ranks do not wait in vain."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ questions."""
 
 
 class Failures:
-    """Which processes of a program are gone.
+    """Record of processes that have ended.
 
-    A process that ends says so in the store, with the error that ended it, if any; of one that is killed the store that
-    is served over TCP says so, which sees the connection break.
+    A process that ends records this in the store, with its error if any. For a killed process, the TCP
+    store's server records the broken connection.
 
     Args:
-        store: a store of all processes.
-        rank: this process's number.
-        size: the number of processes.
+        store: Store shared by all processes.
+        rank: This process's global rank.
+        size: Number of processes.
     """
 
     def __init__(self, store: Store, rank: int, size: int) -> None:
@@ -51,10 +51,10 @@ class Failures:
         self._presence.leave()
 
     def gone(self, ranks: Sequence[int]) -> str | None:
-        """What is known of processes that are gone; None where all are there.
+        """Describe the processes that are gone; None if all are alive.
 
         Args:
-            ranks: the numbers in the world of those that are waited for.
+            ranks: Global ranks of the processes that the caller waits for.
         """
         from .errors import DistError
 
@@ -70,14 +70,14 @@ class Failures:
         return "; ".join(said) or None
 
     def waits(self, key: str, what: str) -> None:
-        """Say that this process waits, for what."""
+        """Record what this process waits in."""
         from .errors import DistError
 
-        with contextlib.suppress(DistError, OSError):  # whoever is left says what it can
+        with contextlib.suppress(DistError, OSError):  # remaining processes report what they can
             self._store.set(f"waits/{key}/{self.rank}", what)
 
     def missing(self, key: str, what: str, ranks: Sequence[int]) -> str:
-        """Which of the processes have not said that they wait for the same, for errors."""
+        """Describe the ranks that have not reported waiting for the same communication, for errors."""
         from .errors import DistError
 
         others = [rank for rank in ranks if rank != self.rank]
@@ -118,7 +118,7 @@ class Failures:
         def call() -> None:
             try:
                 ended.set_result(function())
-            except BaseException as error:  # whoever waits gets it
+            except BaseException as error:  # the waiting caller gets it
                 ended.set_exception(error)
 
         deadline = time.monotonic() + limit.total_seconds()
@@ -150,7 +150,7 @@ class Failures:
                 f"ended by {kind.__name__}: {text[0] if text else ''} (pid {os.getpid()})",
             )
         except (DistError, OSError):
-            pass  # nobody is there to be told
+            pass  # the store is gone, so no process can be told
         _with_prefix(prefix, self._hook, kind, error, trace)
 
 

@@ -1,6 +1,6 @@
-"""Which groups of processes there are, and what they are asked (`torch.distributed.get_rank` and its kin).
+"""Process groups and their queries (`torch.distributed.get_rank` and similar functions).
 
-`world` makes and ends the group of all, `subgroups` makes others.
+`world` creates and destroys the group of all ranks; `subgroups` creates other groups.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NOT_INITIALIZED = (
 )
 
 Group = ProcessGroup | int | None
-"""What functions take for a group: one, None for that of all processes, or `GroupMember.NON_GROUP_MEMBER`."""
+"""Type of a group argument: a group, None for the group of all ranks, or `GroupMember.NON_GROUP_MEMBER`."""
 
 
 class _State:
@@ -58,7 +58,7 @@ state = _State()
 
 
 def is_available() -> bool:
-    """Whether processes can communicate (`torch.distributed.is_available`): they can.
+    """Return True: distributed communication is available (`torch.distributed.is_available`).
 
     Example:
         >>> import triten as tt
@@ -69,17 +69,19 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    """Whether there is a process group (`torch.distributed.is_initialized`)."""
+    """Return True if the default process group exists (`torch.distributed.is_initialized`)."""
     return GroupMember.WORLD is not None
 
 
 def is_torchelastic_launched() -> bool:
-    """Whether torchrun or `triten.distributed.run` started this process: by the variable that they set."""
+    """Return True if torchrun or `triten.distributed.run` started this process, according to
+    TORCHELASTIC_RUN_ID.
+    """
     return os.environ.get("TORCHELASTIC_RUN_ID") is not None
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    """The environment's LOCAL_RANK (`torch.distributed.get_node_local_rank`).
+    """Return the environment's LOCAL_RANK (`torch.distributed.get_node_local_rank`).
 
     Raises:
         RuntimeError: it is not set, and there is no `fallback_rank`.
@@ -95,14 +97,14 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
 
 
 def world_group() -> ProcessGroup:
-    """The group of all processes. Raises ValueError where there is none."""
+    """Return the group of all ranks. Raise ValueError if there is none."""
     if GroupMember.WORLD is None:
         raise ValueError(NOT_INITIALIZED)
     return GroupMember.WORLD
 
 
 def group_or_default(group: Group = None) -> ProcessGroup:
-    """A group, or that of all processes.
+    """Return the given group, or the group of all ranks for None.
 
     Raises:
         ValueError: there is none, or this process is not in it.
@@ -117,7 +119,7 @@ def group_or_default(group: Group = None) -> ProcessGroup:
 
 
 def group_by_name(name: str) -> ProcessGroup:
-    """The group of a name (`torch._C._distributed_c10d._resolve_process_group`).
+    """Return the group with a name (`torch._C._distributed_c10d._resolve_process_group`).
 
     Raises:
         LookupError: there is none.
@@ -128,7 +130,7 @@ def group_by_name(name: str) -> ProcessGroup:
 
 
 def group_by_ranks(ranks: Sequence[int]) -> ProcessGroup:
-    """The first group that was made of these processes of the world, in this order.
+    """Return the first group created with these global ranks, in this order.
 
     Raises:
         ValueError: there is none.
@@ -141,7 +143,7 @@ def group_by_ranks(ranks: Sequence[int]) -> ProcessGroup:
 
 
 def is_member(group: Group, name: str = "") -> bool:
-    """Whether this process is in a group; where it is not and a function's name is given, it says so.
+    """Return True if this process is in a group. Otherwise warn if a function's name is given.
 
     Raises:
         ValueError: there is no group of all processes, or it is no group.
@@ -169,12 +171,14 @@ def get_rank(group: Group = None) -> int:
 
 
 def get_world_size(group: Group = None) -> int:
-    """How many processes a group has; -1 where this one is not in it (`torch.distributed.get_world_size`)."""
+    """Return the number of ranks of a group; -1 if this process is not in it
+    (`torch.distributed.get_world_size`).
+    """
     return group_or_default(group).size() if is_member(group) else -1
 
 
 def get_backend(group: Group = None) -> Backend:
-    """The name of a group's backend (`torch.distributed.get_backend`).
+    """Return the name of a group's backend (`torch.distributed.get_backend`).
 
     Raises:
         ValueError: there is no such group, or this process is not in it.
@@ -183,22 +187,22 @@ def get_backend(group: Group = None) -> Backend:
 
 
 def get_backend_config(group: Group = None) -> str:
-    """The backend of each type of device, in words (`torch.distributed.get_backend_config`)."""
+    """Return the backend of each device type as text (`torch.distributed.get_backend_config`)."""
     return repr(group_or_default(group).backends)
 
 
 def get_pg_count() -> int:
-    """How many groups there are (`torch.distributed.get_pg_count`)."""
+    """Return the number of groups (`torch.distributed.get_pg_count`)."""
     return len(state.groups)
 
 
 def get_process_group_ranks(group: Group) -> list[int]:
-    """The numbers in the world of a group's processes (`torch.distributed.get_process_group_ranks`)."""
+    """Return the global ranks of a group (`torch.distributed.get_process_group_ranks`)."""
     return list(group_or_default(group).spec.ranks)
 
 
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
-    """The number in a group of a process of the world (`torch.distributed.get_group_rank`).
+    """Return the rank in a group for a global rank (`torch.distributed.get_group_rank`).
 
     Raises:
         ValueError: it is not in the group.
@@ -210,7 +214,7 @@ def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
 
 
 def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
-    """The number in the world of a process of a group (`torch.distributed.get_global_rank`).
+    """Return the global rank for a rank in a group (`torch.distributed.get_global_rank`).
 
     Raises:
         ValueError: the group has no such process.

@@ -24,7 +24,7 @@ Names = tuple[str, ...]
 
 
 class _Entered(threading.local):
-    """The meshes whose `with` statements a thread is in."""
+    """Thread-local stack of meshes entered by `with` statements."""
 
     def __init__(self) -> None:
         self.stack: list[DeviceMesh] = []
@@ -34,7 +34,7 @@ _entered = _Entered()
 
 
 def current_mesh() -> DeviceMesh:
-    """The mesh of the innermost `with` statement.
+    """Return the mesh of the innermost `with` statement.
 
     Raises:
         RuntimeError: there is none.
@@ -165,7 +165,7 @@ class DeviceMesh:
         return self._shape
 
     def size(self, mesh_dim: int | None = None) -> int:
-        """The number of its processes, or of those along a dimension."""
+        """Return the number of ranks of the mesh, or along one dimension."""
         return prod(self._shape) if mesh_dim is None else self._shape[mesh_dim]
 
     def get_rank(self) -> int:
@@ -173,14 +173,14 @@ class DeviceMesh:
         return get_rank()
 
     def get_coordinate(self) -> tuple[int, ...] | None:
-        """Where in the mesh this process is; None if it is not in it."""
+        """Return this rank's coordinate in the mesh; None if the rank is not in the mesh."""
         return self._coordinate
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
-        """Where along a dimension this process is.
+        """Return this rank's index along a dimension.
 
         Args:
-            mesh_dim: its number or name; not needed where there is only one.
+            mesh_dim: Index or name of the dimension. Optional if the mesh has only one dimension.
 
         Raises:
             RuntimeError: nothing is said, and there are several; or this process is not in the mesh.
@@ -200,7 +200,7 @@ class DeviceMesh:
         """This process's group along a dimension.
 
         Args:
-            mesh_dim: its number or name; not needed where there is only one.
+            mesh_dim: Index or name of the dimension. Optional if the mesh has only one dimension.
 
         Raises:
             RuntimeError: nothing is said, and there are several; or this process is not in the mesh.
@@ -243,17 +243,18 @@ class DeviceMesh:
         return self._mesh_dim_names.index(mesh_dim_name)
 
     def _get_root_mesh_dim(self) -> int | None:
-        """Which dimension of the mesh that this one was taken out of this one is."""
+        """Return the index of this one-dimensional mesh's dimension in its root mesh."""
         if not self._mesh_dim_names:
             return None
         (name,) = self._mesh_dim_names
         return self._get_root_mesh()._get_mesh_dim_by_name(name)
 
     def __getitem__(self, mesh_dim_names: str | Names) -> DeviceMesh:
-        """The mesh of some of the dimensions, in which this process is.
+        """Return the submesh of the given dimensions that contains this rank.
 
         Args:
-            mesh_dim_names: their names, in the mesh's order; also names of flattened ones.
+            mesh_dim_names: Names of dimensions, in the mesh's order. Names of flattened dimensions are
+                allowed.
 
         Raises:
             RuntimeError: the dimensions have no names, or two of them are of the same processes.
@@ -298,7 +299,7 @@ class DeviceMesh:
         return made
 
     def _get_all_submeshes(self, mesh_dim_name: str) -> list[DeviceMesh]:
-        """The meshes of all groups along a dimension."""
+        """Return the meshes of all groups along a dimension."""
         place = self._get_mesh_dim_by_name(mesh_dim_name)
         made = []
         for line in mesh_layout.lines(self._layout[place], len(self._rank_map)):
@@ -309,11 +310,12 @@ class DeviceMesh:
         return made
 
     def _flatten(self, mesh_dim_name: str | None = None, backend_override: str | None = None) -> DeviceMesh:
-        """All dimensions as one, which the mesh that this one is of then has by its name, too.
+        """Flatten all dimensions to one, and register it in the root mesh under its name.
 
         Args:
-            mesh_dim_name: its name; the names of the dimensions joined with ``_`` if nothing is said.
-            backend_override: its backend; the world's if nothing is said.
+            mesh_dim_name: Name of the flattened dimension. Default: the names of the dimensions, joined with
+                ``_``.
+            backend_override: Its backend. Default: the backend of the world group.
 
         Raises:
             RuntimeError: the dimensions have no names.
@@ -355,13 +357,13 @@ class DeviceMesh:
         mesh_dim_names: Sequence[str],
         backend_override: Mapping[int | str, str] | None = None,
     ) -> DeviceMesh:
-        """One dimension as several.
+        """Split one dimension into several.
 
         Args:
-            dim: its number or name.
-            mesh_sizes: the sizes of the new dimensions.
-            mesh_dim_names: their names.
-            backend_override: backends for some of them.
+            dim: Index or name of the dimension.
+            mesh_sizes: Sizes of the new dimensions.
+            mesh_dim_names: Names of the new dimensions.
+            backend_override: Backends of some of the new dimensions.
 
         Raises:
             ValueError: there is no such dimension, or the sizes' product is not its size.
@@ -395,7 +397,7 @@ class DeviceMesh:
 
     @staticmethod
     def _concatenate(device_mesh_list: Sequence[DeviceMesh]) -> DeviceMesh:
-        """The mesh of the dimensions of several parts of one."""
+        """Concatenate the dimensions of several submeshes of one mesh."""
         first = device_mesh_list[0]
         if any(mesh._rank_map != first._rank_map for mesh in device_mesh_list):
             raise RuntimeError("Cannot concatenate DeviceMeshes derived from different device meshs")
@@ -414,13 +416,13 @@ class DeviceMesh:
         *,
         mesh_dim_names: Sequence[str] | None = None,
     ) -> DeviceMesh:
-        """The mesh of a group that there is, or of one for each dimension.
+        """Create a mesh from an existing group, or from one group per dimension.
 
         Args:
-            group: the group, or the groups along all dimensions.
-            device_type: the type of device.
-            mesh: the numbers of the processes; needed for several groups.
-            mesh_dim_names: the names of the dimensions; needed for several groups.
+            group: The group, or the groups of all dimensions.
+            device_type: Device type of the mesh.
+            mesh: Global ranks of the mesh. Required for several groups.
+            mesh_dim_names: Names of the dimensions. Required for several groups.
 
         Raises:
             ValueError: `mesh` has not the group's processes, or not as many dimensions as there are groups.

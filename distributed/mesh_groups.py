@@ -24,13 +24,13 @@ __all__ = ["backends_of_dimensions", "make_groups", "set_up_world"]
 def make_groups(
     layout: Layout, ranks: Sequence[int], names: Sequence[str] | None, backends: Sequence[str | None]
 ) -> list[ProcessGroup]:
-    """The groups of this process along some dimensions; none in a process that is not in the mesh.
+    """Create this rank's groups along some dimensions. A rank outside the mesh gets none.
 
     Args:
-        layout: the dimensions.
-        ranks: the processes' numbers in the world.
-        names: the dimensions' names, if they have any.
-        backends: a backend for each; None for the world's.
+        layout: The dimensions.
+        ranks: Global ranks of the mesh.
+        names: Names of the dimensions, if any.
+        backends: Backend of each dimension. None means the backend of the world group.
 
     Raises:
         ValueError: there are not as many backends as dimensions.
@@ -87,7 +87,7 @@ def set_up_world(device_type: str, size: int) -> None:
 def backends_of_dimensions(
     overrides: Mapping[int | str, str] | None, ndim: int, names: Sequence[str] | None
 ) -> list[str | None]:
-    """A backend for each dimension, of those given by number or name.
+    """Return the backend of each dimension, given overrides by index or name.
 
     Raises:
         RuntimeError: one is given twice, or for no dimension.

@@ -1,6 +1,6 @@
-"""How the dimensions of a mesh lie in the list of its ranks: sizes and strides, as of a tensor in memory.
+"""Layout of a mesh's dimensions in the list of its ranks: sizes and strides, as of a tensor in memory.
 
-A dimension that was flattened out of several which do not follow each other has several sizes and strides.
+A dimension flattened from non-adjacent dimensions has several sizes and strides.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Layout = tuple[Dimension, ...]
 
 
 def contiguous(shape: Sequence[int]) -> Layout:
-    """The layout of ranks in order.
+    """Return the row-major layout of a shape.
 
     Example:
         >>> from triten.distributed.mesh_layout import contiguous
@@ -39,12 +39,12 @@ def contiguous(shape: Sequence[int]) -> Layout:
 
 
 def length(dimension: Dimension) -> int:
-    """How many ranks lie along a dimension."""
+    """Return the number of ranks along a dimension."""
     return prod(size for size, _ in dimension)
 
 
 def offsets(dimensions: Layout) -> list[int]:
-    """The distances from the first rank of all ranks of some dimensions, the last one's fastest.
+    """Return the offsets of all ranks of some dimensions from the first rank, the last dimension fastest.
 
     Example:
         >>> from triten.distributed.mesh_layout import offsets
@@ -56,7 +56,7 @@ def offsets(dimensions: Layout) -> list[int]:
 
 
 def lines(dimension: Dimension, count: int) -> list[list[int]]:
-    """The places of the ranks of each group along a dimension, of so many ranks in all.
+    """Return the positions of the ranks of each group along a dimension, for `count` ranks in total.
 
     Example:
         >>> from triten.distributed.mesh_layout import lines
@@ -75,7 +75,7 @@ def lines(dimension: Dimension, count: int) -> list[list[int]]:
 
 
 def coordinate(dimension: Dimension, place: int) -> int:
-    """Where along a dimension the rank is that has a place in the list."""
+    """Return the coordinate along a dimension of the rank at a position of the list."""
     found = 0
     for size, stride in dimension:
         found = found * size + place // stride % size
@@ -83,7 +83,7 @@ def coordinate(dimension: Dimension, place: int) -> int:
 
 
 def flattened(layout: Layout) -> Dimension:
-    """All dimensions as one.
+    """Flatten all dimensions to one.
 
     Example:
         >>> from triten.distributed.mesh_layout import contiguous, flattened
@@ -103,7 +103,7 @@ def flattened(layout: Layout) -> Dimension:
 
 
 def unflattened(dimension: Dimension, sizes: Sequence[int]) -> Layout:
-    """One dimension as several.
+    """Split one dimension into several.
 
     Raises:
         ValueError: their sizes do not divide it.
@@ -136,22 +136,22 @@ def unflattened(dimension: Dimension, sizes: Sequence[int]) -> Layout:
 
 
 def overlaps(layout: Layout) -> bool:
-    """Whether two places of a layout are one rank."""
+    """Return True if two coordinates of a layout map to the same rank."""
     pairs = sorted((stride, size) for size, stride in flattened(layout) if size > 1)
     return any(stride * size > above for (stride, size), (above, _) in pairwise(pairs))
 
 
 def strides_ascend(layout: Layout) -> bool:
-    """Whether the dimensions lie in the order of the list."""
+    """Return True if the strides of the dimensions are in descending order."""
     strides = [stride for size, stride in flattened(layout) if size > 1]
     return strides == sorted(strides, reverse=True)
 
 
 def shape_and_ranks(mesh: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shape of a mesh, and its ranks in order.
+    """Return the shape of a mesh and its ranks in order.
 
     Args:
-        mesh: nested sequences, an array or a tensor of integers.
+        mesh: Nested sequences, an array or a tensor of integers.
 
     Raises:
         TypeError: there is something else in it.

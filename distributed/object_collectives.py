@@ -1,6 +1,7 @@
-"""Communications of Python's objects, pickled (`torch.distributed`'s ``*_object*``).
+"""Collectives of pickled Python objects (`torch.distributed`'s ``*_object*``).
 
-What comes is unpickled, which executes what it says: among processes of one program alone.
+Receivers unpickle the objects, which can execute arbitrary code. Use them only among processes of one
+program.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ __all__ = [
 
 
 def _place(group: ProcessGroup, device: Any = None) -> Device:
-    """The device by which objects of a group travel."""
+    """Return the device through which a group communicates objects."""
     if device is not None:
         return Device(device)
     kinds = list(group.backends.device_backend_map)
@@ -44,7 +45,7 @@ def _place(group: ProcessGroup, device: Any = None) -> Device:
 
 
 def _packed(value: Any, place: Device) -> Tensor:
-    """A pickled object's bytes as a tensor."""
+    """Return a pickled object's bytes as a tensor."""
     from .. import from_numpy
 
     return from_numpy(np.frombuffer(pickle.dumps(value), np.uint8).copy()).to(place)
@@ -67,7 +68,7 @@ def _room(size: int, place: Device) -> Tensor:
 
 
 def _joined(packed: Sequence[Tensor], place: Device) -> Tensor:
-    """The bytes of several objects one after the other."""
+    """Concatenate the bytes of several objects."""
     from .. import cat
 
     return cat([_room(0, place), *packed])
@@ -84,8 +85,8 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Group = None) -> 
 
     Args:
         object_list: a place for each process; what is in more of them stays.
-        obj: this process's; it can be pickled.
-        group: the processes.
+        obj: This rank's object, which must be picklable.
+        group: The group. Default: all ranks.
 
     Raises:
         ValueError: the list has fewer places than the group has processes.
@@ -107,7 +108,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Group = None) -> 
 
 
 def _check_room(values: Sequence[Any], group: ProcessGroup, name: str, function: str) -> None:
-    """Raise ValueError for a list of too few places. What is in more of them stays."""
+    """Raise ValueError for a list that is too short. Extra items stay unchanged."""
     if len(values) < group.size():
         _check_count(values, group, name, function)
 
@@ -130,11 +131,11 @@ def gather_object(
     """Put the objects of all processes into a list of one (`torch.distributed.gather_object`).
 
     Args:
-        obj: this process's; it can be pickled.
+        obj: This rank's object, which must be picklable.
         object_gather_list: in the process that gets them, a place for each.
-        dst: its number in the world; 0 if nothing is said.
-        group: the processes.
-        group_dst: its number in the group, in the place of `dst`.
+        dst: Global rank that gets the result. Default: 0.
+        group: The group. Default: all ranks.
+        group_dst: Rank in the group that gets the result, instead of `dst`.
 
     Raises:
         ValueError: there is a list in another process, or none in that one.
@@ -174,10 +175,10 @@ def broadcast_object_list(
 
     Args:
         object_list: as many places in all processes.
-        src: the number in the world of the process that sends; 0 if nothing is said.
-        group: the processes.
+        src: Global rank that sends. Default: 0.
+        group: The group. Default: all ranks.
         device: by which device they travel.
-        group_src: its number in the group, in the place of `src`.
+        group_src: Rank in the group that sends, instead of `src`.
     """
     if not is_member(group, "broadcast_object_list"):
         return
@@ -214,9 +215,9 @@ def scatter_object_list(
     Args:
         scatter_object_output_list: a list with a first place.
         scatter_object_input_list: in the process that sends, an object for each.
-        src: its number in the world; 0 if nothing is said.
-        group: the processes.
-        group_src: its number in the group, in the place of `src`.
+        src: Global rank that sends. Default: 0.
+        group: The group. Default: all ranks.
+        group_src: Rank in the group that sends, instead of `src`.
 
     Raises:
         ValueError: a list has too few places, or there is none in the process that sends.
@@ -256,11 +257,11 @@ def send_object_list(
 
     Args:
         object_list: what is sent.
-        dst: the number in the world of the process that gets it.
-        group: the processes.
+        dst: Global rank that receives.
+        group: The group. Default: all ranks.
         device: by which device they travel.
-        group_dst: its number in the group, in the place of `dst`.
-        use_batch: taken for PyTorch's sake.
+        group_dst: Rank in the group that gets the result, instead of `dst`.
+        use_batch: Ignored; accepted for compatibility with PyTorch.
     """
     if not is_member(group, "send_object_list"):
         return
@@ -283,11 +284,11 @@ def recv_object_list(
 
     Args:
         object_list: as many places as the sender's list has.
-        src: the number in the world of the process that sends; any one if nothing is said.
-        group: the processes.
+        src: Global rank that sends. Default: any rank.
+        group: The group. Default: all ranks.
         device: by which device they travel.
-        group_src: its number in the group, in the place of `src`.
-        use_batch: taken for PyTorch's sake.
+        group_src: Rank in the group that sends, instead of `src`.
+        use_batch: Ignored; accepted for compatibility with PyTorch.
 
     Returns:
         The number in the world of the process that sent; -1 where this one is not in the group.

@@ -1,4 +1,4 @@
-"""Messages between two processes (`torch.distributed.send`, `recv` and their kin)."""
+"""Messages between two ranks (`torch.distributed.send`, `recv` and similar functions)."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def isend(
     """Begin to send a tensor (`torch.distributed.isend`).
 
     Args:
-        tensor: what is sent; it stays as it is until the work has ended.
-        dst: the number in the world of the process that gets it.
-        group: the processes.
-        tag: which of the receiver's calls gets it.
-        group_dst: its number in the group, in the place of `dst`.
+        tensor: Tensor to send, which must not change until the work has ended.
+        dst: Global rank that receives.
+        group: The group. Default: all ranks.
+        tag: Tag that matches the receiver's call.
+        group_dst: Rank in the group that gets the result, instead of `dst`.
 
     Raises:
         ValueError: there is no such process, or it is this one.
@@ -67,11 +67,11 @@ def irecv(
     """Begin to receive a tensor (`torch.distributed.irecv`).
 
     Args:
-        tensor: where it is put; of the sender's dtype and size.
-        src: the number in the world of the process that sends; any one if nothing is said.
-        group: the processes.
-        tag: which of the sender's calls it is.
-        group_src: its number in the group, in the place of `src`.
+        tensor: Tensor to fill, of the sender's dtype and size.
+        src: Global rank that sends. Default: any rank.
+        group: The group. Default: all ranks.
+        tag: Tag that matches the sender's call.
+        group_src: Rank in the group that sends, instead of `src`.
 
     Raises:
         ValueError: there is no such process, or it is this one.
@@ -123,11 +123,11 @@ class P2POp:
 
     Args:
         op: `isend` or `irecv`.
-        tensor: what is sent, or where it is put.
-        peer: the number in the world of the other process.
-        group: the processes.
-        tag: as for `isend`.
-        group_peer: its number in the group, in the place of `peer`.
+        tensor: Tensor to send or to fill.
+        peer: Global rank of the other process.
+        group: The group. Default: all ranks.
+        tag: Tag, as for `isend`.
+        group_peer: Rank in the group of the other process, instead of `peer`.
 
     Raises:
         ValueError: `op` is neither.

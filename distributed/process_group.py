@@ -25,18 +25,18 @@ _REWRITES = functionality_bit(Functionality.Python) | functionality_bit(Function
 
 
 class GroupSpec(NamedTuple):
-    """What a group is made of.
+    """Specification of a group.
 
     Attributes:
-        name: the same in all its processes, and no other group's.
-        ranks: the processes' numbers in the world, in the order of their numbers in the group.
-        rank: this process's number in the group.
-        store: a store of the group's processes alone.
-        timeout: how long a communication may take.
-        tag: a number that is the same in all its processes.
-        description: for people.
-        device: the GPU that this process works on, if it was named.
-        failures: tells which processes are gone.
+        name: Unique name of the group, the same on all its ranks.
+        ranks: Global ranks, in the order of the ranks in the group.
+        rank: This process's rank in the group.
+        store: Store used only by this group.
+        timeout: Timeout of a communication.
+        tag: Number that is the same on all its ranks.
+        description: Description for people.
+        device: CUDA device of this process, if it was named.
+        failures: Record of processes that are gone.
     """
 
     name: str
@@ -75,11 +75,11 @@ class ProcessGroup:
         return self.spec.rank
 
     def size(self) -> int:
-        """The number of processes."""
+        """Return the number of ranks."""
         return len(self.spec.ranks)
 
     def name(self) -> str:
-        """The name of its backend."""
+        """Return the name of the group's backend."""
         return str(next(iter(self.backends.device_backend_map.values()), Backend.UNDEFINED))
 
     @property
@@ -89,7 +89,7 @@ class ProcessGroup:
 
     @property
     def group_desc(self) -> str:
-        """What it is for, in words."""
+        """Description of the group's purpose."""
         return self.spec.description
 
     @property
@@ -109,11 +109,11 @@ class ProcessGroup:
             communicator.timeout = timeout
 
     def get_group_store(self) -> Store:
-        """A store that this group's processes share with nobody."""
+        """Return the store that only this group uses."""
         return self.spec.store
 
     def communicator(self, kind: str) -> Communicator:
-        """What communicates for tensors of a type of device.
+        """Return the communicator for tensors of a device type.
 
         Raises:
             RuntimeError: no backend serves it, or the group has been destroyed.
@@ -226,7 +226,7 @@ def _work(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Work:
 
 
 class _World(type):
-    """What `group.WORLD` and `GroupMember.WORLD` are: one value."""
+    """Metaclass through which `group.WORLD` and `GroupMember.WORLD` share one value."""
 
     default: ProcessGroup | None = None
 
@@ -244,6 +244,8 @@ class group(metaclass=_World):
 
 
 class GroupMember(metaclass=_World):
-    """What stands for a group in a process that is in it, and in one that is not (`torch.distributed.GroupMember`)."""
+    """Membership markers of a group: the world group, and the marker of non-members
+    (`torch.distributed.GroupMember`).
+    """
 
     NON_GROUP_MEMBER = -100

@@ -1,4 +1,4 @@
-"""What a reduction over processes does with their numbers."""
+"""Reductions over ranks."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["PremultipliedSum", "ReduceOp", "Reduction", "make_premultiplied_sum"
 
 
 class ReduceOp(enum.Enum):
-    """What `all_reduce` and its kin do with the numbers of all processes (`torch.distributed.ReduceOp`).
+    """Reduction operation of `all_reduce` and similar functions (`torch.distributed.ReduceOp`).
 
-    Sums of float16 and bfloat16 are computed in float32. Bools are added as by "or" and multiplied as by "and". AVG
-    divides the sum by the number of processes; of integers it takes the whole part. The bitwise BAND, BOR and BXOR take
-    integers and bools.
+    Sums of float16 and bfloat16 accumulate in float32. For bools, the sum is "or" and the product is "and".
+    AVG divides the sum by the number of ranks; for integers it truncates. BAND, BOR and BXOR are bitwise and
+    take integers and bools.
     """
 
     SUM = 0
@@ -34,22 +34,22 @@ ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]  # PyTorch's name of
 
 
 class PremultipliedSum(NamedTuple):
-    """A sum of numbers that each process multiplies by a factor of its own before (`ReduceOp.PREMUL_SUM`)."""
+    """Sum whose inputs each rank multiplies by its own factor first (`ReduceOp.PREMUL_SUM`)."""
 
     factor: float | Tensor
 
 
 Reduction: TypeAlias = ReduceOp | PremultipliedSum
-"""What reductions take."""
+"""Type of reduction arguments."""
 
 
 def make_premultiplied_sum(factor: float | Tensor) -> PremultipliedSum:
-    """A sum with a factor (`torch.distributed._make_nccl_premul_sum`)."""
+    """Return a sum with a factor (`torch.distributed._make_nccl_premul_sum`)."""
     return PremultipliedSum(factor)
 
 
 def supports_complex(reduceOp: Reduction) -> bool:
-    """Whether complex numbers can be reduced so (`torch.distributed.supports_complex`)."""
+    """Return True if the reduction supports complex tensors (`torch.distributed.supports_complex`)."""
     return reduceOp not in _NOT_OF_COMPLEX
 
 

@@ -27,7 +27,7 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) ->
             SLURM says where they are not set; ``tcp://host:port`` for a store that rank 0 serves there;
             ``file:///path`` for one in a file that all see; ``mpi://`` for MPI's launcher.
             ``?rank=0&world_size=2`` may follow.
-        rank: this process's number, where the URL does not say it.
+        rank: Rank of this process, if the URL does not contain it.
         world_size: the number of processes, where the URL does not say it.
         kwargs: ``timeout``, how long to wait for the others.
 
@@ -96,7 +96,7 @@ def _checked(scheme: str, rank: int, size: int) -> tuple[int, int]:
 def _tcp_store(host: str, port: int, rank: int, size: int, timeout: timedelta) -> Store:
     if not 0 <= port < MOST_PORTS:
         raise ValueError(f"port must have value from 0 to 65535 but was {port}.")
-    # Where the launcher serves a store, all ranks are its clients.
+    # If the launcher serves a store, all ranks are its clients.
     is_served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     return TCPStore(
         host,

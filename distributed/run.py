@@ -1,15 +1,16 @@
-r"""Starts the ranks of a program: ``python -m triten.distributed.run``, or ``tritenrun`` (`torchrun`).
+r"""Launcher of distributed programs: ``python -m triten.distributed.run``, or ``tritenrun`` (`torchrun`).
 
 One node, as many ranks as it has cores or GPUs, or a number::
 
     python -m triten.distributed.run --standalone --nproc-per-node=2 train.py --epochs=3
 
-Several nodes, with the same line on each; whichever has the endpoint's address serves the others::
+Several nodes, with the same line on each; the node with the endpoint's address serves the others::
 
     python -m triten.distributed.run --nnodes=2 --nproc-per-node=8 \
         --rdzv-backend=c10d --rdzv-endpoint=node0:29400 train.py
 
-Options are torchrun's, and each can be given by an environment variable: PET_NPROC_PER_NODE for ``--nproc-per-node``.
+Options are torchrun's. Each option can also be set by an environment variable, as PET_NPROC_PER_NODE for
+``--nproc-per-node``.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ OPTIONS: tuple[tuple[tuple[str, ...], type, Any, str], ...] = (
         "seconds that workers have to end before they are killed, 30 by default",
     ),
 )
-"""Options with a value: their names, its type, its default, and what it is."""
+"""Options with a value: their names, type, default and description."""
 
 FLAGS = (
     (("--standalone",), "one node, at a free port of 127.0.0.1"),
@@ -81,7 +82,7 @@ logger = logging.getLogger(__name__)
 
 
 def get_args_parser() -> ArgumentParser:
-    """The parser of the command line (`torch.distributed.run.get_args_parser`)."""
+    """Return the parser of the command line (`torch.distributed.run.get_args_parser`)."""
     parser = ArgumentParser(
         prog="tritenrun", description="Start the ranks of a program, watch and restart them."
     )
@@ -100,18 +101,18 @@ def get_args_parser() -> ArgumentParser:
 
 
 def _spellings(names: Sequence[str]) -> list[str]:
-    """An option's names, with underscores, too."""
+    """Return an option's names, including the spelling with underscores."""
     other = names[-1][:2] + names[-1][2:].replace("-", "_")
     return [*names, *([other] if other not in names else [])]
 
 
 def _known(names: Sequence[str]) -> str:
-    """The environment variable of an option."""
+    """Return the environment variable of an option."""
     return f"PET_{names[-1][2:].replace('-', '_').upper()}"
 
 
 def parse_min_max_nnodes(nnodes: str) -> tuple[int, int]:
-    """The two numbers of ``"2"`` or ``"1:4"``.
+    """Parse the minimum and maximum from ``"2"`` or ``"1:4"``.
 
     Raises:
         ValueError: it is neither.
@@ -123,7 +124,7 @@ def parse_min_max_nnodes(nnodes: str) -> tuple[int, int]:
 
 
 def determine_local_world_size(nproc_per_node: str) -> int:
-    """How many workers ``--nproc-per-node`` asks for.
+    """Return the number of workers that ``--nproc-per-node`` requests.
 
     Raises:
         ValueError: it is neither a number nor ``"cpu"``, ``"gpu"`` or ``"auto"``, or there is no GPU.
@@ -143,7 +144,7 @@ def determine_local_world_size(nproc_per_node: str) -> int:
 
 
 def config_from_args(args: Namespace) -> tuple[LaunchConfig, Callable[..., Any] | str, list[str]]:
-    """What the agent is to do, the program or function of its workers, and their arguments.
+    """Return the agent's configuration, the workers' program or function, and its arguments.
 
     Raises:
         ValueError: options have values that make no sense, or do not go together.
@@ -192,7 +193,7 @@ def config_from_args(args: Namespace) -> tuple[LaunchConfig, Callable[..., Any] 
 
 
 def _command(args: Namespace) -> tuple[Callable[..., Any] | str, list[str]]:
-    """What workers run, and its arguments."""
+    """Return the workers' program or function, and its arguments."""
     script, given = args.training_script, list(args.training_script_args)
     if not getattr(args, "use_env", True):
         given.insert(0, f"--local-rank={LOCAL_RANK_ARGUMENT}")
@@ -238,7 +239,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def console(command: Callable[[], object] = main) -> int:
-    """The program: says what went wrong without a traceback of the agent's own, and returns the exit status."""
+    """Run the command, print an error without the agent's traceback, and return the exit status."""
     logging.basicConfig(
         level=os.environ.get("LOGLEVEL", "WARNING"), format="%(asctime)s %(levelname)s %(message)s"
     )

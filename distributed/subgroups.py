@@ -1,4 +1,4 @@
-"""Groups of some of the processes (`torch.distributed.new_group` and its kin)."""
+"""Groups of some of the ranks (`torch.distributed.new_group` and similar functions)."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def new_group(
 
     Args:
         ranks: their numbers in the world; None for all.
-        timeout: how long a communication may take; that of the backend if nothing is said.
-        backend: a backend; that of the world if nothing is said.
-        pg_options: taken for PyTorch's sake.
-        use_local_synchronization: whether only the group's own processes call it.
-        group_desc: what it is for, in words.
+        timeout: Timeout of a communication. Default: the backend's.
+        backend: The backend. Default: that of the world group.
+        pg_options: Ignored; accepted for compatibility with PyTorch.
+        use_local_synchronization: If True, only the group's own ranks call the function.
+        group_desc: Description of the group.
         device_id: the GPU that this process works on.
-        sort_ranks: whether the group's order is that of the numbers, or the given one.
+        sort_ranks: If True, sort the group by global rank. Otherwise keep the given order.
 
     Returns:
         The group; `GroupMember.NON_GROUP_MEMBER` in a process that is not in it, or None there with
@@ -123,12 +123,12 @@ def new_subgroups(
     """Divide a group into groups of one size, in order (`torch.distributed.new_subgroups`).
 
     Args:
-        group_size: how many processes each has; the number of this machine's GPUs if nothing is said.
-        group: what is divided.
-        timeout: as for `new_group`.
-        backend: as for `new_group`.
-        pg_options: taken for PyTorch's sake.
-        group_desc: as for `new_group`.
+        group_size: Number of ranks of each group. Default: the number of this machine's GPUs.
+        group: Group that is split.
+        timeout: As for `new_group`.
+        backend: As for `new_group`.
+        pg_options: Ignored; accepted for compatibility with PyTorch.
+        group_desc: As for `new_group`.
 
     Returns:
         This process's group, and all of them.
@@ -201,10 +201,10 @@ def split_group(
     Args:
         parent_pg: the group; None for that of all processes.
         split_ranks: the numbers in it of each part's processes.
-        timeout: as for `new_group`.
-        pg_options: taken for PyTorch's sake.
-        group_desc: as for `new_group`.
-        backend: as for `new_group`.
+        timeout: As for `new_group`.
+        pg_options: Ignored; accepted for compatibility with PyTorch.
+        group_desc: As for `new_group`.
+        backend: As for `new_group`.
 
     Returns:
         This process's part, or None if it is in none.

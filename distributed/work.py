@@ -27,7 +27,7 @@ class Work:
         """Wait for the end.
 
         Args:
-            timeout: how long; None for the group's limit.
+            timeout: Time limit. None means the group's timeout.
 
         Returns:
             True.
@@ -38,19 +38,19 @@ class Work:
         raise NotImplementedError
 
     def is_completed(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Return True if the work has ended, successfully or not."""
         raise NotImplementedError
 
     def is_success(self) -> bool:
-        """Whether it has ended well."""
+        """Return True if the work has ended successfully."""
         return self.is_completed() and self.exception() is None
 
     def exception(self) -> BaseException | None:
-        """What went wrong, if anything."""
+        """Return the error of the work, if any."""
         return None
 
     def result(self) -> list[Tensor]:
-        """The tensors that were written, after the end."""
+        """Wait for the end, and return the tensors that were written."""
         self.wait()
         return self._results
 
@@ -59,11 +59,11 @@ class Work:
         self.wait()
 
     def source_rank(self) -> int:
-        """Where a message came from; -1 where that has no meaning."""
+        """Return the rank that sent the message; -1 if there is none."""
         return -1
 
     def get_future(self) -> Any:
-        """A `tt.futures.Future` of the result."""
+        """Return a `tt.futures.Future` of the result."""
         from .work_future import future_of
 
         return future_of(self)
@@ -84,7 +84,7 @@ class FollowedWork(Work):
 
     Args:
         work: the communication.
-        finish: what is left, done once, by whoever waits first.
+        finish: Callback that runs once, in the first thread that waits.
     """
 
     def __init__(self, work: Work, finish: Callable[[], None], results: Sequence[Tensor]) -> None:

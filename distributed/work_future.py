@@ -1,9 +1,9 @@
-"""Futures of communications, and who completes them.
+"""Futures of communications, completed by a thread or by their waiters.
 
-A future of a communication is completed by a thread of its own. Where several communications follow each other in
-functions given to `then`, as in a hook of `DistributedDataParallel` that compresses gradients, threads would begin them
-in another order in each process. So while `completed_by_waiters` is entered, whoever waits for a future does what is
-left to do, in its own thread.
+By default, a separate thread completes the future of a communication. Callbacks given to `then` may start
+further communications, as in a hook of `DistributedDataParallel` that compresses gradients. Threads would
+start them in a different order on each rank. Inside `completed_by_waiters`, the thread that waits for a
+future therefore runs the remaining work itself.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ def completed_by_waiters() -> Iterator[None]:
 
 
 def are_completed_by_waiters() -> bool:
-    """Whether this thread is inside of `completed_by_waiters`."""
+    """Return True if this thread is inside `completed_by_waiters`."""
     return _by_waiters.holds
 
 
 class WorkFuture(Future[Any]):
-    """A future that is completed by whoever waits for it first.
+    """Future that its first waiter completes.
 
     Args:
-        produce: waits, and gives the value.
-        is_there: whether `produce` would not have to wait.
+        produce: Function that waits and returns the value.
+        is_there: Function that returns True if `produce` would not have to wait.
     """
 
     def __init__(self, produce: Callable[[], Any], is_there: Callable[[], bool]) -> None:
@@ -56,25 +56,25 @@ class WorkFuture(Future[Any]):
         self._has_thread = False
 
     def done(self) -> bool:
-        """Whether there is a value, or an error, or could be at once."""
+        """Return True if a value or an error exists, or is available without waiting."""
         if not self._done and self._is_there():
             self._fill()
         return self._done
 
     def wait(self) -> Any:
-        """The value, which this call produces if nobody has."""
+        """Return the value, and produce it if no other call has."""
         self._fill()
         return self.value()
 
     def add_done_callback(self, callback: Callable[[Future[Any]], Any]) -> None:
-        """Call ``callback(future)`` when it is completed: a thread sees to it, as nobody might wait."""
+        """Call ``callback(future)`` on completion. A thread ensures completion, since no caller might wait."""
         super().add_done_callback(callback)
         if not self._done and not self._has_thread:
             self._has_thread = True
             threading.Thread(target=self._fill, name="WorkFuture", daemon=True).start()
 
     def then(self, callback: Callable[[Future[Any]], Any]) -> Future[Any]:
-        """A future of what ``callback(future)`` will return to whoever waits for it."""
+        """Return a future of ``callback(future)``, which the first waiter runs."""
 
         def produce() -> Any:
             with suppress(Exception):  # the callback asks for the value, and gets the error
@@ -91,14 +91,14 @@ class WorkFuture(Future[Any]):
                 return
             try:
                 value = self._produce()
-            except Exception as error:  # whoever waits gets it
+            except Exception as error:  # the waiting caller gets it
                 self.set_exception(error)
             else:
                 self.set_result(value)
 
 
 def future_of(work: Work) -> Future[Any]:
-    """A future of a communication's result."""
+    """Return a future of a communication's result."""
     future = WorkFuture(work.result, work.is_completed)
     if not _by_waiters.holds:
         future._has_thread = True

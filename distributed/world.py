@@ -37,12 +37,12 @@ def init_process_group(
         backend: ``"mpi"`` for tensors on the host (``"gloo"`` is the same), ``"nccl"`` for those on GPUs, pairs such as
             ``"cpu:mpi,cuda:nccl"``; None for these pairs.
         init_method: a URL; ``env://`` if there is no store either.
-        timeout: how long a communication may take; 10 minutes for NCCL, else 30, if nothing is said.
+        timeout: Timeout of a communication. Default: 10 minutes for NCCL, else 30.
         world_size: the number of processes, where the URL does not say it.
-        rank: this process's number, where the URL does not say it.
+        rank: Rank of this process, if the URL does not contain it.
         store: a store that all processes share, in the place of a URL.
-        group_name: taken for PyTorch's sake.
-        pg_options: taken for PyTorch's sake.
+        group_name: Ignored; accepted for compatibility with PyTorch.
+        pg_options: Ignored; accepted for compatibility with PyTorch.
         device_id: the GPU that this process works on.
 
     Raises:

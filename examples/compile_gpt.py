@@ -1,15 +1,16 @@
-"""Train a small GPT on characters, eagerly and compiled, and compare the two; then have it write.
+"""Train a small GPT on characters, eagerly and compiled, compare the two, and generate text.
 
     python examples/compile_gpt.py [--device cpu|cuda|auto] [--mode default|reduce-overhead] [--steps 200] [--seed 0]
 
-Both models start with the same weights and see the same batches. The losses are the same, but for last bits on a GPU,
-where reductions of rows that are fused have other tiles; what differs is printed: tokens per second, how many steps and
-kernels a training step is made of, and on a GPU how often the host launches anything in one, and the most memory that
-was allocated. With ``--mode reduce-overhead`` forward and backward are a launch each: CUDA graphs of all their kernels.
+Both models start with the same weights and see the same batches. The losses are the same, except for last
+bits on a GPU, where fused row reductions use other tiles. The script prints tokens per second, and the number
+of steps and kernels in a training step. On a GPU it also prints the number of host launches per step, and the
+peak of allocated memory. With ``--mode reduce-overhead``, forward and backward are one launch each: CUDA
+graphs of all their kernels.
 
-The text is seven of William Shakespeare's sonnets (18, 29, 30, 60, 73, 116 and 130; 1609), which are in the public
-domain. The model is that of Radford et al., "Language Models are Unsupervised Multitask Learners" (2019), with learnt
-positions and layer norms before each part.
+The text is seven of William Shakespeare's sonnets (18, 29, 30, 60, 73, 116 and 130; 1609), which are in the
+public domain. The model is that of Radford et al., "Language Models are Unsupervised Multitask Learners"
+(2019), with learned positions and layer norms before each part.
 """
 
 import argparse
@@ -83,7 +84,7 @@ def train(
     progress: Progress,
     what: str,
 ) -> tuple[float, float, int]:
-    """The last loss, characters per second, and launches of the last step.
+    """Train the model; return the last loss, characters per second, and launches of the last step.
 
     The first tenth of the steps, which captures, is not timed.
     """
@@ -143,7 +144,7 @@ class Count(tt.TensorDispatchMode):
 
 
 def write(model: nn.Module, text: str, characters: str, count: int, generator: tt.Generator) -> str:
-    """A text and `count` characters behind it, drawn from the model's logits."""
+    """Return a text followed by `count` characters sampled from the model's logits."""
     device = next(model.parameters()).device
     tokens = [characters.index(c) for c in text]
     with tt.no_grad():

@@ -1,13 +1,14 @@
-"""Train a graph convolution network to tell communities of a graph apart, and print its accuracy on unseen nodes.
+"""Train a graph convolution network to classify communities of a graph, and print its accuracy on unseen
+nodes.
 
     python examples/graph_convolution.py [--device cpu|cuda|auto] [--nodes 100000] [--epochs 30] [--seed 0]
 
-Two layers, each the product of the graph's normalised adjacency, a sparse matrix of compressed rows, with features that
-a matrix of weights has mixed (Kipf and Welling, "Semi-Supervised Classification with Graph Convolutional Networks",
-2017). The labels of one node in twenty are known.
+The network has two layers (Kipf and Welling, "Semi-Supervised Classification with Graph Convolutional
+Networks", 2017). Each layer multiplies the graph's normalized adjacency, a sparse CSR matrix, by features
+that a weight matrix has mixed. The labels of one node in twenty are known.
 
-Data is generated: every node belongs to one of several communities, has edges to random nodes, most of them of its own
-community, and features of which noise hides the community from anyone who looks at one node alone.
+The data is generated. Every node belongs to one of several communities, and has edges to random nodes, most
+of them in its own community. Noise in the features hides the community of a single node.
 """
 
 import argparse

@@ -1,8 +1,9 @@
-"""An array that does not fit into memory: its mean, a product with itself, and k-means, by Dask over tensors.
+"""Process an array that does not fit into memory by Dask over tensors: its mean, a matmul with itself, and
+k-means.
 
-The array is made in pieces and lies in a Zarr file. One process, which may take less memory than the array needs, goes
-through it chunk by chunk; another one, which may take what it likes, has it in memory as one tensor. Results, times and
-peaks of memory stand side by side.
+The array is created in pieces and stored in a Zarr file. One process, with less memory than the array needs,
+processes it chunk by chunk. Another process, without a limit, holds it in memory as one tensor. The script
+prints results, times and peak memory side by side.
 
     python examples/out_of_core.py --megabytes 1024 --limit 512
     python examples/out_of_core.py --workers 2          # a cluster of two processes of this machine
@@ -36,7 +37,7 @@ MEGABYTE = 1 << 20
 
 @dataclass
 class Task:
-    """What a process does: where the array is, on which device, with how many rounds, megabytes and workers."""
+    """Task of a process: the array's path, the device, and the numbers of rounds, megabytes and workers."""
 
     path: str
     device: str
@@ -47,7 +48,7 @@ class Task:
 
 @dataclass
 class Report:
-    """What came out, in how many seconds, with how many megabytes at the peak."""
+    """Result of a process, with its seconds and its peak memory in megabytes."""
 
     mean: np.ndarray
     product: np.ndarray
@@ -73,7 +74,7 @@ def make_array(path: str, megabytes: int) -> None:
 
 
 def totals(rows: tt.Tensor, centres: tt.Tensor) -> tt.Tensor:
-    """The sum and the number of rows nearest to each centre, as a tensor (clusters, columns + 1)."""
+    """Return the sum and the number of rows nearest to each center, as a tensor (clusters, columns + 1)."""
     centres = centres.to(rows.device)
     nearest = tt.cdist(rows, centres).argmin(1)
     members = tt.nn.functional.one_hot(nearest, CLUSTERS).to(rows.dtype)
@@ -122,7 +123,7 @@ def by_chunks(task: Task) -> Report:
 
 
 def in_memory(task: Task) -> Report:
-    """The same with the array as one tensor."""
+    """Compute the same results with the array as one tensor."""
     started = time.perf_counter()
     x = tt.as_tensor(zarr.open_array(task.path, mode="r")[:], device=task.device)
     centres = k_means(x[:CLUSTERS], task.rounds, lambda centres: totals(x, centres))
@@ -131,7 +132,7 @@ def in_memory(task: Task) -> Report:
 
 
 def to_array(x: tt.Tensor) -> np.ndarray:
-    """A tensor's elements."""
+    """Convert a tensor to an array."""
     return x.cpu().numpy()
 
 
@@ -143,12 +144,12 @@ def limit_memory(megabytes: int) -> None:
 
 
 def peak_megabytes() -> float:
-    """The most memory that this process has had."""
+    """Return the peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def in_a_process(function: Callable[[Task], Report], task: Task) -> Report:
-    """What a function gives in a process of its own."""
+    """Run a function in a separate process and return its result."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, task).result()
 

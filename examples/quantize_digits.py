@@ -1,9 +1,9 @@
-"""Quantize the network of `train_digits.py` and print what each way costs on digits that it never saw.
+"""Quantize the network of `train_digits.py` and print the accuracy of each method on unseen digits.
 
     python examples/quantize_digits.py [--device cpu|cuda|auto] [--epochs 20] [--qat-epochs 3] [--seed 0]
 
-The network is trained, its linear layers are quantized after the training, and then after some more epochs that expect
-it (quantization-aware training). `--device auto` takes the GPU where there is one.
+The network is trained. Its linear layers are quantized after training, and again after some more epochs of
+quantization-aware training. `--device auto` uses the GPU if there is one.
 """
 
 import argparse

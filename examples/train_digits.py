@@ -1,8 +1,9 @@
-"""Train a small convolutional network on handwritten digits and print its accuracy on digits it never saw.
+"""Train a small convolutional network on handwritten digits and print its accuracy on unseen digits.
 
     python examples/train_digits.py [--device cpu|cuda|auto] [--epochs 20] [--batch-size 32] [--seed 0]
 
-Two convolutions, a max-pool and two linear layers; SGD with momentum. `--device auto` takes the GPU where there is one.
+The network has two convolutions, a max-pool and two linear layers; the optimizer is SGD with momentum.
+`--device auto` uses the GPU if there is one.
 
 Data: `digits.npz`, 1,797 images of 8x8 pixels (0..16) in ten classes, split once by a fixed permutation into
 1,437 for training and 360 for the test. Source: "Optical Recognition of Handwritten Digits" (E. Alpaydin and

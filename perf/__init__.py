@@ -1,10 +1,14 @@
-"""Measurements of triten beside its peers, and what programs cost and will take: `python -m triten.perf`,
-`tt.perf.cost`, `tt.perf.plan`.
+"""Performance measurements against a baseline, and costs and predictions of programs: `python -m
+triten.perf`, `tt.perf.cost`, `tt.perf.plan`.
 
-`costs/` counts bytes and operations on Meta tensors, `planning/` predicts memory and time from them. `suite/` is the
-benchmark suite with its result file; `gpu/` times kernels on a GPU against targets; `ahead_of_time/` compiles kernels
-without one; `programs/` runs other people's programs for PyTorch. The modules beside them are one measurement each, or
-one means of measuring. Imported when `tt.perf` is first used; nothing in the package needs it.
+- `costs/` counts bytes and operations on Meta tensors; `planning/` predicts memory and time from them.
+- `suite/` is the benchmark suite with its result file.
+- `gpu/` times kernels on a GPU against targets.
+- `ahead_of_time/` compiles kernels without a GPU.
+- `programs/` runs third-party programs written for PyTorch.
+
+Each other module is a single measurement, or a tool for measuring. The package is imported when `tt.perf` is
+first used; nothing else in triten depends on it.
 """
 
 from .costs import Cost, OperatorCost, cost

@@ -35,7 +35,7 @@ PIPE_CLOSED = 141
 
 
 class Parser(argparse.ArgumentParser):
-    """One that says in one line what is wrong."""
+    """Argument parser that reports errors in one line."""
 
     def error(self, message: str) -> NoReturn:
         """End with status 2."""
@@ -55,7 +55,7 @@ def main() -> int:
         print(f"{' '.join(sys.argv[1:2])}: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read has gone; what is left in the buffer must not fail again at exit.
+        # The reader has closed the pipe; flushing the buffer at exit must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
 

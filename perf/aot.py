@@ -1,10 +1,14 @@
-"""The gate without a GPU: every kernel compiled for real targets, and held to what is declared of it.
+"""Checks without a GPU: compile every kernel for real targets and compare it with its declaration.
 
-Operators run on a driver that notes each launch; what was noted is compiled in worker processes and cached by source,
-configuration, target and Triton's version. The disassembly must show the occupancy that is declared beside the kernel
-(registers, shared and tensor memory), no spills, no trap, 128-bit accesses and matrix instructions where they are
-claimed, and parameters of the bytes that a launch gives. What is declared and what is launched must be the same set.
-Exit status 1 for any fault.
+Operators run on a driver that records each launch. Worker processes compile the recorded launches, and cache
+the results by source, configuration, target and Triton's version. The disassembly must show:
+
+- the occupancy declared for the kernel (registers, shared and tensor memory),
+- no spills and no trap,
+- 128-bit accesses and matrix instructions if they are claimed,
+- parameters with the bytes that a launch passes.
+
+The sets of declared and launched kernels must be equal. The exit status is 1 for any error.
 """
 
 from __future__ import annotations
@@ -41,9 +45,9 @@ class RecordingError(RuntimeError):
 
 @dataclass
 class Outcome:
-    """What a run found: the table's rows, and every fault, a line each.
+    """Result of a run: the table's rows, and one line per error.
 
-    `passed_over` are configurations that a tuner may try on a card, but that need more shared memory than it has.
+    `passed_over` are tuning candidates that need more shared memory than the target has.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -56,7 +60,8 @@ class Outcome:
 
 
 def record(target: int, samples: str, quick: bool, some: bool) -> dict[str, Any]:
-    """The launches for a target, from a process of its own; `some` says that not all kernels are wanted.
+    """Record the launches for a target in a separate process; `some` means that only some kernels are
+    selected.
 
     Raises:
         RecordingError: if the process fails; its last words are in the message.
@@ -74,7 +79,7 @@ def record(target: int, samples: str, quick: bool, some: bool) -> dict[str, Any]
 
 
 def in_turn(requests: Sequence[Request]) -> list[Request]:
-    """One request of each kernel and target after the other, so that a run cut short has seen all of them."""
+    """Interleave the requests by kernel and target, so that an interrupted run covers all of them."""
     turns: Counter[tuple[str, int]] = Counter()
     keyed = []
     for request in requests:
@@ -104,8 +109,8 @@ def hold(
         kernels: names of those to compile; all if there are none.
         workers: compiling processes.
         cache: the folder of results.
-        seconds: what one compilation may take.
-        progress: whether to count compilations on the error stream.
+        seconds: Time limit of a compilation.
+        progress: If True, count compilations on the error stream.
     """
     started = time.perf_counter()
     outcome = Outcome()
@@ -160,9 +165,9 @@ def hold(
 
 
 def is_passed_over(launch: Mapping[str, Any]) -> bool:
-    """Whether a launch is one that only a tuner tries, and that does not load on a device with less shared memory.
+    """Return True if a launch is a tuning candidate that needs more shared memory than the device has.
 
-    On the targets that declarations are made for it would be a fault.
+    On targets with declarations, this would be an error.
     """
     found, expected = launch["found"], launch["expected"]
     return (
@@ -174,7 +179,7 @@ def is_passed_over(launch: Mapping[str, Any]) -> bool:
 
 
 def _require_samples(source: str) -> None:
-    """Refuse what is no module or file of samples."""
+    """Raise an error for an argument that is neither a module nor a file of samples."""
     try:
         module = load_module(source)
     except (ImportError, OSError, SyntaxError, ValueError) as error:
@@ -185,7 +190,7 @@ def _require_samples(source: str) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `python -m triten.perf aot`."""
+    """Add the options of `python -m triten.perf aot`."""
     parser.add_argument(
         "--quick", action="store_true", help="one configuration of each kernel for each target"
     )

@@ -1,4 +1,4 @@
-"""Kernels that do nothing, by their number of arguments: what is left of a launch is its cost."""
+"""Empty kernels, by their number of arguments: they measure the launch alone."""
 
 import triton
 

@@ -29,7 +29,7 @@ WARM_UP = 11
 
 
 def load_example(path: Path) -> ModuleType:
-    """The example's module, which is no part of the package."""
+    """Load the example's module, which is not part of the package."""
     spec = importlib.util.spec_from_file_location("train_digits", path)
     if spec is None or spec.loader is None:
         raise RefusalError(f"--example {path}: no Python file")
@@ -39,7 +39,7 @@ def load_example(path: Path) -> ModuleType:
 
 
 def training_step(tt: Any, example: ModuleType, batch_size: int) -> Callable[[], Any]:
-    """A step of the example on one batch: a function without arguments that returns the loss."""
+    """Return a function that runs a step of the example on one batch and returns the loss."""
     functional = importlib.import_module("..nn.functional", __package__)
     tt.manual_seed(0)
     images, labels, _, _ = example.load_digits("cuda")
@@ -88,7 +88,7 @@ def timed(
 def measure(
     rivals: dict[str, Callable[[], object]], synchronize: Callable[[], None], rounds: int, repetitions: int
 ) -> dict[str, list[tuple[float, float]]]:
-    """(whole, host) seconds of a step for each rival, once a round, in turn."""
+    """Measure the (whole, host) seconds of a step for each implementation, once a round, interleaved."""
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in rivals}
     for run in rivals.values():
         timed(run, synchronize, repetitions)
@@ -99,7 +99,7 @@ def measure(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `python -m triten.perf graph`."""
+    """Add the options of `python -m triten.perf graph`."""
     parser.add_argument(
         "--example", type=Path, default=Path(__file__).parents[1] / EXAMPLE, help="the example's file"
     )

@@ -1,9 +1,10 @@
-"""Ranks of this machine: what joins them, measured, and predicted times beside measured ones.
+"""Interconnect of this machine's ranks: measured, with predicted beside measured times.
 
-Starts ranks over MPI, fits latency and bandwidth to their collectives (`tt.perf.Interconnect.measured`), and then times
-an all_reduce of some sizes, and a step of a small model whose gradients are averaged in buckets, beside what the fit
-and `tt.perf.plan` say of them. The fastest round counts, since whatever else the machine
-does makes it slower. Ranks have one thread each; more ranks than processors wait for each other.
+The command starts ranks over MPI, and fits latency and bandwidth to their collectives
+(`tt.perf.Interconnect.measured`). Then it times an all_reduce of some sizes, and a step of a small model
+whose gradients are averaged in buckets. It prints the predictions of the fit and of `tt.perf.plan` beside the
+times. The fastest round counts, since other load on the machine only slows rounds down. Each rank has one
+thread; more ranks than processors wait for each other.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ WIDTH, LAYERS, BATCH = 1024, 6, 128
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `python -m triten.perf interconnect`."""
+    """Add the options of `python -m triten.perf interconnect`."""
     parser.add_argument("--ranks", type=int, default=2, help="how many processes (default: 2)")
     parser.add_argument("--rounds", type=int, default=7, help="how often each thing is timed (default: 7)")
 
@@ -68,7 +69,7 @@ def measured_rows(rounds: int) -> dict[str, Any]:
     cases = [(collective, nbytes) for collective in COLLECTIVES for nbytes in DEFAULT_SIZES]
     fitting = [collective_run(*case, buffers) for case in cases]
     held = [collective_run("all_reduce", nbytes, buffers) for nbytes in SIZES]
-    # In turn, so that a busy moment meets alike what is fitted and what is held to it.
+    # Interleaved, so that other load affects the fitted and the compared runs alike.
     seconds = fastest([*fitting, *held, step.run], rounds)
     timed = [Timed(*case, each) for case, each in zip(cases, seconds[: len(cases)], strict=True)]
     network = fitted(timed, ranks, distributed.get_backend())
@@ -89,7 +90,7 @@ def _figures(link: Link) -> str:
 
 
 class AveragedStep:
-    """A step of a small model whose gradients are averaged in buckets after backward."""
+    """Step of a small model whose gradients are averaged in buckets after backward."""
 
     def __init__(self) -> None:
         manual_seed(0)
@@ -115,7 +116,7 @@ class AveragedStep:
         self.optimizer.zero_grad()
 
     def predicted(self, network: Interconnect) -> float:
-        """The seconds that `tt.perf.plan` says of the step of one rank alone, on a mesh of these ranks."""
+        """Return the step time in seconds that `tt.perf.plan` predicts for one rank on a mesh of these ranks."""
 
         def alone(model: nn.Module, optimizer: optim.Optimizer, batch: Any) -> None:
             model(batch).square().mean().backward()

@@ -1,4 +1,4 @@
-"""Timing of rival statements in turn, so that a change of the machine's speed meets all of them alike."""
+"""Interleaved timing of statements, so that a change of the machine's speed affects all of them alike."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Slice = Callable[[int], float]
 
 
 def statement_slice(statement: str, namespace: dict[str, object], *, collect_garbage: bool = False) -> Slice:
-    """A slice that repeats `statement` inline, without a call of its own around it.
+    """Return a slice that repeats `statement` inline, without a call around it.
 
-    `timeit` switches the collector off within a slice; `collect_garbage` leaves it on, as in a program.
+    `timeit` disables garbage collection within a slice; `collect_garbage` leaves it enabled, as in a program.
 
     Example:
         >>> from triten.perf.interleaved import statement_slice
@@ -30,7 +30,7 @@ def statement_slice(statement: str, namespace: dict[str, object], *, collect_gar
 
 
 def calibrate(work: Slice, seconds: float) -> int:
-    """The number of repetitions that take about `seconds`, at least one."""
+    """Return the number of repetitions that take about `seconds`, at least one."""
     work(3)  # first calls compile, allocate and fill caches: they would pass for a slow statement
     repetitions = 1
     while (elapsed := work(repetitions)) < seconds / 2:
@@ -39,7 +39,7 @@ def calibrate(work: Slice, seconds: float) -> int:
 
 
 def rotated(keys: Sequence[Key], turn: int) -> list[Key]:
-    """The keys beginning with another one each turn, so that none is always first.
+    """Rotate the keys by the turn, so that no key is always first.
 
     Example:
         >>> from triten.perf.interleaved import rotated

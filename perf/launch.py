@@ -54,7 +54,7 @@ def use_standin(path: Path) -> None:
 
 
 def queued(statement: str, namespace: Mapping[str, object], wait: Callable[[], object]) -> Slice:
-    """A slice that repeats the statement and lets the device catch up in between."""
+    """Return a slice that repeats the statement and waits for the device at intervals."""
     timer = timeit.Timer(statement, globals=dict(namespace), timer=time.thread_time)
 
     def work(count: int) -> float:
@@ -81,7 +81,7 @@ def signature_of(count: int) -> dict[str, str]:
 
 
 def launch_slices(count: int) -> dict[str, Slice]:
-    """The launch of an empty kernel, by where the statement begins: at the plan, at the kernel, at CuPy's binding."""
+    """Return slices of an empty kernel's launch: from the plan, from the kernel, and from CuPy's binding."""
     tt = importlib.import_module("..", __package__)
     kernels = importlib.import_module(".empty_kernels", __package__)
     launching = importlib.import_module("..triton_kernels.launch", __package__)
@@ -142,7 +142,7 @@ def peer() -> ModuleType | None:
 
 
 def launch_rows(seconds: Mapping[int, Mapping[str, list[float]]]) -> list[Row]:
-    """A row for each number of arguments and beginning."""
+    """Return a row for each number of arguments and each start of the launch."""
     rows = []
     for count, rivals in seconds.items():
         for name, times in rivals.items():
@@ -155,7 +155,7 @@ def launch_rows(seconds: Mapping[int, Mapping[str, list[float]]]) -> list[Row]:
 
 
 def addition_rows(seconds: Mapping[str, list[float]]) -> list[Row]:
-    """The layers of the addition; what memory and launch leave of the whole is plan lookup and the tensor."""
+    """Return the layers of the addition. The time beyond memory and launch is plan lookup and the tensor."""
     whole = seconds["a + b"]
     rows = []
     for name, times in seconds.items():
@@ -176,7 +176,7 @@ def addition_rows(seconds: Mapping[str, list[float]]) -> list[Row]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `python -m triten.perf launch`."""
+    """Add the options of `python -m triten.perf launch`."""
     parser.add_argument(
         "--standin", type=Path, metavar="PATH", help="a stand-in's libcuda.so.1, or its folder"
     )

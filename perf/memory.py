@@ -1,4 +1,4 @@
-"""Bytes of a small tensor, all in: what the allocator gives out for each of many, by `tracemalloc`."""
+"""Total bytes of a small tensor, by `tracemalloc` over many tensors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def small_tensors() -> dict[str, Callable[[], object]]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `python -m triten.perf memory`."""
+    """Add the options of `python -m triten.perf memory`."""
     parser.add_argument("--json", type=Path, metavar="PATH", help="also write the result to this file")
 
 

@@ -1,7 +1,7 @@
-"""One rank, as a program of its own: ``python rank_process.py LIBRARY BACKEND RANK RANKS FILE``.
+"""Process of one rank: ``python rank_process.py LIBRARY BACKEND RANK RANKS FILE``.
 
-It reads commands from its standard input, a JSON object on each line, and answers each with a line; `ranks` sends
-them. The library, triten or PyTorch, is imported by its name, and nothing of the other one is.
+It reads commands from its standard input, one JSON object per line, and answers each with a line; `ranks`
+sends them. It imports the library, triten or PyTorch, by its name, and nothing of the other one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ READY = "ready"
 
 
 class Rank:
-    """What the commands do, with one library's `distributed`."""
+    """Commands of a rank, with one library's `distributed`."""
 
     def __init__(self, library: str, backend: str, rank: int, ranks: int, file: str) -> None:
         self.library: Any = importlib.import_module(library)
@@ -69,7 +69,7 @@ class Rank:
         return time.perf_counter() - start
 
     def call(self, function: str, arguments: Mapping[str, Any]) -> Any:
-        """What a function of a module (``module:name``) returns."""
+        """Call a function of a module (``module:name``)."""
         module, _, name = function.partition(":")
         return getattr(importlib.import_module(module), name)(**arguments)
 

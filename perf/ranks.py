@@ -1,4 +1,4 @@
-"""Ranks on this machine: processes of `rank_process` that a measurement starts and tells what to do."""
+"""Ranks on this machine: processes of `rank_process` that a measurement starts and controls."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ WAIT_SECONDS = 10
 
 
 class Ranks:
-    """So many processes of a library that have come together; each has one thread.
+    """Group of processes that run a library's `distributed`; each has one thread.
 
-    Raises RuntimeError, with what a rank said last, where one of them ends. Leaving the context ends them.
+    If a process ends, RuntimeError is raised with its last output. Leaving the context ends all processes.
     """
 
     def __init__(self, library: str, backend: str, count: int, python: str = sys.executable) -> None:

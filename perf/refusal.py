@@ -1,4 +1,4 @@
-"""What a command refuses before it measures: numbers out of range, bad expressions, files that cannot be written."""
+"""Checks of a command before it measures: numbers out of range, bad expressions, unwritable files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pathlib import Path
 
 
 class RefusalError(Exception):
-    """What was asked for cannot be had; the message, one line, says why. `python -m triten.perf` ends with status 2."""
+    """Error for a request that cannot be met; the message is one line. `python -m triten.perf` exits with
+    status 2.
+    """
 
 
 def require_positive(arguments: argparse.Namespace, *names: str) -> None:
@@ -30,7 +32,7 @@ def require_positive(arguments: argparse.Namespace, *names: str) -> None:
 
 
 def expression(text: str, option: str = "--rows") -> re.Pattern[str]:
-    """The regular expression of an option. Raises RefusalError where it is none."""
+    """Compile the regular expression of an option. Raise RefusalError if it is invalid."""
     try:
         return re.compile(text)
     except re.error as error:

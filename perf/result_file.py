@@ -1,9 +1,9 @@
-"""Result files of measurements on a GPU: ``perf/results/<device>-<date>.json``, a section for each command.
+"""Result files of GPU measurements: ``perf/results/<device>-<date>.json``, with a section for each command.
 
-What `python -m triten.perf gpu` timed stands in the same file as a result of the suite (`suite/results.py`), which
-`report` and `compare` read; its section has what that format has no place for.
+The timings of `python -m triten.perf gpu` are in the same file in the suite's format (`suite/results.py`),
+which `report` and `compare` read. The command's own section has the data that this format cannot express.
 
-A file is replaced whole and at once, so that a program that is cut off leaves the last complete state.
+A file is replaced atomically, so an interrupted program leaves the last complete state.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DISTRIBUTIONS = ("numpy", "triton", "cupy-cuda13x", "cupy-cuda12x", "ml_dtypes",
 
 
 def device_slug(name: str) -> str:
-    """A device's name for a file's.
+    """Convert a device's name for use in a file name.
 
     Example:
         >>> from triten.perf.result_file import device_slug
@@ -39,12 +39,14 @@ def device_slug(name: str) -> str:
 
 
 def result_path(device: str, moment: datetime | None = None) -> Path:
-    """The file of a device's results on a day (UTC)."""
+    """Return the path of a device's results on a day (UTC)."""
     return FOLDER / f"{device_slug(device)}-{(moment or datetime.now(UTC)).date().isoformat()}.json"
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """All sections of a file; nothing where there is none. Raises ValueError for a file that is no result."""
+    """Return all sections of a file; empty if it does not exist. Raise ValueError for a file that is not a
+    result.
+    """
     if not path.exists():
         return {}
     try:
@@ -85,8 +87,8 @@ def utc_now() -> str:
 
 
 def source_version() -> str:
-    """The commit of this checkout, with a plus where files differ from it; a hash of the package's own files where
-    git tells none.
+    """Return the commit of this checkout, with a plus if files differ from it. Without git, return a hash of
+    the package's files.
     """
     try:
         commit = _git("rev-parse", "HEAD")
@@ -96,10 +98,10 @@ def source_version() -> str:
 
 
 def source_commit() -> dict[str, str | bool] | None:
-    """The commit of this checkout, when it was made (UTC), and whether files differ from it; None outside of git."""
+    """Return this checkout's commit, its time (UTC), and True if files differ from it; None outside git."""
     try:
         if Path(_git("rev-parse", "--show-toplevel")).resolve() != ROOT:
-            return None  # installed into an environment that lies in somebody's checkout
+            return None  # installed into an environment inside another checkout
         commit, _, seconds = _git("show", "-s", "--format=%H %ct", "HEAD").partition(" ")
         dirty = bool(_git("status", "--porcelain", "--untracked-files=no"))
     except (OSError, subprocess.CalledProcessError):
@@ -109,7 +111,7 @@ def source_commit() -> dict[str, str | bool] | None:
 
 
 def source_hash() -> str:
-    """A hash of the package's Python files, by their paths."""
+    """Return a hash of the package's Python files, by their paths."""
     digest = hashlib.sha256()
     for path in sorted(ROOT.rglob("*.py")):
         inside = path.relative_to(ROOT)
@@ -135,7 +137,7 @@ def installed_versions() -> dict[str, str]:
 
 
 def kernel_driver_version() -> str:
-    """The version of the GPU's kernel driver, as ``nvidia-smi`` tells; "" where it does not."""
+    """Return the version of the GPU's kernel driver from ``nvidia-smi``; "" if it fails."""
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)

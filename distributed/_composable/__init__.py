@@ -1,2 +1,3 @@
-"""Parallelism that is applied to modules in place (`torch.distributed._composable`): older names of what has others
-now."""
+"""Parallelism applied to modules in-place (`torch.distributed._composable`): older names of `fully_shard` and
+its policies.
+"""

@@ -1,4 +1,4 @@
-"""`fully_shard` and its kin under an older name (`torch.distributed._composable.fsdp`)."""
+"""`fully_shard` and its policies under an older name (`torch.distributed._composable.fsdp`)."""
 
 from ..fsdp import (
     CPUOffloadPolicy,

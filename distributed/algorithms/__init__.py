@@ -1,7 +1,7 @@
-"""`tt.distributed.algorithms`: ways to train with many processes (`torch.distributed.algorithms`).
+"""`tt.distributed.algorithms`: algorithms for distributed training (`torch.distributed.algorithms`).
 
-`join` is for processes with different numbers of batches; `ddp_comm_hooks` are what `DistributedDataParallel` may do
-with gradients in the place of an average.
+`join` supports ranks with different numbers of batches. `ddp_comm_hooks` replaces the average of gradients in
+`DistributedDataParallel`.
 """
 
 from .join import Join as Join

@@ -1,6 +1,6 @@
-"""Processes with different numbers of batches (`torch.distributed.algorithms.join`).
+"""Ranks with different numbers of batches (`torch.distributed.algorithms.join`).
 
-A process whose batches are used up takes part in what the others send to each other, until theirs are used up, too.
+A rank without further batches takes part in the collectives of the other ranks until they have none either.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ MANY = 1000
 
 
 class JoinHook:
-    """What a `Joinable` does in a process without batches (`torch.distributed.algorithms.JoinHook`)."""
+    """Hook that a `Joinable` runs on a rank without batches (`torch.distributed.algorithms.JoinHook`)."""
 
     def main_hook(self) -> None:
-        """Called for each batch of other processes: take part in what they send."""
+        """Take part in the collectives for one batch of the other ranks."""
 
     def post_hook(self, is_last_joiner: bool) -> None:
         """Called once all processes are without batches.
 
         Args:
-            is_last_joiner: whether this process is among those that had the most.
+            is_last_joiner: True if this rank is among those with the most batches.
         """
 
 
@@ -62,12 +62,12 @@ class Joinable(ABC):
 
     @abstractmethod
     def join_hook(self, **kwargs: Any) -> JoinHook:
-        """What to do without a batch; the keywords are those of `Join`."""
+        """Return the hook that a rank without batches runs; the keywords are those of `Join`."""
 
     @property
     @abstractmethod
     def join_device(self) -> Device:
-        """Where to put tensors that are sent."""
+        """Device of the tensors that `Join` communicates."""
 
     @property
     @abstractmethod
@@ -79,9 +79,9 @@ class Join:
     """Inside, processes may have different numbers of batches (`torch.distributed.algorithms.Join`).
 
     Args:
-        joinables: what sends for each batch, in the order in which it does.
+        joinables: Objects that communicate for each batch, in the order in which they do.
         enable: False if all are known to have as many.
-        throw_on_early_termination: whether to raise in all processes as soon as one is without batches.
+        throw_on_early_termination: If True, raise on all ranks as soon as a rank runs out of batches.
         kwargs: for `join_hook`.
 
     Raises:
@@ -158,7 +158,7 @@ class Join:
         return full((1,), value, device=self._device)
 
     def _count_of_others(self) -> float:
-        """How many processes have a batch."""
+        """Count the ranks that still have a batch."""
         count = self._number(0.0)
         all_reduce(count, group=self._process_group)
         return float(count.item())
@@ -168,7 +168,7 @@ class Join:
         """Say that this process has a batch.
 
         Args:
-            joinable: which is about to send for it.
+            joinable: Object that is about to communicate.
 
         Returns:
             What counts the processes that have one; None outside of any `Join`, and for all but its first joinable.

@@ -1,4 +1,5 @@
-"""What carries bytes between processes: `communicator` says what each does; `mpi` is the one on the host.
+"""Backends that move bytes between ranks. `communicator` defines the interface; `mpi` is the backend on the
+host.
 
-`agreement` says what ranks compare of their calls; `checked` compares more of them, on request.
+`agreement` defines which parts of their calls ranks compare; `checked` compares more parts, on request.
 """

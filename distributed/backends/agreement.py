@@ -34,7 +34,7 @@ VARIABLE = "TRITEN_DISTRIBUTED_CHECK"
 POLL = 0.001
 """Seconds between two looks for the other ranks' calls."""
 MOST_WORDS = 4096
-"""Calls whose numbers are kept. Shapes that change with every call do not let the table grow."""
+"""Maximum number of cached call hashes, so that shapes that change with every call do not grow the table."""
 MOST_NAMED = 8
 """Ranks that an error names one by one."""
 

@@ -20,14 +20,14 @@ from .communicator import Communicator, WrappingCommunicator
 __all__ = ["CheckedCommunicator"]
 
 POLL = 0.001
-"""Seconds between two looks for what others call."""
+"""Seconds between two checks for the calls of other ranks."""
 
 
 class CheckedCommunicator(WrappingCommunicator):
     """A communicator whose processes first tell each other, in the group's store, what they call.
 
     Args:
-        inner: what communicates.
+        inner: Communicator to which calls are forwarded.
         spec: the group.
         kind: the type of the tensors' device.
     """
@@ -39,7 +39,7 @@ class CheckedCommunicator(WrappingCommunicator):
         self._count = 0
 
     def _compare(self, name: str, *tensors: Tensor | None, **said: Any) -> None:
-        """Wait until all have said what they call.
+        """Wait until all ranks have reported their calls, and compare them.
 
         Raises:
             RuntimeError: they call different things.
@@ -107,7 +107,7 @@ class CheckedCommunicator(WrappingCommunicator):
         input_counts: Sequence[int],
         waits: bool = True,
     ) -> Work:
-        # What each sends and gets may differ; that both ends agree is for MPI or NCCL to find.
+        # Counts may differ between ranks. MPI or NCCL detects a mismatch between the two ends.
         self._compare("all_to_all", dtype=str(input.dtype))
         return self.inner.all_to_all(output, input, output_counts, input_counts, waits)
 

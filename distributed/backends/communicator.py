@@ -1,4 +1,4 @@
-"""What a backend does for a group of processes."""
+"""Interface of a backend to a process group."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["Communicator", "WrappingCommunicator"]
 
 
 class Communicator(abc.ABC):
-    """Collectives and messages among the processes of a group, on one kind of device.
+    """Collectives and messages among the ranks of a group, on one kind of device.
 
-    Tensors are contiguous, and none is a view of conjugates or negatives. What is written must not be read before the
-    work has ended. `waits` says whether the caller waits for the work at once: then the communication may be over
-    before the call returns.
+    Tensors are contiguous, and their conjugate and negative bits are not set. The caller must not read an
+    output before the work has ended. If `waits` is True, the caller waits for the work at once; the
+    communication may then end before the call returns.
 
     Attributes:
-        rank: this process's number in the group.
-        size: the number of processes.
-        timeout: how long a communication may take.
+        rank: This process's rank in the group.
+        size: Number of ranks.
+        timeout: Timeout of a communication.
     """
 
     rank: int
@@ -33,19 +33,19 @@ class Communicator(abc.ABC):
 
     @abc.abstractmethod
     def all_reduce(self, tensor: Tensor, op: Reduction, waits: bool = True) -> Work:
-        """Put the reduction of all processes' tensors in the place of each."""
+        """Reduce the tensors of all ranks, in-place on every rank."""
 
     @abc.abstractmethod
     def reduce(self, tensor: Tensor, op: Reduction, root: int, waits: bool = True) -> Work:
-        """Put the reduction of all processes' tensors in the place of that of `root`."""
+        """Reduce the tensors of all ranks, in-place on rank `root`."""
 
     @abc.abstractmethod
     def broadcast(self, tensor: Tensor, root: int, waits: bool = True) -> Work:
-        """Put the tensor of `root` in the place of each."""
+        """Broadcast the tensor of rank `root`, in-place on the other ranks."""
 
     @abc.abstractmethod
     def all_gather(self, output: Tensor, input: Tensor, waits: bool = True) -> Work:
-        """Put the tensors of all processes one after the other into each one's output."""
+        """Gather the tensors of all ranks, concatenated in each rank's output."""
 
     @abc.abstractmethod
     def reduce_scatter(self, output: Tensor, input: Tensor, op: Reduction, waits: bool = True) -> Work:
@@ -60,12 +60,11 @@ class Communicator(abc.ABC):
         input_counts: Sequence[int],
         waits: bool = True,
     ) -> Work:
-        """Send a part of the input, of as many elements as its count, to each process, and put what comes into the
-        output."""
+        """Send `counts` elements of the input to each rank, and write the received elements to the output."""
 
     @abc.abstractmethod
     def gather(self, output: Tensor | None, input: Tensor, root: int, waits: bool = True) -> Work:
-        """Put the tensors of all processes one after the other into the output of `root`."""
+        """Gather the tensors of all ranks, concatenated in the output of `root`."""
 
     @abc.abstractmethod
     def scatter(self, output: Tensor, input: Tensor | None, root: int, waits: bool = True) -> Work:
@@ -77,27 +76,27 @@ class Communicator(abc.ABC):
 
     @abc.abstractmethod
     def receive(self, tensor: Tensor, peer: int | None, tag: int) -> Work:
-        """Put a tensor that a process sends, None for any one, in the place of this one."""
+        """Receive a message into a tensor, from any rank if `peer` is None."""
 
     @abc.abstractmethod
     def barrier(self, waits: bool = True) -> Work:
-        """End once all processes have begun."""
+        """Wait until all ranks have called it."""
 
     @contextmanager
     def coalescing(self) -> Iterator[None]:
-        """What is begun inside may be sent together."""
+        """Allow the backend to send the communications started inside this context together."""
         yield
 
     @abc.abstractmethod
     def close(self) -> None:
-        """End it. What is under way is lost."""
+        """Close the communicator. Pending communications are lost."""
 
 
 class WrappingCommunicator(Communicator):
-    """A communicator over another one, of the same processes, whose time limit is its own.
+    """Communicator that wraps another one with the same ranks, and has its own timeout.
 
     Args:
-        inner: what communicates.
+        inner: Communicator to which calls are forwarded.
     """
 
     def __init__(self, inner: Communicator) -> None:

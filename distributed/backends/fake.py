@@ -1,7 +1,7 @@
-"""Processes that are not there: what a program of many ranks does, seen in one (`FakeProcessGroup` of PyTorch).
+"""Simulated ranks: a program of many ranks, observed from one (`FakeProcessGroup` of PyTorch).
 
-Nothing is sent. Outputs hold what this process gave, as often as there are ranks: shapes, orders of calls and memory
-are right, numbers are not.
+Nothing is sent. Outputs repeat this rank's data once per rank: shapes, orders of calls and memory are right,
+values are not.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class FakeCommunicator(Communicator):
     """A group of processes of which one is there.
 
     Args:
-        rank: this process's number.
-        size: how many there are said to be.
+        rank: Rank of this process.
+        size: Simulated number of ranks.
         timeout: for programs that ask for it.
     """
 

@@ -1,4 +1,4 @@
-"""Tensors of a GPU by a backend of the host: copied there, and what is written back again."""
+"""CUDA tensors over a host backend: copied to the host, and results copied back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class StagedCommunicator(WrappingCommunicator):
     """A group's communication by copies on the host.
 
     Args:
-        inner: what communicates there.
+        inner: Communicator to which calls are forwarded.
     """
 
     def all_reduce(self, tensor: Tensor, op: Reduction, waits: bool = True) -> Work:

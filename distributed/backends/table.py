@@ -16,7 +16,7 @@ __all__ = ["connect"]
 
 
 def connect(group: ProcessGroup, backend: str, kind: str) -> Communicator:
-    """What communicates in a group.
+    """Return the communicator of a group for a kind of device.
 
     Args:
         group: the group, in each of whose processes this is called.

@@ -29,7 +29,9 @@ _FUNCTIONALIZE = functionality_bit(Functionality.Functionalize)
 
 
 def traced_communicator(group: ProcessGroup) -> TracedCommunicator | None:
-    """What stands for a group's communication while this thread's calls are recorded or functionalized; else None."""
+    """Return the recorded stand-in for a group's communicator while this thread traces or functionalizes;
+    else None.
+    """
     if local.included & _FUNCTIONALIZE or innermost_tracer() is not None:
         return TracedCommunicator(group)
     return None
@@ -47,7 +49,7 @@ class _TracedWork(Work):
     def __init__(self, tensor: Tensor, received: Tensor | None = None) -> None:
         super().__init__([tensor])
         self._received = received
-        # What is functionalized is waited for where it is written.
+        # Functionalized communications are waited for where they are written.
         self._is_waited_for = received is None and bool(local.included & _FUNCTIONALIZE)
 
     def wait(self, timeout: timedelta | None = None) -> bool:

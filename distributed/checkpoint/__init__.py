@@ -1,12 +1,16 @@
-"""`tt.distributed.checkpoint`: states that all processes save together, each its own shards
+"""Distributed checkpoints: states that all ranks save together, each its own shards
 (`torch.distributed.checkpoint`).
 
-`save` and `load` agree on a plan and carry it out: `planner` says what plans are made of, `default_planner` makes them
-of a state, flattened by `nested_dict`, with `save_plans` and `read_items`; `coordination` runs their steps in all
-processes, and has an error of one raised in each. `storage` is what they write to: `filesystem_writer`,
-`filesystem_reader`, whose files are those of `shard_file` and `metadata_file`; `pytorch_metadata` reads PyTorch's, and
-`metadata_checks` says what must hold of either. `hf_storage` has safetensors files of Hugging Face's libraries.
-`state_dict` gives states of models and optimizers by names that do not depend on how they are distributed.
+`save` and `load` agree on a plan and carry it out.
+
+- `planner` defines the items of plans; `default_planner` plans a state flattened by `nested_dict`, with
+  `save_plans` and `read_items`.
+- `coordination` runs the steps on all ranks, and raises an error of one rank on each.
+- `storage` is the interface to storage, implemented by `filesystem_writer` and `filesystem_reader`.
+- `shard_file` and `metadata_file` define the files; `pytorch_metadata` reads PyTorch's, and `metadata_checks`
+  validates both.
+- `hf_storage` reads and writes safetensors files of Hugging Face's libraries.
+- `state_dict` returns states of models and optimizers under names that do not depend on the distribution.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""`CheckpointException`: what is raised in all processes when one of them could not save or load."""
+"""`CheckpointException`: raised on all ranks if one of them could not save or load."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class CheckpointException(BaseException):
     All processes raise it, with the same failures. As in PyTorch it is no `Exception`.
 
     Args:
-        msg: which step failed.
+        msg: Description of the failed step.
         failures: the errors, and where they were raised, by the numbers of the processes.
     """
 
@@ -25,7 +25,7 @@ class CheckpointException(BaseException):
 
     @property
     def failures(self) -> dict[int, WrappedException]:
-        """The errors, and where they were raised, by the numbers of the processes."""
+        """Errors with their tracebacks, by rank."""
         return self._failures
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class CheckpointException(BaseException):
 
 
 def wrapped(error: BaseException) -> WrappedException:
-    """An error in a form that can be sent, with the lines that led to it."""
+    """Return an error in a form that can be sent, with its traceback."""
     import pickle
 
     summary = traceback.StackSummary.from_list(

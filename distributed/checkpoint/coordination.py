@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 class _Failure:
-    """An error in the place of a result."""
+    """Error sent instead of a result."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = wrapped(error)
@@ -34,9 +34,9 @@ class Coordination:
     """The processes that save or load, and the one that decides for them.
 
     Args:
-        group: the processes.
-        is_distributed: whether there are others at all.
-        coordinator_rank: the number in the group of the one that decides.
+        group: The group. Default: all ranks.
+        is_distributed: True if there are other ranks.
+        coordinator_rank: Rank in the group that decides.
     """
 
     def __init__(self, group: Group = None, is_distributed: bool = True, coordinator_rank: int = 0) -> None:
@@ -48,7 +48,7 @@ class Coordination:
         self.is_coordinator = self.rank == coordinator_rank
 
     def reduce_scatter(self, name: str, local: Callable[[], T], decide: Callable[[list[T]], list[R]]) -> R:
-        """Each takes a step, one decides upon all results, and each gets its own decision.
+        """Run a step on each rank, decide on all results on one rank, and return each rank's own decision.
 
         Raises:
             CheckpointException: a step, or the decision, failed.
@@ -68,7 +68,7 @@ class Coordination:
         return self._given(self._scattered(decisions))  # type: ignore[no-any-return]
 
     def all_reduce(self, name: str, local: Callable[[], T], decide: Callable[[list[T]], R]) -> R:
-        """Each takes a step, one decides upon all results, and all get the decision.
+        """Run a step on each rank, decide on all results on one rank, and return the decision on all ranks.
 
         Raises:
             CheckpointException: a step, or the decision, failed.
@@ -90,7 +90,7 @@ class Coordination:
         return self._given(decision)  # type: ignore[no-any-return]
 
     def all_gather(self, name: str, local: Callable[[], T]) -> list[T]:
-        """Each takes a step, and all get the results.
+        """Run a step on each rank, and return all results on every rank.
 
         Raises:
             CheckpointException: a step failed.

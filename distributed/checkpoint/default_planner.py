@@ -32,10 +32,11 @@ class DefaultSavePlanner(SavePlanner):
     Args:
         flatten_state_dict: whether nested dicts, and lists with tensors, are saved by dotted names; otherwise each
             value of the state is a tensor or an object.
-        flatten_sharded_tensors: taken for PyTorch's sake.
-        dedup_replicated_tensors: taken for PyTorch's sake: what several processes have is written once.
-        dedup_save_to_lowest_rank: whether the first process that has something writes it.
-        enable_plan_caching: taken for PyTorch's sake: each save is planned.
+        flatten_sharded_tensors: Ignored; accepted for compatibility with PyTorch.
+        dedup_replicated_tensors: Ignored; accepted for compatibility with PyTorch. Replicated data is written
+            once.
+        dedup_save_to_lowest_rank: If True, the lowest rank that has an item writes it.
+        enable_plan_caching: Ignored; accepted for compatibility with PyTorch. Each save is planned.
     """
 
     def __init__(
@@ -64,13 +65,13 @@ class DefaultSavePlanner(SavePlanner):
         self.is_coordinator = is_coordinator
 
     def create_local_plan(self) -> SavePlan:
-        """What this process could write, with the keys that lead to it."""
+        """Plan everything that this rank could write, with the path of each key in the nested state."""
         plan = create_default_local_save_plan(self.state_dict, self.is_coordinator)
         self.plan = dataclasses.replace(plan, planner_data=self.mappings if self.flatten_state_dict else None)
         return self.plan
 
     def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
-        """Each item in one process's plan; raises ValueError where processes contradict each other."""
+        """Assign each item to one rank's plan. Raise ValueError if ranks contradict each other."""
         plans, metadata = create_default_global_save_plan(
             dedup_save_plans(all_plans, self.dedup_save_to_lowest_rank)
         )
@@ -80,21 +81,21 @@ class DefaultSavePlanner(SavePlanner):
         return plans, metadata
 
     def finish_plan(self, new_plan: SavePlan) -> SavePlan:
-        """Take what was decided."""
+        """Store the final plan."""
         self.plan = new_plan
         return new_plan
 
     def resolve_data(self, write_item: WriteItem) -> Tensor | io.BytesIO:
-        """The tensor of an item, or the object's bytes as `tt.save` writes them."""
+        """Return the tensor of an item, or the object's bytes as `tt.save` writes them."""
         return self.transform_object(write_item, self.lookup_object(write_item.index))
 
     def lookup_object(self, index: MetadataIndex) -> Any:
-        """The value of a name, of a sharded tensor the shard; to be overridden."""
+        """Return the value of a name, or the shard of a sharded tensor. Subclasses may override it."""
         value = self.state_dict[index.fqn]
         return find_shard(value, index) if index.offset is not None else value
 
     def transform_object(self, write_item: WriteItem, object: Any) -> Tensor | io.BytesIO:
-        """What is written for a value; to be overridden."""
+        """Convert a value to what is written. Subclasses may override it."""
         if write_item.type != WriteItemType.BYTE_IO:
             tensor: Tensor = object
             return tensor
@@ -112,8 +113,8 @@ class DefaultLoadPlanner(LoadPlanner):
 
     Args:
         flatten_state_dict: as when the checkpoint was saved.
-        flatten_sharded_tensors: taken for PyTorch's sake.
-        allow_partial_load: whether names that the checkpoint does not have are left as they are.
+        flatten_sharded_tensors: Ignored; accepted for compatibility with PyTorch.
+        allow_partial_load: If True, leave values of names that the checkpoint lacks unchanged.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class DefaultLoadPlanner(LoadPlanner):
     def set_up_planner(
         self, state_dict: dict[str, Any], metadata: Metadata | None = None, is_coordinator: bool = False
     ) -> None:
-        """Take the state; a Meta tensor becomes one on the CPU, whose elements are read."""
+        """Set the state; a Meta tensor is replaced by a CPU tensor, whose elements are read."""
         self.original_state_dict = state_dict
         self.state_dict: dict[str, Any] = state_dict
         if self.flatten_state_dict:
@@ -141,16 +142,16 @@ class DefaultLoadPlanner(LoadPlanner):
         self.is_coordinator = is_coordinator
 
     def create_local_plan(self) -> LoadPlan:
-        """What this process reads; raises RuntimeError for a name that is missing, ValueError for another shape."""
+        """Plan what this rank reads. Raise RuntimeError for a missing name, ValueError for a different shape."""
         assert self.metadata is not None
         return create_default_local_load_plan(self.state_dict, self.metadata, not self.allow_partial_load)
 
     def create_global_plan(self, global_plan: list[LoadPlan]) -> list[LoadPlan]:
-        """What each process said."""
+        """Return the plans of all ranks unchanged."""
         return global_plan
 
     def finish_plan(self, central_plan: LoadPlan) -> LoadPlan:
-        """Take what was decided."""
+        """Return the final plan."""
         return central_plan
 
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
@@ -163,7 +164,7 @@ class DefaultLoadPlanner(LoadPlanner):
             set_element(self.original_state_dict, self.mappings[name], value)
 
     def resolve_tensor(self, read_item: ReadItem) -> Tensor:
-        """The memory of a box of a shard."""
+        """Return the memory of a box of a shard."""
         tensor = self.lookup_tensor(read_item.dest_index)
         return self.transform_tensor(read_item, tensor)
 
@@ -171,11 +172,11 @@ class DefaultLoadPlanner(LoadPlanner):
         """Nothing is left to do: the box is part of the state's tensor."""
 
     def lookup_tensor(self, index: MetadataIndex) -> Tensor:
-        """The shard of a name; to be overridden."""
+        """Return the shard of a name. Subclasses may override it."""
         return find_shard(self.state_dict[index.fqn], index)
 
     def transform_tensor(self, read_item: ReadItem, tensor: Tensor) -> Tensor:
-        """The box of a shard; to be overridden."""
+        """Return the box of a shard. Subclasses may override it."""
         for dim, (begin, size) in enumerate(zip(read_item.dest_offsets, read_item.lengths, strict=True)):
             tensor = tensor.narrow(dim, begin, size)
         return tensor

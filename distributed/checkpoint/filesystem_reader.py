@@ -24,13 +24,15 @@ METADATA = ".metadata"
 
 
 class FileSystemReader(StorageReader):
-    """Reads a checkpoint from a folder that all processes see (`torch.distributed.checkpoint.FileSystemReader`).
+    """Reader of a checkpoint in a folder that all ranks share
+    (`torch.distributed.checkpoint.FileSystemReader`).
 
-    Of a file of `FileSystemWriter`'s the needed parts are read, and held against their checksums. Folders that
-    PyTorch wrote are read, too: nothing in them is executed, and of their tensors whole chunks are read.
+    The reader loads only the needed parts of a file of `FileSystemWriter`, and checks them against their
+    checksums. It also reads folders that PyTorch wrote. It executes nothing in them, and reads whole chunks
+    of their tensors.
 
     Args:
-        path: the folder.
+        path: The folder.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -43,13 +45,13 @@ class FileSystemReader(StorageReader):
         return self.path
 
     def reset(self, checkpoint_id: CheckpointId = None) -> None:
-        """A load begins, from another folder if one is given."""
+        """Start a load, from another folder if `checkpoint_id` is given."""
         self.metadata = None
         if checkpoint_id is not None:
             self.path = Path(checkpoint_id)
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        """What the checkpoint has.
+        """Read the checkpoint's metadata.
 
         Raises:
             FileNotFoundError: there is none in the folder; a save that did not end leaves none.
@@ -75,23 +77,23 @@ class FileSystemReader(StorageReader):
     def set_up_storage_reader(
         self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
     ) -> None:
-        """What was read."""
+        """Store the metadata that was read."""
         self.metadata = metadata
 
     def check_files(self) -> None:
-        """Raise RuntimeError where a file is too short for what it is said to hold.
+        """Raise RuntimeError if a file is too short for the contents that the metadata declare.
 
-        What allocates by the metadata alone asks first; other loads compare what they read.
+        Callers that allocate by the metadata alone call this first. Other loads compare what they read.
         """
         assert self.metadata is not None
         metadata_checks.check_files(self.metadata, self.path)
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
-        """What this process reads."""
+        """Return the local plan unchanged."""
         return plan
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        """What each process reads."""
+        """Return the plans of all ranks unchanged."""
         return plans
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
@@ -145,7 +147,7 @@ class FileSystemReader(StorageReader):
         )
 
     def _box_of_archive(self, item: ReadItem, info: StorageInfo) -> Tensor:
-        """A part of a chunk that PyTorch wrote, which is a file of `torch.save`'s inside the file."""
+        """Read a box of a chunk that PyTorch wrote, as an archive of `torch.save` inside the file."""
         tensor = serialization.load(BytesIO(read_bytes(str(self.path), info)), map_location="cpu")
         if not isinstance(tensor, Tensor):
             raise RuntimeError(f"load: '{item.storage_index.fqn}' is no tensor in {info.relative_path}")
@@ -155,5 +157,5 @@ class FileSystemReader(StorageReader):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """Whether it is a path, and no URL."""
+        """Return True if the id is a path, not a URL."""
         return "://" not in str(checkpoint_id)

@@ -39,20 +39,24 @@ class _Prefix:
 
 
 class FileSystemWriter(StorageWriter):
-    """Writes a checkpoint to a folder that all processes see (`torch.distributed.checkpoint.FileSystemWriter`).
+    """Writer of a checkpoint to a folder that all ranks share
+    (`torch.distributed.checkpoint.FileSystemWriter`).
 
-    Each process writes its shards to files of its own in the safetensors format. When all are on the disk, the file
-    ``.metadata`` takes the place of an old one, and the files of the old checkpoint are removed: a save that is
-    interrupted leaves the old checkpoint as it was. One save at a time writes to a folder.
+    Each rank writes its shards to its own files in the safetensors format. When all files are on the disk, a
+    new ``.metadata`` replaces the old one, and the old checkpoint's files are removed. An interrupted save
+    leaves the old checkpoint as it was. Only one save at a time may write to a folder.
 
     Args:
-        path: the folder, which is made if it is not there.
-        single_file_per_rank: whether a process writes one file for each of its threads, or one for each item.
-        sync_files: whether to wait until files are on the disk; without, a loss of power can damage the checkpoint.
-        thread_count: how many threads of a process write, each a file.
-        per_thread_copy_ahead: taken for PyTorch's sake.
-        cache_staged_state_dict: taken for PyTorch's sake.
-        overwrite: whether a checkpoint that is there is replaced; otherwise that is a RuntimeError.
+        path: The folder, created if it does not exist.
+        single_file_per_rank: If True, a rank writes one file per thread. Otherwise it writes one file per
+            item.
+        sync_files: If True, wait until files are on the disk. Otherwise a power loss can damage the
+            checkpoint.
+        thread_count: Number of threads of a rank that write, each to its own file.
+        per_thread_copy_ahead: Ignored; accepted for compatibility with PyTorch.
+        cache_staged_state_dict: Ignored; accepted for compatibility with PyTorch.
+        overwrite: If True, replace an existing checkpoint. Otherwise an existing checkpoint raises
+            RuntimeError.
     """
 
     def __init__(
@@ -78,13 +82,13 @@ class FileSystemWriter(StorageWriter):
         return self.path
 
     def reset(self, checkpoint_id: CheckpointId = None) -> None:
-        """A save begins, to another folder if one is given."""
+        """Start a save, to another folder if `checkpoint_id` is given."""
         if checkpoint_id is not None:
             self.path = Path(checkpoint_id)
         self.save_id = uuid.uuid4().hex
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        """Whether this process decides."""
+        """Prepare the writer. `is_coordinator` is True on the rank that decides."""
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         """Make the folder. Raises RuntimeError if it has a checkpoint that shall not be replaced."""
@@ -94,7 +98,7 @@ class FileSystemWriter(StorageWriter):
         return plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        """The plans with names for each process's files."""
+        """Add the prefix of each rank's file names to the plans."""
         return [replace(plan, storage_data=_Prefix(rank, self.save_id)) for rank, plan in enumerate(plans)]
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
@@ -136,12 +140,12 @@ class FileSystemWriter(StorageWriter):
                 each.unlink(missing_ok=True)
 
     def storage_meta(self) -> StorageMeta:
-        """The folder, and this save."""
+        """Return the folder and the id of this save."""
         return StorageMeta(checkpoint_id=self.path, save_id=self.save_id)
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """Whether it is a path, and no URL."""
+        """Return True if the id is a path, not a URL."""
         return "://" not in str(checkpoint_id)
 
 
@@ -166,7 +170,9 @@ def _entry(item: WriteItem, planner: SavePlanner) -> Entry:
 
 
 def _divided(items: list[WriteItem], count: int) -> list[list[WriteItem]]:
-    """Items in at most so many lists of about as many bytes; the largest are given first, each to the shortest list."""
+    """Split items into at most `count` lists of similar bytes: the largest items first, each to the smallest
+    list.
+    """
     if not items:
         return []
     lists: list[list[WriteItem]] = [[] for _ in range(min(count, len(items)))]

@@ -101,7 +101,7 @@ class _Shards:
 def _consolidate(
     input_dir: PathLike, output_dir: PathLike, files: Mapping[str, str], num_threads: int
 ) -> dict[str, int]:
-    """Write files of whole tensors, whose names `files` gives by tensor. Return the bytes of each tensor."""
+    """Write files of whole tensors; `files` maps tensors to file names. Return the bytes of each tensor."""
     shards: dict[str, _Shards] = defaultdict(_Shards)
     for path in sorted(Path(input_dir).glob(f"*{SUFFIX}")):
         opened = safe_open(path)

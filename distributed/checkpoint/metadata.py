@@ -1,4 +1,4 @@
-"""What a checkpoint says of its contents, without them (`torch.distributed.checkpoint.metadata`)."""
+"""Metadata of a checkpoint: the description of its contents (`torch.distributed.checkpoint.metadata`)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ChunkStorageMetadata:
 
 @dataclass
 class TensorProperties:
-    """What a tensor is beside its shape (`torch.distributed.checkpoint.metadata.TensorProperties`)."""
+    """Properties of a tensor besides its shape (`torch.distributed.checkpoint.metadata.TensorProperties`)."""
 
     dtype: ScalarType = scalar_type.float32
     layout: Any = layouts.strided
@@ -44,7 +44,7 @@ class TensorProperties:
 
     @staticmethod
     def create_from_tensor(tensor: Any) -> TensorProperties:
-        """Those of a tensor, which is written in row-major order."""
+        """Return the properties of a tensor, which is written in row-major order."""
         return TensorProperties(dtype=tensor.dtype, requires_grad=tensor.requires_grad)
 
 
@@ -74,14 +74,14 @@ class StorageMeta:
 
 @dataclass
 class Metadata:
-    """What a checkpoint has (`torch.distributed.checkpoint.Metadata`).
+    """Contents of a checkpoint (`torch.distributed.checkpoint.Metadata`).
 
     Attributes:
-        state_dict_metadata: tensors and objects by name.
-        planner_data: by name, the keys that lead to it in the nested state.
-        storage_data: where chunks and objects are, by their indices; the storage's own.
-        storage_meta: which checkpoint it is.
-        version: of the format.
+        state_dict_metadata: Tensors and objects, by name.
+        planner_data: Path of keys in the nested state, by name.
+        storage_data: Locations of chunks and objects, by index. The storage defines their type.
+        storage_meta: Identity of the checkpoint.
+        version: Version of the format.
     """
 
     state_dict_metadata: dict[str, TensorStorageMetadata | BytesStorageMetadata]
@@ -93,12 +93,12 @@ class Metadata:
 
 @dataclass(frozen=True)
 class MetadataIndex:
-    """What names a chunk or an object (`torch.distributed.checkpoint.metadata.MetadataIndex`).
+    """Index of a chunk or an object (`torch.distributed.checkpoint.metadata.MetadataIndex`).
 
     Attributes:
-        fqn: the name of the tensor or object.
-        offset: where a tensor's chunk begins.
-        index: the place in the list of chunks, a hint that is not compared.
+        fqn: Name of the tensor or object.
+        offset: Offset of the chunk in the tensor.
+        index: Position in the list of chunks: a hint that comparisons ignore.
     """
 
     fqn: str

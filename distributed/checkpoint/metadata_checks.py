@@ -1,4 +1,4 @@
-"""What must hold of the metadata of a checkpoint, whoever wrote it, before memory is taken for what they describe."""
+"""Validation of a checkpoint's metadata, from any writer, before memory is allocated for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLACES_FOR_A_NAME = 16
 
 
 def file_name(value: Any) -> str:
-    """A name in the checkpoint's folder. Raises ValueError for one that leads out of it."""
+    """Return a file name in the checkpoint's folder. Raise ValueError if it leads outside."""
     if type(value) is not str or value in ("", ".", "..") or any(each in value for each in "/\\\0:"):
         raise ValueError(f"a file's name is {value!r:.200}")
     value.encode()
@@ -95,7 +95,7 @@ def _check_keys(name: str, keys: Sequence[Any]) -> None:
 
 
 class _Node:
-    """A place in the nested state: what its keys are, and how many places of a list."""
+    """Node of the nested state: its children, and the length of a list."""
 
     __slots__ = ("children", "is_value", "length")
 

@@ -1,4 +1,4 @@
-"""The file ``.metadata`` of a checkpoint: JSON, which holds no code, with a checksum of its own.
+"""File ``.metadata`` of a checkpoint: JSON, which holds no code, with its own checksum.
 
     {"format": "triten.distributed.checkpoint", "version": 1, "checksum": ..., "content": {
         "tensors": {NAME: {"dtype": "float32", "size": [4, 2], "requires_grad": false,
@@ -40,7 +40,7 @@ VERSION = 1
 
 
 def dumps(metadata: Metadata) -> bytes:
-    """The file's bytes.
+    """Serialize the metadata to the file's bytes.
 
     Raises:
         TypeError: the planner's data are no keys by name.
@@ -99,16 +99,16 @@ def _checksum(content: Any) -> int:
 
 
 def is_ours(data: bytes) -> bool:
-    """Whether bytes begin as those of such a file."""
+    """Return True if bytes begin like a file of this format."""
     return data.lstrip()[:1] == b"{"
 
 
 def loads(data: bytes, path: str) -> Metadata:
-    """What a file says.
+    """Parse and validate a metadata file.
 
     Args:
-        data: its bytes, which anybody may have written.
-        path: its name, for errors.
+        data: The file's bytes, which are not trusted.
+        path: The file's name, for errors.
 
     Raises:
         RuntimeError: it is damaged, or of a later version.
@@ -157,7 +157,7 @@ def _path(name: str, keys: Any) -> tuple[str | int, ...]:
 
 
 def dtype_of(name: str) -> ScalarType:
-    """The dtype of a name. Raises ValueError if there is none."""
+    """Return the dtype of a name. Raise ValueError if there is none."""
     for each in (*scalar_type.ALL, *scalar_type.registered):
         if each.name == name:
             return each

@@ -34,7 +34,7 @@ def _leaves(path: Path, value: Any) -> Iterator[tuple[Path, Any]]:
 
 
 def flatten_state_dict(state_dict: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, Path]]:
-    """A state without nesting, and for each name the keys that lead to it.
+    """Flatten a nested state, and return the path of keys for each name.
 
     Args:
         state_dict: dicts and lists of tensors and objects.
@@ -81,7 +81,7 @@ def set_element(root: dict[Any, Any], path: Path, value: Any) -> None:
 
 
 def unflatten_state_dict(flat: Mapping[str, Any], paths: Mapping[str, Path]) -> dict[Any, Any]:
-    """The nested state of a flat one."""
+    """Rebuild the nested state from a flat one."""
     nested: dict[Any, Any] = {}
     for name, value in flat.items():
         set_element(nested, paths[name], value)
@@ -89,7 +89,7 @@ def unflatten_state_dict(flat: Mapping[str, Any], paths: Mapping[str, Path]) -> 
 
 
 def stored_paths(paths: Mapping[str, Path], state_dict: Mapping[Any, Any]) -> dict[str, Path]:
-    """The paths as a checkpoint has them: places in lists are numbers, keys of dicts are strings."""
+    """Return the paths as a checkpoint stores them: list positions as numbers, dict keys as strings."""
     found = {}
     for name, path in paths.items():
         at: Any = state_dict

@@ -1,4 +1,4 @@
-"""Plans of what is written and read, and who makes them (`torch.distributed.checkpoint.planner`)."""
+"""Plans of writes and reads, and the planner interfaces (`torch.distributed.checkpoint.planner`)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class WriteItemType(Enum):
-    """What is written: a whole tensor, a part of one, or an object's bytes."""
+    """Kind of an item to write: a whole tensor, a shard, or an object's bytes."""
 
     TENSOR = auto()
     SHARD = auto()
@@ -36,7 +36,7 @@ class WriteItemType(Enum):
 
 
 class LoadItemType(Enum):
-    """What is read: a box of a tensor, or an object's bytes."""
+    """Kind of an item to read: a box of a tensor, or an object's bytes."""
 
     TENSOR = auto()
     BYTE_IO = auto()
@@ -68,7 +68,7 @@ class WriteItem:
     tensor_data: TensorWriteData | None = None
 
     def tensor_storage_size(self) -> int | None:
-        """The bytes of a chunk; None for an object."""
+        """Return the size of a chunk in bytes; None for an object."""
         if self.tensor_data is None:
             return None
         return prod(self.tensor_data.chunk.sizes) * self.tensor_data.properties.dtype.itemsize
@@ -79,12 +79,12 @@ class ReadItem:
     """Something to read (`torch.distributed.checkpoint.ReadItem`).
 
     Attributes:
-        type: what it is.
-        dest_index: the shard of the state that it is put into.
-        dest_offsets: where in that shard.
-        storage_index: the chunk of the checkpoint that it is taken from.
-        storage_offsets: where in that chunk.
-        lengths: the sizes of the box.
+        type: Kind of the item.
+        dest_index: Shard of the state that is filled.
+        dest_offsets: Offsets in that shard.
+        storage_index: Chunk of the checkpoint that is read.
+        storage_offsets: Offsets in that chunk.
+        lengths: Sizes of the box.
     """
 
     type: LoadItemType
@@ -97,7 +97,7 @@ class ReadItem:
 
 @dataclass(frozen=True)
 class SavePlan:
-    """What a process writes (`torch.distributed.checkpoint.SavePlan`)."""
+    """Items that a rank writes (`torch.distributed.checkpoint.SavePlan`)."""
 
     items: list[WriteItem]
     storage_data: Any = None
@@ -107,7 +107,7 @@ class SavePlan:
 
 @dataclass
 class LoadPlan:
-    """What a process reads (`torch.distributed.checkpoint.LoadPlan`)."""
+    """Items that a rank reads (`torch.distributed.checkpoint.LoadPlan`)."""
 
     items: list[ReadItem]
     storage_data: Any = None
@@ -132,19 +132,19 @@ class SavePlanner(ABC):
 
     @abstractmethod
     def create_local_plan(self) -> SavePlan:
-        """What this process could write."""
+        """Plan everything that this rank could write."""
 
     @abstractmethod
     def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
-        """What each process writes, of what all could, and what the checkpoint has then."""
+        """Assign the items to ranks, and return the plans and the checkpoint's metadata."""
 
     @abstractmethod
     def finish_plan(self, new_plan: SavePlan) -> SavePlan:
-        """Take what was decided."""
+        """Handle the final plan."""
 
     @abstractmethod
     def resolve_data(self, write_item: WriteItem) -> Tensor | io.BytesIO:
-        """The tensor or the bytes of an item."""
+        """Return the tensor or the bytes of an item."""
 
 
 class LoadPlanner(ABC):
@@ -158,19 +158,19 @@ class LoadPlanner(ABC):
     def set_up_planner(
         self, state_dict: dict[str, Any], metadata: Metadata | None = None, is_coordinator: bool = False
     ) -> None:
-        """Take the state that is to be filled, and what the checkpoint has."""
+        """Set the state to fill, and the checkpoint's metadata."""
 
     @abstractmethod
     def create_local_plan(self) -> LoadPlan:
-        """What this process reads."""
+        """Plan what this rank reads."""
 
     @abstractmethod
     def create_global_plan(self, global_plan: list[LoadPlan]) -> list[LoadPlan]:
-        """What each process reads, of what all said."""
+        """Return the final plan of each rank, given the local plans of all ranks."""
 
     @abstractmethod
     def finish_plan(self, central_plan: LoadPlan) -> LoadPlan:
-        """Take what was decided."""
+        """Handle the final plan."""
 
     @abstractmethod
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
@@ -178,8 +178,8 @@ class LoadPlanner(ABC):
 
     @abstractmethod
     def resolve_tensor(self, read_item: ReadItem) -> Tensor:
-        """The memory that a box is put into."""
+        """Return the memory into which a box is read."""
 
     @abstractmethod
     def commit_tensor(self, read_item: ReadItem, tensor: Tensor) -> None:
-        """The box is there."""
+        """Handle a box that has been read."""

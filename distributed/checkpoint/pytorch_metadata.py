@@ -1,7 +1,7 @@
-"""The ``.metadata`` of a checkpoint that PyTorch wrote: a pickle, read without executing what it says.
+"""Reader of the ``.metadata`` that PyTorch wrote: a pickle, read without executing its code.
 
-Its classes become records here, which nothing but attributes can be done to; what they say is checked afterwards.
-Chunks that were written with extensions, such as compression, are refused.
+Its classes become plain records with attributes only, which are validated afterwards. Chunks written with
+extensions, such as compression, are refused.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Record:
         self.state = state
 
     def get(self, name: str, default: Any = None) -> Any:
-        """An attribute."""
+        """Return an attribute."""
         if type(self.state) is not dict:
             raise UnpicklingError(f"load: a {self.kind} of PyTorch's metadata has no attributes")
         return self.state.get(name, default)
@@ -79,7 +79,7 @@ _ALLOWED: dict[str, Any] = {
 
 
 def loads(data: bytes) -> Metadata:
-    """What such a file says.
+    """Parse PyTorch's metadata file.
 
     Raises:
         UnpicklingError: it has more than PyTorch writes, or is malformed.

@@ -1,4 +1,4 @@
-"""What is read of a checkpoint to fill a state, however either of them is sharded."""
+"""Items to read from a checkpoint to fill a state, for any sharding of either."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["create_default_local_load_plan", "create_read_items_for_chunk_list"]
 def create_default_local_load_plan(
     state_dict: Mapping[str, Any], metadata: Metadata, strict: bool = True
 ) -> LoadPlan:
-    """What this process reads for a flat state.
+    """Plan what this rank reads for a flat state.
 
     Args:
-        state_dict: tensors to be filled, and objects to be replaced, by name.
-        metadata: what the checkpoint has.
-        strict: whether a name that it does not have is an error; otherwise the value stays as it is.
+        state_dict: Tensors to fill and objects to replace, by name.
+        metadata: Contents of the checkpoint.
+        strict: If True, a name that the checkpoint lacks is an error. Otherwise its value stays unchanged.
 
     Raises:
         RuntimeError: the checkpoint does not have a name.
@@ -60,7 +60,7 @@ def create_default_local_load_plan(
 def create_read_items_for_chunk_list(
     fqn: str, checkpoint_md: TensorStorageMetadata, local_chunks: Sequence[ChunkStorageMetadata]
 ) -> list[ReadItem]:
-    """The boxes of a checkpoint's chunks that fill these of this process.
+    """Return the boxes of a checkpoint's chunks that fill this rank's chunks.
 
     Raises:
         ValueError: the chunks do not cover one of them.

@@ -1,4 +1,4 @@
-"""What all processes write: each chunk once, the work divided, and the tensors whole."""
+"""Save plans of all ranks: each chunk written once, the load balanced, and each tensor covered."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ __all__ = ["create_default_global_save_plan", "create_default_local_save_plan", 
 
 
 def create_default_local_save_plan(state_dict: Mapping[str, Any], is_coordinator: bool) -> SavePlan:
-    """What this process could write of a flat state: its shards, and all that is not sharded."""
+    """Plan what this rank could write of a flat state: its shards, and all values that are not sharded."""
     return SavePlan([item for name, value in state_dict.items() for item in create_write_items(name, value)])
 
 
 def dedup_save_plans(all_plans: Sequence[SavePlan], save_to_lowest_rank: bool = False) -> list[SavePlan]:
-    """The plans with each item in one of them.
+    """Keep each item in only one rank's plan.
 
     Args:
-        all_plans: those of all processes.
-        save_to_lowest_rank: whether the first process that has an item writes it; otherwise the one that has least to
-            write so far.
+        all_plans: Plans of all ranks.
+        save_to_lowest_rank: If True, the lowest rank that has an item writes it. Otherwise the rank with the
+            least bytes to write so far.
 
     Raises:
         ValueError: an item is of another shape or dtype in another process.
@@ -70,7 +70,7 @@ def _check_same(one: WriteItem, other: WriteItem) -> None:
 
 
 def create_default_global_save_plan(all_plans: Sequence[SavePlan]) -> tuple[list[SavePlan], Metadata]:
-    """The plans with their chunks' places in the lists, and what the checkpoint has then.
+    """Return the plans with each chunk's position in the metadata, and the checkpoint's metadata.
 
     Raises:
         ValueError: processes disagree on a tensor's shape or dtype, or on whether it is one; chunks overlap, lie
@@ -112,7 +112,7 @@ def _entered(item: WriteItem, found: dict[str, TensorStorageMetadata | BytesStor
 def overlap(
     one: ChunkStorageMetadata, other: ChunkStorageMetadata
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The box that two have in common, as offsets and sizes; None if there is no element in it.
+    """Return the intersection of two chunks as offsets and sizes; None if it is empty.
 
     Example:
         >>> from triten import Size

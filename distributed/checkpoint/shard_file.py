@@ -32,19 +32,20 @@ BLOCK = 1 << 20
 """Bytes of an item under one checksum."""
 ALIGNMENT = 8
 NAMES = {dtype: name for name, dtype in DTYPES.items() if not name.startswith("F4")}
-"""The format's names of dtypes. Others are kept as bytes; the checkpoint's metadata says what they are."""
+"""Names of dtypes in the format. Other dtypes are stored as bytes; the checkpoint's metadata has their dtype.
+"""
 
 
 @dataclass(frozen=True)
 class StorageInfo:
-    """Where an item is.
+    """Location of an item in a checkpoint.
 
     Attributes:
-        relative_path: the file, in the checkpoint's folder.
-        offset: its first byte.
-        length: how many it has.
-        checksums: a CRC-32 for each block; None where there are none, as in PyTorch's files.
-        block: the bytes of a block.
+        relative_path: File, relative to the checkpoint's folder.
+        offset: First byte.
+        length: Number of bytes.
+        checksums: CRC-32 of each block. None if the file has no checksums, as in PyTorch's files.
+        block: Bytes of a block.
     """
 
     relative_path: str
@@ -59,10 +60,10 @@ class Entry:
     """Something to be written.
 
     Attributes:
-        name: its name in the file.
-        dtype: None for an object's bytes.
-        sizes: its sizes; of an object the number of bytes.
-        data: gives its tensor or its bytes, when they are needed.
+        name: Name in the file.
+        dtype: Dtype of a tensor. None for an object's bytes.
+        sizes: Sizes of a tensor, or the number of bytes of an object.
+        data: Function that returns the tensor or the bytes when they are needed.
     """
 
     name: str
@@ -136,7 +137,7 @@ def _bytes_of(entry: Entry) -> memoryview[int]:
 
 
 def read_bytes(folder: str, info: StorageInfo) -> bytes:
-    """All bytes of an item.
+    """Read all bytes of an item.
 
     Raises:
         RuntimeError: they are not those that were written.
@@ -177,15 +178,15 @@ def read_box(
     offsets: Sequence[int],
     lengths: Sequence[int],
 ) -> Tensor:
-    """A box of a chunk, of which no more is read than the rows from its first element to its last.
+    """Read a box of a chunk, and no bytes outside the range from its first to its last element.
 
     Args:
-        folder: the checkpoint's.
-        info: where the chunk is.
-        dtype: of its elements.
-        sizes: the chunk's.
-        offsets: where in the chunk the box begins.
-        lengths: its sizes, none of them 0.
+        folder: The checkpoint's folder.
+        info: Location of the chunk.
+        dtype: Dtype of its elements.
+        sizes: Sizes of the chunk.
+        offsets: Offsets of the box in the chunk.
+        lengths: Sizes of the box, none of them 0.
 
     Raises:
         RuntimeError: the bytes are not those that were written, or not as many as the chunk has.

@@ -1,11 +1,11 @@
-"""The parts of a tensor that this process has, whatever kind of tensor it is.
+"""Chunks of a tensor that this rank holds, for any kind of tensor.
 
-A tensor of which each process has a part says so by two methods, which `DTensor` has:
+A sharded tensor implements two methods, as `DTensor` does:
 
-- ``__create_chunk_list__()`` gives the boxes that are here, as `ChunkStorageMetadata`;
-- ``__get_tensor_shard__(index)`` gives the memory of the one that a `MetadataIndex` names.
+- ``__create_chunk_list__()`` returns the local chunks as `ChunkStorageMetadata`;
+- ``__get_tensor_shard__(index)`` returns the memory of the chunk that a `MetadataIndex` names.
 
-Its `shape` is the whole one's. The names are those of PyTorch's protocol ``_Checkpointable``.
+Its `shape` is the global shape. The names are those of PyTorch's protocol ``_Checkpointable``.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ def _is_sharded(value: Any) -> bool:
 
 
 def has_chunks(value: Any) -> bool:
-    """Whether a value is saved as chunks: a tensor of plain elements. Sparse and quantized ones are objects."""
+    """Return True if a value is saved as chunks: strided tensors are, sparse and quantized tensors are
+    objects.
+    """
     return isinstance(value, Tensor) and (
         _is_sharded(value) or (value.layout is strided and not value.is_quantized and not value.is_nested)
     )
 
 
 def create_chunk_list(tensor: Tensor) -> list[ChunkStorageMetadata]:
-    """The boxes of a tensor that are in this process."""
+    """Return the chunks of a tensor that this rank holds."""
     if _is_sharded(tensor):
         chunks: list[ChunkStorageMetadata] = tensor.__create_chunk_list__()  # type: ignore[attr-defined]
         return chunks
@@ -41,7 +43,7 @@ def create_chunk_list(tensor: Tensor) -> list[ChunkStorageMetadata]:
 
 
 def find_shard(tensor: Tensor, index: MetadataIndex) -> Tensor:
-    """The memory of a box. Raises ValueError if it is not in this process."""
+    """Return the memory of a chunk. Raise ValueError if this rank does not hold it."""
     if _is_sharded(tensor):
         shard: Tensor = tensor.__get_tensor_shard__(index)  # type: ignore[attr-defined]
         return shard.detach()
@@ -53,7 +55,7 @@ def find_shard(tensor: Tensor, index: MetadataIndex) -> Tensor:
 
 
 def create_write_items(fqn: str, value: Any) -> list[WriteItem]:
-    """What is to be written of a value that is in this process.
+    """Return the items to write for a value of this rank.
 
     Raises:
         ValueError: it is a Meta tensor, which has no elements.

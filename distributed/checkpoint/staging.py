@@ -13,9 +13,9 @@ __all__ = ["staged"]
 
 
 def staged(value: Any) -> Any:
-    """A copy of a state whose tensors are on the host, and stay those of now.
+    """Copy a state to the host, as a snapshot.
 
-    Dicts, lists and tuples are followed; other objects are copied as `copy.deepcopy` does.
+    Dicts, lists and tuples are traversed; other objects are copied with `copy.deepcopy`.
     """
     if isinstance(value, Tensor):
         if isinstance(value, TensorOfParts):

@@ -34,17 +34,17 @@ Optimizers = Optimizer | Iterable[Optimizer]
 
 @dataclass
 class StateDictOptions:
-    """What states are like (`torch.distributed.checkpoint.state_dict.StateDictOptions`).
+    """Options of states (`torch.distributed.checkpoint.state_dict.StateDictOptions`).
 
     Attributes:
-        full_state_dict: whether tensors are whole ones, and none is a `DTensor`.
-        cpu_offload: whether they are on the host; of whole ones the first process alone gets a state, the others an
-            empty one.
-        ignore_frozen_params: whether parameters that require no gradient are left out.
-        keep_submodule_prefixes: not used: states are those of whole models.
-        strict: whether names that are missing, or too many, are errors when a state is set.
-        broadcast_from_rank0: whether the first process alone has what is set, with `full_state_dict`.
-        flatten_optimizer_state_dict: whether an optimizer's state is one dictionary, with dotted paths for names.
+        full_state_dict: If True, tensors are whole, and none is a `DTensor`.
+        cpu_offload: If True, tensors are on the host. With `full_state_dict`, only the first rank gets a
+            state, and the other ranks get an empty one.
+        ignore_frozen_params: If True, leave out parameters that require no gradient.
+        keep_submodule_prefixes: Unused: states are those of whole models.
+        strict: If True, missing or unexpected names are errors when a state is set.
+        broadcast_from_rank0: If True, only the first rank has the state to set; requires `full_state_dict`.
+        flatten_optimizer_state_dict: If True, an optimizer's state is one dictionary with dotted names.
     """
 
     full_state_dict: bool = False
@@ -68,11 +68,12 @@ def _several(optimizers: Optimizers) -> list[Optimizer]:
 
 
 def get_model_state_dict(model: Module, *, options: StateDictOptions | None = None) -> dict[str, Any]:
-    """A model's state by names without wrappers' (`torch.distributed.checkpoint.state_dict.get_model_state_dict`).
+    """Return a model's state under names without wrappers
+    (`torch.distributed.checkpoint.state_dict.get_model_state_dict`).
 
     Args:
         model: the model.
-        options: what the state is like. With `full_state_dict` all processes call.
+        options: Options of the state. With `full_state_dict`, all ranks must call the function.
 
     Raises:
         ValueError: the options contradict each other.
@@ -97,15 +98,15 @@ def get_model_state_dict(model: Module, *, options: StateDictOptions | None = No
 def get_optimizer_state_dict(
     model: Module, optimizers: Optimizers, *, options: StateDictOptions | None = None
 ) -> dict[str, Any]:
-    """The state of optimizers by the parameters' names
+    """Return the state of optimizers by parameter name
     (`torch.distributed.checkpoint.state_dict.get_optimizer_state_dict`).
 
-    An optimizer that has not stepped makes its state first, by a step that changes nothing.
+    An optimizer that has not stepped creates its state first, by a step that changes nothing.
 
     Args:
-        model: whose parameters they have.
+        model: Model with the parameters of the optimizers.
         optimizers: one, or several, whose states are joined.
-        options: what the state is like. With `full_state_dict` all processes call.
+        options: Options of the state. With `full_state_dict`, all ranks must call the function.
 
     Raises:
         RuntimeError: an optimizer has a parameter that the model does not have.
@@ -152,8 +153,8 @@ def set_model_state_dict(
 
     Args:
         model: the model. Parameters on the meta device take over the tensors of the state.
-        model_state_dict: what `get_model_state_dict` gave with these options.
-        options: what the state is like.
+        model_state_dict: Result of `get_model_state_dict` with these options.
+        options: Options of the state.
 
     Returns:
         The names that are missing and those that are too many.
@@ -191,7 +192,7 @@ def set_model_state_dict(
 
 
 def _placed(state: dict[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """A state that is taken over, with the requests for gradients of the tensors whose place it takes."""
+    """Wrap tensors of a state as parameters if they replace parameters, with the same `requires_grad`."""
     from ...nn.modules.parameter import Parameter
 
     return {
@@ -203,7 +204,7 @@ def _placed(state: dict[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _device_of(tensors: Mapping[str, Any]) -> Device:
-    """The device on which tensors are sent.
+    """Return the device on which tensors are sent.
 
     Raises:
         ValueError: they are on several.
@@ -228,10 +229,10 @@ def set_optimizer_state_dict(
     (`torch.distributed.checkpoint.state_dict.set_optimizer_state_dict`).
 
     Args:
-        model: whose parameters they have.
+        model: Model with the parameters of the optimizers.
         optimizers: one, or several.
-        optim_state_dict: what `get_optimizer_state_dict` gave with these options, nested or flat.
-        options: what the state is like.
+        optim_state_dict: Result of `get_optimizer_state_dict` with these options, nested or flat.
+        options: Options of the state.
 
     Raises:
         RuntimeError: a parameter's state is missing.
@@ -260,7 +261,7 @@ def set_optimizer_state_dict(
 
 
 def _likes(model: Module, optimizers: Iterable[Optimizer]) -> Any:
-    """What gives the tensor of an optimizer's state, by the keys that lead to it."""
+    """Return a function that looks up a tensor of the optimizers' state by its path of keys."""
     flat: dict[str, Any] = {}
     for optimizer in optimizers:
         flat.update(state_paths(by_names(model, optimizer)))

@@ -26,18 +26,19 @@ def load(
     process_group: Group = None,
     no_dist: bool = False,
 ) -> None:
-    """Fill a state from a checkpoint, however many processes saved it (`torch.distributed.checkpoint.load`).
+    """Fill a state from a checkpoint saved by any number of ranks (`torch.distributed.checkpoint.load`).
 
-    All processes of the group call, with the same names. Tensors are filled where they are, each process reading what
-    its shards need; other values are replaced. A `Stateful` gives its `state_dict` to be filled, and gets it back.
+    All ranks of the group call it with the same names. Tensors are filled in-place, and each rank reads what
+    its shards need. Other values are replaced. For a `Stateful`, `load` fills its `state_dict` and passes it
+    to `load_state_dict`.
 
     Args:
         state_dict: tensors, objects, and dicts and lists of them, by name.
         checkpoint_id: the folder.
-        storage_reader: what it is read from; a `FileSystemReader` if nothing is said.
-        planner: who plans it; a `DefaultLoadPlanner` if nothing is said.
-        process_group: the processes; all of them if nothing is said.
-        no_dist: whether this process loads alone, which is so without a process group.
+        storage_reader: The reader. Default: a `FileSystemReader`.
+        planner: The planner. Default: a `DefaultLoadPlanner`.
+        process_group: The group. Default: all ranks.
+        no_dist: If True, this process loads alone, which is the case without a process group.
 
     Raises:
         CheckpointException: a process failed, in all processes: a name is missing, a shape is another one, a file is
@@ -100,12 +101,12 @@ def _load_state_dict_from_keys(
     checkpoint_id: str | os.PathLike[str] | None = None,
     storage_reader: StorageReader | None = None,
 ) -> dict[str, Any]:
-    """What a checkpoint has, whole, in this process alone.
+    """Load a whole checkpoint on this rank alone.
 
     Args:
-        keys: names, dotted or of dicts that hold more, that alone are read; all if nothing is said.
-        checkpoint_id: the folder.
-        storage_reader: what it is read from.
+        keys: Names to read: dotted names, or names of dicts that hold more. None reads all.
+        checkpoint_id: The folder.
+        storage_reader: The reader.
     """
     chosen = {keys} if isinstance(keys, str) else keys
     state_dict: dict[str, Any] = {}

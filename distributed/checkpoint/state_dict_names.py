@@ -1,4 +1,4 @@
-"""The names of parameters and buffers as they are without what modules are wrapped in."""
+"""Names of parameters and buffers without the prefixes of module wrappers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHECKPOINT = "_checkpoint_wrapped_module."
 
 
 def canonical_name(model: Module, name: str) -> str:
-    """A dotted name of a parameter, buffer or module without the names that wrappers add."""
+    """Strip the names that wrappers add from a dotted name of a parameter, buffer or module."""
     name = name.replace(CHECKPOINT, "")
     kept: list[str] = []
     here: Any = model
@@ -30,9 +30,9 @@ def canonical_name(model: Module, name: str) -> str:
 
 
 def named_state(model: Module) -> Iterator[tuple[str, str, Any]]:
-    """The canonical name, the name, and the tensor of each parameter and persistent buffer.
+    """Yield the canonical name, the name, and the tensor of each parameter and persistent buffer.
 
-    One that is shared comes once for each of its names.
+    A shared tensor is yielded once for each of its names.
     """
     for prefix, module in model.named_modules():
         for name, tensor in module._own_state().items():

@@ -38,7 +38,7 @@ def initialize(optimizer: Optimizer) -> None:
 
 
 def names_of(model: Module) -> dict[int, list[str]]:
-    """The canonical names of each tensor of a model, by its identity; several for a shared one."""
+    """Return the canonical names of each tensor of a model, by its id; a shared tensor has several."""
     found: dict[int, list[str]] = {}
     for name, _, tensor in named_state(model):
         found.setdefault(id(tensor), []).append(name)
@@ -46,7 +46,7 @@ def names_of(model: Module) -> dict[int, list[str]]:
 
 
 def by_names(model: Module, optimizer: Optimizer) -> OptimizerState:
-    """An optimizer's state with the parameters' names in the place of their numbers.
+    """Return an optimizer's state with parameter names instead of parameter indices.
 
     Raises:
         RuntimeError: it has a parameter that the model does not have.
@@ -74,7 +74,7 @@ def by_names(model: Module, optimizer: Optimizer) -> OptimizerState:
 
 
 def flattened(state: OptimizerState) -> dict[str, Any]:
-    """A state as one dictionary, whose names are dotted paths.
+    """Flatten an optimizer's state to one dictionary with dotted names.
 
     Raises:
         NotImplementedError: a parameter's state has something else than tensors, numbers and dictionaries.
@@ -106,12 +106,12 @@ def _paths(value: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def state_paths(state: OptimizerState) -> dict[str, Any]:
-    """What parameters' states have, by dotted paths."""
+    """Return the entries of the parameters' states, by dotted path."""
     return dict(pair for name, value in state["state"].items() for pair in _paths(value, f"state.{name}"))
 
 
 def unflattened(model: Module, optimizer: Optimizer, flat: Mapping[str, Any]) -> OptimizerState:
-    """The state of an optimizer out of a flat dictionary of all.
+    """Extract the state of one optimizer from a flat dictionary of all optimizers.
 
     Raises:
         RuntimeError: a name is missing, or parameters of one group have several options.
@@ -162,7 +162,7 @@ def _nested(like: Mapping[Any, Any], prefix: str, flat: Mapping[str, Any]) -> di
 
 
 def _by_path(prefix: str, flat: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands below a prefix, nested by the dots."""
+    """Return the entries below a prefix, nested by the dots in their names."""
     found: dict[str, Any] = {}
     for path, value in flat.items():
         if path.startswith(prefix):
@@ -175,7 +175,7 @@ def _by_path(prefix: str, flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_optimizer(model: Module, optimizer: Optimizer, states: OptimizerState, strict: bool) -> OptimizerState:
-    """The state of one optimizer out of one of several, in the order of its parameters.
+    """Extract the state of one optimizer from the joined state of several, in the order of its parameters.
 
     Raises:
         RuntimeError: a parameter that requires a gradient has none, and it must.
@@ -215,7 +215,7 @@ def of_optimizer(model: Module, optimizer: Optimizer, states: OptimizerState, st
 
 
 def _empty_group(groups: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The options of the one group without parameters.
+    """Return the options of the only group without parameters.
 
     Raises:
         ValueError: there is none, or several.

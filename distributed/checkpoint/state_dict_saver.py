@@ -32,21 +32,22 @@ def save(
     process_group: Group = None,
     no_dist: bool = False,
 ) -> Metadata:
-    """Save a state, of which each process writes its shards (`torch.distributed.checkpoint.save`).
+    """Save a state, with each rank writing its shards (`torch.distributed.checkpoint.save`).
 
-    All processes of the group call. Of a tensor that is the same in all of them each chunk is written once; of a
-    `Stateful` its `state_dict` is saved. A checkpoint that is in the folder stays until the new one is whole.
+    All ranks of the group call it. A tensor that is the same on all ranks is written once per chunk. For a
+    `Stateful`, `save` stores its `state_dict`. An existing checkpoint in the folder stays until the new one
+    is complete.
 
     Args:
-        state_dict: tensors, objects, and dicts and lists of them, by name.
-        checkpoint_id: the folder, which all processes see.
-        storage_writer: what it is written to; a `FileSystemWriter` if nothing is said.
-        planner: who plans it; a `DefaultSavePlanner` if nothing is said.
-        process_group: the processes; all of them if nothing is said.
-        no_dist: whether this process saves alone, which is so without a process group.
+        state_dict: Tensors, objects, and dicts and lists of them, by name.
+        checkpoint_id: The folder, shared by all ranks.
+        storage_writer: The writer. Default: a `FileSystemWriter`.
+        planner: The planner. Default: a `DefaultSavePlanner`.
+        process_group: The group. Default: all ranks.
+        no_dist: If True, this process saves alone, which is the case without a process group.
 
     Returns:
-        What the checkpoint has.
+        The checkpoint's metadata.
 
     Raises:
         CheckpointException: a process failed, in all processes.
@@ -153,13 +154,13 @@ def async_save(
     program does not end before the last one has.
 
     Args:
-        state_dict: as for `save`.
+        state_dict: As for `save`.
         checkpoint_id: the folder.
-        storage_writer: what it is written to.
-        planner: who plans it.
+        storage_writer: The writer.
+        planner: The planner.
         process_group: the processes, in a group that nothing else communicates by meanwhile; if nothing is said, all of
             them, in a group that the first such call makes.
-        no_dist: whether this process saves alone.
+        no_dist: If True, this process saves alone.
 
     Returns:
         The metadata, when the checkpoint is whole; its `result` raises what `save` would.

@@ -19,7 +19,7 @@ __all__ = ["broadcast_whole", "gathered", "mapped", "sharded_like"]
 
 
 def mapped(function: Callable[[Tensor], Any], value: Any) -> Any:
-    """Dictionaries and lists with what a function gives in the place of each tensor, in order."""
+    """Apply a function to each tensor in nested dictionaries and lists, in order."""
     if isinstance(value, Tensor):
         return function(value)
     if isinstance(value, dict):
@@ -34,13 +34,13 @@ def mapped(function: Callable[[Tensor], Any], value: Any) -> Any:
 
 
 def gathered(state: Any, full: bool, on_host: bool) -> Any:
-    """A state with whole tensors, on the host, or both.
+    """Gather whole tensors of a state, move them to the host, or both.
 
     Args:
-        state: dictionaries and lists with tensors.
-        full: whether `DTensor`s become whole ones; all processes take part.
-        on_host: whether tensors come to the host; with `full`, in the first process alone, and the others get an empty
-            dictionary.
+        state: Dictionaries and lists with tensors.
+        full: If True, convert `DTensor`s to whole tensors; all ranks take part.
+        on_host: If True, move tensors to the host. With `full`, only the first rank gets them, and the other
+            ranks get an empty dictionary.
     """
     drops = full and on_host and is_initialized() and get_rank() != 0
 
@@ -60,7 +60,9 @@ def gathered(state: Any, full: bool, on_host: bool) -> Any:
 
 
 def sharded_like(whole: Tensor, like: Any) -> Tensor:
-    """This process's part of a tensor that it has all of, lying as another one does; itself beside a plain tensor."""
+    """Return this rank's part of a whole tensor, with the placements of `like`; the whole itself if `like` is
+    plain.
+    """
     if not isinstance(like, DTensor) or isinstance(whole, DTensor):
         return whole
     mesh = like.device_mesh
@@ -75,24 +77,24 @@ def sharded_like(whole: Tensor, like: Any) -> Tensor:
 
 
 class _Sent(NamedTuple):
-    """What stands for a tensor until it is sent."""
+    """Placeholder of a tensor until it is sent."""
 
     shape: tuple[int, ...]
     dtype: ScalarType
 
 
 def broadcast_whole(state: Any, device: Device) -> Any:
-    """What the first process has, in every process: dictionaries and lists with tensors, which are sent one by one.
+    """Broadcast the first rank's state to every rank: dictionaries and lists with tensors, sent one by one.
 
     Args:
-        state: the first process's; those of others are not looked at.
-        device: where the tensors are sent.
+        state: The first rank's state. The states of other ranks are ignored.
+        device: Device on which the tensors are sent.
     """
     return _received(state, _structure(state), device, lambda tensor, path: tensor)
 
 
 def _structure(state: Any) -> Any:
-    """The first process's state without its elements, in every process."""
+    """Broadcast the first rank's state without its elements."""
     told: list[Any] = [None]
     if get_rank() == 0:
         parts: list[Tensor] = []
@@ -120,7 +122,9 @@ def _received(
     take: Callable[[Tensor, tuple[Any, ...]], Any],
     path: tuple[Any, ...] = (),
 ) -> Any:
-    """A structure with what `take` makes of each tensor that comes, and where it stands."""
+    """Receive the tensors of a structure, and replace each placeholder with the result of `take(tensor,
+    path)`.
+    """
     if isinstance(structure, _Sent):
         if get_rank() == 0:
             given = state

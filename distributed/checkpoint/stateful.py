@@ -9,10 +9,12 @@ __all__ = ["Stateful"]
 
 @runtime_checkable
 class Stateful(Protocol):
-    """What `save` asks for its state, and `load` gives it (`torch.distributed.checkpoint.stateful.Stateful`)."""
+    """Protocol of objects that `save` and `load` handle by state
+    (`torch.distributed.checkpoint.stateful.Stateful`).
+    """
 
     def state_dict(self) -> dict[str, Any]:
-        """The state; `load` calls it, too, for tensors to put values into."""
+        """Return the state. `load` also calls it, for the tensors to fill."""
         ...
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Where checkpoints are written to and read from (`torch.distributed.checkpoint.storage`)."""
+"""Storage interfaces of checkpoints (`torch.distributed.checkpoint.storage`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CheckpointId = str | os.PathLike[str] | None
 
 @dataclass(frozen=True)
 class WriteResult:
-    """Where an item went (`torch.distributed.checkpoint.storage.WriteResult`)."""
+    """Location of a written item (`torch.distributed.checkpoint.storage.WriteResult`)."""
 
     index: MetadataIndex
     size_in_bytes: int
@@ -26,27 +26,28 @@ class WriteResult:
 
 
 class StorageWriter(ABC):
-    """What `save` writes to (`torch.distributed.checkpoint.StorageWriter`).
+    """Interface to which `save` writes (`torch.distributed.checkpoint.StorageWriter`).
 
-    `reset`, `set_up_storage_writer` and `prepare_local_plan` are called in each process, `prepare_global_plan` in the
-    one that decides, `write_data` in each, and `finish` in the one that decides, once all have written.
+    Each rank calls `reset`, `set_up_storage_writer` and `prepare_local_plan`. The coordinator calls
+    `prepare_global_plan`. Each rank calls `write_data`. The coordinator calls `finish` once all ranks have
+    written.
     """
 
     @abstractmethod
     def reset(self, checkpoint_id: CheckpointId = None) -> None:
-        """A save begins, of the checkpoint of this name if one is given."""
+        """Start a save, of the checkpoint `checkpoint_id` if it is given."""
 
     @abstractmethod
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        """Whether this process decides."""
+        """Prepare the writer. `is_coordinator` is True on the rank that decides."""
 
     @abstractmethod
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        """What this process could write."""
+        """Return the plan of everything that this rank could write."""
 
     @abstractmethod
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        """What each process writes, with what the storage adds to it."""
+        """Return the final plans of all ranks, with the storage's own data."""
 
     @abstractmethod
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
@@ -54,46 +55,46 @@ class StorageWriter(ABC):
 
     @abstractmethod
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        """All have written: the checkpoint is one from now on."""
+        """Complete the checkpoint after all ranks have written."""
 
     @classmethod
     @abstractmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """Whether a name can be one of this storage."""
+        """Return True if this storage accepts the name."""
 
     def storage_meta(self) -> StorageMeta | None:
-        """Which checkpoint is written."""
+        """Return the identity of the checkpoint that is written."""
         return None
 
 
 class StorageReader(ABC):
-    """What `load` reads from (`torch.distributed.checkpoint.StorageReader`).
+    """Interface from which `load` reads (`torch.distributed.checkpoint.StorageReader`).
 
-    `reset`, `read_metadata`, `set_up_storage_reader` and `prepare_local_plan` are called in each process,
-    `prepare_global_plan` in the one that decides, and `read_data` in each.
+    Each rank calls `reset`, `read_metadata`, `set_up_storage_reader` and `prepare_local_plan`. The
+    coordinator calls `prepare_global_plan`. Each rank calls `read_data`.
     """
 
     @abstractmethod
     def reset(self, checkpoint_id: CheckpointId = None) -> None:
-        """A load begins, of the checkpoint of this name if one is given."""
+        """Start a load, of the checkpoint `checkpoint_id` if it is given."""
 
     @abstractmethod
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        """What the checkpoint has."""
+        """Read the checkpoint's metadata."""
 
     @abstractmethod
     def set_up_storage_reader(
         self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
     ) -> None:
-        """What was read, and whether this process decides."""
+        """Prepare the reader. `is_coordinator` is True on the rank that decides."""
 
     @abstractmethod
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
-        """What this process reads."""
+        """Return the plan of the reads of this rank."""
 
     @abstractmethod
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        """What each process reads, with what the storage adds to it."""
+        """Return the final plans of all ranks, with the storage's own data."""
 
     @abstractmethod
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
@@ -102,4 +103,4 @@ class StorageReader(ABC):
     @classmethod
     @abstractmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """Whether a name can be one of this storage."""
+        """Return True if this storage accepts the name."""

@@ -1,6 +1,7 @@
-"""What `nn.parallel.DistributedDataParallel` does between processes: the averages of gradients, and equal modules.
+"""Communication of `nn.parallel.DistributedDataParallel`: averages of gradients, and identical modules on all
+ranks.
 
-`buckets` puts gradients together, `reducer` sends them while backward goes on, `grad_bucket` is what a communication
-hook sees of them; `module_states` makes parameters and buffers equal. Modules, and when they are called, are the
-business of `nn.parallel`.
+`buckets` groups gradients into buckets, and `reducer` reduces them during backward. `grad_bucket` is a
+communication hook's view of a bucket. `module_states` makes parameters and buffers equal on all ranks.
+`nn.parallel` defines the modules and calls this package.
 """

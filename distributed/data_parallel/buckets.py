@@ -23,20 +23,22 @@ def compute_bucket_assignment_by_size(
     expect_sparse_gradient: Sequence[bool] = (),
     tensor_indices: Sequence[int] = (),
 ) -> tuple[list[list[int]], list[int]]:
-    """Which tensors go together (`torch.distributed._compute_bucket_assignment_by_size`).
+    """Assign tensors to buckets (`torch.distributed._compute_bucket_assignment_by_size`).
 
-    Tensors of one dtype and device go together, in their order, until the bytes reach the limit; one with sparse
-    gradients goes alone.
+    A bucket holds tensors of one dtype and device, in order, until their bytes reach the limit. A tensor with
+    sparse gradients gets its own bucket.
 
     Args:
-        tensors: the parameters.
-        bucket_size_limits: bytes for the first bucket of each kind, the second, and so on; the last for all others.
-        expect_sparse_gradient: for each number of a parameter, whether its gradients are sparse.
-        tensor_indices: the parameters' numbers; their places if nothing is said.
+        tensors: The parameters.
+        bucket_size_limits: Limits in bytes of the first, second, ... bucket of each dtype and device. The
+            last limit applies to all further buckets.
+        expect_sparse_gradient: For each parameter index, True if its gradients are sparse.
+        tensor_indices: Indices of the parameters. Default: their positions.
 
     Returns:
-        Numbers of parameters for each bucket, and the limit of each. If the numbers are places, the buckets are in the
-        order of their first parameters, else in the order in which they became full.
+        Parameter indices of each bucket, and the limit of each bucket. If the indices are positions, the
+            buckets are in the order of their first parameters. Otherwise they are in the order in which they
+            became full.
     """
     numbers = list(tensor_indices) or list(range(len(tensors)))
     found: list[tuple[list[int], int]] = []
@@ -71,15 +73,15 @@ class Bucket:
     Args:
         indices: the parameters' numbers.
         params: the parameters.
-        is_sparse: whether it is one of an embedding with sparse gradients.
+        is_sparse: True for the gradient of an embedding with sparse gradients.
         dtype: the gradients' dtype, where it is not the parameters'.
 
     Attributes:
         buffer: all gradients in one line; of a sparse one, the gradient.
         views: for each parameter, its part of the line in the parameter's shape and strides.
-        pending: how many gradients have not come.
+        pending: Number of gradients that have not arrived.
         work: the communication, once it has begun.
-        future: what a communication hook promised.
+        future: Future returned by a communication hook.
     """
 
     __slots__ = (
@@ -118,7 +120,7 @@ class Bucket:
             self.is_scaled_whole = self.buffer.nbytes <= SCALED_WHOLE
 
     def views_of(self, line: Tensor) -> list[Tensor]:
-        """The gradients in a line of all, each in the strides that a parameter's gradient has."""
+        """Return the gradients as views of a flat buffer, each with the strides of its parameter's gradient."""
         views, at = [], line.storage_offset()
         flat = line.reshape(-1) if line.ndim != 1 else line
         start = at
@@ -146,7 +148,7 @@ class Bucket:
         Args:
             place: the parameter's.
             view: the average, a part of `buffer` or of what a hook gave.
-            as_view: whether the gradient is a part of `buffer`.
+            as_view: If True, the gradient is a view of `buffer`.
 
         Raises:
             RuntimeError: it should be one, but is another tensor.
@@ -173,5 +175,5 @@ class Bucket:
 
 
 def is_same_memory(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors are the same elements."""
+    """Return True if two tensors share the same memory."""
     return one is other or (one.numel() == other.numel() and one.data_ptr() == other.data_ptr())

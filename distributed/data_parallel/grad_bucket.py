@@ -1,4 +1,4 @@
-"""What a communication hook gets (`torch.distributed.GradBucket`)."""
+"""Bucket of gradients that a communication hook receives (`torch.distributed.GradBucket`)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class GradBucket:
 
     Args:
         bucket: the bucket.
-        index: its number.
-        count: how many there are.
+        index: Index of the bucket.
+        count: Number of buckets.
         buffer: other gradients in the place of its own.
 
     Example:
@@ -42,15 +42,15 @@ class GradBucket:
         self._buffer: Tensor = bucket.buffer if buffer is None else buffer
 
     def index(self) -> int:
-        """The bucket's number, in the order in which buckets are reduced."""
+        """Return the bucket's index, in the order in which buckets are reduced."""
         return self._index
 
     def buffer(self) -> Tensor:
-        """All gradients in one line, which the hook may write; a sparse gradient alone."""
+        """Return the flat buffer of all gradients, which the hook may write, or the sparse gradient."""
         return self._buffer
 
     def gradients(self) -> list[Tensor]:
-        """The gradients, which are views of `buffer`."""
+        """Return the gradients, as views of `buffer`."""
         if self._bucket.is_sparse:
             return [self._buffer]
         if self._buffer is self._bucket.buffer:
@@ -58,13 +58,13 @@ class GradBucket:
         return self._bucket.views_of(self._buffer)
 
     def parameters(self) -> list[Tensor]:
-        """The parameters, in the order of the gradients."""
+        """Return the parameters, in the order of the gradients."""
         return list(self._bucket.params)
 
     def is_last(self) -> bool:
-        """Whether it is the last of this backward."""
+        """Return True if the bucket is the last of this backward."""
         return self._index == self._count - 1
 
     def set_buffer(self, buffer: Tensor) -> None:
-        """Put another line of gradients in the place of `buffer`."""
+        """Replace the flat buffer of gradients."""
         self._buffer = buffer

@@ -20,13 +20,13 @@ __all__ = ["broadcast_coalesced", "sync_module_states", "verify_param_shape_acro
 def broadcast_coalesced(
     group: ProcessGroup, tensors: Sequence[Tensor], buffer_size: int, src: int = 0
 ) -> None:
-    """Put one process's tensors in the place of all others' (`torch.distributed._broadcast_coalesced`).
+    """Broadcast one rank's tensors, in-place on the other ranks (`torch.distributed._broadcast_coalesced`).
 
     Args:
-        group: the processes.
-        tensors: this process's.
-        buffer_size: bytes up to which tensors of a dtype are sent together.
-        src: the number in the group of the process that sends.
+        group: The group.
+        tensors: This rank's tensors.
+        buffer_size: Maximum bytes of tensors of one dtype that are sent together.
+        src: Rank in the group that sends.
     """
     kinds: dict[Any, list[list[Tensor]]] = {}
     sizes: dict[Any, int] = {}
@@ -56,9 +56,9 @@ def verify_param_shape_across_processes(
     """Compare all processes' parameters (`torch.distributed._verify_params_across_processes`).
 
     Args:
-        group: the processes.
-        params: this process's.
-        names: what they are called in errors.
+        group: The group.
+        params: This rank's parameters.
+        names: Names of the parameters in errors.
 
     Raises:
         RuntimeError: a process has another number of them than process 0, or one of another shape or dtype.
@@ -92,15 +92,15 @@ def sync_module_states(
     params_and_buffers_to_ignore: Iterable[str],
     broadcast_buffers: bool = True,
 ) -> None:
-    """Put one process's parameters and buffers in the place of all others' (`torch.distributed.utils`).
+    """Broadcast one rank's parameters and buffers to the other ranks (`torch.distributed.utils`).
 
     Args:
-        module: the module.
-        group: the processes.
-        broadcast_bucket_size: bytes up to which tensors are sent together.
-        src: the number in the group of the process that sends.
-        params_and_buffers_to_ignore: names of those that are left.
-        broadcast_buffers: whether buffers are sent, too.
+        module: The module.
+        group: The group.
+        broadcast_bucket_size: Maximum bytes of tensors that are sent together.
+        src: Rank in the group that sends.
+        params_and_buffers_to_ignore: Names of parameters and buffers that stay unchanged.
+        broadcast_buffers: If True, broadcast buffers too. Default: True.
     """
     ignored = set(params_and_buffers_to_ignore)
     states = [each.detach() for name, each in module.named_parameters() if name not in ignored]

@@ -1,7 +1,7 @@
-"""Averages of gradients over processes, computed while backward goes on (`torch.distributed.Reducer`).
+"""Gradient averaging over ranks, overlapped with backward (`torch.distributed.Reducer`).
 
-Hooks of the parameters say when gradients have come. A bucket whose gradients are all there is sent at once, if those
-before it have been, so that all processes send in one order. At the end of backward the sums are waited for.
+Hooks of the parameters report their gradients. A full bucket is sent at once if all earlier buckets have been
+sent, so that all ranks send in the same order. The end of backward waits for the sums.
 """
 
 from __future__ import annotations
@@ -35,21 +35,22 @@ logger = logging.getLogger(__name__)
 
 
 SENT_AT_THE_END = 1 << 20
-"""Bytes up to which the last bucket is sent by whoever waits, if nothing is sent after it: nothing else goes on."""
+"""Bytes up to which the waiting thread itself sends the last bucket: no other work is left to overlap."""
 
 
 class Reducer:
-    """What averages the gradients of parameters (`torch.distributed.Reducer`).
+    """Reducer that averages the gradients of parameters (`torch.distributed.Reducer`).
 
     Args:
-        params: the parameters, which require grad.
-        bucket_indices: for each bucket, the numbers of its parameters.
-        process_group: the processes.
-        expect_sparse_gradients: for each parameter, whether its gradients are sparse.
-        bucket_size_limits: the limits in bytes of the buckets that are made once the order of gradients is known.
-        find_unused_parameters: whether parameters that a forward does not use are looked for.
-        gradient_as_bucket_view: whether ``grad`` of parameters is a part of its bucket.
-        param_names: what parameters are called in errors.
+        params: Parameters that require a gradient.
+        bucket_indices: For each bucket, the indices of its parameters.
+        process_group: The group.
+        expect_sparse_gradients: For each parameter, True if its gradients are sparse.
+        bucket_size_limits: Limits in bytes of the buckets that are rebuilt once the order of gradients is
+            known.
+        find_unused_parameters: If True, search the graph for parameters that a forward does not use.
+        gradient_as_bucket_view: If True, each parameter's ``grad`` is a view of its bucket.
+        param_names: Names of parameters in errors.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class Reducer:
             self._move_gradients()
 
     def _move_gradients(self) -> None:
-        """Have gradients that are there already lie in new buckets."""
+        """Move existing gradients into the new buckets."""
         with no_grad():
             for param, (bucket, place) in zip(self.params, self._in_order(), strict=True):
                 if param.grad is not None and not bucket.is_sparse and param.grad.layout is strided:
@@ -129,7 +130,7 @@ class Reducer:
     def _in_order(self) -> list[tuple[Bucket, int]]:
         return [self._places[index] for index in range(len(self.params))]
 
-    # What a step begins with.
+    # Start of a step.
 
     def prepare_for_forward(self) -> None:
         """Begin a step."""
@@ -157,7 +158,7 @@ class Reducer:
             self._marks_unused = False
 
     _marks_unused = False
-    """Whether parameters that are known to be unused are still to be marked, with the first gradient that comes."""
+    """True until known unused parameters are marked, at the first gradient."""
 
     def mark_unused(self, edges: Sequence[Edge]) -> None:
         """Count parameters to which no gradient goes as ready (`prepare_for_backward`'s search).
@@ -183,10 +184,10 @@ class Reducer:
                 self.find_unused_parameters,
             )
 
-    # What happens in backward.
+    # Backward.
 
     def _autograd_hook(self, index: int) -> None:
-        """A gradient has come."""
+        """Handle the arrival of a gradient."""
         if (self.find_unused_parameters or self._is_first_static) and self.params[index].grad is not None:
             self._used[index] = 1
         if not self._expects_hooks:
@@ -269,7 +270,7 @@ class Reducer:
         bucket.buffer = grad if self.hook is not None else grad * (1.0 / self._count_of_processes())
 
     def _count_of_processes(self) -> int:
-        """What sums are divided by: how many processes there are, or under `join` how many take part."""
+        """Return the divisor of the sums: the number of ranks, or under `join` the number of active ranks."""
         if self._divisor is None:
             self._divisor = self._size
             if self._forward_work is not None:
@@ -279,7 +280,7 @@ class Reducer:
         return self._divisor
 
     def _send_ready(self) -> None:
-        """Send the buckets whose turn it is."""
+        """Send the full buckets that are next in order."""
         buckets = self.buckets
         while self._next_bucket < len(buckets) and buckets[self._next_bucket].pending == 0:
             with no_grad():
@@ -311,7 +312,7 @@ class Reducer:
         return work
 
     def _send_used(self) -> None:
-        """Count in how many processes each parameter was used."""
+        """Count the ranks that used each parameter."""
         from ... import tensor
 
         device = next((bucket.buffer.device for bucket in self.buckets), None)
@@ -321,7 +322,7 @@ class Reducer:
     # How backward ends.
 
     def _finalize_backward(self) -> None:
-        """Wait for the averages, and give them to the parameters."""
+        """Wait for the averages, and write them to the parameters' gradients."""
         self._expects_hooks = self._requires_finalize = False
         with no_grad(), completed_by_waiters():
             for bucket in self.buckets:
@@ -378,7 +379,7 @@ class Reducer:
         self.static_graph = self._is_first_static = True
 
     def _delay_all_reduce(self) -> None:
-        """At the end of the first backward of a graph that stays as it is: send all gradients."""
+        """Send all gradients at the end of the first backward of a static graph."""
         self._send_used()
         self._unused = [index for index, times in enumerate(self._times) if not times]
         self._requires_finalize = True
@@ -449,7 +450,7 @@ class Reducer:
         return [GradBucket(each, number, count, each.zeros()) for number, each in enumerate(self.buckets)]
 
     def _run_comm_hook(self, grad_bucket: GradBucket) -> Any:
-        """Reduce a bucket; what this returns is to be waited for."""
+        """Start the reduction of a bucket, and return the work or future to wait for."""
         with no_grad(), completed_by_waiters():
             if self.hook is not None:
                 return self.hook(self.hook_state, grad_bucket)
@@ -464,7 +465,7 @@ class Reducer:
         return tensor(list(self._used), device=self.params[0].device).int()
 
     def _set_forward_pass_work_handle(self, work: Work, use_static_world_size: bool) -> None:
-        """Under `join`: what counts the processes that take part."""
+        """Set the work that counts active ranks under `join`."""
         self._forward_work = work, use_static_world_size
 
     def _install_post_backward_futures(self, futures: Sequence[Any]) -> None:
@@ -487,7 +488,7 @@ class Reducer:
         self._handles = []
 
     def _reset_state(self) -> None:
-        """Forget what a step has left, and the order of gradients."""
+        """Reset the state of a step, and the order of gradients."""
         self._requires_finalize = self._expects_hooks = False
         self.has_rebuilt_buckets = False
         self._order = []

@@ -1,4 +1,4 @@
-"""What is wrong when gradients do not come, or come twice (torch/csrc/distributed/c10d/reducer.cpp)."""
+"""Errors for gradients that are missing or arrive twice (torch/csrc/distributed/c10d/reducer.cpp)."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def unfinished(
     static_graph: bool,
     find_unused_parameters: bool,
 ) -> RuntimeError:
-    """The error of a step that begins while gradients of the last one are missing.
+    """Return the error of a step that starts while gradients of the last step are missing.
 
     Args:
-        rank: this process's number.
-        missing: the numbers of the parameters without gradients.
-        names: what parameters are called.
-        static_graph, find_unused_parameters: as they were given.
+        rank: This process's rank.
+        missing: Indices of the parameters without gradients.
+        names: Names of the parameters.
+        static_graph, find_unused_parameters: The options of the reducer.
     """
     if static_graph:
         text = _UNFINISHED + _CHANGED
@@ -73,11 +73,11 @@ def unfinished(
 
 
 def marked_twice(index: int, names: Mapping[int, str]) -> RuntimeError:
-    """The error of a parameter whose gradient comes a second time in one backward.
+    """Return the error of a parameter whose gradient arrives twice in one backward.
 
     Args:
-        index: its number.
-        names: what parameters are called.
+        index: Index of the parameter.
+        names: Names of the parameters.
     """
     is_off = get_debug_level() is DebugLevel.OFF
     name = "" if is_off else f" with name {names[index]}"

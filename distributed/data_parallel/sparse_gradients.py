@@ -14,13 +14,13 @@ __all__ = ["all_reduce_sparse"]
 
 
 def all_reduce_sparse(tensor: Tensor, group: ProcessGroup) -> Tensor:
-    """The sum of all processes' sparse tensors of one shape, coalesced.
+    """Sum the sparse tensors of all ranks, and return the coalesced result.
 
-    Each process may have another number of elements; those of the others are filled up for the way.
+    Ranks may have different numbers of elements; shorter tensors are padded to communicate.
 
     Args:
-        tensor: this process's, in COO layout.
-        group: the processes.
+        tensor: This rank's tensor, in COO layout.
+        group: The group.
     """
     from ... import cat, sparse_coo_tensor
     from ... import tensor as make_tensor

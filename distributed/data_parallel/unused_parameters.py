@@ -10,7 +10,7 @@ __all__ = ["leaves_below"]
 
 
 def leaves_below(edges: Sequence[Edge]) -> set[int]:
-    """The identities of the leaves to which gradients go."""
+    """Return the ids of the leaves that receive gradients through these edges."""
     found: set[int] = set()
     seen: set[Node] = set()
     pending = [edge[0] for edge in edges]

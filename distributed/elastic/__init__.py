@@ -1,8 +1,11 @@
-"""How ranks are started, watched and started again (`torch.distributed.elastic`).
+"""Elastic launch: start, monitoring and restart of ranks (`torch.distributed.elastic`).
 
-`agent` is the process that a node runs: it starts the node's workers and watches them. `rendezvous` has the agents of
-all nodes agree on who takes part, `worker_environment` tells workers their ranks; `multiprocessing` is the processes of
-workers, their logs and their errors; `signals` are those that end an agent. `triten.distributed.run` is the command
-line over it, `triten.distributed.launcher` the calls. Nothing here knows tensors, and `import triten.distributed`
-imports nothing of it.
+- `agent` is the process of a node that starts and monitors the node's workers.
+- `rendezvous` is the agreement of all agents on the participants.
+- `worker_environment` sets the workers' ranks.
+- `multiprocessing` runs worker processes, with their logs and errors.
+- `signals` handles the signals that end an agent.
+
+`triten.distributed.run` is the command line, `triten.distributed.launcher` the API. Nothing here depends on
+tensors, and `import triten.distributed` imports none of it.
 """

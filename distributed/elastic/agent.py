@@ -21,27 +21,27 @@ from .worker_environment import first_rank, needs_one_thread, worker_environment
 __all__ = ["LOCAL_RANK_ARGUMENT", "LocalElasticAgent", "RunResult", "WorkerSpec"]
 
 LOCAL_RANK_ARGUMENT = "${local_rank}"
-"""What stands for a worker's local rank in arguments."""
+"""Placeholder of a worker's local rank in arguments."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class WorkerSpec:
-    """What a node's workers are (`torch.distributed.elastic.agent.server.WorkerSpec`).
+    """Specification of a node's workers (`torch.distributed.elastic.agent.server.WorkerSpec`).
 
     Attributes:
-        role: what they are for.
-        local_world_size: how many there are.
-        entrypoint: what they run: a function or a program.
-        args: its arguments; in those of a program ``"${local_rank}"`` stands for the local rank.
-        monitor_interval: at most how long the agent waits between two looks at its workers, in seconds.
-        start_method: how a process for a function is started.
-        log_line_prefix_template: what stands before lines that are shown: ``"[${role_name}${local_rank}]:"``, and
+        role: Purpose of the workers.
+        local_world_size: Number of workers on the node.
+        entrypoint: Function or program that they run.
+        args: Its arguments. In a program's arguments, ``"${local_rank}"`` is replaced by the local rank.
+        monitor_interval: Maximum seconds between two checks of the workers.
+        start_method: Method that starts a process for a function.
+        log_line_prefix_template: Prefix of displayed lines: ``"[${role_name}${local_rank}]:"``, and
             ``${rank}``.
-        virtual_local_rank: whether each worker sees its own GPU alone, as the first.
-        shutdown_timeout: how long, in seconds, workers have to end before they are killed.
-        signals_to_handle: the signals that the agent passes on to its workers.
+        virtual_local_rank: If True, each worker sees only its own GPU, as the first.
+        shutdown_timeout: Seconds that workers have to end before the agent kills them.
+        signals_to_handle: Signals that the agent forwards to its workers.
     """
 
     role: str
@@ -61,15 +61,15 @@ class RunResult:
     """How the workers of a node ended (`RunResult`).
 
     Attributes:
-        return_values: what their functions returned, None for programs, by rank; empty where one failed.
-        failures: how those ended that failed, by rank.
+        return_values: Return values of the functions by rank; None for programs, empty after a failure.
+        failures: Failures by rank.
     """
 
     return_values: dict[int, Any] = field(default_factory=dict)
     failures: dict[int, ProcessFailure] = field(default_factory=dict)
 
     def is_failed(self) -> bool:
-        """Whether any failed."""
+        """Return True if any worker failed."""
         return bool(self.failures)
 
 
@@ -78,8 +78,8 @@ class LocalElasticAgent:
 
     Args:
         spec: the workers.
-        parameters: how the nodes come together.
-        logs_specs: where the workers' output goes.
+        parameters: Parameters of the rendezvous.
+        logs_specs: Destinations of the workers' output.
     """
 
     def __init__(self, spec: WorkerSpec, parameters: RendezvousParameters, logs_specs: LogsSpecs) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 __all__ = ["DEFAULT_SIGNALS", "DeathSignals", "SignalException"]
 
 DEFAULT_SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
-"""The signals that an agent passes on to its workers, if nobody says otherwise."""
+"""Signals that an agent forwards to its workers by default."""
 
 
 class SignalException(Exception):
@@ -75,7 +75,7 @@ class DeathSignals:
         self._raise()
 
     def has_come(self) -> bool:
-        """Whether a signal has come since the last one that was raised."""
+        """Return True if a signal arrived since the last one that was raised."""
         return bool(self._seen)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
@@ -92,7 +92,7 @@ class DeathSignals:
 
 
 def _is_of_nohup(number: signal.Signals) -> bool:
-    """Whether a signal is the one that `nohup` has had ignored."""
+    """Return True if `nohup` made this signal ignored."""
     return number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN
 
 

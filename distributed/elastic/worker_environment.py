@@ -10,21 +10,21 @@ __all__ = ["first_rank", "needs_one_thread", "worker_environment"]
 
 
 def first_rank(info: RendezvousInfo) -> int:
-    """The rank of a node's first worker."""
+    """Return the rank of a node's first worker."""
     return sum(node.workers for node in info.nodes[: info.rank])
 
 
 def needs_one_thread(workers: int) -> bool:
-    """Whether each worker is to have one thread: where there are several, and nobody has said otherwise."""
+    """Return True if each worker should use one thread: with several workers and no OMP_NUM_THREADS."""
     return workers > 1 and "OMP_NUM_THREADS" not in os.environ
 
 
 def worker_environment(info: RendezvousInfo, local_rank: int) -> dict[str, str]:
-    """The variables that torchrun sets.
+    """Return the environment variables that torchrun sets.
 
     Args:
-        info: what the nodes have agreed on.
-        local_rank: the worker's number on its node.
+        info: Result of the rendezvous.
+        local_rank: Local rank of the worker.
     """
     node = info.nodes[info.rank]
     alike = [other for other in info.nodes if other.role == node.role]

@@ -1,6 +1,7 @@
-"""Settings of the older wrapper by PyTorch's names (`torch.distributed.fsdp.api`).
+"""Settings of the older wrapper, under PyTorch's names (`torch.distributed.fsdp.api`).
 
-Programs compare and store them. `FullyShardedDataParallel` itself is refused, and names what `fully_shard` takes.
+Programs may compare and store them. `FullyShardedDataParallel` itself raises an error that names the
+arguments of `fully_shard`.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class StateDictType(Enum):
 
 
 class OptimStateKeyType(Enum):
-    """What names parameters in an optimizer's state (`torch.distributed.fsdp.OptimStateKeyType`)."""
+    """Kind of parameter key in an optimizer's state (`torch.distributed.fsdp.OptimStateKeyType`)."""
 
     PARAM_NAME = auto()
     PARAM_ID = auto()
@@ -79,61 +80,63 @@ class MixedPrecision:
 
 @dataclass
 class CPUOffload:
-    """Whether parameters wait in the host's memory (`torch.distributed.fsdp.CPUOffload`)."""
+    """Offloading of parameters to host memory (`torch.distributed.fsdp.CPUOffload`)."""
 
     offload_params: bool = False
 
 
 @dataclass
 class StateDictConfig:
-    """Where a state is put (`torch.distributed.fsdp.StateDictConfig`)."""
+    """Options for a model's state (`torch.distributed.fsdp.StateDictConfig`)."""
 
     offload_to_cpu: bool = False
 
 
 @dataclass
 class FullStateDictConfig(StateDictConfig):
-    """Where a whole state is put (`torch.distributed.fsdp.FullStateDictConfig`)."""
+    """Options for a full state (`torch.distributed.fsdp.FullStateDictConfig`)."""
 
     rank0_only: bool = False
 
 
 @dataclass
 class LocalStateDictConfig(StateDictConfig):
-    """Where a process's flat parameters are put (`torch.distributed.fsdp.LocalStateDictConfig`)."""
+    """Options for a state of local flat parameters (`torch.distributed.fsdp.LocalStateDictConfig`)."""
 
 
 @dataclass
 class ShardedStateDictConfig(StateDictConfig):
-    """Where a state of shards is put (`torch.distributed.fsdp.ShardedStateDictConfig`)."""
+    """Options for a sharded state (`torch.distributed.fsdp.ShardedStateDictConfig`)."""
 
     _use_dtensor: bool = False
 
 
 @dataclass
 class OptimStateDictConfig:
-    """Where an optimizer's state is put (`torch.distributed.fsdp.OptimStateDictConfig`)."""
+    """Options for an optimizer's state (`torch.distributed.fsdp.OptimStateDictConfig`)."""
 
     offload_to_cpu: bool = True
 
 
 @dataclass
 class FullOptimStateDictConfig(OptimStateDictConfig):
-    """Where an optimizer's whole state is put (`torch.distributed.fsdp.FullOptimStateDictConfig`)."""
+    """Options for an optimizer's full state (`torch.distributed.fsdp.FullOptimStateDictConfig`)."""
 
     rank0_only: bool = False
 
 
 @dataclass
 class LocalOptimStateDictConfig(OptimStateDictConfig):
-    """Where a process's part of an optimizer's state is put (`torch.distributed.fsdp.LocalOptimStateDictConfig`)."""
+    """Options for the local part of an optimizer's state
+    (`torch.distributed.fsdp.LocalOptimStateDictConfig`).
+    """
 
     offload_to_cpu: bool = False
 
 
 @dataclass
 class ShardedOptimStateDictConfig(OptimStateDictConfig):
-    """Where an optimizer's state of shards is put (`torch.distributed.fsdp.ShardedOptimStateDictConfig`)."""
+    """Options for an optimizer's sharded state (`torch.distributed.fsdp.ShardedOptimStateDictConfig`)."""
 
     _use_dtensor: bool = False
 

@@ -1,4 +1,4 @@
-"""How a group's communication runs beside computation, and what may communicate in the place of the collectives."""
+"""Overlap of a group's communication with computation, and custom replacements of the collectives."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["AllGather", "Lane", "Lanes", "ReduceScatter"]
 class _Communication(abc.ABC):
     @abc.abstractmethod
     def allocate(self, size: Sequence[int], *, dtype: ScalarType, device: Device) -> Tensor:
-        """The memory that is written."""
+        """Allocate the output buffer."""
 
 
 class AllGather(_Communication):
-    """What gathers parameters in the place of `all_gather_into_tensor` (`FSDPModule.set_custom_all_gather`)."""
+    """Custom replacement of `all_gather_into_tensor` for parameters (`FSDPModule.set_custom_all_gather`)."""
 
     @abc.abstractmethod
     def __call__(
@@ -32,7 +32,7 @@ class AllGather(_Communication):
 
 
 class ReduceScatter(_Communication):
-    """What reduces gradients in the place of `reduce_scatter_tensor` (`FSDPModule.set_custom_reduce_scatter`)."""
+    """Custom replacement of `reduce_scatter_tensor` for gradients (`FSDPModule.set_custom_reduce_scatter`)."""
 
     @abc.abstractmethod
     def __call__(
@@ -47,12 +47,13 @@ class ReduceScatter(_Communication):
 
 
 class Lane:
-    """An order of communications beside that of computation: a stream of a GPU; on the CPU, the group's thread.
+    """Order of communications that overlaps with computation: a CUDA stream, or the group's thread on the
+    CPU.
 
-    What runs inside ``with lane`` is given to the stream.
+    Code inside ``with lane`` is issued to the stream.
 
     Args:
-        device: where.
+        device: The device.
     """
 
     def __init__(self, device: Device) -> None:
@@ -65,14 +66,14 @@ class Lane:
             self._stream = Stream(device, priority=-1)
 
     def wait_for_current(self) -> None:
-        """Have what comes wait for all that the current stream was given."""
+        """Make the lane wait for the current stream."""
         if self._stream is not None:
             from ...cuda import current_stream
 
             self._stream.wait_stream(current_stream(self._device))
 
     def wait_for(self, event: Any) -> None:
-        """Have what comes wait for an event."""
+        """Make the lane wait for an event."""
         if self._stream is not None:
             self._stream.wait_event(event)
 
@@ -90,11 +91,11 @@ class Lane:
             self._block = None
 
     def mark(self) -> Any:
-        """The end of what was given to the stream up to here; None where there is no stream."""
+        """Record an event at the current end of the stream; return None without a stream."""
         return None if self._stream is None else self._stream.record_event()
 
     def hand_over(self, event: Any) -> None:
-        """Have the current stream wait for what `mark` gave."""
+        """Make the current stream wait for an event of `mark`."""
         if event is not None:
             from ...cuda import current_stream
 

@@ -44,7 +44,7 @@ FREED: Any = FreedBytes()
 
 
 def is_freed(tensor: TensorImpl) -> bool:
-    """Whether a tensor's bytes have been given up."""
+    """Return True if a tensor's memory has been freed."""
     return tensor._data is FREED
 
 
@@ -52,7 +52,7 @@ _slots: dict[type[Node], tuple[str, ...]] = {}
 
 
 def _saved_slots(cls: type[Node]) -> tuple[str, ...]:
-    """The slots of a class of nodes that hold saved tensors: those with a version beside them."""
+    """Return the slots of a node class that hold saved tensors: those with a matching version slot."""
     found = _slots.get(cls)
     if found is None:
         slots = [name for each in cls.__mro__ for name in each.__dict__.get("__slots__", ())]
@@ -73,7 +73,7 @@ def _saved_in(node: Node) -> Iterator[Any]:
 
 
 def saved_tensors(outputs: Iterable[Tensor]) -> Iterator[TensorImpl]:
-    """The tensors that the graph of some tensors keeps for backward."""
+    """Yield the tensors that the graph of these outputs saves for backward."""
     edges = [edge_of(tensor) for tensor in outputs if tensor.requires_grad]
     seen = {edge[0] for edge in edges if edge is not None}
     pending = [*seen]
@@ -115,13 +115,13 @@ class Buffer:
                 view._data = view_at(storage, offset, view._spec)
 
     def free(self, tensors: Iterable[Tensor], outputs: Iterable[Tensor] = ()) -> None:
-        """Give up the memory under tensors, and under views of them that a graph keeps.
+        """Free the memory of tensors and of their views that a graph keeps.
 
-        A view that nobody finds keeps the memory as long as it lives, and stays right.
+        A view outside the graph keeps the memory alive and stays valid.
 
         Args:
-            tensors: the tensors.
-            outputs: tensors with the graph.
+            tensors: The tensors.
+            outputs: Outputs of the graph.
         """
         content, self.content = self.content, None
         if content is None:

@@ -1,4 +1,4 @@
-"""`FSDPModule`: what a module can be asked and told after `fully_shard`."""
+"""`FSDPModule`: methods of a module after `fully_shard`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class UnshardHandle:
 
 
 class FSDPModule:
-    """What `fully_shard` adds to a module's class (`torch.distributed.fsdp.FSDPModule`)."""
+    """Methods that `fully_shard` adds to a module's class (`torch.distributed.fsdp.FSDPModule`)."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         # A container makes others of its class, as when it is indexed: those are of the original one.
@@ -85,7 +85,9 @@ class FSDPModule:
         self._get_fsdp_state().abandon()
 
     def set_is_last_backward(self, is_last_backward: bool) -> None:
-        """Say whether the next backward is the last before the optimizer's step, whose end waits for the gradients."""
+        """Set whether the next backward is the last before the optimizer's step. Its end waits for the
+        gradients.
+        """
         self._get_fsdp_state().program.is_last_backward = is_last_backward
 
     def set_requires_gradient_sync(self, requires_gradient_sync: bool, *, recurse: bool = True) -> None:
@@ -118,12 +120,13 @@ class FSDPModule:
             group.reshards_after_backward = reshard_after_backward
 
     def set_modules_to_forward_prefetch(self, modules: Sequence[FSDPModule]) -> None:
-        """Say whose parameters are gathered while this module's forward runs."""
+        """Set the modules whose parameters are prefetched during this module's forward."""
         self._get_fsdp_state().forward_prefetch = _states_of(modules)
 
     def set_modules_to_backward_prefetch(self, modules: Sequence[FSDPModule]) -> None:
-        """Say whose parameters are gathered while this module's backward runs, in the place of the one that ran before
-        it."""
+        """Set the modules whose parameters are prefetched during this module's backward. Default: the module
+        that ran before it.
+        """
         self._get_fsdp_state().backward_prefetch = _states_of(modules)
 
     def set_custom_all_gather(self, comm: AllGather) -> None:
@@ -179,7 +182,7 @@ class FSDPModule:
             group.reduces_unused = reduce_scatter_unused_params
 
     def set_reduce_scatter_max_input_buffers(self, max_input_buffers: int, *, recurse: bool = True) -> None:
-        """Set of how many reductions the whole gradients may be in memory at once; 1 if nothing is said.
+        """Set the maximum number of reductions whose whole gradients are in memory at once. Default: 1.
 
         Raises:
             TypeError: no int is given.
@@ -194,8 +197,7 @@ class FSDPModule:
             group.communications.max_inputs = max_input_buffers
 
     def set_separate_reduce_scatter_group(self, enable: bool = True, *, recurse: bool = True) -> None:
-        """Reduce gradients in a group of its own, beside that in which parameters are gathered, so that both can be
-        under way."""
+        """Reduce gradients in a separate group from the gathers of parameters, so that both can overlap."""
         made: dict[tuple[int, ...], Any] = {}
         for group in self._groups(recurse):
             if not enable:
@@ -262,9 +264,10 @@ def become_fsdp_module(module: Module) -> None:
 
 
 def share_comm_ctx(modules: Sequence[FSDPModule]) -> None:
-    """Have several root modules share their order of communications (`torch.distributed.fsdp.share_comm_ctx`).
+    """Share one order of communications between several root modules
+    (`torch.distributed.fsdp.share_comm_ctx`).
 
-    Stages of a pipeline in one process do: then their streams, and the memory for what is under way, are those of one.
+    Pipeline stages in one process use this. They then share streams and communication buffers.
 
     Args:
         modules: the roots.
@@ -282,9 +285,10 @@ def share_comm_ctx(modules: Sequence[FSDPModule]) -> None:
 
 
 def register_fsdp_forward_method(module: Module, method_name: str) -> None:
-    """Have a method gather and free parameters as forward does (`torch.distributed.fsdp.register_fsdp_forward_method`).
+    """Make a method gather and free parameters as forward does
+    (`torch.distributed.fsdp.register_fsdp_forward_method`).
 
-    A module that `fully_shard` was not applied to stays as it is.
+    A module without `fully_shard` stays unchanged.
 
     Args:
         module: the module.

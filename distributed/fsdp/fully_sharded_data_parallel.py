@@ -1,4 +1,4 @@
-"""The older wrapper, whose place `fully_shard` has taken."""
+"""Older wrapper, which `fully_shard` has replaced."""
 
 from __future__ import annotations
 

@@ -26,12 +26,12 @@ ALIGNMENT = 64
 
 
 class Layout(NamedTuple):
-    """Where parameters of one dtype lie, one after the other, in a buffer.
+    """Positions of parameters of one dtype in a flat buffer.
 
     Attributes:
-        parameters: the parameters.
-        starts: the first element of each.
-        numel: the number of all elements.
+        parameters: The parameters.
+        starts: Offset of each parameter, in elements.
+        numel: Number of elements of the buffer.
     """
 
     parameters: tuple[ShardedParameter, ...]
@@ -40,7 +40,7 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, parameters: Sequence[ShardedParameter], shards: int) -> Layout:
-        """A place for each whole parameter with the padding of so many shards."""
+        """Lay out each whole parameter with the padding of `shards` shards."""
         starts, at = [], 0
         for each in parameters:
             step = max(ALIGNMENT // each.gathered_dtype.itemsize, 1)
@@ -60,7 +60,7 @@ class Gathering:
         self.event: Any = None
 
     def wait(self) -> None:
-        """Wait for the communication, without taking what it brought."""
+        """Wait for the communication without using its result."""
         for *_, work in self.parts:
             if work is not None:
                 work.wait()
@@ -133,7 +133,7 @@ def begin_gathering(
 
 
 def _copy_in(parameters: Sequence[ShardedParameter], dtype: ScalarType, device: Device) -> Tensor:
-    """The shards of this process, one after the other."""
+    """Concatenate this rank's shards in a flat buffer."""
     given = [each.given for each in parameters]
     if len(given) == 1 and given[0].dtype == dtype and given[0].device == device:
         return given[0]
@@ -144,7 +144,7 @@ def _copy_in(parameters: Sequence[ShardedParameter], dtype: ScalarType, device: 
 
 
 def _copy_out(gathered: Tensor, content: Tensor, layout: Layout) -> None:
-    """Put the shards of each parameter, which lie by processes, one after the other."""
+    """Copy the shards of each parameter, gathered by rank, to contiguous parameters."""
     shards = gathered.shape[0]
     targets: list[Tensor] = []
     sources: list[Tensor] = []
@@ -154,7 +154,7 @@ def _copy_out(gathered: Tensor, content: Tensor, layout: Layout) -> None:
         source = gathered.narrow(1, at, part)
         target = content.narrow(0, start, shards * part)
         at += part
-        # What is sharded after forward lies as the whole does, along whatever dimension the shards do.
+        # A tensor resharded after forward has the layout of the whole, whatever its sharded dimension.
         if each.dim == 0 or each.after_forward is not None:
             targets.append(target.view(shards, part))
             sources.append(source)

@@ -1,4 +1,4 @@
-"""What `fully_shard` does around forward and backward of a module."""
+"""Hooks of `fully_shard` around a module's forward and backward."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ __all__ = ["ModuleState", "Program", "state_of"]
 
 
 class Program:
-    """What the states of one root module share.
+    """State shared by the modules below one root.
 
     Attributes:
-        states: all of them, the root's first.
-        forward_root: the state whose forward all others run in; another than the root's where a part runs alone.
-        is_last_backward: whether the next backward's end waits for all gradients.
-        ends_backward: whether the running backward will call `ModuleState.end_backward`.
-        optimizer_event: an event of a GPU after the optimizer's step, for which gathering waits.
+        states: All states, the root's first.
+        forward_root: State of the outermost running forward. It is not the root's if only a part of the model
+            runs.
+        is_last_backward: True if the end of the next backward waits for all gradients.
+        ends_backward: True if the running backward will call `ModuleState.end_backward`.
+        optimizer_event: CUDA event after the optimizer's step, for which gathers wait.
     """
 
     def __init__(self) -> None:
@@ -139,7 +140,7 @@ class ModuleState:
     # Forward
 
     def _begin(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """What the outermost forward does first."""
+        """Prepare the outermost forward."""
         self.prepare()
         if self.program.forward_root is not None:
             return args, kwargs
@@ -158,7 +159,7 @@ class ModuleState:
         return tensor if tensor.device == self.device else tensor.to(self.device)
 
     def pre_forward(self, module: Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """The hook before forward.
+        """Run the hook before forward.
 
         Raises:
             RuntimeError: the last backward raised.
@@ -190,7 +191,7 @@ class ModuleState:
         return args, kwargs
 
     def post_forward(self, module: Module, args: Any, output: Any) -> Any:
-        """The hook after forward."""
+        """Run the hook after forward."""
         if self.now is Pass.PRE_BACKWARD:
             return self._cast_output(output)
         if len(self.modules) > 1:
@@ -235,7 +236,7 @@ class ModuleState:
     # Backward
 
     def _pre_backward(self, grad: Tensor) -> None:
-        """The hook on the gradients of forward's results."""
+        """Run the hook on the gradients of forward's outputs."""
         self.now = Pass.PRE_BACKWARD
         if not self.program.ends_backward:
             self.program.ends_backward = True
@@ -247,7 +248,7 @@ class ModuleState:
                 state.group.prefetch(Pass.PRE_BACKWARD)
 
     def end_backward(self) -> None:
-        """What is done at the end of a run of the engine."""
+        """Finish a run of the autograd engine."""
         program = self.program
         program.forward_root = None
         program.ends_backward = False
@@ -287,6 +288,6 @@ class ModuleState:
 
 
 def state_of(module: Module) -> ModuleState | None:
-    """The state of a module that `fully_shard` was applied to; None for another."""
+    """Return the state of a module to which `fully_shard` was applied; None for another module."""
     found: ModuleState | None = module.__dict__.get("_fsdp_state")
     return found

@@ -1,4 +1,4 @@
-"""The tensors in arguments and results: in tuples, lists, dictionaries, dataclasses, and what `pytree` knows."""
+"""Tensors in arguments and results: in tuples, lists, dictionaries, dataclasses, and `pytree` nodes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["map_tensors", "tensors_of"]
 
 
 def _fields(leaf: Any) -> list[str]:
-    """The fields of a dataclass's instance that its constructor takes, or none."""
+    """Return the dataclass fields that the constructor takes; an empty list for other objects."""
     if not dataclasses.is_dataclass(leaf) or isinstance(leaf, type):
         return []
     return [each.name for each in dataclasses.fields(leaf) if each.init]
 
 
 def tensors_of(value: Any) -> list[Tensor]:
-    """All tensors in a value, in order."""
+    """Collect all tensors in a nested value, in order."""
     if isinstance(value, Tensor):
         return [value]
     found: list[Tensor] = []
@@ -34,7 +34,7 @@ def tensors_of(value: Any) -> list[Tensor]:
 
 
 def map_tensors(function: Callable[[Tensor], Tensor], value: Any) -> Any:
-    """A value with what a function gives in the place of each tensor; itself where that changes none."""
+    """Apply a function to each tensor in a nested value. Return the value itself if no tensor changes."""
     if isinstance(value, Tensor):
         return function(value)
     leaves, structure = tree_flatten(value)

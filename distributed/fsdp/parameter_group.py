@@ -31,7 +31,7 @@ __all__ = ["Communications", "ParameterGroup", "Pass"]
 
 
 class Pass(Enum):
-    """What a group is in the middle of."""
+    """Pass that a group is running."""
 
     IDLE = "idle"
     FORWARD = "forward"
@@ -40,13 +40,13 @@ class Pass(Enum):
 
 
 class Communications:
-    """What the groups of one root module share.
+    """Communication state shared by the groups of one root module.
 
     Attributes:
-        lanes: the orders of communications.
-        reductions: those whose results are not in the gradients yet.
-        forward_order: the groups in the order in which their forwards have ended since the last backward.
-        max_inputs: of how many reductions the whole gradients may be in memory.
+        lanes: The lanes of communications.
+        reductions: Reductions whose results are not yet in the gradients.
+        forward_order: Groups in the order in which their forwards have ended since the last backward.
+        max_inputs: Maximum number of reductions whose whole gradients are in memory.
     """
 
     def __init__(self, device: Device) -> None:
@@ -56,7 +56,7 @@ class Communications:
         self.max_inputs = 1
 
     def make_room(self) -> None:
-        """Wait for reductions until another one's whole gradients may be in memory."""
+        """Wait for reductions until another reduction's whole gradients may be allocated."""
         held = [each for each in self.reductions if each.holds_input]
         for each in held[: max(len(held) - self.max_inputs + 1, 0)]:
             each.release_input()
@@ -105,7 +105,7 @@ class ParameterGroup:
         self.now = Pass.IDLE
         self.name: str | None = None
         self.communications = Communications(device)
-        # What `FSDPModule` sets.
+        # Options set by `FSDPModule`.
         self.reduces_grads = self.reduces_replicas = True
         self.reshards_after_backward = self.unshards_in_backward = True
         self.gradient_divide_factor: float | None = None
@@ -176,7 +176,7 @@ class ParameterGroup:
 
     @property
     def is_unsharded(self) -> bool:
-        """Whether the modules have whole parameters."""
+        """True if the modules have whole parameters."""
         return self.state is ShardedState.UNSHARDED
 
     def unshard(self, waits: bool = False) -> None:
@@ -196,7 +196,7 @@ class ParameterGroup:
         is_partly = self.state is ShardedState.SHARDED_POST_FORWARD and self.after_forward is not None
         sharding: Any = self.after_forward if is_partly else self.sharding
         if is_partly or self.now not in (Pass.FORWARD, Pass.PRE_BACKWARD):
-            # What is given was computed after the root's forward began, or outside of any.
+            # The inputs were computed after the root's forward began, or outside a forward.
             self.communications.lanes.gathers.wait_for_current()
         self._gathering = begin_gathering(
             self.parameters,
@@ -349,7 +349,7 @@ class ParameterGroup:
         )
 
     def _settle(self) -> None:
-        """Wait for the group's last reduction, and keep what it did not reduce among replicas."""
+        """Wait for the group's last reduction, and keep its gradients that are not reduced over replicas."""
         if self._reduction is not None:
             self._reduction.finish()
             self._partial = self._reduction.partial
@@ -400,7 +400,7 @@ class _EndOfBackward(Function):
 
 
 def places_of(parameters: Sequence[Parameter], modules: Sequence[Module]) -> list[Place]:
-    """Where parameters are; a parameter, and a module, may be in several places."""
+    """Return the places of parameters. A parameter or a module may occur in several places."""
     places: dict[int, Place] = {}
     wanted = {id(each) for each in parameters}
     seen: set[tuple[int, str]] = set()

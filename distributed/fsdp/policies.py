@@ -1,4 +1,4 @@
-"""How parameters of a fully sharded module are computed with, and where their shards lie."""
+"""Policies for the dtypes of a fully sharded module, and for the devices of its shards."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class MixedPrecisionPolicy:
     The shards, and with them the optimizer's state, keep the parameters' own dtype.
 
     Attributes:
-        param_dtype: in which parameters are gathered and forward and backward compute; None for their own.
-        reduce_dtype: in which gradients are reduced, and added up where they are not reduced yet; None for that of
+        param_dtype: Dtype of gathered parameters, forward and backward. None means the parameters' own.
+        reduce_dtype: Dtype in which gradients are reduced and accumulated. None means the dtype of the
             computation.
-        output_dtype: to which floating-point results of forward are cast; None leaves them.
-        cast_forward_inputs: whether floating-point arguments of forward are cast to `param_dtype`.
+        output_dtype: Dtype of forward's floating-point outputs. None leaves them unchanged.
+        cast_forward_inputs: If True, cast forward's floating-point arguments to `param_dtype`. Default: True.
 
     Example:
         >>> import triten as tt
@@ -37,16 +37,17 @@ class MixedPrecisionPolicy:
 
 @dataclass
 class OffloadPolicy:
-    """Shards lie where the modules compute (`torch.distributed.fsdp.OffloadPolicy`)."""
+    """Policy that keeps shards on the device of the computation (`torch.distributed.fsdp.OffloadPolicy`)."""
 
 
 @dataclass
 class CPUOffloadPolicy(OffloadPolicy):
-    """Shards, their gradients and the optimizer's state lie in the host's memory
+    """Policy that keeps shards, their gradients and the optimizer's state on the host
     (`torch.distributed.fsdp.CPUOffloadPolicy`).
 
     Attributes:
-        pin_memory: whether that is pinned, so that copies to and from a GPU do not wait.
+        pin_memory: If True, pin the host memory, so that copies to and from a GPU are asynchronous. Default:
+            True.
     """
 
     pin_memory: bool = True

@@ -24,7 +24,7 @@ __all__ = ["GradientReduction", "ReductionPlan", "division"]
 
 
 class Division(NamedTuple):
-    """How a sum of gradients becomes their mean: what is divided by before and after, and the reductions."""
+    """Division of a gradient sum to a mean: the divisors before and after, and the reductions."""
 
     before: float
     after: float
@@ -35,16 +35,17 @@ class Division(NamedTuple):
 def division(
     dtype: ScalarType, shards: int, replicas: int, factor: float | None, only_sums: bool
 ) -> Division:
-    """How gradients of a dtype are divided: by the number of processes or a factor.
+    """Choose how gradients of a dtype are divided: by the number of ranks or by a factor.
 
-    Numbers of float16 are divided in two steps, so that neither the sum overflows nor small ones vanish.
+    Float16 gradients are divided in two steps, to avoid both overflow of the sum and underflow of small
+    values.
 
     Args:
-        dtype: in which they are reduced.
-        shards: the number of shards.
-        replicas: the number of processes that have each shard.
-        factor: what they are divided by; None for the number of processes.
-        only_sums: whether no reduction but a sum may be used.
+        dtype: Dtype of the reduction.
+        shards: Number of shards.
+        replicas: Number of ranks that hold each shard.
+        factor: Divisor. None means the number of ranks.
+        only_sums: If True, use no reduction other than a sum.
     """
     processes = shards * replicas
     is_wide = dtype in (scalar_type.float32, scalar_type.bfloat16, scalar_type.float64)
@@ -63,18 +64,18 @@ def division(
 
 
 class ReductionPlan(NamedTuple):
-    """What a group's reductions have in common.
+    """Options shared by a group's reductions.
 
     Attributes:
-        shard_group: the processes among which gradients are scattered.
-        replicate_group: those that have the same shards; None for no others.
-        device: where they are reduced.
-        lane: what orders the communication beside the computation.
-        factor: what gradients are divided by; None for the number of processes.
-        only_sums: whether no reduction but a sum may be used.
-        reduces_replicas: whether replicas are reduced now, or only scattered.
-        communicate: what scatters, in the place of `reduce_scatter_tensor`.
-        hook: what is called with the reduced gradients of the shards, in one line.
+        shard_group: Group among whose ranks gradients are scattered.
+        replicate_group: Group of the ranks with the same shards. None means no replicas.
+        device: Device of the reduction.
+        lane: Lane that overlaps the communication with computation.
+        factor: Divisor of the gradients. None means the number of ranks.
+        only_sums: If True, use no reduction other than a sum.
+        reduces_replicas: If True, reduce over replicas now. Otherwise only scatter.
+        communicate: Replacement of `reduce_scatter_tensor`.
+        hook: Function called with the flat buffer of the shards' reduced gradients.
     """
 
     shard_group: ProcessGroup
@@ -172,11 +173,11 @@ class GradientReduction:
 
     @property
     def holds_input(self) -> bool:
-        """Whether the whole gradients are still in memory."""
+        """True if the whole gradients are still in memory."""
         return self._input is not None
 
     def release_input(self) -> None:
-        """Wait until the gradients are scattered, and give up the memory of the whole ones."""
+        """Wait until the gradients are scattered, and free the whole gradients."""
         if self._scattered is not None:
             self.plan.lane.hand_over(self._scattered)
         else:

@@ -40,7 +40,7 @@ class ShardedState(Enum):
 
 @dataclass
 class Place:
-    """Where a parameter is: a module's attribute, and others that share it."""
+    """Place of a parameter: a module's attribute, and others that share it."""
 
     module: Module
     name: str
@@ -54,18 +54,18 @@ class Place:
 
 
 class ShardedParameter:
-    """A parameter, its shard as a DTensor, and the whole, whose bytes come and go.
+    """Sharded parameter: its shard as a DTensor, and the whole parameter, allocated on demand.
 
-    Shards along the first dimension have as many rows as the first of them; the last ones may have fewer or none, and
-    are padded with zeros in memory, so that they can be gathered as they are.
+    Shards along dimension 0 have as many rows as the first shard. The last shards may have fewer rows or
+    none. They are padded with zeros in memory, so that they can be gathered without a copy.
 
     Args:
-        parameter: the parameter.
-        place: where it is.
-        sharding: among whom it is sharded.
-        device: where it is computed with.
-        shard_placement_fn: says along which dimension.
-        offload_policy: where the shard lies.
+        parameter: The parameter.
+        place: Place of the parameter.
+        sharding: Mesh over which it is sharded.
+        device: Device of the computation.
+        shard_placement_fn: Function that chooses the sharded dimension.
+        offload_policy: Policy that chooses the shard's device.
 
     Raises:
         NotImplementedError: the parameter is not contiguous, or cannot be sharded so.
@@ -166,7 +166,7 @@ class ShardedParameter:
         self.sharding_spec = mesh, placements
 
     def _padded(self, data: Tensor) -> Tensor:
-        """A shard with padding, where it lies."""
+        """Return a padded copy of a shard, on its storage device."""
         if data.is_meta:
             return ops.empty(self.padded_shape, dtype=data.dtype, device=data.device)
         device = Device("cpu") if self.offloads else data.device
@@ -177,12 +177,12 @@ class ShardedParameter:
         return padded
 
     def _take(self, padded: Tensor) -> Tensor:
-        """The shard in its padding, which is kept flat as it is gathered."""
+        """Keep the padded shard as a flat buffer for gathers, and return the shard as a view of it."""
         self.padded = padded.view(-1)
         return padded.narrow(self.dim, 0, self.sharded_shape[self.dim])
 
     def as_dtensor(self, local: Tensor) -> DTensor:
-        """A shard, or a shard's gradient, as a DTensor."""
+        """Wrap a shard, or a shard's gradient, as a DTensor."""
         mesh, placements = self.sharding_spec
         meta = TensorMeta(self.shown_shape, self.shown_strides, local.dtype)
         made: DTensor = DTensor(local, DTensorSpec(mesh, placements, meta, local.device))
@@ -250,10 +250,10 @@ class ShardedParameter:
         return self.param_dtype or self.dtype
 
     def whole_over(self, content: Tensor) -> Parameter:
-        """The parameter that the module computes with, over these elements from now on.
+        """Return the parameter that the module computes with, and set its memory to `content`.
 
         Args:
-            content: all elements of the parameter with the padding of shards, in one line.
+            content: All elements of the parameter with the padding of shards, as a 1-D tensor.
         """
         self.line = content
         values = self._values()
@@ -281,12 +281,12 @@ class ShardedParameter:
         return self.unsharded
 
     def _values(self) -> tuple[int, int]:
-        """What changes, in all processes, when a program writes to the DTensor or exchanges it."""
+        """Return a key that changes on all ranks when a program writes or replaces the DTensor."""
         return id(self.sharded), self.sharded._version
 
     @property
     def is_stale(self) -> bool:
-        """Whether the shard has changed since the whole was gathered."""
+        """True if the shard has changed since the whole was gathered."""
         return self._gathered != self._values()
 
     @property
@@ -296,12 +296,12 @@ class ShardedParameter:
 
     @property
     def gathered_numel(self) -> int:
-        """How many elements this process gives when the whole is gathered."""
+        """Number of elements that this rank contributes to a gather."""
         return self.padded_numel if self.after_forward is None else self.after_forward.numel()
 
     @property
     def given(self) -> Tensor:
-        """The elements that this process gives when the whole is gathered."""
+        """Elements that this rank contributes to a gather."""
         if self.after_forward is not None:
             return self.after_forward
         # A module below may have been converted, or given another parameter.
@@ -349,7 +349,7 @@ class ShardedParameter:
         width = -(-rows // sharding.shard_size)
         start = min(width * sharding.shard_rank, rows)
         own = _with(self.shape, 0, min(width, rows - start))
-        # What is given when the whole is gathered may begin elsewhere than the shard that a DTensor has.
+        # The shard for the gather may begin at another offset than the DTensor's shard.
         is_same = start * row == begin and prod(own) <= part
         line = self.after_forward if is_same else whole.narrow(0, start * row, prod(own)).clone()
         local = line.narrow(0, 0, prod(own)).view(own)
@@ -361,7 +361,7 @@ class ShardedParameter:
     # Gradients
 
     def take_grad(self, zero_where_none: bool = False) -> Tensor | None:
-        """The gradient of the whole, which is given away; None if there is none."""
+        """Remove and return the gradient of the whole parameter; None if there is none."""
         grad: Any
         grad, self.accumulated_grad = self.accumulated_grad, None
         if grad is None and self.unsharded is not None:
@@ -375,7 +375,7 @@ class ShardedParameter:
         return grad  # type: ignore[no-any-return]
 
     def accumulate_grad(self) -> None:
-        """Add the gradient of the whole to what earlier backwards left unreduced."""
+        """Add the whole gradient to the unreduced gradients of earlier backwards."""
         if self.accumulated_grad is not None and self.unsharded is not None:
             grad, self.unsharded.grad = self.unsharded.grad, None
             if grad is not None:

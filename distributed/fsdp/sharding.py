@@ -142,7 +142,7 @@ fully_shard.state = state_of  # type: ignore[attr-defined]
 
 
 def _own_parameters(modules: Sequence[Module], device: Device, ignored: set[Parameter]) -> list[Parameter]:
-    """The parameters that no module below has taken, on the device.
+    """Move the parameters that no submodule has claimed to the device, and return them.
 
     Raises:
         ValueError: one has no dimensions.
@@ -167,7 +167,7 @@ def _own_parameters(modules: Sequence[Module], device: Device, ignored: set[Para
 
 
 def _own_modules(modules: Sequence[Module]) -> list[tuple[Module, str]]:
-    """The modules, and those below that are not sharded already, with prefixes of names."""
+    """Return the modules and their submodules that are not yet sharded, with name prefixes."""
     found: dict[int, tuple[Module, str]] = {}
     pending = [(module, "") for module in reversed(modules)]
     while pending:

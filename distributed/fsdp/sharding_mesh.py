@@ -54,7 +54,7 @@ class ShardingMesh:
         return self.mesh.get_local_rank(self.mesh.ndim - 1)
 
     def placements(self, shard: Any) -> tuple[Any, ...]:
-        """The placements of a sharded parameter on the mesh."""
+        """Return the placements of a sharded parameter on the mesh."""
         from ..tensor import Replicate
 
         return (Replicate(), shard) if self.replicates else (shard,)
@@ -64,7 +64,7 @@ class ShardingMesh:
 
 
 def default_mesh() -> DeviceMesh:
-    """The mesh of all processes, which is of GPUs where there are any."""
+    """Create the mesh of all ranks, on GPUs if there are any."""
     from ...accelerator import current_accelerator
     from ..device_mesh import init_device_mesh
 
@@ -75,7 +75,7 @@ def default_mesh() -> DeviceMesh:
 
 
 def device_of(mesh: DeviceMesh) -> Device:
-    """The device on which this process computes."""
+    """Return the device on which this rank computes."""
     if mesh.device_type == "cuda":
         from ...cuda import current_device
 

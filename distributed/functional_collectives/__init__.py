@@ -1,7 +1,9 @@
 """Collectives as operators: `tt.ops._c10d_functional` and `_c10d_functional_autograd` (c10d/Functional.cpp).
 
-Here live their schemas (`schemas`), kernels (`kernels`, `meta`), derivatives (`derivatives`), the communications that
-nobody has waited for yet (`pending`), and the tensor that waits at its first use (`async_collective_tensor`);
-`operators` registers them, when the first is asked for. The functions that programs call are in
-`distributed._functional_collectives`.
+- `schemas` declares the operators, and `operators` registers them at the first access.
+- `kernels` and `meta` implement them, and `derivatives` differentiates them.
+- `pending` tracks communications that no thread has waited for yet.
+- `async_collective_tensor` is the tensor that waits at its first use.
+
+The functions that programs call are in `distributed._functional_collectives`.
 """

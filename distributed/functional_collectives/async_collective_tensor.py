@@ -17,10 +17,10 @@ __all__ = ["AsyncCollectiveTensor"]
 
 
 class AsyncCollectiveTensor(Tensor):
-    """The result of a collective, which may be under way (`torch.distributed._functional_collectives`).
+    """Result of a collective, which may be pending (`torch.distributed._functional_collectives`).
 
-    It is what the collective gives, in the same memory. The first operator that reads it waits; views of it do not. So
-    what does not need the result is computed meanwhile.
+    It shares the memory of the collective's output. The first operator that reads it waits; views of it do
+    not. Work that does not need the result therefore overlaps with the communication.
 
     Args:
         elem: the result of one of `tt.ops._c10d_functional`.
@@ -48,14 +48,14 @@ class AsyncCollectiveTensor(Tensor):
         return detached_subclass(self, Tensor) if kept is None else kept
 
     def trigger_wait(self) -> Tensor:
-        """Wait, if nobody has yet, and give the plain tensor."""
+        """Wait once for the communication, and return the plain tensor."""
         if not self.completed:
             wait_for(self.elem)
             self.completed = True
         return self.elem
 
     def wait(self) -> Tensor:
-        """Wait, by an operator that graphs and modes see, and give the plain tensor."""
+        """Wait through an operator that graphs and modes record, and return the plain tensor."""
         waited: Tensor = _wait_tensor()(self.elem)
         self.completed = True
         return waited
@@ -64,7 +64,7 @@ class AsyncCollectiveTensor(Tensor):
     def __tensor_dispatch__(
         cls, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        """Run an operator on the plain tensors; one that views gives a tensor that is not waited for either."""
+        """Run an operator on the plain tensors; a view of a pending tensor stays pending."""
         kind = _kind_of(func)
         source = args[0] if args else None
         is_view = kind == VIEW and isinstance(source, AsyncCollectiveTensor) and not source.completed
@@ -129,7 +129,7 @@ def _wait_tensor() -> OpOverload:
 
 
 READ, VIEW, WRITE = range(3)
-"""What an operator does with its first argument."""
+"""Kinds of access of an operator to its first argument."""
 
 _kinds: dict[str, int] = {}
 
@@ -145,14 +145,14 @@ def _kind_of(func: OpOverload) -> int:
 
 
 def _waited(value: Any) -> Any:
-    """An argument with plain tensors, in lists too, that are there."""
+    """Unwrap an argument, including lists, to plain tensors, and wait for them."""
     if value.__class__ is tuple or value.__class__ is list:
         return [_waited(each) for each in value]
     return _plain(value.trigger_wait()) if isinstance(value, AsyncCollectiveTensor) else value
 
 
 def _viewed(value: Any) -> Any:
-    """An argument with a plain tensor, waited for or not."""
+    """Unwrap an argument to a plain tensor without waiting."""
     return _plain(value.elem) if isinstance(value, AsyncCollectiveTensor) else value
 
 

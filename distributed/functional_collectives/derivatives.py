@@ -1,7 +1,7 @@
-"""The derivatives of collectives as operators: what goes back is another collective.
+"""Derivatives of the collective operators, which are other collectives.
 
-A sum over processes is taken for a function of all of their tensors, so that its gradient is the sum of the gradients
-that the processes have.
+A sum over ranks is treated as a function of all ranks' tensors. Its gradient is the sum of the ranks'
+gradients.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ BACKWARDS = {
 
 
 def formula_of(op: OperatorEntry, name: str) -> Formula | None:
-    """The derivative of an operator, None if it has none.
+    """Return the derivative of an operator; None if it has none.
 
     Args:
-        op: the operator.
-        name: its name without namespace.
+        op: The operator.
+        name: Its name without the namespace.
     """
     if name in ("wait_tensor", "_wrap_tensor_autograd"):
         return _formula(lambda ctx, grad: grad, None)

@@ -1,6 +1,6 @@
-"""What collectives as operators do, on every backend: they begin the communication and give what it will write.
+"""Kernels of the collective operators, for every backend: start the communication and return its output.
 
-A result holds nothing of use until `wait_tensor` was called for it.
+An output is not valid until `wait_tensor` has been called for it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _group(name: str) -> ProcessGroup:
 
 
 def _copied(tensor: Tensor) -> Tensor:
-    """A contiguous copy, to be written to."""
+    """Return a contiguous copy that may be written."""
     plain = sent(tensor)
     return plain.clone(memory_format=contiguous_format) if plain is tensor else plain
 

@@ -1,4 +1,4 @@
-"""What collectives as operators give, by its looks: their kernels for Meta tensors."""
+"""Meta kernels of the collective operators: shapes and dtypes of their outputs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Shape = tuple[int, ...]
 
 
 def gathered_shape(shape: Sequence[int], group_size: int) -> Shape:
-    """The shape of what is gathered from a number of processes: their tensors, one below the other."""
+    """Return the shape of the tensors of `group_size` ranks, concatenated along dimension 0."""
     return (group_size * shape[0], *shape[1:]) if shape else (group_size,)
 
 
 def scattered_shape(shape: Sequence[int], group_size: int) -> Shape:
-    """The shape of a process's part.
+    """Return the shape of one rank's part.
 
     Raises:
         RuntimeError: the rows cannot be divided.
@@ -32,7 +32,8 @@ def scattered_shape(shape: Sequence[int], group_size: int) -> Shape:
 
 
 def exchanged_shape(shape: Sequence[int], output_split_sizes: Sequence[int]) -> Shape:
-    """The shape of what comes from all processes: of the input if all parts are equal, for which no sizes stand.
+    """Return the shape of the rows received from all ranks. Empty sizes mean equal parts, and the input's
+    shape.
 
     Raises:
         RuntimeError: a size is negative, or there are no rows to divide.

@@ -24,7 +24,7 @@ TAGS = frozenset({Tag.pt2_compliant_tag, Tag.maybe_aliasing_or_mutating})
 
 
 def register() -> None:
-    """Define the operators, and give them kernels for every backend."""
+    """Define the operators, and register kernels for every backend."""
     dispatcher = Dispatcher.singleton()
     explicit, on_meta, autograd = (BY_NAME[key] for key in ("CompositeExplicitAutograd", "Meta", "Autograd"))
     for namespace, schemas in SCHEMAS.items():

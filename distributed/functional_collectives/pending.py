@@ -1,4 +1,6 @@
-"""Communications that nobody has waited for yet, by the memory that they write (c10d's WorkRegistry)."""
+"""Pending communications that no thread has waited for yet, by the memory that they write (c10d's
+WorkRegistry).
+"""
 
 from __future__ import annotations
 
@@ -89,5 +91,5 @@ def wait_for(tensor: Tensor) -> None:
 
 
 def count_pending() -> int:
-    """How many blocks of memory are written by works that nobody has waited for."""
+    """Count the memory blocks written by works that no thread has waited for."""
     return len(_registry.by_root)

@@ -53,7 +53,7 @@ LEGACY_SCHEMAS = (
         f"{_RANKS}) -> Tensor"
     ),
 )
-"""The older namespace `c10d_functional`, whose operators name a group by its ranks."""
+"""Schemas of the older namespace `c10d_functional`, whose operators identify a group by its ranks."""
 
 CLASSES = "__torch__.torch.classes.c10d"
 

@@ -31,23 +31,23 @@ class LaunchConfig:
     same names.
 
     Attributes:
-        min_nodes: with how many nodes the job may run.
-        max_nodes: with how many nodes at most.
-        nproc_per_node: how many workers this node starts.
-        logs_specs: where their output goes.
-        run_id: the job's name, the same on all nodes; ``""`` for one that is drawn.
-        role: what the workers are for.
-        rdzv_endpoint: where the nodes meet, ``"host:port"``.
+        min_nodes: Minimum number of nodes.
+        max_nodes: Maximum number of nodes.
+        nproc_per_node: Number of workers of this node.
+        logs_specs: Destinations of their output.
+        run_id: Name of the job, the same on all nodes; ``""`` generates one.
+        role: Purpose of the workers.
+        rdzv_endpoint: Endpoint of the rendezvous, ``"host:port"``.
         rdzv_backend: ``"c10d"`` or ``"static"``.
         rdzv_configs: ``join_timeout`` and others of `RendezvousTimeouts`, ``is_host``; ``rank`` for ``"static"``.
-        max_restarts: how often all workers are started again after a failure.
-        monitor_interval: at most how long the agent waits between two looks at its workers, in seconds.
-        start_method: how a process for a function is started.
-        log_line_prefix_template: what stands before lines of output that are shown.
-        local_addr: the address by which other nodes reach this one.
-        signals_to_handle: the signals that the agent passes on to its workers.
-        virtual_local_rank: whether each worker sees its own GPU alone.
-        shutdown_timeout: how long workers have to end before they are killed, in seconds; None for
+        max_restarts: Maximum number of restarts of all workers after a failure. Default: 3.
+        monitor_interval: Maximum seconds between two checks of the workers. Default: 0.1.
+        start_method: Method that starts a process for a function. Default: ``"spawn"``.
+        log_line_prefix_template: Prefix of displayed output lines.
+        local_addr: Address through which other nodes reach this one.
+        signals_to_handle: Signals that the agent forwards to its workers.
+        virtual_local_rank: If True, each worker sees only its own GPU.
+        shutdown_timeout: Seconds that workers have to end before the agent kills them. None means
             TORCH_ELASTIC_SHUTDOWN_TIMEOUT, or 30.
     """
 
@@ -78,7 +78,7 @@ class LaunchConfig:
             raise ValueError(f"shutdown-timeout: expected 0 or more, but got {self.shutdown_timeout}")
 
     def rendezvous(self) -> RendezvousParameters:
-        """How the nodes come together.
+        """Return the parameters of the rendezvous.
 
         Raises:
             ValueError: that makes no sense.
@@ -135,7 +135,7 @@ class elastic_launch:
 def launch_agent(
     config: LaunchConfig, entrypoint: Callable[..., Any] | str, args: Sequence[Any]
 ) -> dict[int, Any]:
-    """What `elastic_launch` does (`torch.distributed.launcher.launch_agent`)."""
+    """Run the agent of `elastic_launch` (`torch.distributed.launcher.launch_agent`)."""
     logs = config.logs_specs or LogsSpecs()
     shutdown_timeout = LAST_WAIT if config.shutdown_timeout is None else config.shutdown_timeout
     spec = WorkerSpec(
@@ -151,7 +151,7 @@ def launch_agent(
 
 
 def _name(entrypoint: Callable[..., Any] | str, args: Sequence[Any]) -> str:
-    """What failed, for a person: a function's name, a script's, or a program's."""
+    """Return a display name of what failed: a function's, a script's or a program's."""
     if not isinstance(entrypoint, str):
         return getattr(entrypoint, "__qualname__", repr(entrypoint))
     if entrypoint == sys.executable:

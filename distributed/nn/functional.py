@@ -1,6 +1,6 @@
-"""Communication that has gradients (`torch.distributed.nn.functional`).
+"""Differentiable collectives (`torch.distributed.nn.functional`).
 
-Each function gives new tensors, and its gradient is the communication that goes the other way. All processes call
+Each function returns new tensors, and its gradient is the reverse communication. All ranks must call
 backward, as they all called forward.
 """
 
@@ -31,14 +31,14 @@ __all__ = [
 
 
 def broadcast(tensor: Tensor, src: int, group: Group = None) -> Tensor:
-    """The tensor of one process (`torch.distributed.nn.functional.broadcast`).
+    """Broadcast one rank's tensor (`torch.distributed.nn.functional.broadcast`).
 
-    Its gradient is the sum of those that the processes have; in the others it is zero.
+    The source's gradient is the sum of all ranks' gradients. The gradient of the other ranks is zero.
 
     Args:
-        tensor: this process's; all have one shape and dtype.
-        src: that process's number in the world.
-        group: the processes.
+        tensor: This rank's tensor. All ranks have the same shape and dtype.
+        src: Global rank that sends.
+        group: The group. Default: all ranks.
 
     Example:
         >>> import triten as tt
@@ -55,12 +55,13 @@ def broadcast(tensor: Tensor, src: int, group: Group = None) -> Tensor:
 
 
 def gather(tensor: Tensor, dst: int = 0, group: Group = None) -> tuple[Tensor, ...]:
-    """The tensors of all processes, in one (`torch.distributed.nn.functional.gather`). Others get zeros.
+    """Gather the tensors of all ranks on one rank (`torch.distributed.nn.functional.gather`). The others get
+    zeros.
 
     Args:
-        tensor: this process's; all have one shape and dtype.
-        dst: that process's number in the world.
-        group: the processes.
+        tensor: This rank's tensor. All ranks have the same shape and dtype.
+        dst: Global rank that gathers. Default: 0.
+        group: The group. Default: all ranks.
     """
     chosen = group_or_default(group)
     return _several(_Gather, get_group_rank(chosen, dst), chosen, tensor)
@@ -72,20 +73,20 @@ def scatter(tensors: Sequence[Tensor], src: int = 0, group: Group = None) -> Ten
     Args:
         tensors: one for each process; those of `src` count, the others' give shape and dtype.
         src: that process's number in the world.
-        group: the processes.
+        group: The group. Default: all ranks.
     """
     chosen = group_or_default(group)
     return _one(_Scatter, get_group_rank(chosen, src), chosen, *tensors)
 
 
 def reduce(tensor: Tensor, dst: int, op: Reduction = ReduceOp.SUM, group: Group = None) -> Tensor:
-    """The reduction of all processes' tensors, in one (`torch.distributed.nn.functional.reduce`).
+    """Reduce the tensors of all ranks on one rank (`torch.distributed.nn.functional.reduce`).
 
     Args:
-        tensor: this process's; what the others get is it, too.
-        dst: that process's number in the world.
-        op: SUM and AVG have derivatives.
-        group: the processes.
+        tensor: This rank's tensor, which ranks other than `dst` get back.
+        dst: Global rank that gets the result.
+        op: The reduction. Default: sum. Only SUM and AVG have derivatives.
+        group: The group. Default: all ranks.
     """
     chosen = group_or_default(group)
     return _one(_Reduce, get_group_rank(chosen, dst), op, chosen, tensor)
@@ -100,17 +101,17 @@ def reduce_scatter(
         output: where it is put.
         input_list: a tensor for each process.
         op: SUM and AVG have derivatives.
-        group: the processes.
+        group: The group. Default: all ranks.
     """
     return _one(_ReduceScatter, op, group_or_default(group), output, *input_list)
 
 
 def all_gather(tensor: Tensor, group: Group = None) -> tuple[Tensor, ...]:
-    """The tensors of all processes (`torch.distributed.nn.functional.all_gather`).
+    """Gather the tensors of all ranks on every rank (`torch.distributed.nn.functional.all_gather`).
 
     Args:
-        tensor: this process's; all have one shape and dtype.
-        group: the processes.
+        tensor: This rank's tensor. All ranks have the same shape and dtype.
+        group: The group. Default: all ranks.
     """
     return _several(_AllGather, group_or_default(group), tensor)
 
@@ -123,12 +124,12 @@ def _all_gather_base(output_tensor: Tensor, input_tensor: Tensor, group: Group =
 def all_to_all(
     output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor], group: Group = None
 ) -> tuple[Tensor, ...]:
-    """What all processes send to this one (`torch.distributed.nn.functional.all_to_all`).
+    """Exchange tensors between all ranks (`torch.distributed.nn.functional.all_to_all`).
 
     Args:
-        output_tensor_list: where it is put, a tensor for each process.
-        input_tensor_list: a tensor for each process.
-        group: the processes.
+        output_tensor_list: Tensors to fill, one per rank.
+        input_tensor_list: Tensors to send, one per rank.
+        group: The group. Default: all ranks.
     """
     return _several(_AllToAll, group_or_default(group), list(output_tensor_list), *input_tensor_list)
 
@@ -140,14 +141,14 @@ def all_to_all_single(
     input_split_sizes: Sequence[int] | None = None,
     group: Group = None,
 ) -> Tensor:
-    """What all processes send to this one, joined (`torch.distributed.nn.functional.all_to_all_single`).
+    """Exchange rows of one tensor between all ranks (`torch.distributed.nn.functional.all_to_all_single`).
 
     Args:
-        output: where it is put.
-        input: what is sent.
-        output_split_sizes: how many rows come from each process; equal parts if nothing is said.
-        input_split_sizes: how many rows go to each process; equal parts if nothing is said.
-        group: the processes.
+        output: Tensor to fill.
+        input: Tensor to send.
+        output_split_sizes: Number of rows received from each rank. Default: equal parts.
+        input_split_sizes: Number of rows sent to each rank. Default: equal parts.
+        group: The group. Default: all ranks.
     """
     return _one(
         _AllToAllSingle, group_or_default(group), output, output_split_sizes, input_split_sizes, input
@@ -155,12 +156,12 @@ def all_to_all_single(
 
 
 def all_reduce(tensor: Tensor, op: Reduction = ReduceOp.SUM, group: Group = None) -> Tensor:
-    """The reduction of all processes' tensors (`torch.distributed.nn.functional.all_reduce`).
+    """Reduce the tensors of all ranks on every rank (`torch.distributed.nn.functional.all_reduce`).
 
     Args:
-        tensor: this process's; all have one shape and dtype.
-        op: SUM and AVG have derivatives.
-        group: the processes.
+        tensor: This rank's tensor. All ranks have the same shape and dtype.
+        op: The reduction. Default: sum. Only SUM and AVG have derivatives.
+        group: The group. Default: all ranks.
     """
     return _one(_AllReduce, op, group_or_default(group), tensor)
 
@@ -184,7 +185,7 @@ def _copied(tensor: Tensor) -> Tensor:
 
 
 def _scaled(grad: Tensor, op: Reduction, group: ProcessGroup, name: str) -> Tensor:
-    """A gradient behind a sum, for one behind another linear reduction.
+    """Scale the gradient of a sum to that of another linear reduction.
 
     Raises:
         RuntimeError: the reduction is not linear.

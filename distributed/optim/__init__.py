@@ -1,7 +1,7 @@
-"""`tt.distributed.optim`: optimizers of many processes (`torch.distributed.optim`).
+"""`tt.distributed.optim`: distributed optimizers (`torch.distributed.optim`).
 
-`zero_redundancy_optimizer` divides an optimizer's state among processes; `post_localSGD_optimizer` averages parameters
-now and then.
+`zero_redundancy_optimizer` shards an optimizer's state over ranks. `post_localSGD_optimizer` averages
+parameters periodically.
 """
 
 from .post_localSGD_optimizer import PostLocalSGDOptimizer as PostLocalSGDOptimizer

@@ -1,4 +1,4 @@
-"""An optimizer after whose steps parameters are averaged now and then (`torch.distributed.optim`)."""
+"""Optimizer that averages parameters periodically after its steps (`torch.distributed.optim`)."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class PostLocalSGDOptimizer(Optimizer):
         return repr(self.optim)
 
     def state_dict(self) -> dict[str, Any]:
-        """The optimizer's state dict, with the averager's count as ``"step"``."""
+        """Return the optimizer's state dict, with the averager's count as ``"step"``."""
         return {**self.optim.state_dict(), "step": self.averager.step}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load what `state_dict` gave; warns if it has no count, which is 0 then."""
+        """Load a result of `state_dict`; without a step count, warn and set it to 0."""
         self.optim.load_state_dict(state_dict)
         self.param_groups = self.optim.param_groups
         if "step" not in state_dict:

@@ -34,7 +34,7 @@ BROADCAST_BYTES = 25 << 20
 
 
 class _ZeroJoinHook(JoinHook):
-    """Steps without gradients, for processes whose batches are used up."""
+    """Hook that runs steps without gradients, for ranks without further batches."""
 
     def __init__(self, optimizer: ZeroRedundancyOptimizer) -> None:
         self.optimizer = optimizer
@@ -53,8 +53,9 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
     Args:
         params: the parameters, or groups of them in dicts.
         optimizer_class: makes an optimizer of a part.
-        process_group: the processes; None for all.
-        parameters_as_bucket_view: whether parameters of a process lie in one line, which is sent as it is.
+        process_group: The group. None means all ranks.
+        parameters_as_bucket_view: If True, each rank's parameters are views of a flat buffer, which is sent
+            without a copy.
         overlap_with_ddp: is not supported.
         defaults: arguments of `optimizer_class`.
 
@@ -102,7 +103,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
             self._partition_parameters()[self.rank],
             **defaults,
         )
-        # What the optimizer's class adds to groups is in ours, too.
+        # Copy keys that the optimizer's class adds to its groups into our groups.
         for ours, theirs in zip(self.param_groups, self.optim.param_groups, strict=True):
             for key, value in theirs.items():
                 ours.setdefault(key, value)
@@ -150,7 +151,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         The parts of other groups stay what they are, since the new parameters go where there is least.
 
         Args:
-            param_group: as for any optimizer.
+            param_group: Parameter group, as for any optimizer.
         """
         super().add_param_group(param_group)
         if not self.initialized:
@@ -197,12 +198,12 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
                     broadcast_coalesced(self.process_group, several, BROADCAST_BYTES, rank)
 
     def join_hook(self, **kwargs: Any) -> JoinHook:
-        """What this does in a process without batches."""
+        """Return the hook that runs on a rank without batches."""
         return _ZeroJoinHook(self)
 
     @property
     def join_device(self) -> Device:
-        """Where the first parameter is."""
+        """Device of the first parameter."""
         return self._default_device
 
     @property
@@ -216,7 +217,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         """Bring the states of all processes together, where `state_dict` finds them. All processes call it.
 
         Args:
-            to: the number in the group of the process that gets them.
+            to: Rank in the group that gets the states.
         """
         _copy_options(self.param_groups, self.optim.param_groups)
         own = _on_device(self.optim.state_dict(), "cpu")
@@ -225,7 +226,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         self._all_state_dicts = found or []
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of all parameters, as the optimizer's own class would have it.
+        """Return the state of all parameters, as the optimizer's own class would.
 
         Raises:
             RuntimeError: `consolidate_state_dict` has not brought it to this process.
@@ -275,7 +276,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
 
 def _checked(params: Any) -> tuple[list[Any], list[Tensor]]:
-    """The parameters or groups, and all parameters. Raises TypeError and ValueError for what is neither."""
+    """Return the parameters or groups, and all parameters. Raise TypeError or ValueError for anything else."""
     if isinstance(params, Tensor):
         raise TypeError("`params` argument should be an iterable of Tensors, but got Tensor")
     try:
@@ -312,7 +313,7 @@ def _checked(params: Any) -> tuple[list[Any], list[Tensor]]:
 
 
 def _as_views(params: list[Tensor]) -> Tensor:
-    """A line of parameters, which become its parts."""
+    """Copy parameters into a flat buffer, and make them views of it."""
     first = params[0]
     line = first.new_empty(sum(each.numel() for each in params))
     at = 0
@@ -331,7 +332,7 @@ def _copy_options(source: list[dict[str, Any]], target: list[dict[str, Any]]) ->
 
 
 def _on_device(value: Any, device: Any) -> Any:
-    """A value whose tensors are on a device."""
+    """Move the tensors of a nested value to a device."""
     if isinstance(value, Tensor):
         return value.to(device)
     if isinstance(value, (list, tuple)):

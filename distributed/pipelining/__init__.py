@@ -1,8 +1,8 @@
-"""`tt.distributed.pipelining`: models whose layers are divided among processes (`torch.distributed.pipelining`).
+"""`tt.distributed.pipelining`: pipeline parallelism (`torch.distributed.pipelining`).
 
-`stage` is the part of one process, `pipe` cuts a model into such parts by its graph, `microbatch` cuts batches.
-`actions` has the order in which each process goes forwards and backwards, and `timetable` when it can; `schedules`
-carries that out. No other module sends anything.
+`stage` is the part of a model on one rank. `pipe` splits a model by its graph, and `microbatch` splits
+batches. `actions` has the order of forwards and backwards of each rank, and `timetable` their steps.
+`schedules` runs them; no other module communicates.
 """
 
 from typing import TYPE_CHECKING

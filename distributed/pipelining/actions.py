@@ -9,7 +9,7 @@ __all__ = ["Action", "Computation", "gpipe_order", "interleaved_1f1b_order", "on
 
 
 class Computation(Enum):
-    """What is done with a microbatch."""
+    """Computation on a microbatch."""
 
     FORWARD = "F"
     BACKWARD = "B"
@@ -35,7 +35,7 @@ def _backward(stage: int, microbatch: int) -> Action:
 
 
 def gpipe_order(rank: int, microbatches: int) -> list[Action]:
-    """All forwards, then all backwards.
+    """Return all forwards, then all backwards.
 
     Source: Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism", 2019, with
     the backwards in the order of the forwards, as PyTorch has them.
@@ -50,7 +50,8 @@ def gpipe_order(rank: int, microbatches: int) -> list[Action]:
 
 
 def one_forward_one_backward_order(rank: int, size: int, microbatches: int) -> list[Action]:
-    """As many forwards as there are ranks behind this one, then a forward and a backward in turn, then backwards.
+    """Return the 1F1B order: warm-up forwards, one per later rank, then alternating forwards and backwards,
+    then backwards.
 
     Source: Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", 2019, with the flush of
     "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", 2021, figure 4, top.
@@ -68,22 +69,23 @@ def one_forward_one_backward_order(rank: int, size: int, microbatches: int) -> l
 
 
 def interleaved_1f1b_order(rank: int, size: int, stages: int, microbatches: int) -> list[Action]:
-    """One forward and one backward in turn, over several stages of each rank.
+    """Return the interleaved 1F1B order over several stages of each rank.
 
-    A rank takes so many microbatches through its first stage as there are ranks, then these through its second one.
-    The number of microbatches need not be a multiple of the ranks' as in the paper, but of that of the rounds.
+    A rank runs one microbatch per rank through its first stage, then the same microbatches through its second
+    stage. Unlike in the paper, the number of microbatches need not be a multiple of the number of ranks. It
+    must be a multiple of the number of rounds.
 
     Args:
-        rank: this one.
-        size: how many ranks there are.
-        stages: of each rank.
-        microbatches: how many there are.
+        rank: This rank.
+        size: Number of ranks.
+        stages: Number of stages of each rank.
+        microbatches: Number of microbatches.
 
     Raises:
         ValueError: the microbatches cannot be divided into rounds.
 
-    Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", 2021,
-    figure 4, bottom.
+    Source: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
+    Megatron-LM", 2021, figure 4, bottom.
     """
     rounds = max(1, microbatches // size)
     if microbatches % rounds:

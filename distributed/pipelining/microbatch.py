@@ -32,17 +32,17 @@ class TensorChunkSpec:
 
     @staticmethod
     def from_tuple(chunk_dims: tuple[int, ...]) -> Any:
-        """Those of positional arguments."""
+        """Return the specs of positional arguments."""
         return tree_map(TensorChunkSpec, chunk_dims)
 
     @staticmethod
     def from_dict(chunk_dims: dict[str, int]) -> Any:
-        """Those of keyword arguments."""
+        """Return the specs of keyword arguments."""
         return tree_map(TensorChunkSpec, chunk_dims)
 
 
 def split_tensor(tensor: Tensor, spec: TensorChunkSpec, chunks: int) -> list[Tensor]:
-    """A tensor's parts. Raises ValueError if it is shorter than there are."""
+    """Split a tensor into chunks. Raise ValueError if it is shorter than the number of chunks."""
     if tensor.shape[spec.split_dim] < chunks:
         raise ValueError(
             f"a tensor of shape {list(tensor.shape)} cannot be cut into {chunks} microbatches along dimension "
@@ -79,16 +79,16 @@ def split_args_kwargs_into_chunks(
     args_chunk_spec: tuple[Any, ...] | None = None,
     kwargs_chunk_spec: Mapping[str, Any] | None = None,
 ) -> tuple[list[tuple[Any, ...]], list[dict[str, Any]]]:
-    """The arguments of each microbatch
+    """Split the arguments of a batch into microbatches
     (`torch.distributed.pipelining.microbatch.split_args_kwargs_into_chunks`).
 
     Args:
-        args: of the batch.
-        kwargs: of the batch.
-        chunks: how many microbatches there are.
-        args_chunk_spec: how each positional argument is cut; tensors along dimension 0 if nothing is said. What has
-            None there, and what is no tensor, is given to all.
-        kwargs_chunk_spec: how each keyword argument is.
+        args: Positional arguments of the batch.
+        kwargs: Keyword arguments of the batch.
+        chunks: Number of microbatches.
+        args_chunk_spec: Split dimension of each positional argument. Default: dimension 0 for tensors. Values
+            with the spec None and values that are not tensors are passed to all microbatches.
+        kwargs_chunk_spec: Split dimension of each keyword argument.
 
     Raises:
         ValueError: there are not as many specs as values, or a tensor is too short.
@@ -112,12 +112,12 @@ def split_args_kwargs_into_chunks(
 
 
 def merge_chunks(chunks: Sequence[Any], chunk_spec: Any) -> Any:
-    """The batch's result of the microbatches' (`torch.distributed.pipelining.microbatch.merge_chunks`).
+    """Merge the results of microbatches (`torch.distributed.pipelining.microbatch.merge_chunks`).
 
     Args:
-        chunks: their results.
-        chunk_spec: along which dimension each tensor is put together; dimension 0 if nothing is said. What has no
-            `TensorChunkSpec` is the same in all of them.
+        chunks: Results of the microbatches.
+        chunk_spec: Dimension along which each tensor is concatenated. None means dimension 0. Values without a
+            `TensorChunkSpec` must be the same in all microbatches.
 
     Raises:
         ValueError: a result has another number of values than there are specs, or values differ.

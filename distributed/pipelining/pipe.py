@@ -1,7 +1,8 @@
-"""Models cut into stages by their graphs: `pipeline`, `SplitPoint`, `pipe_split` (`torch.distributed.pipelining`).
+"""Pipeline stages split from a model's graph: `pipeline`, `SplitPoint`, `pipe_split`
+(`torch.distributed.pipelining`).
 
-A graph is cut into consecutive parts. A stage takes all that was computed before it and is used in it or behind it, and
-returns all that is used behind it: what a later stage needs passes through those between.
+A graph is split into consecutive parts. A stage takes all earlier values that it or a later stage uses. It
+returns all values that later stages use, so values pass through the stages in between.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["Pipe", "SplitPoint", "pipe_split", "pipeline"]
 
 
 class SplitPoint(Enum):
-    """Where a model is cut: before a submodule, or behind it (`torch.distributed.pipelining.SplitPoint`)."""
+    """Position of a split: before or after a submodule (`torch.distributed.pipelining.SplitPoint`)."""
 
     BEGINNING = 1
     END = 2
@@ -64,7 +65,7 @@ class Pipe:
     """A model cut into stages (`torch.distributed.pipelining.Pipe`); `pipeline` makes one.
 
     Attributes:
-        num_stages: how many there are.
+        num_stages: Number of stages.
     """
 
     def __init__(self, stages: Sequence[fx.GraphModule]) -> None:
@@ -72,7 +73,7 @@ class Pipe:
         self.num_stages = len(stages)
 
     def get_stage_module(self, stage_idx: int) -> fx.GraphModule:
-        """The layers of a stage, with the names that they have in the model.
+        """Return the module of a stage, with the names of its layers in the model.
 
         Raises:
             ValueError: there is no such stage.
@@ -82,18 +83,18 @@ class Pipe:
         return self._stages[stage_idx]
 
     def build_stage(self, stage_index: int, device: Any, group: Group = None) -> PipelineStage:
-        """A stage as schedules take it.
+        """Return a stage for a schedule.
 
         Args:
-            stage_index: which.
-            device: where it computes, and its layers are.
-            group: the processes of the pipeline.
+            stage_index: Index of the stage.
+            device: Device of its layers and computation.
+            group: Group of the pipeline. Default: all ranks.
         """
         module = self.get_stage_module(stage_index)
         return PipelineStage(module.to(device), stage_index, self.num_stages, device, group=group)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """All stages after each other, in this process."""
+        """Run all stages in sequence in this process."""
         result = self._stages[0](*args, **kwargs)
         for stage in self._stages[1:]:
             result = stage(*(result if isinstance(result, tuple) else (result,)))
@@ -117,8 +118,8 @@ def pipeline(
     Args:
         module: the model.
         mb_args: a microbatch's arguments, with which the stages are tried; on the Meta device, too.
-        mb_kwargs: its keyword arguments.
-        split_spec: where to cut, by names of submodules.
+        mb_kwargs: Keyword arguments of the example microbatch.
+        split_spec: Split points, by names of submodules.
 
     Raises:
         ValueError: there is no such submodule, or it is not called once.
@@ -152,7 +153,9 @@ class _Parts:
         self._graph, self._cuts = graph, cuts
 
     def parts(self) -> list[list[fx.Node]]:
-        """The nodes that compute, part by part. Raises ValueError where a cut is not met once."""
+        """Return the compute nodes of each part. Raise ValueError unless each split point occurs exactly
+        once.
+        """
         parts: list[list[fx.Node]] = [[]]
         met = dict.fromkeys(self._cuts, 0)
         for node in self._graph.nodes:
@@ -179,7 +182,7 @@ class _Parts:
 
 
 def _stage(module: Module, graph: fx.Graph, part: Sequence[fx.Node]) -> fx.GraphModule:
-    """The module of a part: what is known before it comes in, what is used behind it goes out."""
+    """Build the module of a part: its inputs are earlier values, its outputs are values used later."""
     nodes = list(graph.nodes)
     place = {node: number for number, node in enumerate(nodes)}
     begin = place[part[0]] if part else 0
@@ -228,7 +231,7 @@ def _check_parameters(pipe: Pipe) -> None:
 
 
 def _try(pipe: Pipe, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Run the stages on Meta tensors, one after another, so that what cannot pass between them is found here."""
+    """Run the stages in sequence on Meta tensors, to detect values that cannot pass between them."""
     from ...func import functional_call
     from ...utils._pytree import tree_map
     from .stage import _to_meta

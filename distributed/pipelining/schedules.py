@@ -30,13 +30,13 @@ class PipelineSchedule(ABC):
     All processes of the group call `step`. Gradients are added to those of the parameters, microbatch after microbatch.
 
     Args:
-        stages: this process's; stage ``number`` is one of process ``number % size``.
+        stages: Stages of this rank; stage ``number`` belongs to rank ``number % size``.
         n_microbatches: into how many a batch is cut.
         loss_fn: the loss of the last stage's result and the target; without, nothing goes backwards.
-        args_chunk_spec: how positional arguments are cut.
-        kwargs_chunk_spec: how keyword arguments are cut.
-        output_merge_spec: how results are put together.
-        scale_grads: whether gradients are divided by the number of microbatches, as for a loss that is a mean.
+        args_chunk_spec: Split dimensions of positional arguments.
+        kwargs_chunk_spec: Split dimensions of keyword arguments.
+        output_merge_spec: Dimensions along which results are concatenated.
+        scale_grads: If True, divide gradients by the number of microbatches, as for a mean loss.
 
     Raises:
         ValueError: the stages are not those of this process.
@@ -82,7 +82,7 @@ class PipelineSchedule(ABC):
 
     @abstractmethod
     def _order(self, rank: int) -> list[Action]:
-        """The actions of a rank."""
+        """Return the actions of a rank."""
 
     def step(
         self,
@@ -97,11 +97,11 @@ class PipelineSchedule(ABC):
 
         Args:
             args: the model's, in the process of the first stage; others' are not used.
-            target: of the loss, in the process of the last stage; cut along dimension 0.
-            losses: where the microbatches' losses are put, in the process of the last stage.
-            return_outputs: whether the result is kept.
+            target: Target of the loss, on the rank of the last stage; split along dimension 0.
+            losses: List that receives the microbatches' losses, on the rank of the last stage.
+            return_outputs: If True, keep the result.
             loss_kwargs: for the loss function.
-            kwargs: of the stages of this process.
+            kwargs: Keyword arguments of this rank's stages.
 
         Returns:
             The model's result, in the process of the last stage; None in others.
@@ -182,7 +182,7 @@ class _Step:
         arguments: each microbatch's.
         targets: each microbatch's.
         loss_kwargs: for the loss function.
-        keep: whether results are kept.
+        keep: If True, keep the results.
     """
 
     def __init__(
@@ -243,7 +243,7 @@ class _Step:
             stage.take_gradients(action.microbatch, tensors)
 
     def _exchange(self, step: Sequence[Action | None], computed: list[Tensor]) -> None:
-        """Send what was computed in a step to who needs it, and receive what others have computed for this process."""
+        """Send the results of a step to the ranks that need them, and receive this rank's inputs."""
         schedule = self.schedule
         operations: list[P2POp] = []
         receives: list[tuple[Action, list[Tensor]]] = []
@@ -299,9 +299,9 @@ class ScheduleGPipe(_OneStage):
     """All microbatches forwards, then all backwards (`torch.distributed.pipelining.ScheduleGPipe`).
 
     Args:
-        stage: this process's.
+        stage: Stage of this rank.
         n_microbatches: into how many a batch is cut.
-        loss_fn: as for all schedules, and so are the others: see `PipelineSchedule`.
+        loss_fn: As for all schedules; so are the other arguments, see `PipelineSchedule`.
 
     Source: Huang et al., 2019, arXiv:1811.06965.
 
@@ -330,9 +330,9 @@ class Schedule1F1B(_OneStage):
     A process keeps the results of as many microbatches at most as there are stages from its own on.
 
     Args:
-        stage: this process's.
+        stage: Stage of this rank.
         n_microbatches: into how many a batch is cut.
-        loss_fn: as for all schedules, and so are the others: see `PipelineSchedule`.
+        loss_fn: As for all schedules; so are the other arguments, see `PipelineSchedule`.
 
     Source: Narayanan et al., 2021, arXiv:2104.04473, figure 4.
     """
@@ -346,9 +346,9 @@ class ScheduleInterleaved1F1B(PipelineSchedule):
     (`torch.distributed.pipelining.ScheduleInterleaved1F1B`).
 
     Args:
-        stages: this process's; as many in each process.
+        stages: Stages of this rank; each rank has equally many.
         n_microbatches: into how many a batch is cut.
-        loss_fn: as for all schedules, and so are the others: see `PipelineSchedule`.
+        loss_fn: As for all schedules; so are the other arguments, see `PipelineSchedule`.
 
     Raises:
         ValueError: the microbatches cannot be divided into rounds, or processes have different numbers of stages.

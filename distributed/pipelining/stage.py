@@ -22,7 +22,7 @@ Tensors = tuple[Tensor, ...]
 
 
 class TensorMeta(NamedTuple):
-    """What is known of a tensor before it is there."""
+    """Metadata of a tensor before it exists."""
 
     shape: tuple[int, ...]
     dtype: ScalarType
@@ -30,31 +30,33 @@ class TensorMeta(NamedTuple):
 
     @staticmethod
     def of(tensor: Tensor) -> TensorMeta:
-        """A tensor's."""
+        """Return the metadata of a tensor."""
         return TensorMeta(tuple(tensor.shape), tensor.dtype, tensor.requires_grad)
 
     def made(self, device: Any) -> Tensor:
-        """A tensor of that kind, without values."""
+        """Return an uninitialized tensor with this metadata."""
         made: Tensor = empty(self.shape, dtype=self.dtype, device=device)
         return made
 
 
 class PipelineStage:
-    """A part of a model (`torch.distributed.pipelining.PipelineStage`).
+    """Stage of a pipeline (`torch.distributed.pipelining.PipelineStage`).
 
-    The first stage gets the batch's arguments, each other one what the stage before it returns: a tensor or a tuple of
-    tensors, the same in shape and dtype for all microbatches. At the first step the shapes travel through the stages,
-    each of which but the last runs on Meta tensors; one that cannot be run so, or has sharded parameters, is given
-    `output_args`.
+    The first stage gets the batch's arguments. Every other stage gets the output of the previous stage: a
+    tensor or a tuple of tensors, of the same shape and dtype for all microbatches.
+
+    At the first step, shapes travel through the stages. Each stage but the last runs on Meta tensors to infer
+    its output. A stage that cannot run on Meta tensors, or has sharded parameters, needs `output_args`.
 
     Args:
-        submodule: the layers. Data parallel modules are not taken; `fully_shard` is applied to them before.
-        stage_index: which part it is, from 0.
-        num_stages: how many there are.
-        device: where it computes.
-        input_args: examples of what it is given; compared with what comes.
-        output_args: examples of what it returns, for which it is not run on Meta tensors.
-        group: the processes of the pipeline; all of them if nothing is said.
+        submodule: Layers of the stage. It must not be a data parallel module; apply `fully_shard` to the
+            layers before.
+        stage_index: Index of the stage, from 0.
+        num_stages: Number of stages.
+        device: Device of the computation.
+        input_args: Example inputs, compared with the actual inputs.
+        output_args: Example outputs, which replace the run on Meta tensors.
+        group: Group of the pipeline. Default: all ranks.
 
     Raises:
         ValueError: there is no such stage.
@@ -97,12 +99,12 @@ class PipelineStage:
 
     @property
     def is_first(self) -> bool:
-        """Whether it gets the batch's arguments."""
+        """True if the stage gets the batch's arguments."""
         return self.stage_index == 0
 
     @property
     def is_last(self) -> bool:
-        """Whether it returns the model's result."""
+        """True if the stage returns the model's result."""
         return self.stage_index == self.num_stages - 1
 
     def clear(self) -> None:
@@ -115,11 +117,11 @@ class PipelineStage:
     # Shapes
 
     def infer(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[TensorMeta, ...]:
-        """What is returned for arguments, found on Meta tensors.
+        """Infer the metadata of the stage's outputs on Meta tensors.
 
         Args:
-            args: of the first stage a microbatch's; of others the metadata of what comes.
-            kwargs: of a microbatch.
+            args: For the first stage, a microbatch's arguments. For other stages, the metadata of the inputs.
+            kwargs: Keyword arguments of a microbatch.
 
         Raises:
             ValueError: what comes is not like `input_args`, or parameters are sharded.
@@ -183,7 +185,7 @@ class PipelineStage:
     # Microbatches
 
     def room_for_inputs(self) -> list[Tensor]:
-        """Memory for what the stage before sends."""
+        """Allocate buffers for the outputs of the previous stage."""
         return [each.made(self.device) for each in self.input_metas or ()]
 
     def room_for_gradients(self) -> list[Tensor]:
@@ -191,7 +193,7 @@ class PipelineStage:
         return [each.made(self.device) for each in self.output_metas or () if each.requires_grad]
 
     def take_inputs(self, microbatch: int, tensors: Sequence[Tensor], has_backward: bool) -> None:
-        """What the stage before has computed."""
+        """Store the outputs of the previous stage as inputs of a microbatch."""
         metas = self.input_metas or ()
         self._inputs[microbatch] = tuple(
             each.detach().requires_grad_(has_backward and meta.requires_grad)
@@ -199,7 +201,7 @@ class PipelineStage:
         )
 
     def take_gradients(self, microbatch: int, tensors: Sequence[Tensor]) -> None:
-        """Gradients of what this stage has returned."""
+        """Store the gradients of this stage's outputs."""
         self._gradients[microbatch] = tensors
 
     def forward(
@@ -213,11 +215,11 @@ class PipelineStage:
         """Compute a microbatch.
 
         Args:
-            microbatch: its number.
+            microbatch: Index of the microbatch.
             args: the first stage's arguments; others have taken theirs.
             kwargs: keyword arguments.
-            keep: whether the last stage keeps the result.
-            has_backward: whether `backward` follows.
+            keep: If True, the last stage keeps the result.
+            has_backward: True if `backward` follows.
 
         Returns:
             What the layers return, and what is sent on.
@@ -244,9 +246,9 @@ class PipelineStage:
         """Compute the gradients of a microbatch, which are added to the parameters'.
 
         Args:
-            microbatch: its number.
-            loss: of the last stage.
-            is_last_backward: whether it is the last microbatch, when `fully_shard` reduces gradients.
+            microbatch: Index of the microbatch.
+            loss: Loss of the last stage.
+            is_last_backward: True for the last microbatch, when `fully_shard` reduces gradients.
 
         Returns:
             The gradients that the stage before gets.

@@ -1,7 +1,7 @@
-"""When each rank of a pipeline can carry its actions out, and what is sent then.
+"""Timetable of a pipeline: the step of each rank's actions, and the messages after each step.
 
-Time is counted in steps of one action for each rank. Every rank computes the same table; after a step it exchanges with
-the others what was computed in it. So two ranks agree on the order of their messages, whatever the orders of actions.
+In a step, each rank runs one action. Every rank computes the same table, and exchanges the results after each
+step. Two ranks therefore agree on the order of their messages, for any orders of actions.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ Timetable = list[list[Action | None]]
 
 
 def timetable(orders: Sequence[Sequence[Action]], rank_of: Mapping[int, int]) -> Timetable:
-    """The steps in which ranks carry out their actions, each as soon as it can.
+    """Return the steps in which ranks run their actions, each as early as possible.
 
     Args:
-        orders: each rank's actions.
-        rank_of: the rank of each stage.
+        orders: Actions of each rank.
+        rank_of: Rank of each stage.
 
     Raises:
         ValueError: actions wait for each other, or for one that is missing, or are another rank's.
@@ -60,7 +60,7 @@ def timetable(orders: Sequence[Sequence[Action]], rank_of: Mapping[int, int]) ->
 
 
 def needs(action: Action, last: int) -> set[Action]:
-    """What must have been computed before an action; `last` is the number of the last stage."""
+    """Return the actions that must precede an action; `last` is the index of the last stage."""
     stage, computation, microbatch = action
     if computation is Computation.FORWARD:
         return {Action(stage - 1, computation, microbatch)} if stage else set()
@@ -69,7 +69,7 @@ def needs(action: Action, last: int) -> set[Action]:
 
 
 def receiver(action: Action, last: int) -> int | None:
-    """The stage that gets what an action computes; None if none does."""
+    """Return the stage that receives an action's result; None if there is none."""
     if action.computation is Computation.FORWARD:
         return action.stage + 1 if action.stage < last else None
     return action.stage - 1 if action.stage else None

@@ -1,6 +1,6 @@
-"""Stores: small values by key that processes find each other with (`torch.distributed.Store`).
+"""Stores: key-value stores through which processes find each other (`torch.distributed.Store`).
 
-`store` says what every store does. `hash_store` keeps values in this process, `file_store` in a file that processes
-share, `tcp_store` in one process, which serves the others over TCP; `prefix_store` gives users of one store rooms of
-their own. Values are bytes, and nothing that comes out of a store is executed.
+`store` defines the interface. `hash_store` keeps values in this process, `file_store` in a shared file.
+`tcp_store` keeps them in one process, which serves the others over TCP. `prefix_store` gives users of one
+store separate key spaces. Values are bytes, and no value from a store is executed.
 """

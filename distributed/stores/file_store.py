@@ -37,7 +37,7 @@ class FileStore(Store):
             has its values still, and must be taken away first.
         world_size: the number of processes; -1 for any. Once that many objects are no longer used, or their processes
             have ended, the last one takes the file away.
-        timeout: how long to wait for values.
+        timeout: Time limit for values.
 
     Example:
         >>> import os, tempfile, triten as tt
@@ -186,6 +186,6 @@ class FileStore(Store):
 def _leave(path: str, world_size: int, process: int) -> None:
     """Count an object that is no longer used; the last one takes the file away."""
     if os.getpid() != process or not os.path.exists(path):
-        return  # a fork's copy, which nobody has counted; or somebody else has taken it
+        return  # an uncounted copy in a fork, or another process has removed the file
     if FileStore(path).add(LEFT, 1) == world_size:
         os.unlink(path)

@@ -102,7 +102,7 @@ class HashStore(Store):
         return self._when(first, seconds_of(None, self._timeout), lambda: f"for a value in the queue {key!r}")
 
     def queue_front(self, key: str) -> bytes | None:
-        """The first value of a queue, which stays there; None where there is none."""
+        """Return the first value of a queue without removing it; None if the queue is empty."""
         queue = self._queues.get(key)
         return queue[0] if queue else None
 
@@ -113,13 +113,13 @@ class HashStore(Store):
         return self.view(self._timeout)
 
     def view(self, timeout: timedelta) -> HashStore:
-        """Another object over the same values, with a time limit of its own."""
+        """Return another store over the same values, with its own timeout."""
         made = HashStore(timeout)
         made._values, made._queues, made._changed = self._values, self._queues, self._changed
         return made
 
     def clear(self, keep: str) -> None:
-        """Take away all values and queues but those whose keys begin with some text."""
+        """Delete all values and queues except those whose keys begin with `keep`."""
         with self._changed:
             for key in [key for key in self._values if not key.startswith(keep)]:
                 del self._values[key]

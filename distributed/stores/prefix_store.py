@@ -1,4 +1,4 @@
-"""A part of a store, whose keys begin alike."""
+"""Store that prefixes the keys of another store."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class PrefixStore(Store):
         return self.underlying_store.delete_key(self._key(key))
 
     def num_keys(self) -> int:
-        """How many keys the whole store has, as PyTorch's."""
+        """Return the number of keys of the whole store, as in PyTorch."""
         return self.underlying_store.num_keys()
 
     def check(self, keys: Sequence[str]) -> bool:

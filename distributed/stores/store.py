@@ -1,4 +1,4 @@
-"""What every store does."""
+"""Interface of all stores."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from datetime import timedelta
 __all__ = ["DEFAULT_TIMEOUT", "Presence", "Store", "as_bytes", "seconds_of"]
 
 DEFAULT_TIMEOUT = timedelta(seconds=300)
-"""How long a store waits for a value, if nobody says otherwise."""
+"""Default time limit for a value."""
 
 
 def as_bytes(value: str | bytes) -> bytes:
-    """A value as it is kept. Raises TypeError for anything but text and bytes."""
+    """Encode a value as bytes. Raise TypeError for anything but text and bytes."""
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -22,7 +22,7 @@ def as_bytes(value: str | bytes) -> bytes:
 
 
 def seconds_of(timeout: timedelta | float | None, default: timedelta) -> float:
-    """A time limit in seconds."""
+    """Return a time limit in seconds."""
     limit = default if timeout is None else timeout
     return limit.total_seconds() if isinstance(limit, timedelta) else float(limit)
 
@@ -38,7 +38,7 @@ class Store(abc.ABC):
     """Values by key, shared by processes (`torch.distributed.Store`).
 
     Args:
-        timeout: how long `get`, `wait` and `queue_pop` wait for a value.
+        timeout: Time limit of `get`, `wait` and `queue_pop`.
     """
 
     def __init__(self, timeout: timedelta = DEFAULT_TIMEOUT) -> None:
@@ -55,11 +55,11 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def set(self, key: str, value: str | bytes) -> None:
-        """Keep a value under a key, in the place of one that is there."""
+        """Store a value under a key, replacing an existing value."""
 
     @abc.abstractmethod
     def get(self, key: str) -> bytes:
-        """The value of a key, once there is one.
+        """Wait for the value of a key and return it.
 
         Raises:
             DistStoreError: there is none within the time limit.
@@ -87,11 +87,11 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def num_keys(self) -> int:
-        """How many keys there are."""
+        """Return the number of keys."""
 
     @abc.abstractmethod
     def check(self, keys: Sequence[str]) -> bool:
-        """Whether all of these keys are there now."""
+        """Return True if all of these keys exist now."""
 
     @abc.abstractmethod
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
@@ -116,7 +116,7 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def queue_len(self, key: str) -> int:
-        """How many values a queue has."""
+        """Return the number of values in a queue."""
 
     @abc.abstractmethod
     def clone(self) -> Store:
@@ -127,7 +127,7 @@ class Store(abc.ABC):
         return Presence()
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
-        """The values of several keys, once they are there."""
+        """Wait for the values of several keys and return them."""
         return [self.get(key) for key in keys]
 
     def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
@@ -140,5 +140,5 @@ class Store(abc.ABC):
             self.set(key, value)
 
     def has_extended_api(self) -> bool:
-        """Whether there are `append`, `multi_get` and `multi_set`: there are."""
+        """Return True: the store supports `append`, `multi_get` and `multi_set`."""
         return True

@@ -17,13 +17,13 @@ from .wire import receive, send
 __all__ = ["ANSWER", "EMPTY", "FAILED", "LEAVE", "WATCH", "TCPStoreServer"]
 
 ANSWER, FAILED, EMPTY = b"answer", b"failed", b"empty"
-"""What an answer begins with."""
+"""First field of an answer."""
 WATCH, LEAVE = b"watch", b"leave"
 """Requests of a connection about itself: to keep a value once it breaks, and to keep none."""
 
 
 CLOSED = (errno.EBADF, errno.EINVAL)
-"""What `accept` says of a listener that has been closed."""
+"""Error numbers of `accept` on a closed listener."""
 PAUSE = 0.05
 """Seconds until connections are taken again where none could be."""
 
@@ -181,4 +181,4 @@ REQUESTS: dict[str, Callable[..., list[bytes]]] = {
     "queue_pop": _queue_pop,
     "queue_len": lambda store, key: [_number(store.queue_len(key.decode()))],
 }
-"""What clients may ask for, each a function of the values and the request's fields."""
+"""Handlers of client requests; each takes the store and the request's fields."""

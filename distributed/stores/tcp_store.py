@@ -26,7 +26,7 @@ WORKERS = "__workers__"
 
 
 class _Connected(Presence):
-    """That a process is there, seen by a connection of its own."""
+    """Presence of a process, detected through its own connection."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -47,11 +47,11 @@ class TCPStore(Store):
         host_name: the master's name or address.
         port: its port; 0 has the master choose one, which `port` then tells.
         world_size: the number of processes that use the store, the master among them; None for any number.
-        is_master: whether this process keeps the values.
-        timeout: how long to wait for the master, and for values.
-        wait_for_workers: whether the master waits for all of the processes.
-        multi_tenant: whether a master that finds its port served by this very process takes that server.
-        use_libuv: taken for PyTorch's sake.
+        is_master: True if this process holds the values.
+        timeout: Time limit for the master, and for values.
+        wait_for_workers: If True, the master waits for all processes.
+        multi_tenant: If True, a master whose port is already served by this process uses that server.
+        use_libuv: Ignored; accepted for compatibility with PyTorch.
 
     Raises:
         DistNetworkError: the port is taken, or the master does not answer in time.
@@ -154,7 +154,9 @@ class TCPStore(Store):
         return TCPStore, (self.host, self.port, None, False, self._timeout)
 
     def _ask(self, name: str, *fields: str | bytes) -> list[bytes]:
-        """What the master answers. Each thread has a connection, so that none waits for another's value."""
+        """Send a request to the master and return its answer. Each thread has its own connection, so that no
+        thread waits for another's value.
+        """
         connection: socket.socket | None = getattr(self._own, "connection", None)
         if connection is None or self._own.process != os.getpid():  # a fork would read its parent's answers
             connection = self._own.connection = self._connect()

@@ -11,7 +11,7 @@ from ..errors import DistNetworkError
 __all__ = ["MOST_BYTES", "receive", "send"]
 
 MOST_BYTES = 1 << 28
-"""The longest message that is taken: what says that it is longer is no message of a store."""
+"""Maximum length of a message; a longer one is not a message of a store."""
 _LENGTH = struct.Struct("!I")
 
 
@@ -24,7 +24,7 @@ def send(connection: socket.socket, fields: Sequence[bytes]) -> None:
 
 
 def receive(connection: socket.socket) -> list[bytes] | None:
-    """The next message, or None at the end of the connection.
+    """Return the next message, or None at the end of the connection.
 
     Raises:
         DistNetworkError: what came is no message.

@@ -1,8 +1,10 @@
-"""`tt.distributed.tensor`: tensors of which each process of a mesh has a part (`torch.distributed.tensor`).
+"""`tt.distributed.tensor`: tensors distributed over a mesh (`torch.distributed.tensor`).
 
-`placements` says how a tensor may lie, `spec` what is known of one, `transitions` and `redistribute` how it comes to
-lie otherwise, `dtensor` is the tensor; `creation` and `distribute` make some. `dispatch` serves operators: `rules` has,
-for each, the ways in which parts can be computed on, of which `strategy` takes the one with the least communication.
+- `placements` defines placements, and `spec` the metadata of a distributed tensor.
+- `transitions` and `redistribute` change placements.
+- `dtensor` is the tensor; `creation` and `distribute` create tensors.
+- `dispatch` runs operators. `rules` lists the sharding strategies of each operator; `strategy` chooses the
+  one with the least communication.
 """
 
 from typing import TYPE_CHECKING

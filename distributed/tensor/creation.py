@@ -1,4 +1,4 @@
-"""Distributed tensors made of nothing (`torch.distributed.tensor.zeros` and its kin)."""
+"""Factory functions of distributed tensors (`torch.distributed.tensor.zeros` and similar functions)."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ def empty(
     device_mesh: DeviceMesh | None = None,
     placements: Sequence[Placement] | None = None,
 ) -> DTensor:
-    """A distributed tensor whose elements are not set (`torch.distributed.tensor.empty`).
+    """Create an uninitialized distributed tensor (`torch.distributed.tensor.empty`).
 
     Args:
-        size: the whole tensor's shape, as numbers or as one sequence.
-        dtype: the default dtype if nothing is said.
-        layout: taken for PyTorch's sake.
-        requires_grad: whether gradients are recorded.
-        device_mesh: the processes; the current mesh if nothing is said.
-        placements: how it lies along each dimension of the mesh; replicated if nothing is said.
+        size: Global shape, as integers or one sequence.
+        dtype: The dtype. Default: the default dtype.
+        layout: Ignored; accepted for compatibility with PyTorch.
+        requires_grad: If True, record gradients. Default: False.
+        device_mesh: The mesh. Default: the current mesh.
+        placements: Placement along each mesh dimension. Default: replicated.
 
     Raises:
         ValueError: there are not as many placements as dimensions of the mesh, or a `Partial` one.
@@ -75,12 +75,13 @@ def full(
     device_mesh: DeviceMesh | None = None,
     placements: Sequence[Placement] | None = None,
 ) -> DTensor:
-    """A distributed tensor of one value (`torch.distributed.tensor.full`).
+    """Create a distributed tensor filled with one value (`torch.distributed.tensor.full`).
 
     Args:
-        size: the whole tensor's shape.
-        fill_value: the value.
-        dtype, layout, requires_grad, device_mesh, placements: as for `empty`; the value's dtype if nothing is said.
+        size: Global shape.
+        fill_value: The value.
+        dtype, layout, requires_grad, device_mesh, placements: As for `empty`. The default dtype is that of
+            the value.
     """
     kind = dtype or ops.full((), fill_value).dtype
     fill = lambda part, spec: part.fill_(fill_value)  # noqa: E731
@@ -95,7 +96,7 @@ def ones(
     device_mesh: DeviceMesh | None = None,
     placements: Sequence[Placement] | None = None,
 ) -> DTensor:
-    """A distributed tensor of ones (`torch.distributed.tensor.ones`); arguments as for `empty`."""
+    """Create a distributed tensor of ones (`torch.distributed.tensor.ones`); arguments as for `empty`."""
     return _made(
         "ones", lambda part, spec: part.fill_(1), size, dtype, requires_grad, device_mesh, placements
     )
@@ -109,7 +110,7 @@ def zeros(
     device_mesh: DeviceMesh | None = None,
     placements: Sequence[Placement] | None = None,
 ) -> DTensor:
-    """A distributed tensor of zeros (`torch.distributed.tensor.zeros`); arguments as for `empty`.
+    """Create a distributed tensor of zeros (`torch.distributed.tensor.zeros`); arguments as for `empty`.
 
     Example:
         >>> from triten import distributed as dist
@@ -134,9 +135,10 @@ def rand(
     device_mesh: DeviceMesh | None = None,
     placements: Sequence[Placement] | None = None,
 ) -> DTensor:
-    """A distributed tensor of uniform random numbers (`torch.distributed.tensor.rand`); arguments as for `empty`.
+    """Create a uniformly random distributed tensor (`torch.distributed.tensor.rand`); arguments as for
+    `empty`.
 
-    They are those of `tt.rand` with the same seed, however the tensor lies. All processes need the same seed.
+    The values equal those of `tt.rand` with the same seed, for any placements. All ranks need the same seed.
     """
     fill = lambda part, spec: drawn_part(ops.rand_like, part, spec)  # noqa: E731
     return _made("rand", fill, size, dtype, requires_grad, device_mesh, placements)
@@ -150,6 +152,8 @@ def randn(
     device_mesh: DeviceMesh | None = None,
     placements: Sequence[Placement] | None = None,
 ) -> DTensor:
-    """A distributed tensor of normal random numbers (`torch.distributed.tensor.randn`); arguments as for `rand`."""
+    """Create a normally distributed random tensor (`torch.distributed.tensor.randn`); arguments as for
+    `rand`.
+    """
     fill = lambda part, spec: drawn_part(ops.randn_like, part, spec)  # noqa: E731
     return _made("randn", fill, size, dtype, requires_grad, device_mesh, placements)

@@ -1,4 +1,4 @@
-"""What distributed tensors say to each other, and where their parts are (`torch.distributed.tensor.debug`)."""
+"""Communication counts and shard layouts of distributed tensors (`torch.distributed.tensor.debug`)."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class CommDebugMode:
         del counters[next(place for place, each in enumerate(counters) if each is self.comm_counts)]
 
     def get_total_counts(self) -> int:
-        """How many there were."""
+        """Return the total number of collectives."""
         return sum(self.comm_counts.values())
 
     def get_comm_counts(self) -> dict[str, int]:
-        """How many there were of each collective, by its name in `tt.distributed`."""
+        """Return the number of calls of each collective, by its name in `tt.distributed`."""
         return dict(self.comm_counts)
 
     def __repr__(self) -> str:
@@ -65,7 +65,7 @@ def visualize_sharding(dtensor: DTensor, header: str = "", use_rich: bool = Fals
     Args:
         dtensor: a tensor of one or two dimensions.
         header: printed above.
-        use_rich: taken for PyTorch's sake.
+        use_rich: Ignored; accepted for compatibility with PyTorch.
 
     Raises:
         RuntimeError: the tensor has another number of dimensions.

@@ -1,4 +1,4 @@
-"""What is decided once about calls that look alike: how arguments must lie, and how results do."""
+"""Sharding decisions, cached for calls with the same metadata: the placements of arguments and results."""
 
 from __future__ import annotations
 
@@ -23,24 +23,25 @@ _warned: set[str] = set()
 
 
 class Decision:
-    """What is done for one call and all that look like it. Tensors have numbers, those in lists too.
+    """Cached decision for all calls with the same metadata. Tensors are numbered, including those in lists.
 
     Attributes:
-        call: what the rule was asked about.
-        func: the operator.
-        first: the number of the first distributed tensor.
-        mesh: its mesh.
-        direct: the places of the tensors among the arguments; None if there are lists of tensors.
-        sources: for each tensor, how it lies, if it must be redistributed; else None.
-        targets: for each tensor, how it must lie.
-        replaced: arguments, by place, that a part needs in the place of the call's.
-        results: for each result, how it lies; None where that is known only afterwards.
-        returned: for each result, which tensor it is, if it is one of the arguments.
-        viewed: for each result, which tensor it is a view of, if it is one; None where no result is.
-        writes: the tensors that are written.
-        copied_back: those of them that had to be redistributed, to which what was written is copied.
-        reduced: the tensors that must be reduced before they can be written; then nothing else is decided.
-        local: what computes a part in the place of the operator.
+        call: Invocation that the rule was asked about.
+        func: The operator.
+        first: Index of the first distributed tensor.
+        mesh: Mesh of that tensor.
+        direct: Positions of the tensors among the arguments. None if there are lists of tensors.
+        sources: For each tensor, its current spec if it must be redistributed, else None.
+        targets: For each tensor, its required spec.
+        replaced: Arguments, by position, that the local call takes instead of the original ones.
+        results: For each result, its spec. None if it is known only after the call.
+        returned: For each result, the index of the argument that it is, if any.
+        viewed: For each result, the index of the tensor that it is a view of, if any. None if no result is a
+            view.
+        writes: Tensors that are written.
+        copied_back: Written tensors that had to be redistributed, to which the result is copied back.
+        reduced: Tensors that must be reduced before they can be written. Then nothing else is decided.
+        local: Function that computes the local part instead of the operator.
     """
 
     def __init__(self, call: Invocation, func: OpOverload, values: Sequence[Any]) -> None:
@@ -65,7 +66,7 @@ class Decision:
 
 
 def tensors_of(values: Sequence[Any]) -> list[Any]:
-    """The tensors among arguments, those in lists too."""
+    """Collect the tensors among arguments, including those in lists."""
     found = []
     for value in values:
         if isinstance(value, TensorImpl):
@@ -76,7 +77,7 @@ def tensors_of(values: Sequence[Any]) -> list[Any]:
 
 
 def with_tensors(values: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
-    """Arguments with others in the place of their tensors."""
+    """Replace the tensors of arguments by others."""
     given = iter(tensors)
     made: list[Any] = []
     for value in values:
@@ -90,7 +91,7 @@ def with_tensors(values: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
 
 
 def _spec_of(tensor: Any, mesh: Any) -> DTensorSpec:
-    """The spec of an argument's tensor; a plain one is whole."""
+    """Return the spec of a tensor argument; a plain tensor is replicated."""
     if isinstance(tensor, DTensor):
         return tensor._dtensor_spec
     meta = TensorMeta(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
@@ -145,7 +146,7 @@ def decide(op: OperatorEntry, rule: Rule, values: Sequence[Any]) -> Decision:
 
 
 def _replicate(decision: Decision, rule: Rule) -> Decision:
-    """Compute on whole tensors; what is written is taken apart again."""
+    """Compute on whole tensors; written tensors are sharded again."""
     call = decision.call
     decision.reduced = [
         place
@@ -173,7 +174,9 @@ def _replicate(decision: Decision, rule: Rule) -> Decision:
 def _read_aliases(
     decision: Decision, op: OperatorEntry, rule: Rule, values: Sequence[Any]
 ) -> dict[int, int | None]:
-    """Say which results are arguments or views; gives the tensors that are written, and which result each is."""
+    """Find which results are arguments or views; return the written tensors, and the result that each of them
+    is.
+    """
     count = len(decision.call.results)
     places: dict[str, list[int]] = {}
     written: dict[int, int | None] = {}

@@ -1,4 +1,4 @@
-"""An operator's call with distributed tensors: what was decided about it is carried out on this process's parts."""
+"""Dispatch of operators with distributed tensors: cached decisions are applied to this rank's parts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _decisions: dict[Any, Decision] = {}
 
 
 class _Implicit:
-    """Whether tensors beside distributed ones are taken for replicated ones."""
+    """True if plain tensors beside distributed tensors are taken as replicated."""
 
     depth = 0
 
@@ -45,7 +45,7 @@ def forget_decisions() -> None:
 
 
 def implicit_replication() -> _Implicit:
-    """A context in which tensors beside distributed ones are taken for whole ones that each process has.
+    """Return a context in which plain tensors beside distributed tensors are taken as replicated.
 
     Source: torch.distributed.tensor.experimental.implicit_replication.
 
@@ -66,7 +66,9 @@ def implicit_replication() -> _Implicit:
 
 
 def _key_of(value: Any, name: str, by_value: bool, plain: bool) -> Any:
-    """What calls that look alike have in common of an argument; of floats the class, unless a rule asks for more."""
+    """Return an argument's part of the cache key. For floats it is the class, unless a rule asks for the
+    value.
+    """
     cls = value.__class__
     if cls is DTensor:
         return value._data.spec
@@ -141,7 +143,7 @@ def call(op: OperatorEntry, values: Sequence[Any]) -> Any:
 
 
 def _parts(decision: Decision, given: Sequence[Any]) -> list[Any]:
-    """This process's parts of tensors, as they must lie."""
+    """Return this rank's parts of tensors, with their required placements."""
     parts = []
     place = 0
     for tensor in given:
@@ -212,7 +214,7 @@ def _wrapped_list(decision: Decision, given: Sequence[Any], found: Sequence[Any]
 
 
 def _wrapped(decision: Decision, given: Sequence[Any], value: Any, place: int) -> Any:
-    """A result of parts as a distributed tensor; what is no tensor as it is."""
+    """Wrap a local result as a distributed tensor; return other values unchanged."""
     if not isinstance(value, TensorImpl):
         return value
     results = decision.results
@@ -237,7 +239,7 @@ def _wrapped(decision: Decision, given: Sequence[Any], value: Any, place: int) -
 
 
 def _outside(decision: Decision, given: Sequence[Any]) -> Any:
-    """What an operator gives in a process that is not in the mesh: tensors of which it has nothing.
+    """Return the results of an operator on a rank outside the mesh: tensors with empty local parts.
 
     Raises:
         RuntimeError: nothing is known of its results.

@@ -27,18 +27,19 @@ def distribute_tensor(
     *,
     src_data_rank: int | None = 0,
 ) -> DTensor:
-    """A leaf whose parts are those of a tensor (`torch.distributed.tensor.distribute_tensor`).
+    """Distribute a tensor, and return a leaf (`torch.distributed.tensor.distribute_tensor`).
 
     Args:
-        tensor: the whole tensor.
-        device_mesh: the processes; the current mesh if nothing is said.
-        placements: how it shall lie along each dimension of the mesh; replicated if nothing is said.
-        src_data_rank: whose tensor it is, as a number along each dimension of the mesh; None for each process's own,
-            which must all be the same, and are not sent.
+        tensor: The whole tensor.
+        device_mesh: The mesh. Default: the current mesh.
+        placements: Placement along each mesh dimension. Default: replicated.
+        src_data_rank: Rank along each mesh dimension whose tensor is distributed. Default: 0. None uses each
+            rank's own tensor without communication; the tensors must all be the same.
 
     Raises:
         RuntimeError: the tensor has a history, or a placement is `Partial`.
-        ValueError: it is a `DTensor` that lies otherwise, or there are not as many placements as mesh dimensions.
+        ValueError: it is a `DTensor` that lies otherwise, or there are not as many placements as mesh
+            dimensions.
 
     Example:
         >>> import triten as tt
@@ -89,7 +90,7 @@ def distribute_tensor(
 
 
 def _sent(local: Tensor, mesh: DeviceMesh, source: int) -> Tensor:
-    """The tensor of the first processes, along each dimension of the mesh after the other."""
+    """Broadcast the source rank's tensor along each mesh dimension in turn."""
     if mesh.size() == 1:
         return local
     whole = local.clone().contiguous()
@@ -109,15 +110,15 @@ def distribute_module(
     input_fn: Callable[..., Any] | None = None,
     output_fn: Callable[..., Any] | None = None,
 ) -> Module:
-    """A module whose parameters and buffers are distributed (`torch.distributed.tensor.distribute_module`).
+    """Distribute the parameters and buffers of a module (`torch.distributed.tensor.distribute_module`).
 
     Args:
-        module: the module, which is changed.
-        device_mesh: the processes; the current mesh if nothing is said.
-        partition_fn: takes the name of each submodule, it and the mesh, and distributes some of its parameters; what it
-            leaves is replicated.
-        input_fn: takes the module, its positional arguments and the mesh, and gives others.
-        output_fn: takes the module, its result and the mesh, and gives another.
+        module: The module, which is modified.
+        device_mesh: The mesh. Default: the current mesh.
+        partition_fn: Function of a submodule's name, the submodule and the mesh, which distributes some of
+            its parameters. The other parameters are replicated.
+        input_fn: Function of the module, its positional arguments and the mesh, which returns new arguments.
+        output_fn: Function of the module, its result and the mesh, which returns a new result.
 
     Raises:
         RuntimeError: the module has been distributed before.

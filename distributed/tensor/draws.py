@@ -1,8 +1,9 @@
-"""Random numbers of a part: those that the whole tensor would have, drawn where they are needed.
+"""Random values of a local part, identical to those of the whole tensor.
 
-Draws are numbered (`dispatch/structured/meta/draws.py`): element i of a tensor in C order has a Philox counter that
-follows from i. So a process draws a range of elements by setting its generator to the first one's counter. All
-processes need one seed and one offset. A Mersenne Twister has no counters: each process draws the whole tensor.
+Random values are numbered (`dispatch/structured/meta/draws.py`): the Philox counter of element i, in C order,
+follows from i. A rank generates a range of elements by setting its generator to the counter of the first one.
+All ranks need the same seed and offset. A Mersenne Twister has no counters, so each rank generates the whole
+tensor.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ Draw = Callable[[Tensor], Tensor]
 
 
 def drawn_part(draw: Draw, local: Tensor, spec: DTensorSpec, generator: Any = None) -> Tensor:
-    """The random numbers of this process's part of a tensor.
+    """Generate the random values of this rank's part of a tensor.
 
     Args:
-        draw: gives numbers for a tensor of one dimension, from the generator.
-        local: a tensor of the part's dtype and device.
-        spec: what it is a part of.
-        generator: the generator; the device's if nothing is said.
+        draw: Function that fills a 1-D tensor from the generator.
+        local: Tensor of the part's dtype and device.
+        spec: Spec of the whole tensor.
+        generator: The generator. Default: the device's generator.
     """
     shape, mesh = spec.shape, spec.mesh
     if local.is_meta:

@@ -23,16 +23,16 @@ __all__ = ["DTensor"]
 
 
 class Part:
-    """What a `DTensor` has in the place of bytes, and shares with what autograd keeps of it.
+    """Data of a `DTensor` instead of bytes, shared with the tensors that autograd saves of it.
 
     Args:
-        tensor: this process's part.
-        spec: what it is a part of.
+        tensor: This rank's part.
+        spec: Spec of the whole tensor.
 
     Attributes:
-        base: the tensor that it is a view of, if it is one.
-        is_copy: whether it has elements of its own all the same, since parts had to be sent.
-        version: the base's, when the view was made.
+        base: Tensor that this one is a view of, if any.
+        is_copy: True if the view has its own elements, because parts had to be communicated.
+        version: Version of the base when the view was made.
     """
 
     __slots__ = ("base", "is_copy", "spec", "tensor", "version")
@@ -53,9 +53,9 @@ class DTensor(TensorOfParts):
     they do with it, in the same order.
 
     Args:
-        local_tensor: this process's part.
-        spec: what it is a part of.
-        requires_grad: whether gradients are recorded.
+        local_tensor: This rank's part.
+        spec: Spec of the whole tensor.
+        requires_grad: If True, record gradients. Default: False.
 
     Example:
         >>> import triten as tt
@@ -83,7 +83,7 @@ class DTensor(TensorOfParts):
 
     @classmethod
     def of(cls, local_tensor: Tensor, spec: DTensorSpec) -> Any:
-        """A leaf of a part and what it is a part of."""
+        """Return a leaf from a local part and a spec."""
         made = cls._blank()
         made._spec = spec._impl or spec.impl(cls)
         made._data = Part(local_tensor, spec)
@@ -109,7 +109,7 @@ class DTensor(TensorOfParts):
         self._data = Part(self._data.tensor, value)
 
     def like(self, parts: Sequence[Any] | None = None) -> DTensor:
-        """The same with another part."""
+        """Return the same DTensor with another local part."""
         (local,) = self.parts if parts is None else parts
         return DTensor(local, self._dtensor_spec, requires_grad=self.requires_grad)
 
@@ -120,7 +120,7 @@ class DTensor(TensorOfParts):
 
     @property
     def placements(self) -> tuple[Placement, ...]:
-        """How it lies along each dimension of the mesh."""
+        """Placement along each mesh dimension."""
         return self._dtensor_spec.placements
 
     @staticmethod
@@ -134,18 +134,18 @@ class DTensor(TensorOfParts):
         stride: Sequence[int] | None = None,
         grad_placements: Sequence[Placement] | None = None,
     ) -> DTensor:
-        """The tensor of which each process gives its part (`torch.distributed.tensor.DTensor.from_local`).
+        """Create a DTensor from each rank's local part (`torch.distributed.tensor.DTensor.from_local`).
 
-        The gradient of a part is the part of the gradient; of what is to be reduced it is the whole gradient.
+        The gradient of a part is the part of the gradient. For `Partial` placements it is the whole gradient.
 
         Args:
-            local_tensor: this process's part, whose memory it keeps.
-            device_mesh: the processes; the current mesh if nothing is said.
-            placements: how the tensor lies along each dimension of the mesh; replicated if nothing is said.
-            run_check: whether what is replicated is sent from the first process to the others.
-            shape: the whole tensor's; needed where parts are of several sizes.
-            stride: the whole tensor's, with `shape`.
-            grad_placements: how the gradient shall lie, if otherwise.
+            local_tensor: This rank's part, whose memory the DTensor shares.
+            device_mesh: The mesh. Default: the current mesh.
+            placements: Placement along each mesh dimension. Default: replicated.
+            run_check: If True, broadcast replicated parts from the first rank. Default: False.
+            shape: Global shape. Required if parts have different sizes.
+            stride: Global strides. Required with `shape`.
+            grad_placements: Placements of the gradient. Default: `placements`.
 
         Raises:
             RuntimeError: the part is a `DTensor` itself, or only one of `shape` and `stride` is given.
@@ -175,7 +175,7 @@ class DTensor(TensorOfParts):
         """This process's part (`torch.distributed.tensor.DTensor.to_local`).
 
         Args:
-            grad_placements: how the parts' gradients lie, if otherwise than the parts.
+            grad_placements: Placements of the parts' gradients, if different from the parts'.
         """
         if is_grad_enabled():
             wanted = None if grad_placements is None else tuple(grad_placements)
@@ -196,16 +196,17 @@ class DTensor(TensorOfParts):
         forward_dtype: Any = None,
         backward_dtype: Any = None,
     ) -> DTensor:
-        """The same tensor, lying otherwise (`torch.distributed.tensor.DTensor.redistribute`).
+        """Change the placements of the tensor (`torch.distributed.tensor.DTensor.redistribute`).
 
         The gradient is redistributed back.
 
         Args:
-            device_mesh: its mesh.
-            placements: how it shall lie along each dimension.
-            async_op: taken for PyTorch's sake: the call ends when the communication has.
-            forward_dtype: a dtype that it is converted to before.
-            backward_dtype: a dtype that the gradient is converted to before.
+            device_mesh: The mesh, which must be the tensor's own.
+            placements: Placement along each mesh dimension.
+            async_op: Ignored; accepted for compatibility with PyTorch. The call ends when the communication
+                has.
+            forward_dtype: Dtype to which the tensor is converted before. Default: none.
+            backward_dtype: Dtype to which the gradient is converted before. Default: none.
 
         Raises:
             RuntimeError: no placements are given, or a `Partial` one, which this tensor has not.
@@ -227,10 +228,10 @@ class DTensor(TensorOfParts):
         return given  # type: ignore[no-any-return]
 
     def full_tensor(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
-        """The whole tensor, in each process (`torch.distributed.tensor.DTensor.full_tensor`).
+        """Return the whole tensor on each rank (`torch.distributed.tensor.DTensor.full_tensor`).
 
         Args:
-            grad_placements: how the gradients of what it gives lie; `Replicate` if nothing is said.
+            grad_placements: Placements of the gradient of the result. Default: `Replicate`.
         """
         whole = self.redistribute(placements=[REPLICATE] * self.device_mesh.ndim)
         return whole.to_local(grad_placements=grad_placements)
@@ -244,7 +245,7 @@ class DTensor(TensorOfParts):
         return _rebuilt, (leaf, self._dtensor_spec, self.requires_grad), vars(self) or None
 
     def __create_chunk_list__(self) -> list[Any]:
-        """The box of this process's part, as checkpoints ask for it (`checkpoint.shards`)."""
+        """Return the chunk of this rank's part, for checkpoints (`checkpoint.shards`)."""
         from ...runtime.size import Size
         from ..checkpoint.metadata import ChunkStorageMetadata
         from .shards import compute_local_shape_and_global_offset
@@ -261,7 +262,7 @@ class DTensor(TensorOfParts):
         return [ChunkStorageMetadata(Size(offsets), Size(sizes))]
 
     def __get_tensor_shard__(self, index: Any) -> Tensor:
-        """The memory of this process's part."""
+        """Return the memory of this rank's part."""
         here = [chunk.offsets for chunk in self.__create_chunk_list__()]
         if index.offset is not None and index.offset not in here:
             raise ValueError(
@@ -280,15 +281,15 @@ class DTensor(TensorOfParts):
         return DTensor(inner["_local_tensor"], made, requires_grad=requires_grad)
 
     def item(self) -> Any:
-        """The number that it is, in each process."""
+        """Return the value of a one-element tensor, on each rank."""
         return self.full_tensor().item()
 
     def tolist(self) -> Any:
-        """The whole tensor's numbers, in each process."""
+        """Return the whole tensor as nested lists, on each rank."""
         return self.full_tensor().tolist()
 
     def numpy(self, *, force: bool = False) -> Any:
-        """The whole tensor as an array, in each process."""
+        """Return the whole tensor as an array, on each rank."""
         return self.full_tensor().numpy(force=force)
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
@@ -323,11 +324,11 @@ class DTensor(TensorOfParts):
         raise BufferError("__dlpack__: not supported for DTensor; to_local() or full_tensor() have memory")
 
     def data_ptr(self) -> int:
-        """The address of this process's part."""
+        """Return the address of this rank's part."""
         return self._local_tensor.data_ptr()
 
     def untyped_storage(self) -> Any:
-        """The storage of this process's part."""
+        """Return the storage of this rank's part."""
         return self._local_tensor.untyped_storage()
 
     @classmethod
@@ -351,7 +352,7 @@ def _rebuilt(local: Tensor, spec: DTensorSpec, requires_grad: bool) -> DTensor:
     return DTensor(local, spec, requires_grad=requires_grad)
 
 
-# What `tt.load` takes by default once a program knows of distributed tensors.
+# Classes that `tt.load` accepts by default once this module is imported.
 allow_of_package(
     _rebuilt, DTensor, DTensorSpec, TensorMeta, DeviceMesh, Shard, Replicate, Partial, NormPartial
 )

@@ -23,7 +23,7 @@ __all__ = ["implicit_replication", "local_map", "register_sharding"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 Placements = Sequence[Placement] | None
-"""How one tensor lies; None for what is none."""
+"""Placements of one tensor; None for a value that is not a tensor."""
 
 
 def local_map(
@@ -39,11 +39,12 @@ def local_map(
 
     Args:
         func: takes and gives plain tensors; a decorator is made if nothing is said.
-        out_placements: how its result lies, as a list; for several results a tuple of such lists.
-        in_placements: how each argument must lie; None for any way, or for what is no distributed tensor.
-        in_grad_placements: how the gradients of the parts lie, if otherwise than the arguments.
-        device_mesh: the mesh of the results; that of the first distributed argument if nothing is said.
-        redistribute_inputs: whether arguments that lie otherwise are redistributed.
+        out_placements: Placements of the result as a list; for several results, a tuple of lists.
+        in_placements: Required placements of each argument. None accepts any, and stands for values that are
+            not DTensors.
+        in_grad_placements: Placements of the parts' gradients, if different from the arguments'.
+        device_mesh: Mesh of the results. Default: that of the first distributed argument.
+        redistribute_inputs: If True, redistribute arguments with other placements.
 
     Raises:
         ValueError: an argument lies otherwise than `in_placements` says.
@@ -129,9 +130,10 @@ def _placed(result: Any, mesh: DeviceMesh | None, wanted: Placements) -> Any:
 def register_sharding(op: OpOverload | Sequence[OpOverload]) -> Callable[[Function], Function]:
     """Return a decorator that registers how an operator computes on shards of its tensors.
 
-    The function gets the operator's arguments, with a `DTensorSpec` in the place of each tensor. It returns a list of
-    pairs: a placement for each result, and for each argument a placement, or None if that is no tensor. Each pair is
-    one way to compute the operator along a mesh dimension; the one with the least communication is taken.
+    The function gets the operator's arguments, with a `DTensorSpec` instead of each tensor. It returns a list
+    of pairs: a placement for each result, and for each argument a placement, or None if that is no tensor.
+    Each pair is one way to compute the operator along a mesh dimension. The dispatcher takes the one with the
+    least communication.
 
     Args:
         op: The operator, or several.
@@ -167,7 +169,7 @@ def register_sharding(op: OpOverload | Sequence[OpOverload]) -> Callable[[Functi
 
 
 def _registered(function: Callable[..., Any], op: OpOverload, call: Invocation) -> list[Strategy]:
-    """Return the ways that a registered function gives for a call."""
+    """Return the strategies that a registered function lists for a call."""
     args, kwargs = split_arguments(op._entry, list(call.values.values()))
     leaves = pytree.tree_leaves((args, kwargs))
     return [

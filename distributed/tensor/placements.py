@@ -1,4 +1,6 @@
-"""How a tensor lies along one dimension of a mesh: `Shard`, `Replicate`, `Partial` (`torch.distributed.tensor`)."""
+"""Placements of a tensor along a mesh dimension: `Shard`, `Replicate`, `Partial`
+(`torch.distributed.tensor`).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ REDUCTIONS = {
 
 
 class Placement:
-    """How a tensor lies along one dimension of a mesh (`torch.distributed.tensor.Placement`)."""
+    """Placement of a tensor along one mesh dimension (`torch.distributed.tensor.Placement`)."""
 
     __slots__ = ("_hash", "_key")
 
@@ -31,15 +33,15 @@ class Placement:
         self._hash = hash((type(self), *key))
 
     def is_shard(self, dim: int | None = None) -> bool:
-        """Whether each process has a part, along dimension `dim` if one is said."""
+        """Return True if the placement is a shard, along dimension `dim` if given."""
         return False
 
     def is_replicate(self) -> bool:
-        """Whether each process has the whole."""
+        """Return True if each rank has the whole tensor."""
         return False
 
     def is_partial(self, reduce_op: str | None = None) -> bool:
-        """Whether a reduction is left to do, the one of a name if one is said."""
+        """Return True if a reduction is pending, of the kind `reduce_op` if given."""
         return False
 
     def __eq__(self, other: object) -> bool:
@@ -199,15 +201,15 @@ class Partial(Placement):
 
     @property
     def reduction(self) -> ReduceOp:
-        """What a collective does with the processes' tensors."""
+        """Reduction that a collective applies."""
         return REDUCTIONS[self.reduce_op]
 
     def before(self, tensor: Any) -> Any:
-        """What a process gives to the reduction for its tensor."""
+        """Return the value that a rank contributes to the reduction."""
         return tensor
 
     def after(self, tensor: Any) -> Any:
-        """The tensor that what the reduction gives stands for."""
+        """Return the tensor for a reduction's result."""
         return tensor
 
     def is_partial(self, reduce_op: str | None = None) -> bool:

@@ -1,4 +1,4 @@
-"""A distributed tensor that lies otherwise: the order in which dimensions of the mesh change, and the gradient."""
+"""Redistribution of a distributed tensor: the order of changes along mesh dimensions, and the gradient."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from .transitions import change
 __all__ = ["Redistribute", "plan_of", "redistribute_local_tensor"]
 
 Step = tuple[int, Placement, Placement]
-"""A dimension of the mesh, how the tensor lies along it, and how it shall."""
+"""Mesh dimension, the current placement along it, and the wanted one."""
 
 
 def plan_of(source: tuple[Placement, ...], target: tuple[Placement, ...]) -> list[Step]:
-    """The changes that lead from some placements to others.
+    """Return the transitions from some placements to others.
 
-    Where several dimensions of the mesh divide one of the tensor, the first divides first. So parts can be put together
-    only along the last of them, and divided only after it: shards go from the last dimension of the mesh to the first,
-    and come from the first to the last.
+    If several mesh dimensions shard one tensor dimension, the first shards first. Therefore only the last of
+    them can be gathered, and further shards come after it. Gathers go from the last mesh dimension to the
+    first, shards from the first to the last.
 
     Example:
         >>> from triten.distributed.tensor import Replicate, Shard

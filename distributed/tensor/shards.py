@@ -43,5 +43,5 @@ def compute_local_shape_and_global_offset(
 def compute_local_shape(
     global_shape: Sequence[int], mesh: DeviceMesh, placements: Sequence[Placement]
 ) -> tuple[int, ...]:
-    """The shape of this process's part."""
+    """Return the shape of this rank's part."""
     return compute_local_shape_and_global_offset(global_shape, mesh, placements)[0]

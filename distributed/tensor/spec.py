@@ -27,13 +27,13 @@ class TensorMeta(NamedTuple):
 
 
 class DTensorSpec:
-    """Where and what a distributed tensor is (`torch.distributed.tensor._dtensor_spec.DTensorSpec`).
+    """Metadata of a distributed tensor (`torch.distributed.tensor._dtensor_spec.DTensorSpec`).
 
     Args:
-        mesh: the processes.
-        placements: how it lies along each dimension of the mesh.
-        tensor_meta: the whole tensor's shape, strides and dtype.
-        device: where this process's part is.
+        mesh: The mesh.
+        placements: Placement along each mesh dimension.
+        tensor_meta: Global shape, strides and dtype.
+        device: Device of this rank's part.
     """
 
     __slots__ = ("_hash", "_impl", "_key", "device", "local_shape", "mesh", "placements", "tensor_meta")
@@ -87,15 +87,15 @@ class DTensorSpec:
         return prod(self.local_shape) * self.tensor_meta.dtype.itemsize
 
     def placed(self, placements: Sequence[Placement]) -> DTensorSpec:
-        """The same tensor, lying otherwise."""
+        """Return the same spec with other placements."""
         return DTensorSpec(self.mesh, placements, self.tensor_meta, self.device)
 
     def is_replicated(self) -> bool:
-        """Whether each process has the whole."""
+        """Return True if each rank has the whole tensor."""
         return all(isinstance(each, Replicate) for each in self.placements)
 
     def impl(self, cls: type) -> TensorSpec:
-        """The metadata of a tensor of a class."""
+        """Return the tensor spec for a tensor class."""
         if self._impl is None:
             meta = self.tensor_meta
             self._impl = TensorSpec.of(meta.shape, meta.stride, meta.dtype, self.device, keys=keys_of(cls))
@@ -164,7 +164,7 @@ def normalized_placements(
 def global_shape_and_stride(
     shape: Sequence[int], stride: Sequence[int], mesh: DeviceMesh, placements: Sequence[Placement]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The whole tensor's of those of a part, where all parts are of one size."""
+    """Compute the global shape and strides from those of a part, if all parts have the same size."""
     sizes, strides = list(shape), list(stride)
     for place, placement in enumerate(placements):
         if isinstance(placement, Shard):
@@ -180,5 +180,5 @@ def global_shape_and_stride(
 
 
 def contiguous_meta(shape: Sequence[int], dtype: ScalarType) -> TensorMeta:
-    """The metadata of a tensor whose elements lie in order."""
+    """Return the metadata of a contiguous tensor."""
     return TensorMeta(tuple(shape), contiguous_strides(tuple(shape)), dtype)

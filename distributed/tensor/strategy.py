@@ -12,13 +12,13 @@ __all__ = ["IMPOSSIBLE", "choose"]
 
 IMPOSSIBLE = float("inf")
 LATENCY = 1e4
-"""What beginning a communication costs, in bytes that could be sent meanwhile."""
+"""Cost of starting a communication, in bytes that could be sent meanwhile."""
 COPY = 1e-3
-"""What a byte costs that only memory carries."""
+"""Cost per byte of a local copy."""
 
 
 def transition_cost(now: Placement, wanted: Placement, nbytes: float, count: int) -> float:
-    """What it costs, in bytes sent, that a tensor lies otherwise along a mesh dimension of so many processes."""
+    """Return the cost, in bytes sent, of a change of placement along a mesh dimension of `count` ranks."""
     if now == wanted:
         return 0.0
     if isinstance(now, Replicate):
@@ -32,7 +32,7 @@ def transition_cost(now: Placement, wanted: Placement, nbytes: float, count: int
 
 
 def _nbytes(spec: DTensorSpec, place: int) -> float:
-    """Bytes of what the processes along a mesh dimension share."""
+    """Return the bytes that the ranks along a mesh dimension share."""
     total = float(spec.tensor_meta.dtype.itemsize)
     for size in spec.shape:
         total *= size
@@ -63,16 +63,17 @@ def _cost(call: Invocation, group: Group, strategy: Strategy, fixed: dict[int, i
 def choose(
     call: Invocation, rule: Rule, fixed: dict[int, int | None]
 ) -> tuple[list[list[Placement]], list[list[Placement]]] | None:
-    """How an operator's results lie, and how its arguments must.
+    """Choose the placements of an operator's results and arguments.
 
     Args:
-        call: the operator and its arguments.
-        rule: the operator's.
-        fixed: the tensors that it writes, which must lie as they do, and which result each is.
+        call: The operator and its arguments.
+        rule: Rule of the operator.
+        fixed: Written tensors, whose placements must not change, with the index of the result that each of
+            them is.
 
     Returns:
-        A placement for each mesh dimension, of each result and of each tensor among the arguments; None if there is no
-        way that leaves what is written where it is.
+        A placement for each mesh dimension, of each result and of each tensor argument. None if no strategy
+            keeps the placements of written tensors.
     """
     mesh = call.tensors[0].mesh
     outputs: list[list[Placement]] = [[] for _ in call.results]

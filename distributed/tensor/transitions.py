@@ -1,7 +1,7 @@
-"""What processes along one dimension of a mesh say to each other so that a tensor lies otherwise.
+"""Communications that change a tensor's placement along one mesh dimension.
 
-Each function takes this process's part and gives its new one. Parts are those of `tt.chunk`, and may be of several
-sizes: where a collective wants one size, they are padded.
+Each function takes this rank's part and returns its new part. Parts are those of `tt.chunk` and may differ in
+size. If a collective requires equal sizes, they are padded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .placements import Partial, Placement, Replicate, Shard
 __all__ = ["change", "counters"]
 
 counters: list[Counter[str]] = []
-"""Each counts the communications that are begun, by the name of the collective."""
+"""Counters of communications, by the name of the collective."""
 
 
 def _counted(name: str) -> None:
@@ -31,15 +31,15 @@ def _counted(name: str) -> None:
 def change(
     local: Tensor, mesh: DeviceMesh, place: int, source: Placement, target: Placement, sizes: Sequence[int]
 ) -> Tensor:
-    """A part of a tensor that lies otherwise along one dimension of a mesh.
+    """Change the placement of a local part along one mesh dimension.
 
     Args:
-        local: this process's part.
-        mesh: the processes.
-        place: the dimension of the mesh.
-        source: how the tensor lies along it.
-        target: how it shall lie.
-        sizes: the sizes of what the processes along the dimension share.
+        local: This rank's part.
+        mesh: The mesh.
+        place: The mesh dimension.
+        source: Current placement along it.
+        target: Wanted placement along it.
+        sizes: Sizes of the tensor that the ranks along the dimension share.
 
     Raises:
         RuntimeError: there is no such transition.
@@ -71,7 +71,7 @@ def _contiguous() -> Any:
 
 
 def _padded(tensor: Tensor, dim: int, size: int) -> Tensor:
-    """A tensor with zeros after its elements along a dimension."""
+    """Pad a tensor with zeros along a dimension."""
     missing = size - int(tensor.shape[dim])
     if not missing:
         return tensor
@@ -100,7 +100,7 @@ def _gathered(local: Tensor, mesh: DeviceMesh, place: int, dim: int, sizes: Sequ
 def _reduced(local: Tensor, mesh: DeviceMesh, place: int, partial: Partial) -> Tensor:
     _counted("all_reduce")
     given = partial.before(local)
-    # The reduction writes: not into what somebody else holds.
+    # The reduction is in-place, so copy a tensor that the caller still holds.
     given = given.clone(memory_format=_contiguous()) if given is local else given.contiguous()
     collectives.all_reduce(given, partial.reduction, group=mesh.get_group(place))
     result: Tensor = partial.after(given)
@@ -155,7 +155,7 @@ def _exchanged(
 
 
 def _one_of_many(local: Tensor, partial: Partial, number: int) -> Tensor:
-    """What a process gives to a reduction whose result is a tensor that all have."""
+    """Return a rank's contribution to a reduction whose result is a tensor that all ranks have."""
     if partial.reduce_op in ("avg", "max", "min", "band", "bor") and partial.is_partial(partial.reduce_op):
         return local
     if partial.reduce_op == "product":

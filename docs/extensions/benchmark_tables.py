@@ -1,8 +1,12 @@
 """``{benchmarks}``: the committed result files of `perf/results/` as tables.
 
-``{benchmarks} suite`` shows runs of the suite on a CPU by their geometric means, ``gpu`` those on a GPU, ``aot``
-kernels compiled ahead of time, ``expected`` what a model makes of a GPU's rows. With ``:rows:`` every row of a run
-stands below. Files of other kinds are named by ``{benchmarks} others``, so that none is left out in silence.
+- ``{benchmarks} suite`` shows runs of the suite on a CPU by their geometric means.
+- ``gpu`` shows runs on a GPU.
+- ``aot`` shows kernels compiled ahead of time.
+- ``expected`` shows a model's predictions for a GPU's rows.
+
+With ``:rows:``, every row of a run follows. ``{benchmarks} others`` names files of other kinds, so that none
+is omitted silently.
 """
 
 from __future__ import annotations
@@ -51,7 +55,7 @@ def kind_of(content: Any) -> str:
 
 
 def suite_tables(path: Path, content: Any) -> list[nodes.Node]:
-    """What was measured where, and the suites by their geometric means."""
+    """Return the machine's description, and a table of the suites by their geometric means."""
     data = report_data([path])
     peers = data["peers"]
     machine, versions = content["machine"], content["versions"]
@@ -79,7 +83,7 @@ def suite_tables(path: Path, content: Any) -> list[nodes.Node]:
 
 
 def row_tables(path: Path) -> list[nodes.Node]:
-    """Every row that was timed, suite by suite."""
+    """Return a table of every timed row, suite by suite."""
     data = report_data([path])
     peers = data["peers"]
     found: list[nodes.Node] = []
@@ -104,7 +108,7 @@ def ratio_text(row: Any, peer: str) -> str:
     ratio = row["ratios"].get(peer)
     if not ratio:
         return ""
-    # Of a few rounds there is no interval.
+    # A few rounds have no interval.
     interval = "" if ratio["low"] is None else f" ({ratio['low']:.2f} to {ratio['high']:.2f})"
     return f"{ratio['ratio']:.2f}{interval}"
 

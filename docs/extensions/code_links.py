@@ -1,8 +1,8 @@
-"""Names of triten in running text become links into the reference, and names that are not there are warnings.
+"""Links from triten's names in running text to the reference, with warnings for names that do not exist.
 
-In ``` `tt.nn.Linear` ``` or ``` `tt.add(a, b)` ``` the name before the bracket is looked up. Only pages' own text is
-held to it; docstrings are tested where they stand. A literal that another extension made may say in its attribute
-``described`` which name it stands for.
+In ``` `tt.nn.Linear` ``` or ``` `tt.add(a, b)` ``` the name before the bracket is looked up. Only the pages'
+own text is checked; docstrings have their own tests. A literal created by another extension may name its
+object in the attribute ``described``.
 """
 
 from __future__ import annotations

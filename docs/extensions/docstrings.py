@@ -1,8 +1,8 @@
-"""Docstrings of triten in reStructuredText.
+"""Conversion of triten's docstrings to reStructuredText.
 
-They are plain text: names and code stand in single backticks, sections are Google's (``Args:``), examples are
-doctests, and a paragraph that ends in two colons has a literal block below it. So stars, bars and underscores mean
-themselves, which reStructuredText would read as markup.
+Docstrings are plain text. Names and code stand in single backticks, sections are Google's (``Args:``), and
+examples are doctests. A paragraph that ends in two colons is followed by a literal block. Stars, bars and
+underscores are literal, although reStructuredText would read them as markup.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SECTIONS = re.compile(
 
 
 def as_rst(text: str) -> list[str]:
-    """The lines of a docstring such that nothing in it is markup that its author did not mean.
+    """Convert a docstring to reStructuredText lines, escaping unintended markup.
 
     Example:
         >>> as_rst("Is a*b of `x`.")
@@ -80,7 +80,7 @@ def _depth(line: str) -> int:
 
 
 def _paragraph(lines: list[str]) -> list[str]:
-    """A paragraph as it is, or the section of a title that napoleon does not know as a list of its items."""
+    """Convert a paragraph. A section whose title napoleon does not know becomes a list of its items."""
     title = lines[0].strip() if lines else ""
     others = lines[1:]
     is_section = title.endswith(":") and others and all(_depth(line) > _depth(lines[0]) for line in others)
@@ -97,7 +97,7 @@ def _paragraph(lines: list[str]) -> list[str]:
 
 
 def _escaped_paragraph(lines: list[str]) -> list[str]:
-    """A paragraph's lines; code may go on from one to the next."""
+    """Escape a paragraph's lines; code may span several lines."""
     if all(_SCHEMA.fullmatch(line.strip()) for line in lines):
         # The schemas of an operator, one a line.
         return [f"``{line.strip()}``" for line in lines]

@@ -37,13 +37,13 @@ class Reason:
 
 
 def pytorch_names() -> dict[str, list[str]]:
-    """The public names of each namespace of PyTorch's."""
+    """Return the public names of each PyTorch namespace."""
     found: dict[str, list[str]] = json.loads(NAMES.read_text())["namespaces"]
     return found
 
 
 def reasons() -> list[Reason]:
-    """The reasons, in the order of their table."""
+    """Return the reasons, in the order of their table."""
     return [
         Reason(row["text"], tuple(row["names"].split()), row.get("area", False))
         for row in tomllib.loads(REASONS.read_text())["reason"]
@@ -51,13 +51,13 @@ def reasons() -> list[Reason]:
 
 
 def split(namespace: str, names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The names that triten has, and those that it lacks."""
+    """Split names into those that triten has and those that it lacks."""
     have = [name for name in names if place_of(namespace, name) is not None]
     return have, [name for name in names if name not in set(have)]
 
 
 def place_of(namespace: str, name: str) -> str | None:
-    """Where triten has a name of a namespace of PyTorch's; None where it has none."""
+    """Return triten's name for a name of a PyTorch namespace; None if there is none."""
     try:
         module = namespace_of(ours(namespace))
     except AttributeError:
@@ -80,7 +80,9 @@ def _of_root() -> frozenset[str]:
 def by_reason(
     namespace: str, missing: Sequence[str], table: Sequence[Reason]
 ) -> Iterator[tuple[Reason, list[str]]]:
-    """The missing names of a namespace, by the first reason that covers each. Raises KeyError for one without."""
+    """Group the missing names of a namespace by the first reason that covers each. Raise KeyError for a name
+    without one.
+    """
     left = list(missing)
     for reason in table:
         covered = [name for name in left if reason.covers(f"{namespace}.{name}")]
@@ -92,7 +94,7 @@ def by_reason(
 
 
 def ours(name: str) -> str:
-    """How triten spells a name of PyTorch's: where it holds "torch", ours says "tensor"."""
+    """Convert a PyTorch name to triten's spelling, with "tensor" instead of "torch"."""
     if name == "torch" or name.startswith("torch."):
         return f"triten{name[5:]}"
     return name.replace("Torch", "Tensor").replace("torch", "tensor")

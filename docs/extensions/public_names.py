@@ -1,7 +1,7 @@
-"""What triten declares as public, and under which name each object is described.
+"""Public names of triten, and the name under which each object is documented.
 
-The reference describes an object once, under the first of its public names in the order of `NAMESPACES`; its other
-names point there.
+The reference documents an object once, under the first of its public names in the order of `NAMESPACES`. The
+other names link to that entry.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ DECLARED_HERE = {
 
 
 def namespace_of(name: str) -> Any:
-    """The module or class of a dotted name such as ``triten.nn.functional``."""
+    """Return the module or class of a dotted name such as ``triten.nn.functional``."""
     found: Any = import_module("triten")
     path = "triten"
     for part in name.split(".")[1:]:
@@ -72,7 +72,7 @@ def namespace_of(name: str) -> Any:
 
 
 def _imported(path: str) -> Any:
-    """A module that its package does not name before it is imported. Raises AttributeError if there is none."""
+    """Import a submodule that is not an attribute of its package yet. Raise AttributeError if there is none."""
     try:
         return import_module(path)
     except ModuleNotFoundError as error:
@@ -81,7 +81,7 @@ def _imported(path: str) -> Any:
 
 @cache
 def public_names(namespace: str) -> tuple[str, ...]:
-    """The names of a namespace that a page has to describe: no modules, nothing that begins with an underscore."""
+    """Return the names of a namespace that a page must document: no modules, no leading underscore."""
     module = namespace_of(namespace)
     names = DECLARED_HERE[namespace].split() if namespace in DECLARED_HERE else module.__all__
     return tuple(
@@ -107,7 +107,7 @@ def described_names() -> dict[int, str]:
 
 
 def family_of(function: Any) -> str | None:
-    """The family of operators that a generated function or method belongs to; None of one that is written by hand."""
+    """Return the operator family of a generated function or method; None for a hand-written one."""
     module = str(getattr(function, "__module__", ""))
     if ".generated." not in module:
         return None
@@ -116,7 +116,7 @@ def family_of(function: Any) -> str | None:
 
 @cache
 def signatures(of_methods: bool = False) -> dict[str, list[str]]:
-    """The signatures of generated functions, or of the methods of tensors, from the stubs that type checkers read."""
+    """Return the signatures of generated functions, or of tensor methods, from the type stubs."""
     folder = Path(import_module("triten").__file__ or "").parent / "dispatch" / "generated"
     pattern = "*methods*.pyi" if of_methods else "*functions*.pyi"
     found: dict[str, list[ast.FunctionDef]] = {}
@@ -141,7 +141,7 @@ def _functions(tree: ast.Module, of_methods: bool) -> Iterator[ast.FunctionDef]:
 
 
 def _without_repetition(nodes: list[ast.FunctionDef]) -> list[str]:
-    """An overload that is another one with `out` is written as that one with ``out=None``."""
+    """Merge overloads that differ only in `out` into one signature with ``out=None``."""
     texts: list[str] = []
     for node in nodes:
         plain = ast.unparse(node.args)
@@ -160,7 +160,7 @@ def _without_repetition(nodes: list[ast.FunctionDef]) -> list[str]:
 
 
 def with_defaults(text: str, function: Any) -> str:
-    """A signature of the stubs with the defaults that the function has at run time."""
+    """Fill in the function's runtime defaults in a signature of the stubs."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

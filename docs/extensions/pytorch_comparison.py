@@ -45,7 +45,7 @@ class PytorchNames(SphinxDirective):
 
 
 def counts(compared: dict[str, tuple[list[str], list[str]]]) -> nodes.table:
-    """A row for each namespace."""
+    """Return a table with a row for each namespace."""
     rows = [
         (namespace, len(have), len(missing), len(have) / (len(have) + len(missing)))
         for namespace, (have, missing) in compared.items()
@@ -83,7 +83,7 @@ def name_table(namespace: str, rows: list[tuple[str, list[str], bool]]) -> nodes
 def table(
     heads: Sequence[str] | None, rows: Sequence[Sequence[Any]], widths: Sequence[int] = ()
 ) -> nodes.table:
-    """A table of text or nodes."""
+    """Return a table of text or nodes."""
     count = len(rows[0])
     group = nodes.tgroup(cols=count)
     group += [nodes.colspec(colwidth=width) for width in (widths or [1] * count)]

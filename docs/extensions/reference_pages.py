@@ -1,10 +1,12 @@
-"""Pages of the reference that fill themselves from what triten declares.
+"""Reference pages generated from triten's declarations.
 
-``.. operators:: triten`` with ``:families: pointwise activation`` describes the generated functions of these families,
-an in-place form together with the function that it belongs to; ``.. names:: triten.optim`` describes every public name
-of a namespace, or those that are given as content; ``.. methods::`` describes what tensors have. With ``:rest:`` each
-of the three takes what stands on no other page, so that a new family or name is described before somebody has placed
-it. A public name that stands on no page at all is a warning.
+- ``.. operators:: triten`` with ``:families: pointwise activation`` documents the generated functions of
+  these families, each with its in-place form.
+- ``.. names:: triten.optim`` documents every public name of a namespace, or the names given as content.
+- ``.. methods::`` documents the methods of tensors.
+
+With ``:rest:``, each of the three takes everything that no other page documents. A new family or name is
+therefore documented before an author assigns it to a page. A public name on no page is a warning.
 """
 
 from __future__ import annotations
@@ -98,23 +100,23 @@ class Names(ReferenceDirective):
 
 
 def home_of(value: Any) -> str:
-    """The last part of the name of the module that defines a function or class."""
+    """Return the last part of the name of the module that defines a function or class."""
     return str(getattr(value, "__module__", "")).rpartition(".")[2]
 
 
 def pages(env: BuildEnvironment) -> str:
-    """The text of all pages of the reference."""
+    """Return the text of all pages of the reference."""
     return "\n".join(path.read_text() for path in sorted((Path(env.srcdir) / "reference").glob("*.rst")))
 
 
 def families_of_pages(env: BuildEnvironment, directive: str) -> set[str]:
-    """The families that some page describes by a directive."""
+    """Return the families that some page documents by a directive."""
     found = re.findall(rf"^\.\. {directive}::.*\n   :families: (.*)", pages(env), re.MULTILINE)
     return {family for line in found for family in line.split()}
 
 
 def names_of_pages(env: BuildEnvironment, namespace: str) -> tuple[set[str], set[str]]:
-    """The names of a namespace that some page gives, and the modules whose names it does."""
+    """Return the names of a namespace that some page lists, and the modules whose names it lists."""
     block = re.compile(rf"^\.\. names:: {re.escape(namespace)}\n((?:   .*\n|\n)*)", re.MULTILINE)
     lines = [line.strip() for text in block.findall(pages(env)) for line in text.splitlines()]
     names = {name for line in lines if not line.startswith(":") for name in line.split()}
@@ -156,7 +158,7 @@ class Methods(ReferenceDirective):
 
 
 def described(namespace: str, names: Iterable[str]) -> Iterator[str]:
-    """The description of each name, in reStructuredText."""
+    """Yield the description of each name, in reStructuredText."""
     module = namespace_of(namespace)
     names = list(names)
     generated = {name for name in names if family_of(getattr(module, name))}
@@ -187,7 +189,9 @@ def described(namespace: str, names: Iterable[str]) -> Iterator[str]:
 
 
 def settings(name: str, value: Any) -> Iterator[str]:
-    """An object that only groups settings, such as `tt.backends.cuda`: its members under their dotted names."""
+    """Describe an object that only groups settings, such as `tt.backends.cuda`: its members under their
+    dotted names.
+    """
     yield from lines_of(f".. py:data:: {name}", "", *indented(document(type(value), "data")))
     for member, attribute in vars(type(value)).items():
         if member.startswith("_"):
@@ -243,7 +247,7 @@ def methods(tensor: type, names: list[str]) -> Iterator[str]:
 
 
 def signed(name: str, value: Any, of_methods: bool = False) -> list[str]:
-    """The name with each of its signatures."""
+    """Return the name with each of its signatures."""
     if name in signatures(of_methods):
         return [name + with_defaults(text, value) for text in signatures(of_methods)[name]]
     try:
@@ -255,7 +259,7 @@ def signed(name: str, value: Any, of_methods: bool = False) -> list[str]:
 
 
 def untyped(signature: str) -> str:
-    """A signature without types that say nothing, and with text where a default has no notation in Python."""
+    """Remove uninformative types from a signature, and replace defaults without Python notation."""
     signature = re.sub(r": '?Any'?(?=[,)= ])|-> '?Any'?$", "", signature)
     return re.sub(r"<not given>|<[^<>]*>", "...", signature).replace("'", "").strip()
 
@@ -269,7 +273,7 @@ def described_as(kind: str, heads: list[str]) -> Iterator[str]:
 
 
 def document(value: Any, what: str) -> list[str]:
-    """The docstring of an object in reStructuredText."""
+    """Convert the docstring of an object to reStructuredText."""
     written = getattr(value, "__doc__", None)  # a class of slots may have a descriptor there
     text = inspect.cleandoc(written if isinstance(written, str) else "")
     config = Config(napoleon_numpy_docstring=False, napoleon_use_param=False, napoleon_use_rtype=False)

@@ -1,10 +1,10 @@
-"""Ranks as tasks of Dask: the cluster's scheduler places them, and they talk to each other directly.
+"""Ranks as tasks of Dask: the cluster's scheduler places the ranks, which communicate directly.
 
     pip install "dask[distributed]"
     python examples/distributed/dask_cluster.py --ranks=4                        # on this machine
     python examples/distributed/dask_cluster.py --scheduler=tcp://node0:8786     # on a cluster that runs
 
-A task is sent to each worker, and is a rank. The first one says where it can be reached; then each gets RANK,
+Each worker runs one task, which is a rank. The first rank reports its address. Then each rank gets RANK,
 WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as from torchrun, and calls the same function.
 """
 
@@ -23,7 +23,7 @@ from dask.distributed import Client, LocalCluster
 
 
 def train() -> float:
-    """What each rank does. Put your own in its place."""
+    """Run the work of each rank. Replace it with your own."""
     import triten as tt
     from triten import distributed as dist
 
@@ -35,7 +35,7 @@ def train() -> float:
 
 
 def free_port() -> int:
-    """A port that is free on the worker that is asked."""
+    """Return a free port of the worker that runs this function."""
     with socket.socket() as free:
         free.bind(("", 0))
         return free.getsockname()[1]
@@ -73,7 +73,7 @@ def run_on_dask(client: Client, function: Callable[[], Any], ranks: int) -> list
     Args:
         client: the cluster's.
         function: the function, without arguments.
-        ranks: how many ranks, at most as many as the cluster has workers.
+        ranks: Number of ranks, at most the number of the cluster's workers.
 
     Raises:
         ValueError: the cluster has fewer workers.

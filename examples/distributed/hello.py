@@ -1,8 +1,8 @@
-"""The processes of a program add their ranks, and the first one prints the sum.
+"""Add the ranks of a program's processes, and print the sum on the first rank.
 
     python -m triten.distributed.run --nproc-per-node=4 examples/distributed/hello.py
 
-Any other way to start processes does as well: `mpiexec -n 4 python hello.py`, `srun python hello.py`.
+Any other launcher works as well: `mpiexec -n 4 python hello.py`, `srun python hello.py`.
 """
 
 import triten as tt

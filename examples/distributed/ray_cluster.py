@@ -1,11 +1,11 @@
-"""Ranks as tasks of Ray: the cluster's scheduler starts them, and they talk to each other directly.
+"""Ranks as tasks of Ray: the cluster's scheduler starts the ranks, which communicate directly.
 
     pip install ray
     python examples/distributed/ray_cluster.py --ranks=4             # on this machine
     python examples/distributed/ray_cluster.py --address=auto --ranks=64   # on a cluster that runs
 
-Each rank is an actor. The first one says where it can be reached; then each gets RANK, WORLD_SIZE, MASTER_ADDR and
-MASTER_PORT, as from torchrun, and calls the same function.
+Each rank is an actor. The first rank reports its address. Then each rank gets RANK, WORLD_SIZE, MASTER_ADDR
+and MASTER_PORT, as from torchrun, and calls the same function.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import ray
 
 
 def train() -> float:
-    """What each rank does. Put your own in its place."""
+    """Run the work of each rank. Replace it with your own."""
     import triten as tt
     from triten import distributed as dist
 
@@ -50,8 +50,8 @@ def run_on_ray(function: Callable[[], Any], ranks: int, **resources: Any) -> lis
 
     Args:
         function: the function, without arguments.
-        ranks: how many ranks.
-        resources: what each needs: ``num_cpus``, ``num_gpus``.
+        ranks: Number of ranks.
+        resources: Resources of each rank: ``num_cpus``, ``num_gpus``.
     """
     actors = [Rank.options(**resources).remote() for _ in range(ranks)]
     try:

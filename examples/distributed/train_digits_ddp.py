@@ -3,9 +3,9 @@
     mpiexec -n 2 python examples/distributed/train_digits_ddp.py [--device cpu|cuda] [--epochs 10] [--batch-size 32]
     python -m triten.distributed.run --nproc-per-node 2 examples/distributed/train_digits_ddp.py
 
-`DistributedDataParallel` averages the gradients, `DistributedSampler` divides the images, `ZeroRedundancyOptimizer` the
-state of the optimizer. A batch is that of all processes together, so the numbers of steps and the accuracy are those of
-one process.
+`DistributedDataParallel` averages the gradients, `DistributedSampler` splits the images, and
+`ZeroRedundancyOptimizer` shards the state of the optimizer. The batch size is that of all processes together,
+so the number of steps and the accuracy are those of one process.
 """
 
 import argparse

@@ -27,13 +27,13 @@ def _heads(dtype: str, head: int, length: int = 2048, heads: int = 16, keys: int
 
 
 def _expanded(attend: Any, dtype: str, head: int, is_causal: bool) -> None:
-    """Keys that no tensor map describes, since their heads lie in one place."""
+    """Return keys that no tensor map can describe, since their heads are expanded."""
     query, *rest = _heads(dtype, head, heads=1)
     attend(query, *(x.expand(1, 16, -1, -1) for x in rest), is_causal=is_causal)
 
 
 def _without_gluon(attend: Any, dtype: str, head: int, is_causal: bool) -> None:
-    """Both passes in Triton's own language, as they are under a Triton whose Gluon is an older one."""
+    """Run both passes in the Triton language, as under a Triton with an older Gluon."""
     owner = driver()
     owner.has_gluon = False
     make_plans_anew()

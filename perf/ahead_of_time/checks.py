@@ -1,4 +1,4 @@
-"""A compiled kernel held to its budget: what it may use and what it must contain, and each way that it fails."""
+"""Comparison of a compiled kernel with its budget: its resource limits and required instructions."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from .disassembly import MATRIX, WIDEST
 
 @dataclass(frozen=True)
 class Expectation:
-    """What the declaration beside a kernel makes of one request, in numbers.
+    """Numerical requirements that a kernel's declaration places on one request.
 
     Args:
-        registers, shared, tensor_memory: the most of each with which the declared blocks are resident.
-        opt_in: the most shared memory that a block can have at all.
-        columns: the most tensor memory that there is.
-        threads: of a block.
-        local: bytes of local memory that are justified.
-        element_bits: of each pointer's elements.
-        aligned: pointers known to be multiples of 16.
-        loads, stores: the least width in bits of some access through a pointer.
-        matrix: the matrix instruction that must be there; None where none is claimed.
-        exact: whether no matrix instruction may be there.
-        bulk: copies by tensor maps that must be there.
+        registers, shared, tensor_memory: Maximum of each at which the declared blocks are resident.
+        opt_in: Maximum shared memory of a block.
+        columns: Maximum tensor memory.
+        threads: Threads of a block.
+        local: Justified bytes of local memory.
+        element_bits: Bits of each pointer's elements.
+        aligned: Pointers known to be multiples of 16.
+        loads, stores: Minimum width in bits of some access through a pointer.
+        matrix: Required matrix instruction. None if none is claimed.
+        exact: If True, no matrix instruction is allowed.
+        bulk: Required copies through tensor maps.
     """
 
     registers: int
@@ -44,7 +44,7 @@ class Expectation:
 
 
 def faults_of(expected: Expectation, found: Mapping[str, Any]) -> list[str]:
-    """Each way in which a compiled kernel differs from what is expected of it; empty for none."""
+    """List the differences between a compiled kernel and its expectation."""
     if "error" in found:
         return [str(found["error"])]
     return [

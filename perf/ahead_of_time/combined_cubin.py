@@ -20,7 +20,7 @@ CODE = b".text."
 
 
 class Section(NamedTuple):
-    """A section: its number, name and header, and what it holds."""
+    """Section of an ELF file: its number, name, header and data."""
 
     number: int
     name: bytes
@@ -35,7 +35,7 @@ class Strings:
         self.data = bytearray(1)
 
     def add(self, text: bytes) -> int:
-        """Where the string lies."""
+        """Append a string, and return its offset."""
         place = len(self.data)
         self.data += text + b"\0"
         return place
@@ -57,15 +57,17 @@ def _sections(cubin: bytes) -> list[Section]:
 
 
 def target_of(cubin: bytes) -> tuple[int, ...]:
-    """What cubins must have in common to be combined: the ABI's version and the flags, which name the target."""
+    """Return the properties that combinable cubins must share: the ABI version and the flags, which name the
+    target.
+    """
     file = FILE.unpack_from(cubin)
     return (*file[0], file[7])
 
 
 def combine(cubins: Sequence[bytes]) -> bytes:
-    """An ELF file with the code and the functions' symbols of cubins for one target, and nothing else of them.
+    """Combine the code and the function symbols of cubins for one target in an ELF file.
 
-    Each section ``.text.<kernel>`` is called ``.text.<position>_<kernel>``, by the cubin's position.
+    Each section ``.text.<kernel>`` is renamed to ``.text.<position>_<kernel>``, by the cubin's position.
     """
     names, strings = Strings(), Strings()
     code: list[tuple[int, tuple[int, ...], bytes]] = []
@@ -116,14 +118,14 @@ def _file(
         body += data
     body += bytes(-len(body) % ALIGNMENT)
     file = list(FILE.unpack_from(first))
-    # Where program headers and section headers begin, how many there are, and which section has the names.
+    # Offsets of program and section headers, their counts, and the index of the section with the names.
     file[5], file[6], file[10], file[12], file[13] = 0, len(body), 0, len(headers), len(headers) - 1
     FILE.pack_into(body, 0, *file)
     return bytes(body) + b"".join(headers)
 
 
 def codes(disassembly: str) -> Iterator[tuple[int, str]]:
-    """The position of each cubin, and its kernel's code, out of what the disassembler prints of a combined one."""
+    """Yield the position and the code of each kernel in the disassembly of a combined cubin."""
     _, *found = re.split(r"^\t\.section\t\.text\.(\d+)_.*$", disassembly, flags=re.M)
     for position, text in zip(found[::2], found[1::2], strict=True):
         yield int(position), text

@@ -26,13 +26,13 @@ from .schedule import schedule_of, with_tensor_memory
 BATCH = 64
 """How many kernels are disassembled together."""
 SECONDS = 300
-"""What one compilation may take."""
+"""Time limit of one compilation."""
 TAIL = 1000
-"""How much of a dead worker's last words is told."""
+"""Characters of a dead worker's error output to report."""
 
 
 def default_cache() -> Path:
-    """Where results are kept: ``$XDG_CACHE_HOME/triten/aot``, by default under ``~/.cache``."""
+    """Return the cache folder: ``$XDG_CACHE_HOME/triten/aot``, by default under ``~/.cache``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "triten" / "aot"
 
 
@@ -55,7 +55,7 @@ class Cache:
         return self.folder / key[:2] / f"{key}.json"
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """The result, or None; a damaged file counts as none."""
+        """Return the cached result, or None. A damaged file counts as missing."""
         try:
             found = json.loads(self._path(key).read_text())
         except (FileNotFoundError, ValueError, RecursionError):
@@ -63,7 +63,7 @@ class Cache:
         return found if isinstance(found, dict) else None
 
     def put(self, key: str, result: dict[str, Any]) -> None:
-        """Keep a result; whoever reads meanwhile sees all of it or nothing."""
+        """Store a result atomically: a concurrent reader sees all of it or nothing."""
         write_whole(self._path(key), json.dumps(result))
 
 
@@ -76,7 +76,7 @@ class Worker:
         self._errors: IO[bytes] | None = None
 
     def compile(self, request: Request) -> dict[str, Any]:
-        """The worker's answer; a death or too long a time is one too, as ``error``."""
+        """Return the worker's answer. A crash or a timeout is returned as ``error``."""
         process = self._process or self._start()
         assert process.stdin is not None and process.stdout is not None
         try:
@@ -101,7 +101,7 @@ class Worker:
         return self._process
 
     def _line(self, stream: IO[bytes]) -> bytes | None:
-        """The next line, nothing at the end of the stream, None when time is up."""
+        """Return the next line, an empty one at the end of the stream, or None after a timeout."""
         with selectors.DefaultSelector() as selector:
             selector.register(stream, selectors.EVENT_READ)
             if not selector.select(self._seconds):
@@ -135,7 +135,7 @@ class Worker:
 
 
 def tools() -> Path:
-    """The folder of ``nvdisasm`` in Triton's wheel. Raises ModuleNotFoundError without Triton."""
+    """Return the folder of ``nvdisasm`` in Triton's wheel. Raise ModuleNotFoundError without Triton."""
     spec = importlib.util.find_spec("triton")
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError("No module named 'triton'", name="triton")
@@ -143,9 +143,9 @@ def tools() -> Path:
 
 
 def with_code(answers: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The results that workers' answers come to, with what their code shows.
+    """Add the findings in the machine code to the workers' answers.
 
-    What the disassembler does not read is a result too, as ``error``.
+    Code that the disassembler cannot read yields a result with ``error``.
     """
     try:
         texts = disassemble_together([base64.b64decode(each["cubin"]) for each in answers], tools())
@@ -157,7 +157,7 @@ def with_code(answers: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _with_sass(found: dict[str, Any], sass: str) -> dict[str, Any]:
-    """A worker's findings and those in the code."""
+    """Merge a worker's findings with those in its SASS."""
     operations = found.pop("tensor_memory_operations")
     instructions = count_instructions(sass)
     schedule = with_tensor_memory(schedule_of(sass), operations, found["threads"])
@@ -180,9 +180,9 @@ def compile_all(
     seconds: float = SECONDS,
     done: Callable[[Request], None] = lambda _: None,
 ) -> dict[str, dict[str, Any]]:
-    """The result of each request by its key: from the cache, else compiled and kept.
+    """Return the result of each request by its key, from the cache or newly compiled.
 
-    Errors are not kept: they may be the machine's.
+    Errors are not cached, since the machine may cause them.
     """
     results: dict[str, dict[str, Any]] = {}
     missing: queue.SimpleQueue[Request] = queue.SimpleQueue()

@@ -29,12 +29,12 @@ SIZES = (512, 1024)
 
 
 def functions() -> list[Any]:
-    """The functions of complex numbers, each of which some sample must launch."""
+    """Return the complex functions, each of which some sample must launch."""
     return [*pointwise.COMPLEX.values(), *pointwise.REAL_OF_COMPLEX.values()]
 
 
 def numbers(dtype: str, *sizes: int) -> Any:
-    """A tensor of complex numbers."""
+    """Return a complex tensor."""
     return tt.empty(sizes, dtype=getattr(tt, dtype), device="cuda")
 
 

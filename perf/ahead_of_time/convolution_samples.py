@@ -18,7 +18,7 @@ DEPTHWISE = ("convolve_depthwise", "convolve_depthwise_backward_weight")
 
 
 def last(*sizes: int, dtype: str) -> Any:
-    """A CUDA tensor with channels innermost, of any spatial rank."""
+    """Return a channels-last CUDA tensor of any spatial rank."""
     n, c, *spatial = sizes
     moved = empty(n, *spatial, c, dtype=dtype)
     return moved.permute((0, len(spatial) + 1, *range(1, len(spatial) + 1)))
@@ -32,7 +32,7 @@ def gradients_last(function: Callable[..., Any], *inputs: Any) -> None:
 
 
 def exactly(run: Callable[[], object]) -> None:
-    """A call whose float32 products are exact."""
+    """Run a call with IEEE float32 convolutions."""
     flags.set_precision("conv", "ieee")
     try:
         run()
@@ -41,7 +41,7 @@ def exactly(run: Callable[[], object]) -> None:
 
 
 def convolutions(capability: int) -> Iterator[Sample]:
-    """Every call; those of bfloat16 also in layouts and forms that change no configuration."""
+    """Yield all samples; for bfloat16 also layouts and forms that change no configuration."""
     for dtype in ("bfloat16", "float32", "float16", "float64"):
         yield from channels_innermost(dtype)
         yield from channels_outermost(dtype)
@@ -79,7 +79,7 @@ def channels_outermost(dtype: str) -> Iterator[Sample]:
     x, w, b = (empty(*sizes, dtype=dtype) for sizes in ((16, 128, 56, 56), (128, 128, 3, 3), (128,)))
     run = partial(tt.conv2d, x, w, b, (1, 1), (1, 1))
     yield Sample(f"conv2d {dtype} contiguous", run, ("lay_out",))
-    # Of operands of one shape the compiler makes one piece of code, in which no pointer has a name.
+    # With operands of one shape, the compiler emits one kernel, whose pointers have no names.
     both = partial(gradients, lambda *a: tt.conv2d(*a, (1, 1), (1, 1)), x, w, b)
     yield Sample(f"conv2d {dtype} contiguous, with gradients", both)
     if dtype in ("bfloat16", "float16"):

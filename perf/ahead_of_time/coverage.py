@@ -1,4 +1,4 @@
-"""What is declared against what is launched: neither may hold what the other lacks."""
+"""Comparison of declared with launched kernels: both sets must be equal."""
 
 from __future__ import annotations
 
@@ -32,17 +32,18 @@ class Launched(NamedTuple):
     dtype: str
     configuration: Configuration
     exact: bool
-    """Whether it is that configuration, and not a smaller tile of it."""
+    """True if it is that configuration, not a smaller tile of it."""
 
 
 LANGUAGES = ("triton.jit", "gluon.jit")
 
 
 def kernels_of(source: str) -> list[str]:
-    """The kernels that a module's source defines: `@triton.jit` and `@gluon.jit` functions which return nothing.
+    """Return the kernels that a module's source defines: `@triton.jit` and `@gluon.jit` functions without a
+    return value.
 
-    A function that another one names is a part of it: what some of its warps do, for one. So is one that is given
-    nothing at a launch, having constants only.
+    A function that another function names is a part of that function, such as the code of some of its warps.
+    The same holds for a function that only has constants and takes no launch arguments.
 
     Example:
         >>> from triten.perf.ahead_of_time.coverage import kernels_of
@@ -84,7 +85,7 @@ def seen_through_declaration(
     constants: Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> Launched | str:
-    """The launch, or the fault that nothing declared covers it."""
+    """Return the declaration's match for a launch, or an error message if no declaration covers it."""
     dtype = declaration.dtype_of(signature)
     tile = tuple(constants[name] for name in declaration.tile)
     found = Configuration(tile, options["num_warps"], options["num_stages"])
@@ -95,7 +96,7 @@ def seen_through_declaration(
 
 
 def element_bits(pointer: str) -> int:
-    """How many bits an element takes in memory, from the pointer's type.
+    """Return the bits of an element in memory, from the pointer's type.
 
     Example:
         >>> from triten.perf.ahead_of_time.coverage import element_bits
@@ -137,7 +138,7 @@ def residency(launched: Launched, target: Target, request: Request) -> tuple[int
 
 
 def expectation(launched: Launched, target: Target, request: Request, wide: bool) -> Expectation:
-    """What the declaration demands of a launch on a target; `wide` where its claims of wide accesses hold."""
+    """Return the expectation of a launch on a target; `wide` applies the claims of wide accesses."""
     declaration, dtype, configuration, exact = launched
     blocks, warps = residency(launched, target, request)[0], configuration.warps_of_a_block
     names = [name.rpartition(":")[2] for name in functions_in(request.constants)]
@@ -181,14 +182,15 @@ def gaps(
     reached: Iterable[tuple[object, ...]],
     wide: Iterable[str],
 ) -> Iterator[str]:
-    """A fault for each kernel, declared dtype and configuration, and claim, that lacks its counterpart.
+    """Yield an error for each kernel, declared dtype and configuration, and claim, without a counterpart.
 
     Args:
-        kernels: those that ought to be declared and launched.
-        reached: kernel, dtype, tile, warps and stages of launches.
-        wide: kernels whose claims of wide accesses were held to something.
+        kernels: Kernels that must be declared and launched.
+        reached: Kernel, dtype, tile, warps and stages of launches.
+        wide: Kernels whose claims of wide accesses were checked.
 
-    Of a device with less room than the design that it is like, nobody says which configurations it takes.
+    A device with less shared memory than its related design is exempt, since its configurations are not
+    declared.
     """
     reached, wide = set(reached), set(wide)
     for name in kernels:

@@ -1,7 +1,7 @@
-"""What a compiled kernel is made of: registers, local memory, widths of accesses, matrix instructions.
+"""Properties of a compiled kernel: registers, local memory, widths of accesses, matrix instructions.
 
-SASS and the resources come from the disassembler in Triton's wheel. Which operand an access belongs to is read
-in PTX, where addresses can be followed back to the kernel's parameters.
+SASS and resource usage come from the disassembler in Triton's wheel. PTX shows which operand an access
+belongs to, since its addresses can be traced back to the kernel's parameters.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MATRIX = (
     "UTCOMMA",
     "UTCQMMA",
 )
-"""What SASS calls the instructions of tensor cores."""
+"""Opcodes of tensor core instructions in SASS."""
 ACCESSES = ("LDG", "STG", "LDGSTS", "UTMALDG", "UTMASTG")
 """Loads, stores, copies to shared memory, and those by tensor maps."""
 SPILLS = ("LDL", "STL")
@@ -74,7 +74,7 @@ class Instructions:
 
 
 def count_instructions(sass: str) -> Instructions:
-    """Count what a disassembly holds."""
+    """Count the instructions of a disassembly."""
     opcodes: Counter[str] = Counter()
     widths: dict[str, Counter[int]] = {}
     for name in _INSTRUCTION.findall(sass):
@@ -86,7 +86,7 @@ def count_instructions(sass: str) -> Instructions:
 
 
 def access_bits(modifiers: Sequence[str]) -> int:
-    """The width of a load or store from an opcode's modifiers; 32 where they name none."""
+    """Return the width of a load or store from an opcode's modifiers; 32 by default."""
     for modifier in modifiers:
         if modifier in ("U8", "S8", "U16", "S16"):
             return int(modifier[1:])
@@ -120,13 +120,13 @@ def disassemble(cubin: bytes, tools: Path) -> tuple[str, str]:
 
 
 def disassemble_code(cubin: bytes, tools: Path) -> str:
-    """The SASS of a cubin. Raises subprocess.CalledProcessError if ``nvdisasm`` fails."""
+    """Return the SASS of a cubin. Raise subprocess.CalledProcessError if ``nvdisasm`` fails."""
     # -ndf: the analysis of data flow takes half of the time, and nothing here needs it.
     return _printed([str(tools / "nvdisasm"), "-c", "-ndf"], cubin)
 
 
 def usage_of(cubin: bytes, tools: Path) -> str:
-    """The resource usage of a cubin. Raises subprocess.CalledProcessError if ``cuobjdump`` fails."""
+    """Return the resource usage of a cubin. Raise subprocess.CalledProcessError if ``cuobjdump`` fails."""
     return _printed([str(tools / "cuobjdump"), "-res-usage"], cubin)
 
 
@@ -138,7 +138,7 @@ def _printed(command: Sequence[str], cubin: bytes) -> str:
 
 
 def disassemble_together(cubins: Sequence[bytes], tools: Path) -> list[str]:
-    """The SASS of each cubin by few runs of ``nvdisasm``, whose start takes a quarter of a second.
+    """Disassemble many cubins in few runs of ``nvdisasm``, whose start takes a quarter of a second.
 
     Raises:
         subprocess.CalledProcessError: if it fails for one of them.
@@ -188,7 +188,7 @@ def operands_of(ptx: str, names: Sequence[str | None]) -> dict[str, Operand]:
 
 
 def entry_of(ptx: str) -> str:
-    """The kernel itself: functions beside it, such as libdevice's, have registers of the same names.
+    """Extract the kernel itself: other functions, such as libdevice's, use the same register names.
 
     Example:
         >>> from triten.perf.ahead_of_time.disassembly import entry_of
@@ -216,7 +216,7 @@ def _bits(operation: str, rest: str, is_copy: bool) -> int:
 def _origins(
     ptx: str, statements: Sequence[tuple[str, str]], names: Sequence[str | None]
 ) -> dict[str, frozenset[str]]:
-    """The pointers that each 64-bit register is computed from; a loaded value comes from none."""
+    """Map each 64-bit register to the pointers that it is computed from; a loaded value has none."""
     origins: dict[str, frozenset[str]] = {}
     for register, position in _PARAMETER.findall(ptx):
         name = names[int(position)] if int(position) < len(names) else None

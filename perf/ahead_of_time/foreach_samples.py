@@ -13,7 +13,9 @@ NAME = "multi_tensor_pointwise"
 
 
 def foreach(capability: int) -> Iterator[Sample]:
-    """Every number of operands in every dtype, and in float32 and float64 every function of a shape of its own."""
+    """Yield each number of operands in every dtype, and each function with its own shape in float32 and
+    float64.
+    """
     for dtype in FLOATING:
         a, b, c = lists(dtype, 3)
         element = empty(dtype=dtype)

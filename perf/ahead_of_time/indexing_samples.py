@@ -8,7 +8,7 @@ from .sample import FLOATING, NUMBERS, SIZES, Sample, empty, tt
 
 
 def searches(capability: int) -> Iterator[Sample]:
-    """Every kernel of search, of bags and of counting, at every dtype."""
+    """Yield samples of every search, embedding bag and counting kernel, at every dtype."""
     for dtype in NUMBERS:
         if dtype == "bool":
             continue

@@ -86,7 +86,7 @@ def layouts(capability: int) -> Iterator[Sample]:
 
 
 def eight_bits(dtype: str) -> Any:
-    """A matrix of 8-bit floats."""
+    """Return a matrix of 8-bit floats."""
     return tt.empty(SIZES, dtype=getattr(tt, dtype), device="cuda")
 
 

@@ -16,7 +16,7 @@ CHANNELS = ("channel_moments", "normalise_channels", "channel_gradient_sums", "c
 
 
 def normalizations(capability: int) -> Iterator[Sample]:
-    """Every call; the main configurations first."""
+    """Yield all samples, the main configurations first."""
     yield from rows(capability)
     yield from channels(capability)
     yield from long_rows(capability)

@@ -1,7 +1,7 @@
-"""A kernel's parameters as its PTX has them, beside what a launch gives to the driver.
+"""Parameters of a kernel in its PTX, compared with those that a launch passes to the driver.
 
-A launch packs its arguments by `ParameterLayout`, with a pointer to each; the driver copies from there as many bytes
-as the compiled kernel says. Neither notices where they differ.
+A launch packs its arguments by `ParameterLayout`, with a pointer to each. The driver copies as many bytes
+from there as the compiled kernel declares. Neither detects a mismatch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PARAMETER = re.compile(r"\.param(?:\s+\.align\s+(\d+))?\s+\.[bsuf](\d+)[^,\[\n]
 
 
 class Parameter(NamedTuple):
-    """Where a parameter lies among all of them, its bytes, and the multiple of bytes that its place must be."""
+    """Offset, size and alignment of a parameter, in bytes."""
 
     offset: int
     size: int
@@ -34,7 +34,7 @@ class Parameter(NamedTuple):
 
 
 def taken(ptx: str) -> list[Parameter]:
-    """The parameters of a kernel, laid out as the PTX ISA has it: in their order, each at its alignment.
+    """Return a kernel's parameters with the layout of the PTX ISA: in order, each at its alignment.
 
     Example:
         >>> taken(".entry k( .param .u64 .ptr .global .align 1 k_0, .param .u8 k_1, .param .f32 k_2 ) { }")[1:]
@@ -53,7 +53,7 @@ def taken(ptx: str) -> list[Parameter]:
 
 
 def passed(types: Sequence[str]) -> list[Parameter]:
-    """What a launch gives for arguments of these types, the scratch pointers last."""
+    """Return the parameters that a launch passes for these argument types, the scratch pointers last."""
     sizes: list[tuple[int, int]] = []
     for type_name in types:
         described = descriptor_type(type_name)
@@ -69,11 +69,11 @@ def passed(types: Sequence[str]) -> list[Parameter]:
 
 
 def layout_faults(ptx: str, types: Sequence[str]) -> list[str]:
-    """Each parameter that has other bytes than what a launch gives for it, or lies elsewhere.
+    """List the parameters whose size or offset differs from that of the launch.
 
-    A launch puts tensor maps before all else, where its buffer is aligned for them, and says by pointers where each
-    argument is. So with maps among the arguments places need only be aligned; without, the buffer is the kernel's own
-    layout.
+    A launch puts tensor maps first, where its buffer is aligned for them, and passes pointers to all
+    arguments. With tensor maps, the offsets therefore only need to be aligned. Without them, the buffer has
+    the kernel's own layout.
     """
     own, given = taken(ptx), passed(types)
     if len(own) == len(given) - SCRATCH:

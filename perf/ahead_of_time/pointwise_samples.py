@@ -17,7 +17,7 @@ from .sample import FLOATING, NUMBERS, Sample, empty, gradients, tt
 
 
 def functions() -> list[Any]:
-    """The functions of pointwise operators, each of which some sample must launch."""
+    """Return the functions of pointwise operators, each of which some sample must launch."""
     found = [row[0] for row in pointwise.FUNCTIONS.values()]
     found += [function for row in pointwise.SCALED.values() for function in row[:2]]
     found += [
@@ -58,7 +58,7 @@ def elementwise(capability: int) -> Iterator[Sample]:
 
 
 def powers(n: int) -> Any:
-    """A vector of powers of two."""
+    """Return a vector of powers of two."""
     return empty(n, dtype="float8_e8m0fnu")
 
 
@@ -133,7 +133,9 @@ ACTIVATIONS = [
 
 
 def pointwise_functions(capability: int) -> Iterator[Sample]:
-    """Every function in float32, those of integers in int32; in float64 those that take the most."""
+    """Yield every float function in float32, integer functions in int32, and the most expensive functions in
+    float64.
+    """
     dense = ("dense",)
     n = 1 << 16
     for dtype, unary, binary in (("float32", UNARY, BINARY), ("float64", LONG_UNARY, LONG_BINARY)):

@@ -1,4 +1,4 @@
-"""Calls of matrix products that reach every kernel and configuration of theirs."""
+"""Samples of matmuls that reach every matmul kernel and configuration."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def products(capability: int) -> Iterator[Sample]:
 
 
 def bulk_products(capability: int) -> Iterator[Sample]:
-    """Every way through tensor descriptors, and every tile of it."""
+    """Yield samples of every kernel with tensor descriptors, at every tile."""
     wide = WIDE if design_of(capability) >= 90 else ("matmul", "add_parts")
     for dtype in NARROW:
         for m, n, k in (
@@ -101,7 +101,7 @@ def bulk_products(capability: int) -> Iterator[Sample]:
 
 
 def without_gluon(call: Callable[[], object]) -> None:
-    """Products in Triton's own language, as they are under a Triton whose Gluon is an older one."""
+    """Run matmuls in the Triton language, as under a Triton with an older Gluon."""
     owner = driver()
     owner.has_gluon = False
     make_plans_anew()
@@ -111,7 +111,7 @@ def without_gluon(call: Callable[[], object]) -> None:
 
 
 def gluon_products(kernel: str) -> Iterator[Sample]:
-    """Those whose warps have different work, with each epilogue, and those that it takes without Gluon."""
+    """Yield warp-specialized matmuls with each epilogue, and the fallbacks without Gluon."""
     for dtype in NARROW:
         a = empty(4096, 4096, dtype=dtype)
         tall, narrow = empty(67584, 4096, dtype=dtype), empty(128, 4096, dtype=dtype)
@@ -312,7 +312,7 @@ def semi_structured_products() -> Iterator[Sample]:
 
 
 def grouped_products(capability: int) -> Iterator[Sample]:
-    """Groups of rows, of columns and along the inner side, as experts' layers and their gradients have them."""
+    """Yield grouped matmuls over rows, columns and the K dimension, as in expert layers and their gradients."""
     for dtype in (*NARROW, "float32"):
         held = () if dtype == "float32" else ("grouped_matmul",)
         by_rows = ("grouped_matmul_bulk",) if held and capability >= 90 else held

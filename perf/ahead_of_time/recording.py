@@ -34,7 +34,9 @@ from .request import Request, encode, load_module
 
 
 def versions() -> list[str]:
-    """What a result depends on beside the request: Triton, the tools it is told to use, and how we look."""
+    """Return the versions that a result depends on: Triton, its configured tools, and this package's own
+    code.
+    """
     import triton
 
     tools = [
@@ -58,7 +60,7 @@ def versions() -> list[str]:
 
 
 def request_for(noted: Mapping[str, Any], target: Target, version: Sequence[str]) -> Request:
-    """A noted launch as plain data, with the key that its source, constants and versions give it."""
+    """Convert a recorded launch to plain data, with a key derived from its source, constants and versions."""
     kernel, constants = noted["kernel"], noted["constants"]
     plain = {
         "kernel": name_of(kernel),
@@ -90,10 +92,10 @@ class Entry(NamedTuple):
 def record(
     samples: ModuleType, driver: RecordingDriver, with_candidates: bool = True
 ) -> tuple[list[Entry], list[str]]:
-    """Every distinct launch of the samples, and what was wrong with the samples themselves.
+    """Return every distinct launch of the samples, and the errors of the samples themselves.
 
-    Where a kernel has a choice of configurations, the first sample of a dtype that takes one is run with it, unless
-    the candidates of a tuner are not asked for.
+    If a kernel has a choice of configurations, the first sample of a dtype also runs with each tuning
+    candidate. `with_candidates=False` disables this.
     """
     entries: dict[str, Entry] = {}
     faults: list[str] = []
@@ -130,7 +132,7 @@ def record(
 def untried(
     asked: Mapping[Question, Configuration], tried: set[tuple[str, str, Configuration]]
 ) -> Iterator[tuple[Question, Configuration]]:
-    """The other candidates of questions that are not in `tried` for the kernel and dtype."""
+    """Yield the other candidates of questions that are not in `tried` for the kernel and dtype."""
     for question, default in asked.items():
         for candidate in candidates(question, default)[1:]:
             if (question.kernel, question.dtype, candidate) not in tried:
@@ -138,7 +140,7 @@ def untried(
 
 
 def takes(noted: Mapping[str, Any], question: Question, candidate: Configuration) -> bool:
-    """Whether a noted launch is of the question's kernel, in this configuration: a kernel may turn one down."""
+    """Return True if a launch uses the question's kernel and this configuration, which a kernel may reject."""
     if name_of(noted["kernel"]) != question.kernel:
         return False
     constants, options = noted["constants"], noted["options"]
@@ -175,7 +177,9 @@ def _note(
 
 
 def quick(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """The first launch of each kernel in a configuration of its own; of products also the first exact one."""
+    """Yield the first launch of each kernel with a configuration of its own; for matmuls also the first exact
+    one.
+    """
     taken: set[tuple[str, bool]] = set()
     for entry in entries:
         if not isinstance(entry.launched, Launched) or not entry.launched.exact:
@@ -189,7 +193,7 @@ def quick(entries: Iterable[Entry]) -> Iterator[Entry]:
 
 
 def describe(entry: Entry, target: Target) -> dict[str, Any]:
-    """An entry as JSON: the request, what is expected of it, and where it stands in the table."""
+    """Return an entry as JSON: the request, its expectation, and its place in the table."""
     launched = entry.launched
     described: dict[str, Any] = {
         "request": asdict(entry.request),
@@ -212,13 +216,13 @@ def describe(entry: Entry, target: Target) -> dict[str, Any]:
 
 
 def main(capability: int, source: str, only_quick: bool, only_some: bool) -> None:
-    """Print the launches for a target, as JSON.
+    """Print the launches for a target as JSON.
 
-    Where only some kernels are wanted, what the samples leave out is no fault of theirs. A quick run of some takes no
-    launch that a tuner tries, so that none is tried.
+    If only some kernels are selected, missing samples are not an error. A quick run of some kernels launches
+    no tuning candidates.
     """
     target = KNOWN[capability]
-    # What was measured on some machine is nothing that ships.
+    # Results measured on some machine are not shipped.
     os.environ["TRITEN_TUNING_STORE"] = "0"
     driver = cuda._driver = RecordingDriver(target)
     samples = load_module(source)

@@ -12,7 +12,7 @@ LSTM, GRU = ("lstm_step", "lstm_step_backward"), ("gru_step", "gru_step_backward
 
 
 def recurrent_cells(capability: int) -> Iterator[Sample]:
-    """Every call; the main configurations first."""
+    """Yield all samples, the main configurations first."""
     for dtype in FLOATING:
         for rows, hidden in ((64, 1024), (3, 33)):
             wide = hidden % 16 == 0

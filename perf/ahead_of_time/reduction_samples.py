@@ -50,7 +50,9 @@ def reductions(capability: int) -> Iterator[Sample]:
 
 
 def extremes_and_moments(capability: int) -> Iterator[Sample]:
-    """Reductions with programs of their own: extremes with their indices, variance and its kin."""
+    """Yield reductions with their own kernels: max, min, argmax and argmin, and variance and related
+    functions.
+    """
     first = ("extreme_with_index",)
     for name in ("argmax", "argmin"):
         for dtype in NUMBERS[:-1]:
@@ -110,7 +112,7 @@ def joint_reductions(capability: int) -> Iterator[Sample]:
 
 
 def segments(capability: int) -> Iterator[Sample]:
-    """Sums and products in float64 and extremes in the data's own type, of lines and of blocks of columns."""
+    """Yield segment reductions: sums and products in float64, max and min in the data's own dtype."""
     for dtype in FLOATING:
         for sizes in ((1 << 20,), (4096, 256)):
             x, lengths = empty(*sizes, dtype=dtype), empty(64, dtype="int64")

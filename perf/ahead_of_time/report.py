@@ -32,12 +32,12 @@ COLUMNS = (
 
 @dataclass
 class Row:
-    """What a kernel's configuration came to on a target: the most that any of its compilations used.
+    """Result of a kernel's configuration on a target: the maximum usage over its compilations.
 
-    `blocks` and `budgets` are declared and what follows from it; `resident` is what the compiled code allows, at
-    least; `widest` the bits of accesses to its operands, at most. `share` is the least of a `limit` that a device full
-    of its blocks reaches by the model of `planning.launch_time`, and `term` what forbids more, with the bytes in flight
-    and those that Little's law asks for; nothing was timed.
+    `blocks` and the budgets are declared or derived from the declaration. `resident` is the minimum that the
+    compiled code allows. `widest` is the maximum width of accesses to its operands. `share` is the minimum
+    share of a `limit` that a full device reaches in the model of `planning.launch_time`. `term` is the
+    bottleneck, with the bytes in flight and those that Little's law requires. No time was measured.
     """
 
     kernel: str
@@ -63,7 +63,7 @@ class Row:
     needed: int = 0
 
     def cells(self) -> tuple[str, ...]:
-        """The row as the table shows it, by `COLUMNS`."""
+        """Return the cells of the table's row, by `COLUMNS`."""
         shared = f"{self.shared:,} / {self.shared_budget:,}"
         if self.tensor_memory:
             shared += f", {self.tensor_memory} columns"
@@ -88,8 +88,8 @@ class Row:
 
 
 def rows_of(launches: Iterable[dict[str, Any]]) -> list[Row]:
-    """The table of what was compiled, sorted by kernel, configuration, target and blocks."""
-    # What is not aligned, and some dtypes, may be declared to have fewer blocks than the rest.
+    """Return the table of compiled kernels, sorted by kernel, configuration, target and blocks."""
+    # Unaligned launches and some dtypes may be declared with fewer blocks.
     rows: dict[tuple[str, str, int, int], Row] = {}
     for launch in launches:
         request, expected, found = launch["request"], launch["expected"], launch["found"]
@@ -128,7 +128,7 @@ def rows_of(launches: Iterable[dict[str, Any]]) -> list[Row]:
 
 
 def widths(found: dict[str, Any]) -> Iterator[int]:
-    """The widths of accesses to operands."""
+    """Yield the widths of accesses to operands."""
     for operand in found["operands"].values():
         for kind in ("loads", "stores"):
             yield from map(int, operand[kind])
@@ -168,10 +168,10 @@ Little's law asks for, for 85 % of the bandwidth (`perf/planning/launch_time.py`
 def with_rows_renewed(
     folder: Path, rows: Sequence[Row], triton: str, kernels: Collection[str]
 ) -> list[Row] | None:
-    """The table that is kept for this version of Triton, with `rows` for all that it has of their kernels.
+    """Return the stored table for this version of Triton, with the rows of these kernels replaced.
 
-    Rows of what is not among the `kernels` that there are leave it. None where no table is kept, or one with faults,
-    of which a part tells nothing.
+    Rows of kernels that no longer exist are dropped. Return None without a stored table, or if the stored
+    table has errors, since a partial update of it is meaningless.
     """
     path = folder / f"aot-{triton}.json"
     if not path.exists():
@@ -189,7 +189,7 @@ def with_rows_renewed(
 
 
 def write_results(folder: Path, rows: Sequence[Row], faults: Sequence[str], triton: str) -> list[Path]:
-    """Write the table as JSON and as Markdown, named by Triton's version; gives the two paths."""
+    """Write the table as JSON and as Markdown, named by Triton's version; return the two paths."""
     folder.mkdir(parents=True, exist_ok=True)
     data, text = (folder / f"aot-{triton}.{suffix}" for suffix in ("json", "md"))
     report = {"triton": triton, "faults": list(faults), "rows": [asdict(row) for row in rows]}

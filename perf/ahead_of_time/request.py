@@ -28,7 +28,7 @@ class Request:
         constants: the other parameters, encoded.
         divisible: parameters that are multiples of 16.
         options: Triton's options.
-        key: what the result is cached under: source, configuration, target and versions.
+        key: Cache key of the result: source, configuration, target and versions.
     """
 
     kernel: str
@@ -41,7 +41,7 @@ class Request:
 
 
 def load_module(source: str) -> ModuleType:
-    """A module by its name, or from a Python file; a file's module takes the file's stem for a name."""
+    """Load a module by its name, or from a Python file, whose stem becomes the module's name."""
     path = Path(source)
     if path.suffix != ".py":
         return importlib.import_module(source)
@@ -56,13 +56,13 @@ def load_module(source: str) -> ModuleType:
 
 
 def find(name: str) -> Any:
-    """The object that `name_of` names."""
+    """Return the object that `name_of` names."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def encode(value: object) -> Any:
-    """A constant of a kernel as JSON. Raises TypeError for what is no constant here."""
+    """Encode a kernel's constant as JSON. Raise TypeError for other values."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -77,7 +77,7 @@ def encode(value: object) -> Any:
 
 
 def decode(value: Any) -> object:
-    """The constant that `encode` was given."""
+    """Decode a constant encoded by `encode`."""
     if not isinstance(value, Mapping):
         return value
     ((kind, content),) = value.items()
@@ -93,7 +93,7 @@ def decode(value: Any) -> object:
 
 
 def readable(value: Any) -> str:
-    """An encoded constant as a table shows it."""
+    """Format an encoded constant for a table."""
     if not isinstance(value, Mapping):
         return str(value)
     ((kind, content),) = value.items()

@@ -19,7 +19,7 @@ def _last(x: Any) -> Any:
 
 
 def resampling(capability: int) -> Iterator[Sample]:
-    """One call for each program and dtype first, then the other kinds of maps."""
+    """Yield one sample of each kernel and dtype first, then the other resampling modes."""
     pad = tt.nn.functional.pad
     wide = ("map_lines",)
     for dtype in FLOATING:

@@ -1,4 +1,4 @@
-"""What a sample is, and the tensors that samples are made of."""
+"""Definition of samples, and helpers that create their tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Sample(NamedTuple):
         label: operator, dtype, layout.
         run: makes the call.
         wide: names of kernels that access their operands 128 bits at a time here.
-        refused: whether the target must refuse it.
+        refused: True if the target must refuse it.
     """
 
     label: str
@@ -33,7 +33,7 @@ SIZES = {1: "uint8", 2: "bfloat16", 4: "float32", 8: "float64"}
 
 
 def empty(*sizes: int, dtype: str = "float32", offset: int = 0, last: bool = False) -> Any:
-    """A CUDA tensor; `offset` elements make it unaligned, `last` puts the channels last."""
+    """Return a CUDA tensor; `offset` elements make it unaligned, `last` makes it channels-last."""
     numel = tt.empty(sizes, device="meta").numel()
     flat = tt.empty((offset + numel,), dtype=getattr(tt, dtype), device="cuda")[offset:]
     if last:

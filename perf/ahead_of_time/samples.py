@@ -46,7 +46,7 @@ __all__ = ["functions", "kernel_files", "samples"]
 
 
 def kernel_files() -> dict[str, Path]:
-    """The modules whose kernels these calls are to reach, and their files."""
+    """Return the modules whose kernels the samples must reach, and their files."""
     package = importlib.import_module("...triton_kernels", __package__)
     load_kernels("cuda")
     folder = Path(package.__path__[0])
@@ -57,12 +57,12 @@ def kernel_files() -> dict[str, Path]:
 
 
 def functions() -> list[Any]:
-    """The functions of elementwise operators, each of which some sample must launch."""
+    """Return the functions of elementwise operators, each of which some sample must launch."""
     return [*real_functions(), *complex_functions(), *special_function_names()]
 
 
 def samples(capability: int) -> Iterator[Sample]:
-    """Every call; those that matter most come first, for `--quick` takes a kernel's first ones."""
+    """Yield all samples, the most important first, since `--quick` takes the first samples of a kernel."""
     for family in (
         elementwise,
         layouts,

@@ -1,10 +1,13 @@
-"""What a warp does on the way on which a kernel spends its time, read in SASS.
+"""Schedule of a warp along the main path of a kernel, read from its SASS.
 
-That way goes once around a loop where one accesses global memory or multiplies matrices: of those the innermost that
-multiplies, or moves, most. Otherwise it goes from the entry to an exit, as it does where what stands outside of a loop
-moves more than twice as much: such a loop looks something up, as a tensor in a table. Where there are several ways it
-is the one that multiplies most, or that moves most bytes where nothing is multiplied; of equal ones the shortest: a
-kernel that is unmasked for whole blocks has another way for the last one.
+The main path is one iteration of a loop, if a loop accesses global memory or runs matrix instructions. Among
+such loops it is the innermost one with the most matrix work, or with the most bytes moved.
+
+Otherwise the main path goes from the entry to an exit. This also applies if the code outside a loop moves
+more than twice as many bytes; such a loop searches, as for a tensor in a table.
+
+Among several paths, the main path has the most matrix work, or moves the most bytes if there is none. Ties go
+to the shortest: a kernel without masks for whole blocks has another path for the last block.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ MEMORY = ("LDG", "STG", "LDGSTS", "UTMALDG", "UTMASTG", "UBLKCP", "RED", "ATOM",
 ASYNCHRONOUS = ("LDGSTS", "UTMALDG", "UBLKCP")
 """Copies to shared memory, which a warp starts and does not wait for."""
 EXCHANGES = ("SHFL", "BAR", "REDUX")
-"""What waits for other lanes or warps."""
+"""Instructions that wait for other lanes or warps."""
 
 PIPES = {
     "fma": ("FADD", "FMUL", "FFMA", "FFMA2", "FADD2", "FMUL2", "IMAD", "HADD2", "HMUL2", "HFMA2"),
@@ -62,19 +65,19 @@ class Instruction(NamedTuple):
 
 @dataclass
 class Schedule:
-    """What one warp does on the main way, once.
+    """Work of one warp during one pass along the main path.
 
     Args:
-        is_loop: whether it is the body of a loop.
-        instructions: how many there are, and `pipes`: how many by the units that execute them.
-        shared_cycles: cycles that accesses to shared memory take of a multiprocessor that moves 128 bytes in one.
-        loaded, stored: bytes of global memory that a thread loads into registers, and stores.
-        copied: bytes that a thread copies to shared memory, where each does its part.
-        batches: how often the warp waits for a load, with all loads that it could start before.
-        exchanges: how often it waits for other lanes or warps: at a barrier, or for shuffles that are started together.
-        asynchronous: whether copies to shared memory run ahead.
-        matrix_operations: operations of matrix instructions, divided among the warps that share one.
-        matrix: the matrix instruction; empty where there is none.
+        is_loop: True if the path is the body of a loop.
+        instructions: Number of instructions. `pipes` has the numbers by execution unit.
+        shared_cycles: Cycles of shared memory accesses, at 128 bytes per cycle and multiprocessor.
+        loaded, stored: Bytes of global memory that a thread loads into registers, and stores.
+        copied: Bytes that a thread copies to shared memory, if each thread copies its part.
+        batches: Number of waits for loads. Loads in flight at the same time count once.
+        exchanges: Number of waits for other lanes or warps, at barriers or for shuffles started together.
+        asynchronous: True if copies to shared memory run ahead.
+        matrix_operations: Operations of matrix instructions, divided among the warps that share them.
+        matrix: The matrix instruction; empty if there is none.
     """
 
     is_loop: bool = False
@@ -97,7 +100,7 @@ class Schedule:
 
 @dataclass
 class Block:
-    """Instructions without a branch among them, and where they may go on: numbers of blocks."""
+    """Basic block: instructions without a branch among them, and the indices of the successors."""
 
     code: list[Instruction] = field(default_factory=list)
     following: list[int] = field(default_factory=list)
@@ -106,7 +109,7 @@ class Block:
 
 
 def schedule_of(sass: str) -> Schedule:
-    """The main way of a kernel's disassembly (``nvdisasm -c``)."""
+    """Return the schedule of the main path in a kernel's disassembly (``nvdisasm -c``)."""
     blocks = blocks_of(sass)
     loops = [
         (first, last)
@@ -132,7 +135,7 @@ def schedule_of(sass: str) -> Schedule:
 
 
 def blocks_of(sass: str) -> list[Block]:
-    """The kernel's basic blocks in their order, from the text of one function."""
+    """Return the kernel's basic blocks in order, from the text of one function."""
     blocks = [Block()]
     labels: dict[str, int] = {}
     jumps: list[tuple[int, str]] = []
@@ -259,7 +262,7 @@ def _summary(code: Sequence[Instruction], is_loop: bool, everything: Sequence[In
 
 
 def _batches(code: Sequence[Instruction]) -> int:
-    """How often loads are waited for: loads that are started before one of them is needed count once."""
+    """Count the waits for loads. Loads started before the first use of any of them count once."""
     pending: set[int] = set()
     waits = 0
     for instruction in code:
@@ -287,7 +290,7 @@ def _batches(code: Sequence[Instruction]) -> int:
 
 
 def _exchanges(code: Sequence[Instruction]) -> int:
-    """How often lanes or warps are waited for: shuffles that are started before one of them is needed count once."""
+    """Count the waits for lanes or warps. Shuffles started before the first use of any of them count once."""
     pending: set[str] = set()
     waits = 0
     for instruction in code:
@@ -312,10 +315,10 @@ _DEPTH = {"f16": 16, "tf32": 8, "f8f6f4": 32, "i8": 32, "mxf8f6f4": 32, "mxf4": 
 
 
 def tensor_memory_operations(ptx: str) -> float:
-    """Operations of an instruction that multiplies in tensor memory, the mean of a kernel's; 0 without any.
+    """Return the mean number of operations of a kernel's tensor memory matmul instructions; 0 if it has none.
 
-    Its SASS does not tell the shape, but PTX has it in the instruction's descriptor: columns in eighths from bit 17 on,
-    rows in sixteenths from bit 24 on (PTX ISA, "Instruction descriptor").
+    SASS does not contain the shape; the PTX instruction descriptor does. It has columns in eighths from bit
+    17, and rows in sixteenths from bit 24 (PTX ISA, "Instruction descriptor").
     """
     constants = {register: int(value, 0) for register, value in _CONSTANT.findall(ptx)}
     found = []
@@ -329,9 +332,9 @@ def tensor_memory_operations(ptx: str) -> float:
 
 
 def with_tensor_memory(found: Schedule, operations: float, threads: int) -> Schedule:
-    """A main way with the operations of matrix instructions that one warp of a block's threads starts for all.
+    """Add the operations of matrix instructions that one warp issues for all threads of a block.
 
-    `operations` are those of an instruction (`tensor_memory_operations`).
+    `operations` is the number per instruction (`tensor_memory_operations`).
     """
     if operations and found.matrix.startswith("UTC"):
         found.matrix_operations *= operations * WARP_SIZE / threads

@@ -8,7 +8,7 @@ from .sample import SIZES, Sample, empty
 
 
 def sorting(capability: int) -> Iterator[Sample]:
-    """Every kernel of `triton_kernels/sorting/` at every size of its operand."""
+    """Yield samples of every kernel of `triton_kernels/sorting/`, at every operand size."""
     for dtype in ("float32", *(d for d in SIZES.values() if d != "float32"), "int32", "int64"):
         for n in (2048, 1024, 128, 4096):
             yield Sample(f"sort {dtype} rows of {n}", lambda d=dtype, n=n: empty(64, n, dtype=d).sort())

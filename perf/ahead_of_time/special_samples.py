@@ -28,7 +28,7 @@ LONG = ("digamma", "igamma", "lgamma", "special.airy_ai", "special.bessel_y0", "
 
 
 def functions() -> list[Any]:
-    """The functions that `special_functions` launches and `pointwise.FUNCTIONS` does not name."""
+    """Return the functions that `special_functions` launches and `pointwise.FUNCTIONS` does not name."""
     others = (
         representation.logit,
         representation.logit_within,
@@ -40,7 +40,7 @@ def functions() -> list[Any]:
 
 
 def named(name: str) -> Callable[..., Any]:
-    """A function of the root or of a namespace of its."""
+    """Return a function of triten or of one of its namespaces."""
     found: Any = tt
     for part in name.split("."):
         found = getattr(found, part)

@@ -1,9 +1,10 @@
-"""A process that compiles what it is sent: one request a line on its input, one answer a line on its output.
+"""Worker process that compiles requests: one request per input line, one answer per output line.
 
-An answer has what the compiler and PTX say of a kernel, and the cubin, which is disassembled together with others.
+An answer has the compiler's and the PTX's data on a kernel, and the cubin, which is disassembled together
+with others.
 
-What the compiler raises ends the process, as an abort of the compiler does; whoever started it knows which
-request did it, and finds the reason in the error stream, where everything goes that the compiler prints.
+An exception or abort of the compiler ends the process. The parent process knows which request caused it. The
+error stream has the reason, and everything else that the compiler prints.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .schedule import tensor_memory_operations
 
 
 def inspect(request: Request) -> tuple[dict[str, Any], bytes]:
-    """Compile a kernel and say what it is made of, as far as PTX has it; and its cubin.
+    """Compile a kernel, and return its cubin and the properties that PTX shows.
 
     Raises:
         triton.compiler.errors.CompilationError, RuntimeError, subprocess.CalledProcessError: as the compiler does.
@@ -69,7 +70,7 @@ def inspect(request: Request) -> tuple[dict[str, Any], bytes]:
 
 
 def answer(line: str) -> dict[str, Any]:
-    """What `inspect` finds, and how long it took."""
+    """Return the findings of `inspect`, and the elapsed time."""
     started = time.perf_counter()
     found, cubin = inspect(Request(**json.loads(line)))
     found["seconds"] = round(time.perf_counter() - started, 2)

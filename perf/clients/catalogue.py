@@ -1,4 +1,4 @@
-"""The clients: a package, the program that uses it, and what the program needs."""
+"""Client packages: a package, the program that uses it, and the program's requirements."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ class Client(NamedTuple):
     """A third-party package that runs on triten.
 
     Attributes:
-        package: its name on PyPI, pinned in `requirements.txt`.
-        script: the program's name in `scripts/`.
-        does: what the program runs, for the table.
+        package: Name on PyPI, pinned in `requirements.txt`.
+        script: Name of the program in `scripts/`.
+        does: Description of the program, for the table.
         cuda: ``TRITEN_CUDA`` of the process.
-        quick: whether `.ci/run` runs it.
-        versions: other pinned packages that come first on the path, as ``name==version``.
+        quick: True if `.ci/run` runs it.
+        versions: Other pinned packages that come first on the path, as ``name==version``.
     """
 
     package: str

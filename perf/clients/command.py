@@ -1,6 +1,6 @@
-"""Run third-party packages on triten, in a process each, and say which do what they should.
+"""Run third-party packages on triten, each in its own process, and report which ones work.
 
-Exit status 1: a client fails; 2: what was asked for cannot be had.
+Exit status 1: a client fails; 2: the request cannot be met.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TOLERANCE = 1e-3
 
 
 class Outcome(NamedTuple):
-    """What became of a client: the error's last line, empty where there was none."""
+    """Outcome of a client: the error's last line, or an empty string."""
 
     client: Client
     version: str
@@ -108,7 +108,7 @@ def outcome_of(
     packages: Path,
     seconds: float,
 ) -> tuple[Outcome, str]:
-    """Run a client. Returns what became of it, and what it printed."""
+    """Run a client, and return its outcome and its output."""
     started = time.monotonic()
     done = finished(
         [sys.executable, "-P", "-m", "triten.as_torch", str(script_of(client))], client, packages, seconds
@@ -172,7 +172,7 @@ def last_line(text: str) -> str:
 
 
 def difference(numbers: Mapping[str, float], expected: Mapping[str, float]) -> str:
-    """Return what differs from PyTorch's numbers, empty for nothing."""
+    """Return the differences from PyTorch's results; empty for none."""
     if numbers.keys() != expected.keys():
         return f"printed {sorted(numbers)}, expected {sorted(expected)}"
     wrong = [

@@ -11,7 +11,7 @@ from .watching import MetaCopies, Seen, Watching
 
 @dataclass
 class OperatorCost:
-    """What all calls of one operator took: bytes read and written, floating-point operations."""
+    """Cost of all calls of one operator: bytes read and written, floating-point operations."""
 
     name: str
     calls: int = 0
@@ -27,7 +27,7 @@ class OperatorCost:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a program took: a row for each operator that it called, in the order of the first calls, and the totals."""
+    """Cost of a program: a row for each operator in the order of first calls, and the totals."""
 
     operators: tuple[OperatorCost, ...]
 
@@ -69,23 +69,24 @@ class Cost:
 
 
 def cost(fn: Callable[..., object], /, *args: Any, **kwargs: Any) -> Cost:
-    """Count what `fn(*args, **kwargs)` moves and computes, without computing it.
+    """Count the bytes moved and the operations of `fn(*args, **kwargs)`, without computing it.
 
-    The function runs on Meta tensors in the place of the tensors among its arguments (also in lists, tuples and
-    dicts), watched below autograd, so that a backward pass inside it counts too; modules and optimisers are copied
-    there too. Nothing is read or changed of what is given.
+    The function runs on Meta tensors instead of the tensors in its arguments, including those in lists,
+    tuples and dicts. It is traced below autograd, so a backward pass inside it counts too. Modules and
+    optimizers are copied to Meta. The arguments are neither read nor changed.
 
-    Views move nothing; an operator reads each tensor once, of expanded dimensions one element, and writes each result
-    once, as if nothing stayed in a cache between two operators. `formulas` has the operations.
+    Views move nothing. An operator reads each tensor once, for expanded dimensions one element, and writes
+    each result once. No cache between two operators is assumed. `formulas` has the operations.
 
     Args:
-        fn: a function of tensors, or a module.
-        args, kwargs: its arguments: tensors of any device, modules, optimisers.
+        fn: A function of tensors, or a module.
+        args, kwargs: Its arguments: tensors of any device, modules, optimizers.
 
     Raises:
-        ValueError: if the function reaches a tensor that requires grad and is neither an argument nor a parameter of
-            the module: its gradient would be one without values.
-        NotImplementedError, RuntimeError: as Meta tensors raise them, for what depends on values, such as `item`.
+        ValueError: if the function reaches a tensor that requires grad and is neither an argument nor a
+            parameter of the module: its gradient would be one without values.
+        NotImplementedError, RuntimeError: as Meta tensors raise them, for what depends on values, such as
+            `item`.
 
     Example:
         >>> import triten as tt

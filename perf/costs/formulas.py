@@ -1,9 +1,10 @@
-"""What operators cost: a table of floating-point operations, and what an operator does not read of its operands.
+"""Costs of operators: a table of floating-point operations, and of operands that are only partly read.
 
-An addition, a multiplication, a comparison and any one function of an element (an exponential, a square root) count as
-one operation each; a multiplication with an addition as two. By default a pointwise operator takes one operation for
-each element of its result, a reduction one for each element that it reads, all else none; and everything is read and
-written once. Only work on floating-point and complex elements counts (a complex operation as one).
+An addition, a multiplication, a comparison and any function of an element (an exponential, a square root)
+count as one operation each. A multiply-add counts as two. By default, a pointwise operator takes one
+operation per element of its result, a reduction one per element that it reads, and any other operator none.
+Every tensor is read and written once. Only work on floating-point and complex elements counts (a complex
+operation as one).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Call(NamedTuple):
     tags: frozenset[Tag]
 
     def tensor(self, *names: str) -> Tensor:
-        """The first tensor among arguments of these names."""
+        """Return the first tensor among arguments of these names."""
         return next(self.arguments[name] for name in names if isinstance(self.arguments.get(name), Tensor))
 
 
@@ -34,12 +35,12 @@ Formula = Callable[[Call], int]
 
 
 def count(tensor: Tensor) -> int:
-    """How many elements a tensor has."""
+    """Return the number of elements of a tensor."""
     return math.prod(tensor.shape)
 
 
 def product(left: str, right: str, added: str = "") -> Formula:
-    """2 m n k, times the batch: each element of the result is a sum of k products; one more for what is added."""
+    """Count a matmul as 2 m n k, times the batch, plus one per element for an added tensor."""
 
     def formula(call: Call) -> int:
         first, second = call.arguments[left], call.arguments[right]
@@ -66,7 +67,9 @@ def outer(call: Call) -> int:
 
 
 def convolution(call: Call) -> int:
-    """Each element of the result is a sum of products with a filter; transposed, each of the input is spread by one."""
+    """Count a convolution: a dot product per element of the result, or for a transposed one per element of
+    the input.
+    """
     moved = call.arguments["input"] if call.arguments["transposed"] else call.results[0]
     bias = count(call.results[0]) if call.arguments["bias"] is not None else 0
     return 2 * _products(moved, call.arguments["weight"].shape) + bias
@@ -78,7 +81,7 @@ def _products(moved: Tensor, weight: Sequence[int]) -> int:
 
 
 def convolution_backward(call: Call) -> int:
-    """The gradients of input and filter each take as many products as the convolution; the bias's a sum."""
+    """Count the gradients: those of input and filter each cost one convolution; that of the bias is a sum."""
     grad = call.arguments["grad_output"]
     moved = call.arguments["input"] if call.arguments["transposed"] else grad
     products = 2 * _products(moved, call.arguments["weight"].shape)
@@ -99,9 +102,8 @@ def convolution_backward_both(call: Call) -> int:
 
 
 def attention(products_of_keys: int, products_of_values: int) -> Formula:
-    """The products over pairs of a query and a key that the causal mask leaves; softmax and scale are not counted.
-
-    As in Dao et al., "FlashAttention", 2022: forward Q K' and P V; backward Q K' again, dQ, dK, and dP, dV.
+    """Count attention: matmuls over the query-key pairs that the causal mask keeps, without softmax and
+    scale.
     """
 
     def formula(call: Call) -> int:
@@ -135,7 +137,7 @@ def normalization(call: Call) -> int:
 
 
 def batch_norm_with_statistics(call: Call) -> int:
-    """As `normalization`; from running statistics only subtract, scale, weight and bias."""
+    """Count as `normalization`; with running statistics, count only subtraction, scale, weight and bias."""
     training = call.arguments.get("training", False)
     present = sum(call.arguments.get(name) is not None for name in ("weight", "bias"))
     return ((6 if training else 2) + present) * count(call.arguments["input"])
@@ -147,7 +149,7 @@ def rms_norm(call: Call) -> int:
 
 
 def window(call: Call) -> int:
-    """One operation for each element of the window, of each element of the result."""
+    """Count one operation for each element of the window, per element of the result."""
     result = call.results[0]
     dimensions = 3 if call.base.startswith(("max_pool3d", "avg_pool3d")) else 2
     size = call.arguments["kernel_size"]
@@ -161,7 +163,7 @@ def by_packed_weight(call: Call) -> int:
 
 
 def by_kept_elements(call: Call) -> int:
-    """2 m n k of the dense product, half of whose multiplications are by elements that are not kept."""
+    """Count 2 m n k of the dense matmul, although half of its multiplications are by dropped elements."""
     return 4 * count(call.results[0]) * call.arguments["values"].shape[1]
 
 
@@ -179,7 +181,7 @@ def fourier(name: str) -> Formula:
 
 
 def cubic(name: str, numerator: int, denominator: int) -> Formula:
-    """A share of n^3 for each n by n matrix (Golub and Van Loan, "Matrix Computations")."""
+    """Count a fraction of n^3 for each n by n matrix (Golub and Van Loan, "Matrix Computations")."""
 
     def formula(call: Call) -> int:
         matrix = call.arguments[name]
@@ -328,7 +330,7 @@ UNTOUCHED = {"_fused_sgd_": "grads", "_fused_adam_": "grads", "_fused_adamw_": "
 
 
 def reads_shapes_alone(name: str) -> bool:
-    """Whether a factory takes its operand only for size, dtype and device.
+    """Return True if a factory function reads only the size, dtype and device of its operand.
 
     Example:
         >>> from triten.perf.costs.formulas import reads_shapes_alone

@@ -1,7 +1,8 @@
-"""A program run on Meta tensors, each operator below autograd shown to whoever watches it.
+"""Tracing of a program on Meta tensors: each operator below autograd is passed to a callback.
 
-`MetaCopies` makes what the program gets: stand-ins without bytes for tensors, modules and optimisers. `Watching` is
-the mode that it runs in. Neither keeps a tensor that the program has dropped: who counts living bytes may watch too.
+`MetaCopies` creates the program's inputs: tensors without bytes for tensors, modules and optimizers.
+`Watching` is the mode in which the program runs. Neither keeps a tensor alive that the program has dropped,
+so a callback can count live bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from .formulas import FREE, OVERWRITING, PICKED, UNTOUCHED, Call, operations, re
 
 
 class Work(NamedTuple):
-    """What one call takes: bytes read and written, floating-point operations."""
+    """Work of one call: bytes read and written, floating-point operations."""
 
     bytes_read: int = 0
     bytes_written: int = 0
@@ -104,10 +105,10 @@ class MetaCopies:
     def __init__(self) -> None:
         self._memo: dict[int, Any] = {}
         self._storages: dict[int, DataPtr] = {}
-        self._originals: list[Any] = []  # as long as these live, their identities are nobody else's
+        self._originals: list[Any] = []  # keep these alive, so that their ids are not reused
 
     def of(self, value: Any) -> Any:
-        """The value with stand-ins for its tensors."""
+        """Replace the tensors in a value by Meta copies."""
         return tree_map(self._copied, value)
 
     @property
@@ -153,17 +154,17 @@ class MetaCopies:
 
 
 def without_bytes(tensor: Tensor) -> Tensor:
-    """A Meta tensor of the same sizes, strides and dtype."""
+    """Return a Meta tensor of the same sizes, strides and dtype."""
     return empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=META)
 
 
 def tensors_of(value: Any) -> Iterator[Tensor]:
-    """The tensors in lists, tuples and dicts."""
+    """Yield the tensors in lists, tuples and dicts."""
     return (leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor))
 
 
 def is_free(func: OpOverload) -> bool:
-    """Whether an operator neither reads nor writes elements: a view, or memory as it comes."""
+    """Return True if an operator neither reads nor writes elements: a view, or an uninitialized allocation."""
     return func._opname in FREE or any(
         returned.alias_info is not None and not returned.alias_info.is_write
         for returned in func._schema.returns
@@ -171,7 +172,7 @@ def is_free(func: OpOverload) -> bool:
 
 
 def work_of(func: OpOverload, arguments: Mapping[str, Any], results: Sequence[Tensor]) -> Work:
-    """What a call takes, by the shapes of its operands and results."""
+    """Return the work of a call, from the shapes of its operands and results."""
     if is_free(func):
         return Work()
     return Work(

@@ -1,6 +1,10 @@
-"""Timing on a GPU beside PyTorch, in one process: ``python -m triten.perf gpu``.
+"""GPU benchmarks against PyTorch, in one process: ``python -m triten.perf gpu``.
 
-`workloads.py` lists what is timed, `timing.py` measures device time, `host_time.py` and `training_step.py` what the
-host takes, `peer.py` gives both libraries the same numbers and compares results, `targets.py` says what would be
-good, `rows.py` keeps and prints. PyTorch is a peer only, imported where it is installed. Tests do not belong here.
+- `workloads.py` lists the workloads.
+- `timing.py` measures device time; `host_time.py` and `training_step.py` measure host time.
+- `peer.py` gives both libraries the same inputs and compares their results.
+- `targets.py` defines the targets.
+- `rows.py` stores and prints the results.
+
+PyTorch is only the baseline, and is imported if it is installed. Tests do not belong here.
 """

@@ -14,9 +14,10 @@ DTYPES = {*ITEMSIZE, "tf32"}
 
 
 def as_result_rows(rows: Iterable[Row]) -> list[results.Row]:
-    """The rows in the suite's form: seconds for microseconds, the group as the suite, a speed's target as a bar.
+    """Convert rows to the suite's form: microseconds to seconds, the group to the suite, the speed target to
+    a bar.
 
-    A share of the copy's bandwidth, the aims and a call's breakdown have no place there.
+    The share of the copy bandwidth, the aims and the breakdown of a call have no equivalent there.
 
     Example:
         >>> from triten.perf.gpu.as_result import as_result_rows

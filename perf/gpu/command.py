@@ -1,9 +1,11 @@
-"""Times on a GPU beside PyTorch, in one process and interleaved: host time, kernels, a training step.
+"""GPU timings against PyTorch, interleaved in one process: host time, kernels, a training step.
 
-Device times are medians of CUDA events around single runs with the L2 flushed; host times medians of slices. Rows
-come in order of importance, each is written to the result file as it comes, and no row begins after `--seconds`.
-Beside each stands the model's time for this device, if `expect` keeps a table of it.
-What triten does not offer yet is listed as not built. Exit status 2: there is no GPU.
+Device times are medians of CUDA events around single runs with the L2 flushed. Host times are medians of
+slices. Rows come in order of importance. Each row is written to the result file when it is ready, and no row
+starts after `--seconds`. Each row also has the model's time for this device, if `expect` has stored a table
+of it.
+
+Missing features are listed as not built. Exit status 2 means that there is no GPU.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ REHEARSED = "rehearsed"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `python -m triten.perf gpu`."""
+    """Add the options of `python -m triten.perf gpu`."""
     parser.add_argument("--rows", default="", metavar="REGEX", help="only rows whose `group: name` matches")
     parser.add_argument("--rounds", type=int, default=31, help="timings of each row and rival")
     parser.add_argument(
@@ -142,17 +144,17 @@ class Bench:
         self._saved = time.monotonic()
 
     def measure_copy(self) -> None:
-        """The yardstick of what moves bytes."""
+        """Measure the bandwidth of a copy, the reference for memory-bound kernels."""
         nbytes = REHEARSED_COPY_BYTES if self.arguments.rehearse else COPY_BYTES
         self.copy_bandwidth, times = self.clock.copy_bandwidth(nbytes, self.arguments.rounds)
         self.note(Row("yardstick", "device-to-device copy of 1 GiB", 2 * nbytes, times={OURS: times}))
 
     def matches(self, group: str, name: str = "") -> bool:
-        """Whether `--rows` picks a row."""
+        """Return True if `--rows` selects a row."""
         return self.wanted.search(f"{group}: {name}") is not None
 
     def rows(self) -> Iterator[Row]:
-        """Every row that `--rows` picks, in order of importance."""
+        """Yield every row that `--rows` selects, in order of importance."""
         rounds = self.arguments.rounds
         slice_seconds = 0.0005 if self.arguments.rehearse else 0.002
         steps = 2 if self.arguments.rehearse else 20
@@ -172,7 +174,7 @@ class Bench:
             yield self.row_of(workload)
 
     def row_of(self, workload: Workload) -> Row:
-        """A workload's row: both libraries' results compared, then timed in turn."""
+        """Measure a workload: compare both libraries' results, then time them interleaved."""
         row = Row(workload.group, workload.name, workload.nbytes, workload.flops)
         model = self.expected.get((workload.group, workload.name))
         row.expected = None if model is None else model.microseconds
@@ -193,9 +195,9 @@ class Bench:
         library = self.peer.library
         if library is not None:
             library.set_float32_matmul_precision("high" if workload.tf32 else "highest")
-            library.backends.cudnn.benchmark = True  # the peer at its best
+            library.backends.cudnn.benchmark = True  # the best setting for the baseline
             theirs = runner(code, library, sets, 1)
-            backends = {} if self.simulated else workload.backends  # of a CPU PyTorch has neither
+            backends = {} if self.simulated else workload.backends  # PyTorch has neither on a CPU
             rivals |= {name: under_backend(theirs, library, own) for name, own in backends.items()} or {
                 PEER: theirs
             }
@@ -222,12 +224,12 @@ class Bench:
         return row
 
     def sets_of(self, workload: Workload) -> int:
-        """How many input sets are rotated: until together they pass the L2 many times over."""
+        """Return the number of input sets to rotate, so that together they far exceed the L2."""
         nbytes = sum(operand.nbytes for operand in workload.operands.values())
         return max(1, min(MOST_SETS, -(-ROTATED_BYTES // max(nbytes, 1))))
 
     def operands(self, workload: Workload) -> dict[str, Pair]:
-        """A fresh input set."""
+        """Create a new input set."""
         return {name: self.operand(operand) for name, operand in workload.operands.items()}
 
     def operand(self, operand: Operand) -> Pair:
@@ -236,7 +238,7 @@ class Bench:
     def disagreement(
         self, workload: Workload, rivals: dict[str, Work], code: Any, operands: Mapping[str, Pair]
     ) -> str | None:
-        """What is wrong with triten's result; None if it agrees, or if there is no peer to ask."""
+        """Describe the error in triten's result; return None if it agrees, or without a baseline."""
         ours: Any = rivals[OURS](0)
         tt.cuda.synchronize()
         if PEER not in rivals:
@@ -275,7 +277,7 @@ class Bench:
         write_sections(self.path, self.result().as_json() | {SECTION: payload})
 
     def result(self) -> Result:
-        """The rows as the suite has them."""
+        """Return the rows in the suite's form."""
         settings = {
             "device": "cuda", "threads": 1, "confidence": CONFIDENCE, "rounds": self.arguments.rounds,
             "row_seconds": self.arguments.row_seconds, "quick": False, "collector": False, "graph": False,
@@ -288,7 +290,7 @@ class Bench:
         )  # fmt: skip
 
     def table(self) -> str:
-        """The rows and what to know about them."""
+        """Format the rows with notes."""
         lines = [format_rows(self.found), ""]
         if self.copy_bandwidth:
             lines.append(
@@ -306,7 +308,7 @@ class Bench:
 
 
 def numbered(row: Row, others: Iterable[Row]) -> str:
-    """A row's name, with a number behind it if others of its group have the name.
+    """Return a row's name, with a number appended if another row of its group has the same name.
 
     Example:
         >>> row = Row("norms", "layer_norm 16x16 float32")
@@ -322,7 +324,7 @@ def numbered(row: Row, others: Iterable[Row]) -> str:
 
 
 def reaches(path: str) -> bool:
-    """Whether a public name of triten exists."""
+    """Return True if a public name of triten exists."""
     found: Any = tt
     for name in path.split("."):
         found = getattr(found, name, None)
@@ -330,7 +332,7 @@ def reaches(path: str) -> bool:
 
 
 def runner(code: Any, library: ModuleType, sets: Iterable[dict[str, Pair]], which: int) -> Work:
-    """A function that evaluates the statement in a library over the input set of a number."""
+    """Return a function that evaluates the statement in a library, over the input set of a given index."""
     functional = importlib.import_module(f"{library.__name__}.nn.functional")
     spaces = [
         {"lib": library, "F": functional, **{name: pair[which] for name, pair in operands.items()}}
@@ -344,7 +346,7 @@ def runner(code: Any, library: ModuleType, sets: Iterable[dict[str, Pair]], whic
 
 
 def under_backend(work: Work, library: ModuleType, name: str) -> Work:
-    """The work with PyTorch's attention backend of this name, such as ``FLASH_ATTENTION``."""
+    """Run the work with PyTorch's attention backend of this name, such as ``FLASH_ATTENTION``."""
     attention = importlib.import_module(f"{library.__name__}.nn.attention")
     backend = getattr(attention.SDPBackend, name)
 

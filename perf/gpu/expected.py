@@ -1,8 +1,9 @@
-"""What the rows of `python -m triten.perf gpu` take by the model of a launch's time, with no GPU at hand.
+"""Predicted times of the rows of `python -m triten.perf gpu`, from the model of a launch, without a GPU.
 
-Each row runs over a driver that notes its launches; their kernels are compiled for the target, and the model
-(`planning.launch_time`) gives the time that their code allows at best, and what forbids more. Nothing is measured. The
-table is kept in `perf/results/expected-<target>.json`, from which a run on a GPU takes the column beside its own times.
+Each row runs on a driver that records its launches, and their kernels are compiled for the target. The model
+(`planning.launch_time`) predicts the best time that their code allows, and the bottleneck. Nothing is
+measured. The table is stored in `perf/results/expected-<target>.json`, which a run on a GPU shows beside its
+own times.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from .workloads import Workload, all_workloads
 RESULTS = Path(__file__).parents[1] / "results"
 SAMPLES = "triten.perf.ahead_of_time.samples"
 PERSISTENT = ("matmul_persistent", "matmul_warp_specialized", "convolve_bulk")
-"""Kernels whose blocks go from tile to tile."""
+"""Persistent kernels, whose blocks process several tiles."""
 
 
 @dataclass
 class ExpectedRow:
-    """One row's time by the model: microseconds, the share of a limit, and what forbids more.
+    """Predicted time of one row: microseconds, the share of a limit, and the bottleneck.
 
-    `published` is what others say that they reach, `of_best` the model's share of its peak over the best of theirs.
-    `in_flight` are the bytes that a multiprocessor has asked for at a time by the kernel that does the row's work, and
-    `needed` those that Little's law wants for 85 % of the bandwidth; 0 where operands come from a cache.
+    `published` are results of other implementations; `of_best` is the model's share of its peak over the best
+    of theirs. `in_flight` are the bytes in flight per multiprocessor in the row's main kernel. `needed` are
+    the bytes that Little's law requires for 85 % of the bandwidth; 0 if operands come from a cache.
     """
 
     group: str
@@ -58,7 +59,7 @@ class ExpectedRow:
 
     @property
     def waits(self) -> bool:
-        """Whether fewer bytes are in flight than Little's law asks for."""
+        """True if fewer bytes are in flight than Little's law requires."""
         return self.in_flight < self.needed
 
     def __str__(self) -> str:
@@ -75,7 +76,7 @@ class ExpectedRow:
 
 
 def recorded(capability: int, wanted: str) -> dict[str, Any]:
-    """What the rows launch. Raises RuntimeError with the last words of the process that ran them."""
+    """Return the launches of the rows. Raise RuntimeError with the error output of the process that ran them."""
     done = subprocess.run(
         [sys.executable, "-P", "-m", f"{__package__}.row_launches", str(capability), wanted],
         env=compiling_environment(),
@@ -90,9 +91,9 @@ def recorded(capability: int, wanted: str) -> dict[str, Any]:
 def expected_row(
     place: Multiprocessor, workload: Workload, launches: Sequence[Mapping[str, Any]]
 ) -> ExpectedRow:
-    """A row's time: that of the launch that does its work, and one pass of each of the others.
+    """Predict a row's time: the time of its main launch, plus one pass of each other launch.
 
-    Its bytes and operations are the row's, as `Workload` counts them.
+    The bytes and operations are those of the row, as `Workload` counts them.
     """
     read = sum(operand.nbytes for operand in workload.operands.values())
     nbytes = float(workload.nbytes or read)
@@ -117,7 +118,7 @@ def expected_row(
 
 
 def beside_published(workload: Workload, share: float) -> tuple[list[str], float | None]:
-    """What others reach, and a share of the peak over the best of theirs."""
+    """Return published results, and the share of the peak relative to the best of them."""
     best = best_of(workload.group, workload.name)
     told = [str(one) for one in PUBLISHED.get((workload.group, workload.name), ())]
     return told, None if best is None else round(share / best.share, 3)
@@ -126,7 +127,7 @@ def beside_published(workload: Workload, share: float) -> tuple[list[str], float
 def main_launch(
     place: Multiprocessor, workload: Workload, one: Mapping[str, Any], nbytes: float, is_alone: bool
 ) -> Estimate:
-    """The launch that does a row's work."""
+    """Estimate the main launch of a row."""
     code, programs, operations, epilogue = code_of(one), one["programs"], float(workload.flops), 0.0
     if not is_alone and not code.schedule.is_loop and not one["reuses"]:
         nbytes = min(nbytes, programs * code.block_bytes)  # the rest is what the other launches move
@@ -154,7 +155,7 @@ def sides_of(workload: Workload) -> tuple[int, int]:
 def expected_rows(
     capability: int, wanted: str = "", workers: int = 2, cache: Path | None = None
 ) -> list[ExpectedRow]:
-    """Every row that a pattern finds, in the order in which they are timed."""
+    """Predict every row that matches a pattern, in the order of the benchmark."""
     place, report = MULTIPROCESSORS[capability], recorded(capability, wanted)
     every = [one for _, _, launches in report["rows"] for one in launches]
     requests = {one["request"]["key"]: Request(**one["request"]) for one in every if "fault" not in one}
@@ -174,12 +175,12 @@ def expected_rows(
 
 
 def result_file(capability: int) -> Path:
-    """Where a target's table is kept."""
+    """Return the path of a target's table."""
     return RESULTS / f"expected-sm_{capability}.json"
 
 
 def kept_rows(capability: int) -> dict[tuple[str, str], ExpectedRow]:
-    """The table that is kept for a target, by group and name; nothing where there is none."""
+    """Return a target's stored table by group and name; empty if there is none."""
     path = result_file(capability)
     if not path.exists():
         return {}
@@ -188,7 +189,7 @@ def kept_rows(capability: int) -> dict[tuple[str, str], ExpectedRow]:
 
 
 def rows_for(capability: int, device: str) -> dict[tuple[str, str], ExpectedRow]:
-    """The table that is kept for a device of this name: nothing for another of the same capability, as an H200 is."""
+    """Return the stored table of a device; empty for another device of the same capability, such as an H200."""
     place = MULTIPROCESSORS.get(capability)
     return kept_rows(capability) if place is not None and place.target.device in device else {}
 
@@ -209,7 +210,7 @@ def write_rows(capability: int, rows: Iterable[ExpectedRow]) -> Path:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `python -m triten.perf expect`."""
+    """Add the options of `python -m triten.perf expect`."""
     parser.add_argument("--rows", default="", metavar="REGEX", help="only rows whose `group: name` matches")
     parser.add_argument("--target", type=int, default=90, choices=list(MULTIPROCESSORS), help="default: 90")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="compiling processes")

@@ -1,4 +1,4 @@
-"""What the host takes: a small call beside PyTorch's and what it is made of, a launch, the allocator."""
+"""Host time: a small call against PyTorch's and its parts, a launch, the allocator."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SMALL_CALLS = (
 
 
 def idle_first(work: Slice, synchronize: Callable[[], None]) -> Slice:
-    """A slice that begins with an idle device and leaves it to work: the host's time alone."""
+    """Wrap a slice to start on an idle device without waiting for its work, to measure host time alone."""
 
     def timed(count: int) -> float:
         synchronize()
@@ -39,7 +39,7 @@ def idle_first(work: Slice, synchronize: Callable[[], None]) -> Slice:
 
 
 def small_calls(peer: Peer, rounds: int, slice_seconds: float) -> Iterator[Row]:
-    """A row for each small call, in turn with PyTorch's."""
+    """Yield a row for each small call, interleaved with PyTorch's."""
     a, b = peer.randn((ELEMENTS,), "float32"), peer.randn((ELEMENTS,), "float32")
     contests: dict[str, dict[str, Slice]] = {}
     for name, statement in SMALL_CALLS:
@@ -98,7 +98,7 @@ def breakdown(a: Any, b: Any, rounds: int, slice_seconds: float) -> dict[str, fl
 
 
 def allocation_names() -> dict[str, object]:
-    """What a statement that allocates and frees needs."""
+    """Return the names that a statement needs to allocate and free."""
     allocator = tt.library.get_allocator("cuda")
     return {"allocate": allocator.allocate, "device": tt.device("cuda", tt.cuda.current_device())}
 
@@ -116,7 +116,7 @@ def costs(statement: str, names: dict[str, object], rounds: int, slice_seconds: 
 
 
 def runtime_calls(rounds: int, slice_seconds: float) -> Iterator[Row]:
-    """The allocator by itself, and a launch of nine arguments by itself, from the plan on."""
+    """Measure the allocator alone, and a planned launch with nine arguments alone."""
     yield Row(GROUP, "malloc + free of a cached size",
               times={OURS: costs("allocate(64, device)", allocation_names(), rounds, slice_seconds)})  # fmt: skip
     enqueue, arguments, operands = nine_argument_launch()
@@ -127,7 +127,7 @@ def runtime_calls(rounds: int, slice_seconds: float) -> Iterator[Row]:
 
 
 def nine_argument_launch() -> tuple[Callable[..., None], tuple[Any, ...], list[Any]]:
-    """A planned launch of a kernel with nine arguments that are no constants, the arguments, and their tensors."""
+    """Return a planned launch of a kernel with nine non-constant arguments, the arguments, and their tensors."""
     from ...triton_kernels.launch import Launch
     from .nine_arguments import nine_arguments
 

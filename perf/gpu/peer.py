@@ -17,7 +17,8 @@ import numpy as np
 
 tt: ModuleType = importlib.import_module("..", __package__.rpartition(".")[0])
 
-# What ||ours - theirs|| / ||theirs|| may be: both round once to the dtype and sum in float32, in another order.
+# Tolerance of ||ours - theirs|| / ||theirs||: both round once to the dtype and sum in float32, in another
+# order.
 AGREEMENT = {"float64": 1e-10, "float32": 1e-4, "float16": 4e-3, "bfloat16": 2e-2}
 TF32_AGREEMENT = 2e-3
 
@@ -76,10 +77,10 @@ class Peer:
     def disagreement(
         self, ours: Any, theirs: Any, allowed: float, exact: Callable[[], Any] | None = None
     ) -> str | None:
-        """What is wrong with triten's result beside PyTorch's.
+        """Describe the difference between triten's result and PyTorch's.
 
-        None if they agree within `allowed`, or if ours is no farther from `exact`, PyTorch's in float64: it adds some
-        sums up in 16 bits.
+        Return None if they agree within `allowed`. Also return None if triten's result is at least as close
+        to `exact`, PyTorch's float64 result, since PyTorch accumulates some sums in 16 bits.
         """
         if theirs is None:
             return None

@@ -1,4 +1,4 @@
-"""What others have published of work that rows of `workloads` time, to judge a model by: nothing was measured here."""
+"""Published results for work that rows of `workloads` time, to judge a model; nothing was measured here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Published(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of the device's own peak, so that rates of different devices can be compared."""
+        """Share of the device's own peak, which makes rates of different devices comparable."""
         return self.rate / self.peak
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ PUBLISHED: dict[tuple[str, str], tuple[Published, ...]] = {
 
 
 def best_of(group: str, name: str) -> Published | None:
-    """The best that was published of a row's work; None where nothing is known.
+    """Return the best published result for a row's work; None if there is none.
 
     Example:
         >>> best_of("matmul, cubes", "mm 8192x8192x8192 bfloat16").implementation

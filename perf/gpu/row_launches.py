@@ -1,6 +1,7 @@
-"""A program for a process of its own: what the rows of `workloads` launch on a target, without one.
+"""Recorder process: the launches of the rows of `workloads` on a target, without a GPU.
 
-The operators run over a driver that notes each launch, as in the gate, with the rows' own sizes.
+The operators run on a driver that records each launch, as in the ahead-of-time checks, with the rows' own
+sizes.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from .workloads import Operand, Workload, all_workloads
 
 
 def tensor(operand: Operand) -> Any:
-    """An operand on the device that is not there."""
+    """Return an operand's tensor on the recording device."""
     return empty(*operand.shape, dtype=operand.dtype, last=operand.channels_last)
 
 
 def launches_of(workload: Workload, driver: RecordingDriver, version: list[str]) -> list[dict[str, Any]]:
-    """The row's launches, the second time that it runs: by then all is planned."""
+    """Return the launches of the row's second run, when all plans exist."""
     functional = tt.nn.functional
     tt.set_float32_matmul_precision("high" if workload.tf32 else "highest")
     names = {"lib": tt, "F": functional} | {name: tensor(one) for name, one in workload.operands.items()}
@@ -49,7 +50,7 @@ def launches_of(workload: Workload, driver: RecordingDriver, version: list[str])
 
 
 def rows(capability: int, wanted: str) -> Iterator[tuple[Workload, list[dict[str, Any]]]]:
-    """Each row whose ``group: name`` matches, with its launches."""
+    """Yield each row whose ``group: name`` matches, with its launches."""
     driver = cuda._driver = RecordingDriver(KNOWN[capability])
     version = versions()
     for workload in all_workloads():

@@ -26,11 +26,11 @@ NOT_BUILT, NOT_HERE = "not built", "not on this device"
 
 @dataclass
 class Row:
-    """What was measured of one workload. Times are microseconds, one for each round, by who was timed.
+    """Measurement of one workload. Times are in microseconds, one per round, by implementation.
 
-    `nbytes` and `flops` are what the workload must move and compute, 0 where that says nothing; `copy_bandwidth` what
-    a device-to-device copy moved in the same run, bytes read and written in a second; `expected` the microseconds that
-    a model gives (`expected.py`), which measured nothing.
+    `nbytes` and `flops` are the work that the workload requires; 0 if that is not meaningful.
+    `copy_bandwidth` is that of a device-to-device copy in the same run, in bytes read and written per second.
+    `expected` is the model's time in microseconds (`expected.py`), which is not a measurement.
     """
 
     group: str
@@ -44,12 +44,12 @@ class Row:
     expected: float | None = None
 
     def median(self, who: str) -> float | None:
-        """The median time of one rival; None where it was not timed."""
+        """Return the median time of one implementation; None if it was not timed."""
         times = self.times.get(who)
         return statistics.median(times) if times else None
 
     def spread(self, who: str) -> float | None:
-        """The interquartile range over the median."""
+        """Return the interquartile range over the median."""
         times = self.times.get(who)
         if not times or len(times) < 4:
             return None
@@ -71,11 +71,11 @@ class Row:
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """What would be good."""
+        """Targets of the row."""
         return targets_of(self.group, self.name)
 
     def measured(self, measure: str) -> float | None:
-        """The value that a target bounds."""
+        """Return the value that a target bounds."""
         return {
             SPEED: self.speed(PEER),
             SPEED_OF_CUDNN: self.speed(CUDNN),
@@ -101,7 +101,7 @@ class Row:
         return "aim met" if set(verdicts.values()) == {"aim met"} else "met"
 
     def as_json(self) -> dict[str, Any]:
-        """The row with its raw times and what follows from them."""
+        """Return the row with its raw times and derived values."""
         return asdict(self) | {
             "medians": {who: self.median(who) for who in self.times},
             "spreads": {who: self.spread(who) for who in self.times},
@@ -125,7 +125,7 @@ class GroupMean(NamedTuple):
 
 
 def group_means(rows: Sequence[Row]) -> list[GroupMean]:
-    """What groups make together, of those rows that were timed beside PyTorch."""
+    """Return the geometric means of groups, over the rows that were timed against PyTorch."""
     found: list[GroupMean] = []
     for name, groups, target in MEANS:
         speeds = {
@@ -142,7 +142,9 @@ def group_means(rows: Sequence[Row]) -> list[GroupMean]:
 
 
 def format_rows(rows: Sequence[Row]) -> str:
-    """The rows as text: times, speed, spread, share of the copy's bandwidth, rate, target, verdict; then the groups."""
+    """Format the rows as text: times, speed, spread, share of copy bandwidth, rate, target, result; then the
+    groups.
+    """
     lines: list[str] = []
     for group, members in itertools.groupby(rows, key=lambda row: row.group):
         lines += ["", f"{group:<44}{'triten us':>11}{'model us':>11}{'torch us':>11}{'speed':>7}{'iqr':>6}"
@@ -162,7 +164,7 @@ def format_rows(rows: Sequence[Row]) -> str:
 
 
 def format_row(row: Row) -> str:
-    """One line of the table; of several targets it shows that of the speed."""
+    """Format one line of the table; among several targets, it shows the one for speed."""
     ours, theirs = row.median(OURS), row.median(PEER) or row.median(EAGER)
     speed = row.speed() or row.speed(EAGER)
     rate = row.flops / (ours * 1e-6) / 1e12 if ours and row.flops else None
@@ -178,17 +180,17 @@ def format_row(row: Row) -> str:
 
 
 def cell(value: float | None, width: int, digits: int) -> str:
-    """A number, or blanks."""
+    """Format a number, or blanks."""
     return f"{'':>{width}}" if value is None else f"{value:>{width}.{digits}f}"
 
 
 def percent(value: float | None, width: int) -> str:
-    """A share, or blanks."""
+    """Format a share, or blanks."""
     return f"{'':>{width}}" if value is None else f"{100 * value:>{width - 1}.0f}%"
 
 
 def counted(rows: Sequence[Row]) -> Mapping[str, int]:
-    """How many rows have each verdict; notes of rows that could not be measured count by their first words."""
+    """Count the rows by result; notes of rows that could not be measured count by their first words."""
     counts: dict[str, int] = {}
     for row in rows:
         verdict = row.verdict.partition(":")[0]

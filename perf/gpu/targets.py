@@ -1,7 +1,7 @@
-"""What would be good: for each row or group the least that is accepted, and the aim.
+"""Performance targets: for each row or group, the minimum that is accepted, and the aim.
 
-A speed is the other's time over triten's, so that above 1 triten is ahead. A row's own name comes before its group's.
-A row without a target is measured and says so.
+A speed is the baseline's time over triten's: above 1, triten is faster. A row's own target takes precedence
+over its group's. A row without a target is measured and marked as such.
 """
 
 from __future__ import annotations
@@ -80,11 +80,11 @@ MEANS = (
     Mean("conv2d, ResNet-50", ("conv2d, ResNet-50",), Target(SPEED, 0.7, 0.95)),
     Mean("attention", ("attention",), Target(SPEED, 0.95, 0.95)),
 )
-"""What is asked of groups as wholes."""
+"""Targets of group means."""
 
 
 def targets_of(group: str, name: str) -> tuple[Target, ...]:
-    """The targets of a row.
+    """Return the targets of a row.
 
     Example:
         >>> from triten.perf.gpu.targets import targets_of
@@ -95,5 +95,5 @@ def targets_of(group: str, name: str) -> tuple[Target, ...]:
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """The mean of ratios, in which 2 and 1/2 make 1."""
+    """Return the geometric mean, in which 2 and 1/2 average to 1."""
     return math.exp(math.fsum(map(math.log, values)) / len(values))

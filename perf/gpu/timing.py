@@ -1,7 +1,7 @@
-"""Device time by events: rivals in turn, the L2 flushed, inputs rotated.
+"""Device time by events: interleaved implementations, flushed L2, rotated inputs.
 
-Between the flush and the work nothing waits: the host is well ahead while the flush runs, so that what it takes to
-enqueue a call is not in the interval between the events.
+The work is enqueued while the flush runs. The host is therefore well ahead, and the time between the events
+contains no enqueue time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class DeviceClock:
         self._flush = tt.empty(1 << 12 if rehearsal else FLUSH_BYTES, dtype=tt.uint8, device="cuda")
 
     def microseconds(self, work: Work, number: int, *, on_host: bool = False) -> float:
-        """What one run takes on the device; by the host's clock for work that is done on the host."""
+        """Return the device time of one run, or the host time for work on the host."""
         cuda = self._cuda
         if on_host:
             started = time.perf_counter()

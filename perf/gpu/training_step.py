@@ -66,7 +66,7 @@ class Step:
 
 
 def capture(step: Step) -> Callable[[], object] | str:
-    """A function that replays the captured step, or why there is none."""
+    """Return a function that replays the captured step, or the reason why there is none."""
     missing = [name for name in ("CUDAGraph", "graph", "Stream") if not hasattr(tt.cuda, name)]
     if missing:
         return f"{NOT_BUILT}: tt.cuda.{missing[0]}"
@@ -77,7 +77,7 @@ def capture(step: Step) -> Callable[[], object] | str:
 
 
 def training_steps(peer: Peer, rounds: int, count: int) -> Iterator[Row]:
-    """A row for the eager step beside PyTorch's, and one for the captured step beside the eager one."""
+    """Yield a row for the eager step against PyTorch's, and one for the captured step against the eager one."""
     eager = Step(tt, "cuda", peer)
     rivals: dict[str, Callable[[], object]] = {EAGER: eager}
     if peer.library is not None:

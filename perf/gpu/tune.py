@@ -1,11 +1,11 @@
-"""The shipped table of a capability: `tt.triton_kernels.autotune` over the workloads of the benchmark.
+"""Tuning of the shipped table of a capability: `tt.triton_kernels.autotune` over the benchmark's workloads.
 
     python -m triten.perf tune -o triton_kernels/tuning/tables/sm_90.json
 
-Products, convolutions, rows and attention, then steps of optimizers, each in its own sizes. Every launch's candidates
-are timed on this device; the table holds the best of each kernel, dtype and class of shapes, and says where it comes
-from. What the file holds already for other questions stays, if its kernels are what they were. Exit status 2: there is
-no GPU.
+The workloads are matmuls, convolutions, rows and attention, then steps of optimizers, each in its own sizes.
+Every launch's candidates are timed on this device. The table holds the best candidate of each kernel, dtype
+and class of shapes, and its origin. Other entries of the file stay if their kernels are unchanged. Exit
+status 2 means that there is no GPU.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OPTIMIZER_SIZES = ((1_000_000,), (25_000_000,), (1_000_000, 4_000, 1_000) * 30)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `python -m triten.perf tune`."""
+    """Add the options of `python -m triten.perf tune`."""
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="FILE", help="the table to make or renew"
     )
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def what_is_missing() -> str:
-    """Why nothing can be timed; empty where a GPU is at hand."""
+    """Return why nothing can be timed; an empty string if a GPU is available."""
     if not tt.cuda.is_available():
         return "no CUDA GPU is available here"
     if is_simulated():
@@ -89,7 +89,7 @@ def what_is_missing() -> str:
 
 
 def write_table(path: Path, capability: int, device: str, measured: list[Entry]) -> None:
-    """Put what was measured in the place of what a table says of the same questions."""
+    """Update a table with measured entries, replacing the entries of the same questions."""
     known = {(e.kernel, e.dtype, e.shape): e for e in read_table(path) if e.source == source_of(e.kernel)}
     known |= {(e.kernel, e.dtype, e.shape): e for e in measured}
     versions = installed_versions()
@@ -99,7 +99,7 @@ def write_table(path: Path, capability: int, device: str, measured: list[Entry])
 
 
 def calls(wanted: re.Pattern[str]) -> Iterator[tuple[str, Callable[..., object], tuple[Any, ...]]]:
-    """What is tuned: a label, a function, and its arguments."""
+    """Yield the tuning calls: a label, a function, and its arguments."""
     for family in (products, convolutions, rows_of_networks, attention):
         for workload in family(1):
             label = f"{workload.group}: {workload.name}"
@@ -114,7 +114,7 @@ def calls(wanted: re.Pattern[str]) -> Iterator[tuple[str, Callable[..., object],
 
 
 def reaches(path: str) -> bool:
-    """Whether a public name of triten exists."""
+    """Return True if a public name of triten exists."""
     found: Any = tt
     for name in path.split(".") if path else ():
         found = getattr(found, name, None)
@@ -122,7 +122,7 @@ def reaches(path: str) -> bool:
 
 
 def as_call(workload: Workload) -> tuple[Callable[..., object], tuple[Any, ...]]:
-    """A workload's statement as a function of its operands."""
+    """Convert a workload's statement to a function of its operands."""
     names = tuple(workload.operands)
     functional = importlib.import_module(f"{tt.__name__}.nn.functional")
     code = compile(f"lambda {', '.join(names)}: {workload.statement}", f"<{workload.name}>", "eval")
@@ -141,7 +141,7 @@ def tensor_for(operand: Operand) -> Any:
 def optimizer_calls(
     sizes: tuple[int, ...], dtype: str
 ) -> Iterator[tuple[Callable[..., object], tuple[Any, ...]]]:
-    """A step of SGD with momentum, and one of AdamW."""
+    """Yield a step of SGD with momentum, and a step of AdamW."""
 
     def lists(count: int) -> list[list[Any]]:
         kind = getattr(tt, dtype)

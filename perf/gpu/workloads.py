@@ -1,4 +1,4 @@
-"""What is timed on the device: a table of statements, which both libraries run as they stand, with their sizes.
+"""Device workloads: a table of statements, which both libraries run unchanged, with their sizes.
 
 A statement names its library `lib`, its functions `F`, and its operands by letters.
 """
@@ -31,9 +31,11 @@ class Operand:
 
 @dataclass(frozen=True)
 class Workload:
-    """One row. `written` are the bytes of the result; `tf32` allows TF32 in both libraries,
-    `needs` is a public name without which the row is not built, `backends` the attention backend under which each of
-    PyTorch's rivals runs, by the rival's name."""
+    """Workload of one row.
+
+    `written` are the bytes of the result; `tf32` allows TF32 in both libraries. `needs` is a public name
+    without which the row is not built. `backends` maps each PyTorch variant to its attention backend.
+    """
 
     group: str
     name: str
@@ -101,7 +103,7 @@ RESNET50 = (
 
 
 def products(scale: int) -> Iterator[Workload]:
-    """Matrix products."""
+    """Yield matmuls."""
     for dtype in ("bfloat16", "float16"):
         for side in (8192, 4096, 2048, 1024):
             side = max(side // scale, 8)
@@ -222,7 +224,7 @@ def attention(scale: int) -> Iterator[Workload]:
 
 
 def all_workloads(scale: int = 1) -> list[Workload]:
-    """Every row, in order of importance. `scale` divides the sizes, for a rehearsal."""
+    """Return all workloads in order of importance. `scale` divides the sizes, for a rehearsal."""
     return [
         *products(scale), *memory_bound(scale), *rows_of_networks(scale), *convolutions(scale), *attention(scale),
     ]  # fmt: skip

@@ -1,5 +1,5 @@
-"""Where a program's host time goes, by operator and by layer of the call: `python -m triten.perf profile SCRIPT`.
+"""Host time of a program, by operator and by layer of the call: `python -m triten.perf profile SCRIPT`.
 
-`sampling` interrupts the program now and then, `layers` says what each place in the source belongs to, `command` runs
-a script and prints the tables.
+`sampling` interrupts the program periodically, `layers` maps source files to layers, and `command` runs a
+script and prints the tables.
 """

@@ -1,7 +1,7 @@
-"""Where a script's host time goes, by operator and layer: wrapper, dispatch, autograd, plan, allocation, kernel.
+"""Host time of a script, by operator and layer: wrapper, dispatch, autograd, plan, allocation, kernel.
 
-The script runs as `python SCRIPT ARGUMENTS` would run it, with a timer that looks what it is at. On CUDA a kernel's
-time is its launch: the device's own is the profiler's (`tt.profiler`).
+The script runs as under `python SCRIPT ARGUMENTS`, with a sampling timer. On CUDA, a kernel's time is its
+launch; the profiler (`tt.profiler`) has the device time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LEAST_INTERVAL, MOST_INTERVAL = 0.1, 10_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `python -m triten.perf profile`."""
+    """Add the options of `python -m triten.perf profile`."""
     parser.add_argument("script", type=Path, help="the program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its own arguments")
     parser.add_argument(
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the script and print its profile; exit status 2 for what cannot be run, 1 where the script failed."""
+    """Run the script and print its profile; return exit status 2 if it cannot run, 1 if it failed."""
     fault = _fault(arguments)
     if fault:
         raise RefusalError(fault)
@@ -69,7 +69,7 @@ def _fault(arguments: argparse.Namespace) -> str | None:
 
 
 def _run_script(script: Path) -> int:
-    """Exit status of the script; what it raises is printed as Python prints it, without our own frames."""
+    """Run the script and return its exit status; print an exception without this module's frames."""
     try:
         runpy.run_path(str(script), run_name="__main__")
     except SystemExit as end:

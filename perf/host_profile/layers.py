@@ -1,7 +1,7 @@
-"""The layers of a call, and which of them a source file belongs to.
+"""Layers of a call, and the layer of each source file.
 
-A sample belongs to the layer of its innermost frame in the package; what Python's or NumPy's own functions take is
-their caller's. A plan that does nothing but call NumPy is the kernel's.
+A sample belongs to the layer of its innermost frame in the package. Time in Python's or NumPy's own functions
+belongs to their caller. A plan that only calls NumPy belongs to the kernel layer.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _PLACES = {
 
 @functools.cache
 def layer_of(filename: str) -> str | None:
-    """The layer of a source file; None for one that is not the package's.
+    """Return the layer of a source file; None if the file is not part of the package.
 
     Example:
         >>> from triten.perf.host_profile.layers import ROOT, layer_of
@@ -85,7 +85,7 @@ def layer_of(filename: str) -> str | None:
 
 @functools.cache
 def names_operators(filename: str) -> bool:
-    """Whether the functions of a file are public operators: generated functions and methods."""
+    """Return True if the functions of a file are public operators: generated functions and methods."""
     path = Path(filename)
     return path.is_relative_to(ROOT) and path.relative_to(ROOT).as_posix().startswith(
         ("dispatch/generated/functions", "dispatch/generated/methods")

@@ -46,7 +46,7 @@ class HostProfile:
         return {name: sum(row[name] for row in self.operators.values()) for name in LAYERS}
 
     def add(self, frame: FrameType | None, seconds: float) -> None:
-        """A sample: this long in the innermost frame."""
+        """Add a sample: `seconds` in the innermost frame."""
         layer: str | None = None
         operator = NO_OPERATOR
         place = None
@@ -72,7 +72,7 @@ class HostProfile:
             self.lines[place] += seconds  # type: ignore[assignment]
 
     def as_json(self) -> dict[str, Any]:
-        """The profile as JSON."""
+        """Return the profile as JSON."""
         return {
             "interval": self.interval,
             "seconds": self.seconds,
@@ -91,7 +91,7 @@ ENGINE = os.path.join("dispatch", "autograd", "engine.py")
 
 
 def is_available() -> bool:
-    """Whether the system has the timer."""
+    """Return True if the system has the timer."""
     return hasattr(signal, "setitimer")
 
 

@@ -1,4 +1,4 @@
-"""What the model of a launch takes of a kernel that the gate compiled."""
+"""Inputs of the launch model from a kernel that the ahead-of-time checks compiled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ PLAIN = {"fp64": "float64"}
 
 
 def code_of(launch: Mapping[str, Any]) -> Code:
-    """A launch's code: `launch` is what `recording.describe` says, with what the compilation ``found``."""
+    """Return a launch's code; `launch` is the result of `recording.describe`, with the compilation's
+    ``found``.
+    """
     found, request = launch["found"], launch["request"]
     schedule = Schedule(**found["schedule"])
     dtype = launch["dtype"]
@@ -41,10 +43,10 @@ def code_of(launch: Mapping[str, Any]) -> Code:
 
 
 def estimate_of(launch: Mapping[str, Any]) -> Estimate | None:
-    """What a device full of the launch's blocks reaches.
+    """Estimate the throughput of a device filled with the launch's blocks.
 
-    None of a device without a data sheet, of a failed compilation, and of code without a limit to have a share of: that
-    moves no bytes, and multiplies nothing.
+    Return None without a data sheet, for a failed compilation, and for code that neither moves bytes nor runs
+    matmuls.
     """
     place = MULTIPROCESSORS.get(launch["request"]["target"])
     if place is None or "error" in launch["found"]:

@@ -1,10 +1,15 @@
-"""GPUs by their data sheets: memory bandwidth and peak rates, and the roofline that they make.
+"""GPU data sheets: memory bandwidth and peak rates, and the resulting roofline.
 
-Nothing here was measured. The figures are the vendor's, dense (without structured sparsity), of one GPU of the SXM
-form: "NVIDIA A100 Tensor Core GPU Architecture" (2020) with the 80 GB data sheet (2021); "NVIDIA H100 Tensor Core GPU
-Architecture" (2022); "NVIDIA H200 Tensor Core GPU" data sheet (2024), whose processor is the H100's; "NVIDIA Blackwell
-Architecture Technical Brief" (2024), HGX B200. Of cards: "NVIDIA L40S" data sheet (2023); "NVIDIA RTX Blackwell GPU
-Architecture" (2025), whose tensor rates are those that add up in float32.
+Nothing here was measured. The figures are the vendor's, dense (without structured sparsity), of one GPU of
+the SXM form:
+
+- "NVIDIA A100 Tensor Core GPU Architecture" (2020) with the 80 GB data sheet (2021).
+- "NVIDIA H100 Tensor Core GPU Architecture" (2022).
+- "NVIDIA H200 Tensor Core GPU" data sheet (2024), whose processor is the H100's.
+- "NVIDIA Blackwell Architecture Technical Brief" (2024), HGX B200.
+
+The figures of cards are from "NVIDIA L40S" data sheet (2023), and "NVIDIA RTX Blackwell GPU Architecture"
+(2025) with the tensor rates that accumulate in float32.
 """
 
 from __future__ import annotations
@@ -46,9 +51,9 @@ class DataSheet:
     peaks: Mapping[str, float]
 
     def peak(self, call: RecordedCall) -> float:
-        """The peak rate of a call: of the tensor cores for matrix products, convolutions and attention.
+        """Return the peak rate of a call: of the tensor cores for matmuls, convolutions and attention.
 
-        Raises ValueError for products of a format that the GPU does not have.
+        Raise ValueError for a matmul in a format that the GPU does not support.
         """
         number = number_format(call)
         if number not in self.peaks:
@@ -56,7 +61,7 @@ class DataSheet:
         return self.peaks[number]
 
     def roofline_seconds(self, call: RecordedCall) -> float:
-        """The longer of moving the bytes and of the operations, at the sustained shares of bandwidth and peak."""
+        """Return the longer of memory time and compute time, at the sustained shares of bandwidth and peak."""
         moving = call.work.bytes / (OF_BANDWIDTH * self.bytes_per_second)
         return max(moving, call.work.flops / (OF_PEAK * self.peak(call)) if call.work.flops else 0.0)
 

@@ -1,4 +1,6 @@
-"""Kinds of work whose operands have shapes of their own: products, convolutions, attention, lists, and all else."""
+"""Kinds of work with operand shapes of their own: matmuls, convolutions, attention, lists, and all other
+calls.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from .kinds import (
 from .recording import Operand, RecordedCall
 
 MOST_FLOPS = 30_000_000
-"""Operations of the largest probe of what is counted by them: some milliseconds at the most."""
+"""Maximum operations of a probe that is measured by operations: some milliseconds."""
 MOST_BYTES = 8 << 20
 """Bytes of the operands of the largest probe that is cut out of a call."""
 SQUARES = (4, 32, 128, 256, 512)
@@ -41,9 +43,9 @@ FORWARD = "aten::_scaled_dot_product_flash_attention_for_cpu"
 
 
 def kind_of(call: RecordedCall) -> Kind | None:
-    """The kind of a call's work; None for what no probe is known of, such as a package's own operators.
+    """Return the kind of a call's work; None if no probe is known, as for a package's own operators.
 
-    Those are not called: nobody knows what else they do.
+    These operators are not called, since their side effects are unknown.
     """
     if call.func.namespace != "aten":
         return None
@@ -93,7 +95,7 @@ def batched_products(call: RecordedCall) -> Kind:
 
 
 def convolutions(call: RecordedCall) -> Kind:
-    """The call's own filter over fewer and smaller images, by their operations."""
+    """Return probes of a convolution with the call's own filter over fewer and smaller images, by operations."""
     given = call.arguments
     filters = given["weight_size"] if "weight_size" in given else given["weight"].shape
     source = given["input_size"] if "input_size" in given else given["input"].shape
@@ -143,7 +145,9 @@ def convolutions(call: RecordedCall) -> Kind:
 
 
 def attention(call: RecordedCall) -> Kind:
-    """The CPU's attention over fewer heads, by its operations: the program's is another device's operator."""
+    """Return probes of the CPU's attention over fewer heads, by operations; the program's is another device's
+    operator.
+    """
     given = call.arguments
     query, key, value = (given[name] for name in ("query", "key", "value"))
     backward = ATTENTION[call.base] == "backward"
@@ -179,7 +183,9 @@ def attention(call: RecordedCall) -> Kind:
 
 
 def matrices(call: RecordedCall) -> Kind:
-    """Factorisations and what else takes whole matrices: smaller ones, by the work of one of a batch."""
+    """Return probes of operators on whole matrices, such as factorizations: smaller matrices, by the work per
+    matrix.
+    """
     order = call.operands[0].shape[-1]
     batch = call.operands[0].shape[:-2]
 
@@ -200,7 +206,7 @@ def matrices(call: RecordedCall) -> Kind:
 
 
 def lists(call: RecordedCall) -> Kind:
-    """As many tensors in each list, all of one size: what a step of an optimiser takes, by bytes."""
+    """Return probes of lists of equally many tensors, all of one size, as in optimizer steps, by bytes."""
     length = max(map(len, _lists_in(call)))
 
     def placed(operand: Operand, elements: int) -> Operand:
@@ -222,9 +228,10 @@ def _lists_in(call: RecordedCall) -> list[tuple[Operand, ...]]:
 
 
 def leading(call: RecordedCall) -> Kind | None:
-    """The first few of what the leading dimension counts (images, rows, picked elements), by bytes.
+    """Return probes of the first elements along the leading dimension (images, rows, indices), by bytes.
 
-    Of operands without dimensions the call as it is. None where the operands stay large all the same.
+    If the operands have no dimensions, the probe is the call itself. Return None if the operands stay large
+    anyway.
     """
     index = next((o for o in call.operands if o.shape and not o.dtype.is_floating_point), None)
     ranked = [operand for operand in call.operands if operand.shape]
@@ -267,7 +274,7 @@ def leading(call: RecordedCall) -> Kind | None:
     return Kind(f"{call.func.name()} {cut(1)!r} {most}", call.func, BYTES, sizes, cut)
 
 
-# Of these the indices say how much is done; the table that they pick from stays whole.
+# For these operators, the indices determine the work; the table that they index stays whole.
 PICKING = frozenset(
     {"index_select", "embedding", "index", "gather", "take", "index_add", "index_put", "scatter_add"}
 )

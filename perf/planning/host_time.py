@@ -1,8 +1,9 @@
-"""What a call costs the host of a GPU, as far as this machine can tell without one.
+"""Host time of a call on a GPU, as far as it can be measured without one.
 
-Measured here: the call of each operator on Meta tensors, which is wrapper, dispatch, the result's shape and the tensor
-object, as on CUDA. The launch is measured where a CUDA driver answers (a GPU's, or a stand-in that runs no kernel, as
-`python -m triten.perf launch --standin` uses); else it is left out, and the plan says so.
+Measured here is the call of each operator on Meta tensors: wrapper, dispatch, the result's shape and the
+tensor object, as on CUDA. The launch is measured if a CUDA driver is available (a GPU's, or a stand-in that
+runs no kernel, as `python -m triten.perf launch --standin` uses). Otherwise the launch is left out, and the
+plan says so.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Kinds of work that a CPU is measured by: a call of a program belongs to one, whose rates small operands show.
+"""Kinds of work for CPU measurements: each call of a program belongs to one kind.
 
-A kind is an operator, the dtypes, and how its operands lie: whole, turned (as a transpose), a row or a column of what
-they are broadcast to; along which dimensions it reduces and how long its lines are. It has *probes*, calls of the same
-operator on operands of a few standard sizes, far smaller than a program's may be. So many calls share a kind, and to
-measure it takes milliseconds. `products`, `convolutions`, `lists` and `leading` (all else) are in `heavy_kinds`.
+A kind is an operator, the dtypes, and the operands' layouts: contiguous, transposed, or a broadcast row or
+column. For reductions it also includes the reduced dimensions and the length of lines. A kind has *probes*:
+calls of the same operator on operands of a few standard sizes, usually far smaller than the program's. Many
+calls therefore share a kind, and measuring it takes milliseconds. `products`, `convolutions`, `lists` and
+`leading` (all other calls) are in `heavy_kinds`.
 """
 
 from __future__ import annotations
@@ -59,12 +60,12 @@ class Kind:
 
 
 def contiguous(*shape: int, dtype: Any) -> Operand:
-    """A contiguous operand."""
+    """Return a contiguous operand."""
     return in_order(shape, range(len(shape) - 1, -1, -1), dtype)
 
 
 def in_order(shape: Sequence[int], order: Sequence[int], dtype: Any) -> Operand:
-    """A dense operand whose dimensions lie in memory in this order, the innermost first."""
+    """Return a dense operand whose dimensions have this memory order, the innermost first."""
     strides = [0] * len(shape)
     step = 1
     for dim in order:
@@ -74,19 +75,19 @@ def in_order(shape: Sequence[int], order: Sequence[int], dtype: Any) -> Operand:
 
 
 def order_of(operand: Operand) -> list[int]:
-    """The dimensions as they lie in memory, the innermost first; those of one element where they stand."""
+    """Return the dimensions in memory order, the innermost first; dimensions of size 1 keep their position."""
     dims = range(len(operand.shape) - 1, -1, -1)
     real = iter(sorted((d for d in dims if operand.shape[d] > 1), key=lambda d: operand.strides[d]))
     return [d if operand.shape[d] <= 1 else next(real) for d in dims]
 
 
 def resized(operand: Operand, shape: Sequence[int]) -> Operand:
-    """An operand of another size whose dimensions lie in the same order."""
+    """Return an operand of another size with the same memory order."""
     return in_order(shape, order_of(operand), operand.dtype)
 
 
 def map_operands(arguments: Arguments, change: Callable[[Operand], Operand]) -> dict[str, Any]:
-    """The arguments with other operands, those of lists among them."""
+    """Replace the operands of arguments, including those in lists."""
 
     def changed(value: Any) -> Any:
         if isinstance(value, Operand):
@@ -97,7 +98,7 @@ def map_operands(arguments: Arguments, change: Callable[[Operand], Operand]) -> 
 
 
 def described(call: RecordedCall, *more: object) -> str:
-    """A kind's name: the operator, dtypes, what else is given, numbers but for exponents left out."""
+    """Return a kind's name: the operator, dtypes and options, without numbers other than exponents."""
     options = {
         name: value
         for name, value in call.arguments.items()
@@ -111,7 +112,7 @@ def described(call: RecordedCall, *more: object) -> str:
 
 
 def is_elementwise(call: RecordedCall) -> bool:
-    """Whether the operator takes its operands element by element."""
+    """Return True if the operator is elementwise."""
     return (
         Tag.pointwise in call.func.tags
         or call.base in ELEMENTWISE
@@ -134,7 +135,7 @@ def elementwise(call: RecordedCall) -> Kind | None:
             return "row" if operand.strides[-1] and operand.shape[-1] > 1 else "column"
         return "whole" if order_of(operand) == order_of(whole) else "turned"
 
-    # What all operands share matters too: only rows that lie one after the other are one long row.
+    # The layout of all operands matters too: rows form one long row only if they are adjacent.
     lies = "in order" if order_of(whole) == [*range(len(whole.shape) - 1, -1, -1)] else "not in order"
 
     def placed(operand: Operand, side: int) -> Operand:
@@ -158,7 +159,7 @@ def elementwise(call: RecordedCall) -> Kind | None:
 
 
 def is_by_lines(call: RecordedCall) -> bool:
-    """Whether the operator reduces or runs along dimensions."""
+    """Return True if the operator reduces or scans along dimensions."""
     return bool(call.operands) and (Tag.reduction in call.func.tags or call.base in LINES)
 
 
@@ -224,7 +225,7 @@ def _rounded(length: int) -> int:
 
 
 def _last_run(along: set[int], rank: int, reduced: bool) -> list[int]:
-    """The last dimensions that are all reduced, or all not."""
+    """Return the last dimensions that are all reduced, or all not reduced."""
     return list(itertools.takewhile(lambda dim: (dim in along) == reduced, range(rank - 1, -1, -1)))
 
 

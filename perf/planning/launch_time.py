@@ -1,13 +1,19 @@
-"""A model of the time of a kernel's launch, from its machine code and from what is published of a device.
+"""Model of a kernel launch's time, from its machine code and published data of a device.
 
-A multiprocessor holds as many blocks as registers and shared memory allow. What these do at a time, once through their
-loop or from entry to exit, takes the longest of: moving the bytes; issuing the instructions, by the busiest unit; the
-matrix instructions; and what one warp waits for by itself, its loads one batch after the other. That is Little's law:
-the bytes in flight over the latency are the bandwidth that is reached. Blocks come in waves; the last one is smaller.
+A multiprocessor holds as many blocks as registers and shared memory allow. Their time, for one loop iteration
+or one pass from entry to exit, is the longest of:
 
-It is a model: of caches it knows that operands of products are found there, of clocks that they are the boost clocks,
-of the memory its bandwidth and its latency. It says what a kernel's code allows, at best, and what forbids more.
-Nothing in it was measured on a GPU.
+- moving the bytes,
+- issuing the instructions, on the busiest unit,
+- the matrix instructions,
+- the waits of a single warp for its loads, one batch after the other.
+
+The last one is Little's law: the reached bandwidth is the bytes in flight over the latency. Blocks run in
+waves; the last wave is smaller.
+
+The model is simple. It assumes that matmul operands are in caches, that clocks are boost clocks, and that
+memory has a bandwidth and a latency. It predicts the best time that a kernel's code allows, and the
+bottleneck. Nothing in it was measured on a GPU.
 """
 
 from __future__ import annotations
@@ -29,14 +35,16 @@ from .multiprocessor import (
 )
 
 OF_TENSOR = 0.8
-"""The share of a tensor peak that power leaves: cuBLAS' published 685 TFLOP/s of bfloat16 on an H200 NVL are 0.82 of
-its peak of 835 (NVlabs/tilus #154), its 54 of float64 on an H100 0.81 of 67 (triton-lang/triton #10313)."""
+"""Share of a tensor peak that is left by power limits. cuBLAS' published 685 TFLOP/s of bfloat16 on an H200
+NVL are 0.82 of its peak of 835 (NVlabs/tilus #154). Its 54 of float64 on an H100 are 0.81 of 67
+(triton-lang/triton #10313).
+"""
 ASKED = 0.85
 """The share of the bandwidth for which Little's law is to say how many bytes must be in flight."""
 BANDWIDTH, IN_FLIGHT, ISSUE, TENSOR, LATENCY, TAIL, LAUNCH = (
     "bandwidth", "bytes in flight", "issue", "tensor pipe", "latency", "tail", "launch"
 )  # fmt: skip
-"""What binds."""
+"""Names of bottlenecks."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +52,12 @@ class Code:
     """A compiled kernel, as the model takes it.
 
     Args:
-        schedule: what a warp does.
-        warps, registers, shared, tensor_memory: of a block, registers of a thread.
-        stages: of a loop whose copies run ahead.
+        schedule: Schedule of a warp.
+        warps, registers, shared, tensor_memory: Warps, shared memory and tensor memory of a block; registers
+            of a thread.
+        stages: Stages of a loop with asynchronous copies.
         number: the format of its products, as `DataSheet.peaks` names it.
-        reuses: whether blocks read what others read too, as those of a product do: their bytes are in the L2 cache.
+        reuses: True if blocks share reads, as those of a matmul do, so that the bytes are in the L2 cache.
         groups: groups of warps that compute, each for itself; where there are several, one more group copies.
     """
 
@@ -69,7 +78,7 @@ class Code:
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Number of threads of a block."""
         return self.warps * WARP_SIZE
 
     @property
@@ -96,34 +105,34 @@ class Code:
 
 @dataclass(frozen=True)
 class Times:
-    """Cycles that resident blocks take once through their main way, by what they may have to wait for."""
+    """Cycles of resident blocks for one pass along the main path, by bottleneck."""
 
     cycles: dict[str, float] = field(default_factory=dict)
 
     @property
     def longest(self) -> float:
-        """What they take."""
+        """Cycles of the bottleneck."""
         return max(self.cycles.values())
 
     @property
     def term(self) -> str:
-        """What binds: one of this module's names, of issue with the unit."""
+        """Name of the bottleneck: one of this module's names, for issue with the unit."""
         return max(self.cycles, key=lambda name: self.cycles[name])
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What the model says.
+    """Result of the model.
 
     Args:
-        share: of the limit that is reached.
+        share: Share of the limit that is reached.
         limit: ``"bandwidth"``, or the peak's number format.
-        term: what binds.
-        resident: blocks of a multiprocessor.
-        in_flight: bytes of global memory that a multiprocessor has asked for at a time.
-        seconds: of a launch; 0 where none is meant.
-        waves: blocks over the places for them.
-        needed: bytes that must be in flight for `ASKED` of the bandwidth; 0 where it is not what limits.
+        term: The bottleneck.
+        resident: Resident blocks per multiprocessor.
+        in_flight: Bytes of global memory in flight per multiprocessor.
+        seconds: Time of a launch; 0 without a launch.
+        waves: Number of waves of blocks.
+        needed: Bytes that must be in flight for `ASKED` of the bandwidth; 0 if bandwidth is not the limit.
     """
 
     share: float
@@ -140,17 +149,19 @@ class Estimate:
 
 
 def bytes_in_flight(code: Code, blocks: int) -> float:
-    """What a multiprocessor with so many blocks has asked for at a time: the loads of a batch, and copies ahead."""
+    """Return the bytes in flight per multiprocessor with `blocks` blocks: the loads of a batch, and copies
+    ahead.
+    """
     own = code.schedule
     ahead = code.shared * (code.stages - 1) / max(code.stages, 1) if own.asynchronous else 0.0
     return blocks * (code.threads * own.loaded / max(own.batches, 1) + ahead)
 
 
 def needed_in_flight(place: Multiprocessor, code: Code) -> float:
-    """What a multiprocessor must have asked for at a time to have `ASKED` of the bandwidth, by Little's law.
+    """Return the bytes in flight per multiprocessor that `ASKED` of the bandwidth requires, by Little's law.
 
-    That is the bandwidth times the latency of a busy memory, of the loads' share in what is moved: nobody waits for
-    what is stored. 0 of kernels that find their operands in a cache.
+    The result is the bandwidth times the latency of a busy memory, times the share of loads in the bytes
+    moved, since no warp waits for stores. It is 0 for kernels whose operands are in a cache.
 
     Example:
         >>> from triten.perf.planning.multiprocessor import MULTIPROCESSORS
@@ -167,10 +178,10 @@ def needed_in_flight(place: Multiprocessor, code: Code) -> float:
 
 
 def times_of(place: Multiprocessor, code: Code, blocks: int, moved: float | None = None) -> Times:
-    """What `blocks` resident blocks take, once through the main way.
+    """Compute the times of `blocks` resident blocks during one pass along the main path.
 
-    `moved` are the bytes of a block that cross the memory's bus, where more is known of them than that it is all that
-    the block accesses: what others have read is in a cache, and of some sectors a part is used.
+    `moved` are the bytes of a block that cross the memory bus, if they are known to differ from the bytes
+    that the block accesses. Some data may be in a cache already, and some sectors are only partly used.
     """
     own, warps, groups = code.schedule, blocks * code.computing, blocks * code.groups
     busiest, busy = "", warps * own.instructions / SCHEDULERS
@@ -189,7 +200,7 @@ def times_of(place: Multiprocessor, code: Code, blocks: int, moved: float | None
     if code.reuses:
         multiplying = blocks * code.block_operations / place.operations_per_cycle(_peak_of(code))
         found[TENSOR if own.matrix else code.number] = multiplying / OF_TENSOR
-        # Where exponentials stand between two products, a group waits for the one and then for the other.
+        # If exponentials stand between two matmuls, a group waits for the one and then for the other.
         alone = max(alone, busy / groups)
         alternates = own.matrix and own.pipes.get("special", 0)
         found[LATENCY] = max(alone + multiplying / groups, waiting) if alternates else max(alone, waiting)
@@ -203,16 +214,16 @@ def times_of(place: Multiprocessor, code: Code, blocks: int, moved: float | None
 
 
 def _peak_of(code: Code) -> str:
-    """The peak of a kernel's products: outside of the tensor cores that of the format itself."""
+    """Return the peak for a kernel's matmuls; without tensor cores, that of the format itself."""
     if code.schedule.matrix:
         return code.number
     return code.number if code.number == "float64" else "float32"
 
 
 def steady(place: Multiprocessor, code: Code) -> Estimate:
-    """What a multiprocessor reaches that is full of blocks, whatever the launch: the limit of every shape.
+    """Estimate the throughput of a multiprocessor full of blocks, the limit for every shape.
 
-    Raises ValueError for code that fits no multiprocessor.
+    Raise ValueError for code that fits no multiprocessor.
 
     Example:
         >>> from triten.perf.planning.multiprocessor import MULTIPROCESSORS
@@ -237,7 +248,7 @@ def _share(place: Multiprocessor, code: Code, blocks: float, cycles: float) -> t
 
 
 def waves(blocks: int, multiprocessors: int, resident: int = 1) -> float:
-    """How often all places are filled, the last time in part.
+    """Return the number of waves, the last one counted in part.
 
     Example:
         >>> tiles = (3072 // 128) * (3072 // 256)
@@ -255,14 +266,14 @@ def launch(
     operations: float = 0.0,
     epilogue: float = 0.0,
 ) -> Estimate:
-    """The time of a launch.
+    """Estimate the time of a launch.
 
     Args:
-        place, code: the device and the kernel.
-        programs: blocks, or the tiles among which persistent blocks go from one to the next.
-        nbytes: what the launch must move, at least; what its loops do more than once follows from it.
-        operations: the same of its products, by which theirs go.
-        epilogue: bytes that a program stores behind its loop.
+        place, code: The device and the kernel.
+        programs: Number of blocks, or of tiles that persistent blocks process.
+        nbytes: Minimum bytes that the launch must move. The number of loop iterations follows from it.
+        operations: Minimum operations of the launch's matmuls, which determine their loop iterations instead.
+        epilogue: Bytes that a program stores after its loop.
 
     Raises ValueError for code that fits no multiprocessor.
     """
@@ -283,7 +294,7 @@ def launch(
     total = passed * cycles(held.resident) + (cycles(last) if last else 0.0)
     seconds = total / place.clock + LAUNCH_SECONDS
     done = programs * rounds * (each if moved is None else moved)
-    # What a product reads and writes at least, which the cache cannot spare it.
+    # Minimum bytes that a matmul reads and writes, even with a cache.
     floor = nbytes / (OF_BANDWIDTH * place.sheet.bytes_per_second) + LAUNCH_SECONDS if code.reuses else 0.0
     is_moving = floor > seconds
     seconds = max(seconds, floor)

@@ -1,10 +1,10 @@
-"""What a multiprocessor does in a cycle, and how long memory takes to answer it, by what was published.
+"""Published throughputs of a multiprocessor per cycle, and memory latencies.
 
-Nothing here was measured by us. Throughputs are of the CUDA C++ Programming Guide ("Arithmetic Instructions", results
-for each clock cycle and multiprocessor). Latencies of an idle device's memory, in cycles, are of Luo et al.,
-"Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking" (2024), for A100, H100 and RTX
-4090, which is of the L40S' architecture; those of B200 and RTX 5090 are taken to be as long as H100's and RTX 4090's.
-Clocks are the boost clocks of the data sheets.
+Nothing here was measured by this project. Throughputs are from the CUDA C++ Programming Guide ("Arithmetic
+Instructions", results for each clock cycle and multiprocessor). Latencies of an idle device's memory, in
+cycles, are from Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via
+Microbenchmarking" (2024). They cover A100, H100 and RTX 4090, which shares the L40S' architecture. B200 and
+RTX 5090 are assumed to equal H100 and RTX 4090. Clocks are the boost clocks of the data sheets.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ SCHEDULERS = 4
 SPECIAL, CONVERT, MEMORY, ALU = 16, 16, 32, 64
 """Results of a cycle of transcendental functions, of conversions, of loads, stores and shuffles, and of integers."""
 LOADED = 3.0
-"""How many times as late as an idle one memory answers that is asked at its sustained rate: an assumption, by which a
-multiprocessor of H100 needs 20 kB in flight."""
+"""Latency of memory at its sustained rate, relative to idle memory. This is an assumption, by which a
+multiprocessor of H100 needs 20 kB in flight.
+"""
 LAUNCH_CYCLES = 200
 """From a block's place becoming free to the first instruction of the next one: an assumption."""
 LAUNCH_SECONDS = 3e-6
@@ -31,8 +32,10 @@ CACHE_CYCLES = 273
 EXCHANGE_CYCLES = 30
 """A shuffle, or a barrier of warps that arrive together (Luo et al.: 23 to 33 cycles for shared memory)."""
 DEPENDENT_CYCLES = 2
-"""Between two instructions of a warp: four where one needs the other's result (Jia et al., "Dissecting the NVIDIA Volta
-GPU Architecture via Microbenchmarking", 2018), and every second does: an assumption."""
+"""Cycles between two instructions of a warp. A dependent instruction waits four cycles (Jia et al.,
+"Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018). Every second instruction is
+assumed to be dependent.
+"""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`plan`: what a program will take on a device, from its run on Meta tensors and a model of the device."""
+"""`plan`: the prediction of a program on a device, from its run on Meta tensors and a model of the device."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .shown import shown_seconds
 
 CPU_NAME = "cpu"
 COLLECTIVES = "_c10d_functional"
-"""The namespace of operators whose time is the interconnect's."""
+"""Namespace of operators whose time comes from the interconnect."""
 
 
 @dataclass
 class OperatorPlan:
-    """What all calls of one operator will take: bytes moved, floating-point operations, seconds.
+    """Predicted cost of all calls of one operator: bytes moved, floating-point operations, seconds.
 
-    `work_seconds` are those of the roofline, `overhead_seconds` those that a call takes however little it does.
+    `work_seconds` come from the roofline. `overhead_seconds` are the fixed costs of a call.
     """
 
     name: str
@@ -40,7 +40,7 @@ class OperatorPlan:
 
     @property
     def seconds(self) -> float:
-        """Both, one after the other."""
+        """Sum of work and overhead."""
         return self.work_seconds + self.overhead_seconds
 
 
@@ -87,7 +87,7 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """The predicted time: work and overhead one after the other."""
+        """Predicted time: the sum of work and overhead."""
         return self.work_seconds + self.overhead_seconds
 
     def __str__(self) -> str:
@@ -110,7 +110,7 @@ class Plan:
 
 
 class Model(Protocol):
-    """A device, asked what calls will take on it."""
+    """Model of a device, which predicts calls."""
 
     def roofline_and_overhead(self, key: str, call: RecordedCall) -> tuple[float, float]:
         """Seconds of one call: of its work, and of being called."""
@@ -119,11 +119,11 @@ class Model(Protocol):
         """Seconds of autograd for a node."""
 
     def basis(self, peak_bytes: int) -> list[str]:
-        """What the prediction rests on, for whoever reads it."""
+        """Describe the basis of the prediction for the reader."""
 
 
 class Gpu:
-    """A GPU by its data sheet, and what each call costs its host, by this machine."""
+    """Model of a GPU by its data sheet, with host times measured on this machine."""
 
     def __init__(self, sheet: DataSheet) -> None:
         self.sheet = sheet
@@ -139,7 +139,7 @@ class Gpu:
         return host_time.backward_node_seconds()
 
     def basis(self, peak_bytes: int) -> list[str]:
-        """Which figures are of the data sheet, and which were measured."""
+        """Describe which figures come from the data sheet, and which were measured."""
         sheet, launch = self.sheet, host_time.launch_seconds()
         lines = [
             f"work: data sheet of {sheet.name}, {sheet.bytes_per_second / 1e9:,.0f} GB/s, taken to sustain "
@@ -192,48 +192,53 @@ def plan(
     strategies: Mapping[str, Strategy | None] | None = None,
     **kwargs: Any,
 ) -> Plan | DistributedPlan:
-    """Say what `fn(*meta_args, **kwargs)` will take on a device, without computing it and without the device.
+    """Predict time and memory of `fn(*meta_args, **kwargs)` on a device, without computing it and without the
+    device.
 
-    The function runs on Meta tensors as under `tt.perf.cost`: backward passes and steps of optimisers inside it count.
-    For each operator there are calls, floating-point operations, bytes, and predicted seconds; for the whole the most
-    bytes alive at once, storage by storage: arguments, parameters and optimisers' states from the beginning, results
-    until Python drops them or the graph that saved them is freed. What a kernel needs for itself is not seen, nor is
-    the time of Python between the calls.
+    The function runs on Meta tensors as under `tt.perf.cost`. Backward passes and optimizer steps inside it
+    count. The plan has calls, floating-point operations, bytes and predicted seconds for each operator, and
+    the peak of live bytes. Live bytes count by storage. Arguments, parameters and optimizer states are live
+    from the beginning. Results are live until Python drops them or the graph that saved them is freed.
+    Workspaces of kernels, and the time of Python between the calls, are not included.
 
-    The time of a call is the longer of moving its bytes and of its operations, and its overhead:
+    The time of a call is the longer of memory time and compute time, plus its overhead:
 
-    - ``"a100"``, ``"h100"``, ``"h200"``, ``"b200"``, ``"l40s"``, ``"rtx5090"``: bandwidth and peak rate (by dtype; TF32
-      for float32 where `set_float32_matmul_precision` or the convolutions' flag allows it) are of the data sheet, and
-      the shares of them that are sustained are assumed (``triten.perf.planning.data_sheets``); nothing of a GPU was
-      measured. The overhead is measured: host time of the same call on Meta tensors on this machine, and of a launch
-      where a CUDA driver answers; where none does, launches are left out. Host and GPU overlap in truth: the time lies
-      between the larger of `work_seconds` and `overhead_seconds` and their sum, which `seconds` is.
-    - ``"cpu"``: all is measured on this machine, with the present number of threads: a copy's bandwidth, and rates
-      and overhead of each kind of work in the program (operator, dtypes, how operands lie), on small operands, some
-      milliseconds for each kind, once in a process.
+    - ``"a100"``, ``"h100"``, ``"h200"``, ``"b200"``, ``"l40s"``, ``"rtx5090"``: bandwidth and peak rate come
+      from the data sheet, by dtype. Float32 uses TF32 if `set_float32_matmul_precision` or the convolutions'
+      flag allows it. The sustained shares of both are assumed (``triten.perf.planning.data_sheets``); nothing
+      was measured on a GPU. The overhead is measured on this machine: the host time of the same call on Meta
+      tensors, and the time of a launch if a CUDA driver is available. Without a driver, launches are left
+      out. In reality, host and GPU overlap: the time lies between the larger of `work_seconds` and
+      `overhead_seconds` and their sum, which is `seconds`.
+    - ``"cpu"``: everything is measured on this machine with the current number of threads. The measurements
+      are the bandwidth of a copy, and rates and overhead of each kind of work in the program (operator,
+      dtypes, layout of operands). They use small operands, and take some milliseconds per kind, once per
+      process.
 
-    With a `mesh`, the plan is of a step on many devices that an `interconnect` joins: bytes and seconds of collectives,
-    what of them is exposed and overlapped, the step's time, scaling efficiency, and memory by rank. `fn` is then what
-    one rank would do alone in one step, and the result a `DistributedPlan`. Nothing communicates. Collectives that `fn`
-    itself calls (``_c10d_functional``) count, too.
+    With a `mesh`, the plan describes a step on many devices connected by an `interconnect`. It has bytes and
+    seconds of collectives, their exposed and overlapped parts, the step's time, scaling efficiency, and
+    memory by rank. `fn` is then the work of a single rank in one step, and the result is a `DistributedPlan`.
+    Nothing communicates. Collectives that `fn` itself calls (``_c10d_functional``) count, too.
 
     Args:
-        fn: a function of tensors, or a module.
-        meta_args, kwargs: its arguments: tensors of any device, of which nothing is read or changed; modules and
-            optimisers, which are copied.
-        device: which device.
-        mesh: names and sizes of dimensions, such as ``{"dp": 8, "tp": 4}``, or a DeviceMesh. Ranks of the last
-            dimension follow each other, and nodes hold ranks that follow each other.
-        interconnect: an `Interconnect`, or the name of a machine (``"dgx_h100"``), of a link, or of two joined by
-            ``+`` (``"pcie5+ethernet100"``: nodes of 8 devices); `triten.perf.planning.communication.data_sheets` lists
-            them with their sources.
-        strategies: what dimensions do: `DataParallel`, `FullyShard`, `TensorParallel`, `Pipeline`, or None where the
-            program itself communicates. Left out: by the names ``dp``, ``fsdp`` and ``pp``.
+        fn: A function of tensors, or a module.
+        meta_args, kwargs: Its arguments: tensors of any device, which are neither read nor changed; modules
+            and optimizers, which are copied.
+        device: Name of the device. Default: ``"cpu"``.
+        mesh: Names and sizes of dimensions, such as ``{"dp": 8, "tp": 4}``, or a DeviceMesh. Ranks of the
+            last dimension are consecutive, and nodes hold consecutive ranks.
+        interconnect: An `Interconnect`, or the name of a machine (``"dgx_h100"``), of a link, or of two links
+            joined by ``+`` (``"pcie5+ethernet100"``: nodes of 8 devices).
+            `triten.perf.planning.communication.data_sheets` lists them with their sources.
+        strategies: Strategy of each dimension: `DataParallel`, `FullyShard`, `TensorParallel`, `Pipeline`, or
+            None if the program itself communicates. Default: by the names ``dp``, ``fsdp`` and ``pp``.
 
     Raises:
-        ValueError: for another device; for a mesh, an interconnect or a strategy that does not fit; for a tensor that
-            requires grad and is no argument, as `tt.perf.cost`; for products of a dtype that the GPU does not multiply.
-        NotImplementedError, RuntimeError: as Meta tensors raise them, for what depends on values, such as `item`.
+        ValueError: for another device; for a mesh, an interconnect or a strategy that does not fit; for a
+            tensor that requires grad and is no argument, as `tt.perf.cost`; for products of a dtype that the
+            GPU does not multiply.
+        NotImplementedError, RuntimeError: as Meta tensors raise them, for what depends on values, such as
+            `item`.
 
     Example:
         >>> import triten as tt

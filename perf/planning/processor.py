@@ -66,7 +66,7 @@ class Processor:
             return None, None
 
     def basis(self, peak_bytes: int) -> list[str]:
-        """What the prediction rests on."""
+        """Describe the basis of the prediction."""
         lines = [
             f"measured on this machine: {self.name}, {get_num_threads()} threads; by kind of work, on small operands"
         ]

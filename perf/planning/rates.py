@@ -1,4 +1,4 @@
-"""What this machine takes for a kind of work of any size: measured on probes once in a process, and kept."""
+"""Times of this machine for a kind of work of any size, measured on probes once per process and cached."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OF_POSITIVE = frozenset(
 
 
 class Unmeasurable(Exception):
-    """No probe of a kind runs: its operator refuses what stands for its operands."""
+    """Error of a kind without a working probe: its operator refuses the probes' operands."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Curve:
 
     @property
     def overhead(self) -> float:
-        """What the least work takes: a call, hardly more."""
+        """Time of the least work, which is hardly more than the call."""
         return self.points[0][1]
 
     def add(self, work: float, seconds: float) -> None:
@@ -48,7 +48,7 @@ class Curve:
         self.points.append((work, max(seconds, self.points[-1][1]) if self.points else seconds))
 
     def seconds(self, work: float) -> float:
-        """What so much work takes.
+        """Interpolate the time of an amount of work.
 
         Example:
             >>> from triten.perf.planning.rates import Curve
@@ -74,9 +74,10 @@ def forget() -> None:
 
 
 def curve_of(kind: Kind, work: float) -> Curve:
-    """The rates of a kind, measured at least up to the first probe of so much work, where there is one.
+    """Return the rates of a kind, measured at least up to the first probe with this much work, if there is
+    one.
 
-    Raises Unmeasurable where no probe runs.
+    Raise Unmeasurable if no probe runs.
     """
     with _measuring:
         key = (kind.name, get_num_threads())
@@ -111,10 +112,11 @@ def _work(kind: Kind, arguments: Mapping[str, Any]) -> float:
 
 
 def _filled(kind: Kind, value: Any) -> Any:
-    """Operands with elements as programs have them: kernels that branch take longer where branches differ.
+    """Create an operand with realistic elements, since kernels with branches are slower if the branches
+    diverge.
 
-    Floats between -1 and 1, positive where only such have a result, and large on a square's diagonal, so that it can
-    be solved for; integers are zero, which indexes anything.
+    Floats are between -1 and 1, or positive if the operator requires it. The diagonal of a square matrix is
+    large, so that it can be solved. Integers are zero, which is a valid index for any dimension.
     """
     if isinstance(value, tuple):
         return tuple(_filled(kind, element) for element in value)

@@ -23,7 +23,7 @@ from ..costs.watching import MetaCopies, Seen, Watching, Work
 
 @dataclass(frozen=True)
 class Operand:
-    """What a call is told by of a tensor: everything but the bytes."""
+    """Metadata of a tensor argument: everything except the bytes."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -38,13 +38,15 @@ class Operand:
         return total
 
     def materialised(self, device: Device = META) -> Tensor:
-        """A tensor like it."""
+        """Return a tensor with this metadata."""
         return empty_strided(self.shape, self.strides, dtype=self.dtype, device=device)
 
 
 @dataclass
 class RecordedCall:
-    """Calls that look alike: operator, arguments by name (tensors as `Operand`), results, work of one, how many."""
+    """Calls with the same metadata: operator, arguments by name (tensors as `Operand`), results, work of one
+    call, and count.
+    """
 
     func: OpOverload
     arguments: Mapping[str, Any]
@@ -75,9 +77,9 @@ class Recording:
 
 
 class LivingBytes:
-    """Bytes of the storages that anyone holds, and the most that there were at once.
+    """Live bytes of all storages, and their peak.
 
-    A storage counts from when a call shows it until nobody holds a tensor of it any more, graphs among the holders.
+    A storage counts from the call that first uses it until no tensor or graph holds it any more.
     """
 
     def __init__(self) -> None:
@@ -106,13 +108,13 @@ class LivingBytes:
 
 
 class Listener(Protocol):
-    """Whoever is told what a program does while it is recorded, in order."""
+    """Protocol of listeners to the events of a recorded program, in order."""
 
     def begin(self, program: object, tensors: Iterable[Tensor]) -> None:
-        """The program, with its arguments, is about to run on these stand-ins."""
+        """Handle the start of the program with these stand-ins."""
 
     def called(self, key: str, seen: Seen) -> None:
-        """An operator was called; `key` is that of its `RecordedCall`."""
+        """Handle the call of an operator; `key` is that of its `RecordedCall`."""
 
     def node_begins(self, node: Node) -> None:
         """Backward is about to visit a node."""
@@ -180,7 +182,7 @@ def _frozen(value: Any) -> Any:
 
 
 def operands_in(values: Iterable[Any]) -> Iterable[Operand]:
-    """The operands in these values and in tuples among them."""
+    """Yield the operands in these values and in tuples among them."""
     for value in values:
         if isinstance(value, Operand):
             yield value
@@ -189,7 +191,7 @@ def operands_in(values: Iterable[Any]) -> Iterable[Operand]:
 
 
 def materialised(value: Any, device: Device = META) -> Any:
-    """The value with a tensor for each operand in it."""
+    """Replace each operand in a value by a tensor."""
     if isinstance(value, Operand):
         return value.materialised(device)
     if isinstance(value, tuple):

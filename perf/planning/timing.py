@@ -25,7 +25,7 @@ LONGEST = 0.005
 TURNS = 3
 """Measurements of each of two things that are compared."""
 OTHER_BYTES = 1 << 19
-"""What the work between two timed calls reads, and writes."""
+"""Bytes read, and bytes written, by the work between two timed calls."""
 
 
 @contextmanager
@@ -89,10 +89,10 @@ CHAIN = 16
 
 @functools.cache
 def node_seconds(device: Device) -> float:
-    """What autograd takes for one node, from recording it to visiting it, without the operators of its formula.
+    """Measure autograd's time per node, from recording to visiting it, without the operators of its formula.
 
-    A chain is walked forwards and backwards, beside the same calls without history. Both find the caches alike, as a
-    single call would not, and take turns, so that other load on the machine meets both.
+    A chain runs forward and backward, against the same calls without history. Both have the same cache state,
+    unlike a single call. They are interleaved, so that other load on the machine affects both.
     """
     seed = ones((4, 4), device=device)
     leaf = seed.detach().requires_grad_()

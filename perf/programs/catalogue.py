@@ -25,14 +25,14 @@ SMALL = "vocab_size=99, hidden_size=32, num_hidden_layers=2, num_attention_heads
 
 
 def timm(name: str, options: str = "", inputs: str = IMAGES, **rest: object) -> P:
-    """A model of timm's, by its name there, with ten classes."""
+    """Return a timm model by its name, with ten classes."""
     more = f", {options}" if options else ""
     model = f"timm.create_model({name!r}, num_classes=10{more})"
     return P(f"timm.{name}", "timm", TIMM, model, inputs, **rest)  # type: ignore[arg-type]
 
 
 def optimizer(name: str, package: str, setup: str, expression: str) -> P:
-    """An optimizer, which trains a small network."""
+    """Return an optimizer program, which trains a small network."""
     return P(name, package, f"{setup}\n{NETWORK}", "model", ROWS, optimizer=expression)
 
 

@@ -1,7 +1,8 @@
-"""Run programs of other people under triten and under PyTorch, and compare results, times and memory.
+"""Run third-party programs under triten and under PyTorch, and compare results, times and memory.
 
-Each runs in two processes of its own, one thread each. Without `--only` the result file and the page of the
-documentation are written anew. Exit status 1: a result differs from PyTorch's; 2: what was asked for cannot be had.
+Each program runs in two separate processes with one thread each. Without `--only`, the result file and the
+documentation page are rewritten. Exit status 1: a result differs from PyTorch's; 2: the request cannot be
+met.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `python -m triten.perf programs`."""
+    """Add the options of `python -m triten.perf programs`."""
     parser.add_argument(
         "--pytorch", metavar="PYTHON", default=".oracle/bin/python", help="one that has PyTorch"
     )
@@ -84,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def chosen(only: str) -> list[Program]:
-    """The programs whose name or package matches. Raises RefusalError if none does."""
+    """Return the programs whose name or package matches. Raise RefusalError if none does."""
     wanted = expression(only, "--only")
     found = [each for each in PROGRAMS if wanted.search(f"{each.name} {each.package}")]
     if not found:
@@ -100,7 +101,7 @@ def pinned_versions(requirements: Path = REQUIREMENTS) -> dict[str, str]:
 
 
 def version_of_pytorch(python: str) -> str:
-    """The version of PyTorch that a Python has. Raises RefusalError where it has none."""
+    """Return the version of PyTorch in a Python environment. Raise RefusalError if it has none."""
     command = [python, "-P", "-c", "import torch; print(torch.__version__)"]
     try:
         done = subprocess.run(
@@ -114,7 +115,7 @@ def version_of_pytorch(python: str) -> str:
 
 
 def described(outcome: Outcome) -> str:
-    """A line about one program."""
+    """Format a line about one program."""
     if outcome.gap:
         return f"{outcome.name:36} {outcome.status}: {outcome.gap} ({outcome.at})"
     ratio = "" if outcome.ratio is None else f", {outcome.ratio:.2f} of PyTorch's time"
@@ -122,7 +123,7 @@ def described(outcome: Outcome) -> str:
 
 
 def reported(outcomes: list[Outcome], pytorch_version: str) -> dict[str, object]:
-    """The content of the result file."""
+    """Return the content of the result file."""
     import numpy
 
     from ...version import __version__

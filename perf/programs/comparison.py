@@ -1,4 +1,4 @@
-"""Whether the results of one program under two libraries agree."""
+"""Comparison of a program's results under two libraries."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ Results = Mapping[str, np.ndarray[Any, Any]]
 def disagreements(
     found: Results, expected: Results, tolerance: float, moved: Sequence[Results] = ()
 ) -> list[str]:
-    """What differs, a line each: nothing where the results agree.
+    """List the differences between two results; empty if they agree.
 
-    Every element of the forward pass is within `tolerance` of the largest in its tensor; whole numbers and bools are
-    equal. Each parameter's gradient, a norm and a sketch (`worker.sketch`), is within 1e-3 of its norm, or of a
-    thousandth of the largest norm if that is more. The losses of the steps are within 1e-3 of their size.
+    Every element of the forward pass must be within `tolerance` of the largest in its tensor. Integers and
+    bools must be equal. Each parameter's gradient, as a norm and a sketch (`worker.sketch`), must be within
+    1e-3 of its norm, or of a thousandth of the largest norm if that is more. The losses of the steps must be
+    within 1e-3 of their size.
 
-    `moved` are PyTorch's results with every weight moved by its last bit. Where they are further from `expected` than
-    what is accepted, the program amplifies rounding, and `AMPLIFIED` times as far is accepted.
+    `moved` are PyTorch's results with every weight changed by its last bit. If they are further from
+    `expected` than accepted, the program amplifies rounding. Then `AMPLIFIED` times their distance is
+    accepted.
     """
     if found.keys() != expected.keys():
         missing, more = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
@@ -78,7 +80,7 @@ def distance(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> float:
 
 
 def difference(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> float:
-    """The largest difference; equal infinities and nan beside nan count as none.
+    """Return the largest difference; equal infinities, and nan against nan, count as zero.
 
     Example:
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""Two processes that run one program in turn, one under PyTorch and one under triten."""
+"""Interleaved runs of a program in two processes, one under PyTorch and one under triten."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .program import Program
 
 WORKER = Path(__file__).with_name("worker.py")
 TRITEN, PYTORCH = "triten", "torch"
-# Of one request, building and importing among them.
+# Limits of one request, including building and importing.
 SECONDS = 120.0
 ROUNDS = 7
 SLICE_SECONDS = 0.15
@@ -34,7 +34,7 @@ MOVES = 3
 
 @dataclass(frozen=True)
 class Effort:
-    """What a program may cost: seconds of one request, and rounds of timing (0: none)."""
+    """Limits of a program: seconds of one request, and rounds of timing (0: none)."""
 
     seconds: float = SECONDS
     rounds: int = ROUNDS
@@ -43,12 +43,12 @@ class Effort:
 
 @dataclass
 class Outcome:
-    """What was found of one program.
+    """Result of one program.
 
-    `status` is "agrees", "differs", "stops" (triten stopped it; `gap` is the exception's last line) or "not comparable"
-    (PyTorch stopped it, or took too long). `amplifies` says that results agree as closely as PyTorch's own when its
-    weights move by their last bit, and not as closely as is asked of others. Times are seconds of a step, memory the
-    peak of the whole process in bytes.
+    `status` is "agrees", "differs", "stops" (triten raised; `gap` is the exception's last line) or "not
+    comparable" (PyTorch raised or timed out). `amplifies` is True if results agree only as closely as
+    PyTorch's own when its weights change by their last bit. Times are seconds of a step; memory is the peak
+    of the whole process in bytes.
     """
 
     name: str
@@ -64,12 +64,12 @@ class Outcome:
     peak_bytes: dict[str, int] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """The row of the result file."""
+        """Return the row of the result file."""
         return asdict(self)
 
 
 def without_paths(text: str) -> str:
-    """An error's message without folders, which are one machine's own.
+    """Strip folders, which are specific to one machine, from an error message.
 
     Example:
         >>> from triten.perf.programs.contest import without_paths
@@ -149,7 +149,7 @@ class Worker:
 
 
 def worker_environment(packages: Path | None) -> dict[str, str]:
-    """The environment of both processes: the same packages, one thread, nothing asked of the network."""
+    """Return the environment of both processes: the same packages, one thread, no network access."""
     path = [str(packages.resolve())] if packages else []
     path += [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
     return {
@@ -165,14 +165,14 @@ def worker_environment(packages: Path | None) -> dict[str, str]:
 
 
 def triten_command(python: str = sys.executable) -> list[str]:
-    """How a Python runs PyTorch's programs with triten."""
+    """Return the command that runs PyTorch programs with triten."""
     return [python, "-P", "-m", f"{__package__.partition('.')[0]}.as_torch"]
 
 
 def hold_contest(
     program: Program, version: str, pytorch: str, packages: Path | None, effort: Effort
 ) -> tuple[Outcome, str]:
-    """Run a program under both; the outcome, and the traceback of what stopped it."""
+    """Run a program under both; return the outcome, and the traceback if it stopped."""
     outcome = Outcome(program.name, program.package, version, "agrees")
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -226,7 +226,7 @@ def moved_results(
 
 
 def build(worker: Worker, program: Program, folder: Path, *, make_weights: bool, moved: int = 0) -> None:
-    """Have a worker make the model, with weights of its own that it saves, or with the other's."""
+    """Make a worker build the model, and save its weights or load the other worker's."""
     worker.ask(
         "build",
         program=program.request(),
@@ -237,7 +237,7 @@ def build(worker: Worker, program: Program, folder: Path, *, make_weights: bool,
 
 
 def time_steps(workers: Mapping[str, Worker], effort: Effort, outcome: Outcome) -> None:
-    """Time slices of steps in turn, beginning with another library each round."""
+    """Time interleaved slices of steps, starting with another library each round."""
     counts = {}
     for name, worker in workers.items():
         worker.ask("steps", count=1)

@@ -1,4 +1,4 @@
-"""A program: a model or a function of somebody's package, its inputs, and how it is trained."""
+"""Program: a model or a function of a third-party package, its inputs, and its training."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class Program:
     ``uniform``, ``integers``, ``true``.
 
     Args:
-        name: of the program, unique.
+        name: Unique name of the program.
         package: the distribution that it is a program of, as in `requirements.txt`; "" for one of ours.
         setup: statements that run first, mostly imports.
         model: an `nn.Module`, or any callable.
         inputs: a tuple, the arguments of the call.
         call: the forward pass; may use ``model`` and ``inputs``.
-        optimizer: of ``parameters``. For a model without parameters the inputs are optimised.
+        optimizer: Expression over ``parameters``. For a model without parameters, the inputs are optimized.
         script: a file of `scripts/` to run instead of `setup`; it may define ``model`` and ``inputs`` itself.
-        draws: whether random numbers are drawn in the forward pass: NumPy's take their place, under both.
-        tolerance: of the forward pass, where the model amplifies rounding.
+        draws: True if the forward pass generates random numbers. NumPy's replace them under both libraries.
+        tolerance: Tolerance of the forward pass, if the model amplifies rounding.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Program:
     tolerance: float = FORWARD_TOLERANCE
 
     def request(self) -> dict[str, object]:
-        """What a worker is told of it."""
+        """Return the request that describes the program to a worker."""
         setup = (SCRIPTS / self.script).read_text() if self.script else self.setup
         return {
             "name": self.name,

@@ -18,7 +18,7 @@ RESULT_FILE = "perf/results/programs.json"
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """How many programs have each status; those that PyTorch itself stops are counted apart."""
+    """Count the programs by status; programs that PyTorch itself stops count separately."""
     counts = Counter(row["status"] for row in rows)
     return {
         "programs": len(rows) - counts[NOT_COMPARABLE],
@@ -30,13 +30,13 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def gaps(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
-    """The reasons for which programs stop or differ, those that stop most first."""
+    """Return the reasons for which programs stop or differ, the most frequent first."""
     counts = Counter(row["gap"] for row in rows if row["status"] in ("stops", "differs"))
     return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
 def page(report: Mapping[str, Any]) -> str:
-    """The page, from the result file's content."""
+    """Format the page from the result file's content."""
     rows = report["results"]
     parts = [_head(report), _running(rows), _stopped(rows), _not_comparable(rows), HOW]
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -1,15 +1,16 @@
-"""The process of one program under one library: a script for PyTorch's Python, or for `python -m triten.as_torch`.
+"""Worker process of one program under one library: a script for PyTorch's Python, or for `python -m
+triten.as_torch`.
 
-It reads requests from its input, a line of JSON each, and answers each with a line of JSON on its output; whatever the
-program prints goes to its error stream. Requests, in the order in which they come::
+The worker reads requests as JSON lines from its input, and answers each with a JSON line on its output.
+Output of the program goes to the error stream. Requests, in order::
 
     {"do": "build", "program": {...}, "weights": FILE, "make_weights": true}   the model, with its weights; with
                                                 "moved": 1 each weight is its neighbour above or below, by that seed
     {"do": "results", "file": FILE}             forward pass, gradients, the losses of three steps, into an .npz
     {"do": "steps", "count": 5}                 how many seconds as many steps take
 
-An answer is ``{"error": "...", ...}`` where the program stopped. This file imports nothing but Python's library, NumPy
-and what is called torch in its process.
+An answer is ``{"error": "...", ...}`` if the program stopped. This file imports only Python's library, NumPy
+and the module called torch in its process.
 """
 
 import json
@@ -59,7 +60,7 @@ class Draws:
         return {name: getattr(self, name) for name in ("normal", "uniform", "integers", "true")}
 
     def take_the_place_of_random_functions(self):
-        """Have the functions that draw random tensors draw them from NumPy: two libraries' own numbers differ."""
+        """Make random tensor functions sample from NumPy, since the two libraries' generators differ."""
         torch = self.torch
 
         def sizes_of(arguments, size=None):
@@ -192,7 +193,7 @@ class Training:
                     parameter.copy_(torch.from_numpy(np.nextafter(values, towards)))
 
     def _parameters(self):
-        """The named tensors that are optimised: the model's parameters, or the inputs where it has none."""
+        """Return the named tensors to optimize: the model's parameters, or the inputs if it has none."""
         found = []
         if isinstance(self.model, self.torch.nn.Module):
             found = [(name, each) for name, each in self.model.named_parameters() if each.requires_grad]
@@ -205,7 +206,7 @@ class Training:
         return found
 
     def forward(self):
-        """The tensors of the result, in the order in which they stand in it."""
+        """Return the tensors of the result, in order."""
         return list(self._tensors(eval(self.call, self.names)))
 
     def _tensors(self, value):
@@ -224,7 +225,7 @@ class Training:
             yield self.torch.tensor(float(value))
 
     def loss(self, outputs):
-        """The result itself if it is one number; else how far its tensors are from drawn ones."""
+        """Return a scalar result itself, or the distance of the result's tensors from random targets."""
         torch = self.torch
         outputs = [each for each in outputs if each.is_floating_point() and each.requires_grad]
         if not outputs:
@@ -241,7 +242,7 @@ class Training:
         return total
 
     def step(self):
-        """One step of training; the forward pass alone where there is nothing to train. Its loss."""
+        """Run one training step, or only the forward pass if there is nothing to train, and return its loss."""
         if self.optimizer is None:
             self.forward()
             return None
@@ -257,7 +258,7 @@ class Training:
         return None if loss is None else float(loss)
 
     def results(self, file):
-        """Write what the other library's results are compared with."""
+        """Write the results that are compared with the other library's."""
         self.draws.restart()
         outputs = self.forward()
         found = {}
@@ -278,7 +279,7 @@ class Training:
         np.savez(file, **{name.replace("/", "|"): array for name, array in found.items()})
 
     def steps(self, count):
-        """Seconds of so many steps."""
+        """Return the seconds of `count` steps."""
         start = time.perf_counter()
         for _ in range(count):
             self.step()
@@ -286,7 +287,9 @@ class Training:
 
 
 def described(error):
-    """What stopped the program: the first exception's last line, and where in somebody's package it was."""
+    """Describe what stopped the program: the first exception's last line, and its position in a third-party
+    package.
+    """
     first = error
     while first.__cause__ is not None:
         first = first.__cause__
@@ -303,7 +306,7 @@ def described(error):
 
 
 def peak_bytes():
-    """The most memory that this process has held."""
+    """Return the peak memory of this process."""
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -21,7 +21,7 @@ from .page import PageError, format_page
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `python -m triten.perf report`."""
+    """Add the options of `python -m triten.perf report`."""
     parser.add_argument(
         "files", nargs="+", type=Path, metavar="FILE", help="result files; several are a history"
     )
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Refuse what would lose a file or say nothing, before anything is read."""
+    """Raise an error for arguments that would overwrite a file or have no effect, before reading anything."""
     if not arguments.threshold >= 0:
         raise ResultFileError(f"--threshold must not be negative, got {arguments.threshold}")
     if arguments.output is None:
@@ -75,5 +75,5 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _encodable(text: str, encoding: str) -> str:
-    """What an encoding lacks, such as half of a pair of surrogates in a file, as its escape."""
+    """Escape characters that an encoding lacks, such as a lone surrogate in a file."""
     return text.encode(encoding, "backslashreplace").decode(encoding)

@@ -1,34 +1,34 @@
-"""What result files say, arranged for reading: the object that `--format json` prints and that the page shows.
+"""Data of result files, arranged for the report: the object that `--format json` prints and the page shows.
 
-Times are seconds; a ratio is triten's time over a peer's, so that below 1 triten is faster. `null` stands for what is
-not known.
+Times are seconds. A ratio is triten's time over a baseline's: below 1, triten is faster. `null` means
+unknown.
 
     format, version   "triten.perf.report", 1
     files       list, the oldest commit first: path, label, commit, dirty, time, started, complete, rehearsal, machine,
                 versions, settings, limits (as in the result file)
-    peers       list of names, those that most is asked of first
+    peers       list of baseline names, those with the strictest bars first
     mean_bars   object by suite: least and aim, the geometric mean of ratios to torch on the CPU that is accepted
-    rows        list, in the order of the files. Each stands as the last file that has it says:
+    rows        list, in the order of the files. Each row comes from the last file that has it:
         suite, operator, name, size, dtype, device, direction, threads, bytes, flops, bar, note, verdict
         label           the row's name in one line
         file            index of the file that it is taken from
         in_means        whether geometric means count it: not if it meets ever-new shapes
         summary         object by library: median, low_quartile, high_quartile, interquartile_range
-        ratios          object by peer: ratio, low, high
+        ratios          object by baseline: ratio, low, high
         bytes_per_second, flops_per_second, limit, of_limit       as in the result file
         intensity       operations for each byte
-        accepted_peer   which peer `excess` is held to; null for a bar of seconds
-        excess          the ratio over the bar's, where there is no bar over 1: above 1 it takes longer than accepted
-        history         list, for each file null or: median, ratios (object by peer: a number)
-    suites      list, for each suite and device: rows, timed, met, missed, failed, means (by peer: count, mean), and
+        accepted_peer   the baseline of `excess`; null for a bar of seconds
+        excess          the ratio over the bar's; without a bar, over 1: above 1 it takes longer than accepted
+        history         list, for each file null or: median, ratios (object by baseline: a number)
+    suites      list, for each suite and device: rows, timed, met, missed, failed, means (by baseline: count, mean), and
                 bar: null or least, aim, verdict
-    totals      rows, timed, met, missed, failed, means (by peer: count, mean, faster)
+    totals      rows, timed, met, missed, failed, means (by baseline: count, mean, faster)
     worst       indices of the ten rows with the largest excess
     changes     list, the slowest first, of rows whose median changed by more than `threshold` from the first file that
                 has them to the last, and whose interval does not contain 1: row, base_file, new_file, base_seconds,
                 new_seconds, ratio, low, high, verdict, regression
     threshold   share of the time
-    doubts      list of sentences: what makes the numbers say less
+    doubts      list of sentences: reasons why the numbers are less reliable
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ Record = dict[str, Any]
 
 
 def report_data(paths: Sequence[Path], threshold: float = THRESHOLD) -> Record:
-    """What the files say, arranged.
+    """Arrange the data of result files.
 
     Args:
-        paths: one or more result files of `python -m triten.perf run`, in any order.
-        threshold: by how large a share of the time a row may change without being named in `changes`.
+        paths: One or more result files of `python -m triten.perf run`, in any order.
+        threshold: Minimum relative change of a row's time that `changes` lists.
 
     Raises:
         ResultFileError: if a file cannot be read, or is given twice.
@@ -87,7 +87,7 @@ def report_data(paths: Sequence[Path], threshold: float = THRESHOLD) -> Record:
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
-    """Of positive numbers; None of none.
+    """Return the geometric mean of positive numbers; None for none.
 
     Example:
         >>> from triten.perf.report.data import geometric_mean
@@ -99,7 +99,7 @@ def geometric_mean(values: Iterable[float]) -> float | None:
 
 
 def worst(rows: Sequence[Record], count: int = WORST) -> list[int]:
-    """Indices of the rows that most exceed what is accepted, the worst first."""
+    """Return the indices of the rows that most exceed their bars, the worst first."""
     held = [index for index, row in enumerate(rows) if row["excess"] is not None]
     return sorted(held, key=lambda index: -rows[index]["excess"])[:count]
 
@@ -167,7 +167,7 @@ def _row_record(
 
 
 def _excess(row: Row) -> tuple[str | None, float | None]:
-    """Which peer a row is held to, and how many times it takes of what is accepted."""
+    """Return the baseline that a row is compared with, and its ratio to the accepted time."""
     if row.bar is not None and row.bar.peer is None:
         summary = row.summary()
         return None, summary.median / row.bar.most if summary else None

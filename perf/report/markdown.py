@@ -1,4 +1,4 @@
-"""The report as a few tables of markdown, for the log of a build: suites, what changed, the worst rows."""
+"""Report as a few Markdown tables for the log of a build: suites, changes, the worst rows."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 from ..suite.display import number
 
 CHANGES = 20
-# What markdown or HTML would read as markup. Tables need their bars, and a cell ends with the line.
+# Characters that Markdown or HTML would read as markup. A table cell ends with the line.
 _MARKUP = re.compile(r"[\\`*_{}\[\]|~$]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 def format_markdown(data: dict[str, Any]) -> str:
-    """What `report_data` arranged, as text."""
+    """Format the data of `report_data` as Markdown."""
     sections = [_head(data), _suites(data), _changes(data), _worst(data)]
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
 def escaped(value: object) -> str:
-    r"""A text of a file as it would read, whatever it holds.
+    r"""Escape a text from a file, so that it shows literally.
 
     Example:
         >>> from triten.perf.report.markdown import escaped

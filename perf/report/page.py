@@ -1,15 +1,14 @@
-"""The report as one HTML page with everything in it: data, style, script, and the library that plots.
+"""Report as one self-contained HTML page: data, style, script, and the plotting library.
 
-The plots are plotly's, inlined. It makes the page 4.8 MB; a page is written for a run and opened from a disk or a
-build's artefacts, where that is a fraction of a second, and logarithmic axes, hover labels, zoom, legends that hide a
-series and sharp text on every screen come from a library that others keep up. Plots of our own would be some hundred
-lines of script to maintain for less. What plotly does not give, use by keyboard and reading aloud, no picture gives:
-every plot has its table.
+The plots use an inlined copy of plotly, which makes the page 4.8 MB. A page is written for a run and opened
+from a disk or a build's artifacts, where loading it takes a fraction of a second. In return, a maintained
+library provides logarithmic axes, hover labels, zoom, legends that hide a series, and sharp text. Custom
+plots would need some hundred lines of script for less. Plots support neither keyboards nor screen readers, so
+every plot also has its table.
 
-Nothing that comes from a result file becomes markup. The data stands in the page as JSON in which `<`, `>` and `&` are
-escapes, so that no element ends in it; the script sets text, never HTML; and the page's policy names the two scripts
-that may run by their hashes and allows no connection, so that a page can neither load nor send anything even if one of
-these fails.
+No content of a result file becomes markup. The data is JSON in which `<`, `>` and `&` are escaped, so that it
+cannot close an element. The script sets text, never HTML. The page's policy allows only two scripts, by their
+hashes, and no connection. The page therefore cannot load or send anything even if another protection fails.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ _PLACE = re.compile(r"\{\{(\w+)\}\}")
 
 
 class PageError(RefusalError):
-    """The page cannot be made; the message says what is needed."""
+    """Error of a page that cannot be created; the message says what is needed."""
 
 
 def format_page(data: Mapping[str, Any]) -> str:
-    """What `report_data` arranged, as a page. Raises PageError where plotly is not installed."""
+    """Format the data of `report_data` as a page. Raise PageError if plotly is not installed."""
     library = plotting_library()
     ours = "\n".join(_own(name) for name in SCRIPTS)
     hashes = " ".join(_hash(script) for script in (library, ours))
@@ -68,7 +67,7 @@ def json_in_html(data: Any) -> str:
 
 
 def plotting_library() -> str:
-    """The source of plotly.js that the Python package brings along. Raises PageError where there is none."""
+    """Return the source of plotly.js in the Python package. Raise PageError without the package."""
     if importlib.util.find_spec("plotly") is None:
         raise PageError(
             "the page's plots need plotly: pip install plotly (extra `perf`); --format markdown and json do not"

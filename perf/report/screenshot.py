@@ -23,7 +23,7 @@ WIDTH, HEIGHT = 1280, 1800
 
 
 def take(result: Path, picture: Path) -> None:
-    """Draw the report of a result file and keep its beginning as a picture. Raises RefusalError."""
+    """Take a screenshot of the top of a result file's report. Raise RefusalError if that is impossible."""
     if importlib.util.find_spec("playwright") is None:
         raise RefusalError("the screenshot needs playwright: pip install playwright")
     require_writable(picture)
@@ -42,7 +42,7 @@ def take(result: Path, picture: Path) -> None:
 
 
 def main() -> int:
-    """Take the picture that the command line asks for; exit status 2 for what cannot be had."""
+    """Take the screenshot for the command line; return exit status 2 if that is impossible."""
     parser = argparse.ArgumentParser(prog="python -m triten.perf.report.screenshot", description=__doc__)
     parser.add_argument("result", type=Path, help="a result file of `python -m triten.perf run`")
     parser.add_argument(

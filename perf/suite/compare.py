@@ -1,15 +1,19 @@
-"""Compare two result files, or two commits, row by row: what became faster or slower, and what cannot be told apart.
+"""Compare two result files, or two commits, row by row: faster, slower or not distinguishable.
 
-A ratio is triten's time in NEW over its time in BASE, as a trimmed mean of logarithms with a confidence interval: of
-the ratios of samples that were taken side by side, where the two files' samples were taken in turn (`--git` does so),
-else of either side's samples (Yuen's test). That knows the spread of the samples, which of a run by several processes
-holds what differs from process to process; of a single process it does not, for which `--threshold` allows.
-`--relative-to PEER` compares triten's time over the peer's of the same round instead, so that a machine that was slower
-meanwhile does not pass for a slower triten. A row is slower or faster only if its interval does not contain 1, else it
-is "not distinguishable". The confidence is that of all rows together: where nothing differs, it is how likely no row is
-told apart (the more rows, the wider each interval: Bonferroni).
+A ratio is triten's time in NEW over its time in BASE. It is a trimmed mean of logarithms with a confidence
+interval. If the samples of both files were interleaved (`--git`), the ratios are paired; otherwise the two
+sides are independent (Yuen's test).
 
-Exit status 1: a row is slower by more than the threshold; 2: a file is no result, or the files have no row in common.
+The interval reflects the spread of the samples. A run with several processes includes the variation between
+processes. A single process does not, so `--threshold` allows for it. `--relative-to PEER` compares triten's
+time over the baseline's of the same round instead, which cancels a slower machine.
+
+A row is slower or faster only if its interval does not contain 1, else it is "not distinguishable". The
+confidence holds for all rows together: if nothing differs, it is the probability that no row is reported.
+More rows widen each interval (Bonferroni).
+
+Exit status 1: a row is slower by more than the threshold; 2: a file is no result, or the files have no row in
+common.
 """
 
 from __future__ import annotations
@@ -53,7 +57,7 @@ class Comparison:
 
     @property
     def is_regression(self) -> bool:
-        """Whether it is slower by more than the threshold."""
+        """True if the row is slower by more than the threshold."""
         return self.verdict == SLOWER and self.ratio.estimate > 1 + self.threshold
 
 
@@ -66,13 +70,14 @@ def compare_results(
     compared: int | None = None,
     relative_to: str = "",
 ) -> list[Comparison]:
-    """What both results have, in the order of `new`. Rows that were not timed on both sides are left out.
+    """Compare the rows that both results have, in the order of `new`. Rows not timed on both sides are left
+    out.
 
     Args:
-        threshold: by how large a share of the time a row may become slower.
-        confidence: of all rows together.
-        compared: of how many rows these are a choice; default: they are all.
-        relative_to: a peer by whose time, of the same round, both are divided first.
+        threshold: Relative slowdown that is tolerated.
+        confidence: Confidence of all rows together.
+        compared: Number of rows that these were chosen from. Default: the number of these rows.
+        relative_to: Baseline whose time, of the same round, divides both first.
 
     Example:
         >>> from triten.perf.suite.compare import compare_results
@@ -136,7 +141,7 @@ def _times(row: Row, relative_to: str) -> list[float]:
 
 
 def format_comparisons(found: Sequence[Comparison], base: Result, new: Result) -> str:
-    """The rows as text, the slowest first, then how many of each kind and the geometric mean."""
+    """Format the rows as text, the slowest first, then the count of each kind and the geometric mean."""
     lines = [f"{'row':<84}{'base us':>12}{'new us':>12}{'ratio':>8}{'interval':>16}  verdict"]
     for each in sorted(found, key=lambda each: -each.ratio.estimate):
         low, high = each.ratio.low, each.ratio.high
@@ -165,7 +170,7 @@ def format_comparisons(found: Sequence[Comparison], base: Result, new: Result) -
 
 
 def _doubts(base: Result, new: Result) -> list[str]:
-    """What makes a comparison of the two say less."""
+    """Return reasons why a comparison of the two is less reliable."""
     said = [
         f"note: {name} differs: {base.machine.get(name)}, {new.machine.get(name)}"
         for name in ("host", "processor", "cores", "gpu", "python")
@@ -185,7 +190,7 @@ def _doubts(base: Result, new: Result) -> list[str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `python -m triten.perf compare`."""
+    """Add the options of `python -m triten.perf compare`."""
     parser.add_argument(
         "files", nargs="*", type=Path, metavar="BASE NEW", help="two result files of `run -o`"
     )

@@ -34,7 +34,7 @@ class Interval(NamedTuple):
     high: float | None
 
     def contains(self, value: float) -> bool:
-        """Whether the value cannot be told from the estimate: also where there is no interval."""
+        """Return True if the interval contains the value, or if there is no interval."""
         return self.low is None or self.high is None or self.low <= value <= self.high
 
     @property
@@ -60,10 +60,12 @@ def summarise(samples: Sequence[float]) -> Summary:
 
 
 def median_ranks(count: int, confidence: float) -> tuple[int, int] | None:
-    """Which of `count` sorted samples, from 0, enclose the true median with at least this confidence.
+    """Return the ranks, from 0, of the sorted samples that enclose the true median with at least this
+    confidence.
 
-    The number of samples below the median is binomial with probability 1/2, whatever the distribution (Thompson,
-    "On confidence ranges for the median", 1936). None where even the extremes do not enclose it: for 0.95 below six.
+    The number of samples below the median is binomial with probability 1/2, whatever the distribution
+    (Thompson, "On confidence ranges for the median", 1936). Return None if even the minimum and maximum do
+    not enclose it: for 0.95, with fewer than six samples.
 
     Example:
         >>> from triten.perf.suite.confidence import median_ranks
@@ -80,7 +82,7 @@ def median_ranks(count: int, confidence: float) -> tuple[int, int] | None:
 
 
 def median_interval(samples: Sequence[float], confidence: float) -> Interval:
-    """The median with its order-statistic interval.
+    """Return the median with its order-statistic interval.
 
     Example:
         >>> from triten.perf.suite.confidence import median_interval
@@ -94,19 +96,20 @@ def median_interval(samples: Sequence[float], confidence: float) -> Interval:
 
 
 def paired_ratio_interval(ours: Sequence[float], theirs: Sequence[float], confidence: float) -> Interval:
-    """The median of ours / theirs round by round, with its order-statistic interval: what both met cancels.
+    """Return the median of ours / theirs per round, with its order-statistic interval; common disturbances
+    cancel.
 
-    Raises ValueError for sequences of different lengths.
+    Raise ValueError for sequences of different lengths.
     """
     return median_interval([our / their for our, their in zip(ours, theirs, strict=True)], confidence)
 
 
 def trimmed_ratio_interval(new: Sequence[float], base: Sequence[float], confidence: float) -> Interval:
-    """The ratio of two sets of samples that are no pairs, by Yuen's test on their logarithms.
+    """Return the ratio of two unpaired sets of samples, by Yuen's test on their logarithms.
 
-    A fifth of each end is left out of the means and drawn in for the variances (Yuen, "The two-sample trimmed t for
-    unequal population variances", 1974), so that rare long samples neither shift the ratio nor hide a difference; few
-    samples get the wide interval that they deserve. Fewer than six on a side say too little for an interval.
+    The means omit a fifth at each end, and the variances are winsorized (Yuen, "The two-sample trimmed t for
+    unequal population variances", 1974). Rare long samples therefore neither shift the ratio nor hide a
+    difference. Few samples get a wide interval. With fewer than six samples on a side, there is no interval.
 
     Example:
         >>> from triten.perf.suite.confidence import trimmed_ratio_interval
@@ -124,10 +127,10 @@ def trimmed_ratio_interval(new: Sequence[float], base: Sequence[float], confiden
 
 
 def trimmed_paired_interval(ours: Sequence[float], theirs: Sequence[float], confidence: float) -> Interval:
-    """The ratio of samples that were taken side by side: the trimmed mean of their ratios' logarithms.
+    """Return the ratio of paired samples: the trimmed mean of their ratios' logarithms.
 
-    Unlike ranks, it has an interval at any confidence, however few the pairs: a comparison of many rows needs high
-    ones. Raises ValueError for sequences of different lengths.
+    Unlike ranks, this method has an interval at any confidence, however few the pairs; a comparison of many
+    rows needs high confidence. Raise ValueError for sequences of different lengths.
 
     Example:
         >>> from triten.perf.suite.confidence import trimmed_paired_interval
@@ -140,7 +143,9 @@ def trimmed_paired_interval(ours: Sequence[float], theirs: Sequence[float], conf
 
 
 class _Trimmed(NamedTuple):
-    """Of samples' logarithms: the mean without a fifth at each end, its squared standard error, how many were kept."""
+    """Trimmed mean of log samples, without a fifth at each end; its squared standard error; the number of
+    kept samples.
+    """
 
     mean: float
     squared_error: float

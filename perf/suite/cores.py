@@ -1,7 +1,7 @@
-"""Which core each thread of this process runs on, and waiting until none of them runs.
+"""Pinning of this process's threads to cores, and waiting until no other thread runs.
 
-Left to itself the system now and then wakes a pool's thread on its master's core, where both wait for each other by
-spinning until their time slices are over (some 8 ms).
+Without pinning, the system sometimes wakes a pool's thread on its master's core. Both then spin on each other
+until their time slices end (some 8 ms).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TASKS = Path("/proc/self/task")
 
 
 def available_cores() -> list[int]:
-    """The cores that the calling thread may use; none where the system does not tell."""
+    """Return the cores that the calling thread may use; empty if the system does not report them."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
@@ -58,7 +58,7 @@ class Cores:
             self.hold_new_threads()
         except PermissionError:  # a sandbox's
             self._caller, self.held = 0, []
-        except BaseException:  # nobody calls __exit__ then: an interrupt must not leave the process held
+        except BaseException:  # __exit__ does not run then: an interrupt must not leave the process pinned
             self._restore()
             raise
         return self
@@ -91,7 +91,9 @@ class Cores:
 
     @contextmanager
     def released(self) -> Iterator[None]:
-        """The calling thread as it was before: a process that it starts begins with all of its cores."""
+        """Unpin the calling thread inside the context, so that a process started there begins with all of its
+        cores.
+        """
         if not self._caller:
             yield
             return
@@ -121,11 +123,11 @@ def _hold(thread: int, cores: Collection[int]) -> None:
 
 
 def settle() -> None:
-    """Wait until no other thread of this process is running, `MOST` seconds at most.
+    """Wait until no other thread of this process is running, for at most `MOST` seconds.
 
-    Pools of threads wait for their next work by spinning, OpenMP's and OpenBLAS's for milliseconds: on the cores that
-    the next library needs. What a spinning thread has used is no sign of it, since the system adds that up at its own
-    ticks only, 4 ms and more apart; so threads are asked for their states where the system tells those.
+    Thread pools spin while they wait for work, OpenMP's and OpenBLAS's for milliseconds, on the cores that
+    the next library needs. CPU time does not reveal a spinning thread, since the system updates it only at
+    ticks of 4 ms or more. Threads are therefore asked for their states, if the system reports them.
     """
     until = time.perf_counter() + MOST
     used = time.process_time()
@@ -141,7 +143,7 @@ def settle() -> None:
 
 
 def _others_run() -> bool:
-    """Whether a thread of this process other than the calling one is on a core, or waits for one."""
+    """Return True if another thread of this process is running or runnable."""
     caller = threading.get_native_id()
     for thread in _threads():
         try:

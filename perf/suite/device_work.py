@@ -1,4 +1,6 @@
-"""Work on a CUDA device as slices: events around single runs, the L2 flushed, input sets in turn; graphs' replays."""
+"""Work on a CUDA device as slices: events around single runs, flushed L2, rotated input sets, and graph
+replays.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ WARM_UP = 3
 
 
 class DeviceWork:
-    """Slices of work on the device. In a rehearsal the peers run on the host, by whose clock they are timed."""
+    """Slices of work on the device. In a rehearsal the baselines run and are timed on the host."""
 
     def __init__(self, rehearsal: bool, graph: bool) -> None:
         self._clock = DeviceClock(rehearsal)
@@ -28,7 +30,7 @@ class DeviceWork:
         self._graph = graph
 
     def sets_of(self, workload: Workload) -> int:
-        """How many input sets are rotated: until together they pass the L2 many times over."""
+        """Return the number of input sets to rotate, so that together they far exceed the L2."""
         elements = sum(math.prod(operand.array().shape) for operand in workload.operands.values())
         return 2 if self._rehearsal else max(1, min(MOST_SETS, -(-ROTATED_BYTES // max(4 * elements, 1))))
 
@@ -73,5 +75,5 @@ class DeviceWork:
         return self._clock.copy_bandwidth(nbytes, rounds)[0]
 
     def empty_seconds(self, rounds: int) -> float:
-        """What a pair of events takes around nothing."""
+        """Return the time between two events with no work between them."""
         return 1e-6 * min(self._clock.microseconds(lambda number: None, 0) for _ in range(rounds))

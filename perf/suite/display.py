@@ -1,4 +1,4 @@
-"""What a run shows: progress while it measures, then its rows as a table."""
+"""Display of a run: progress while it measures, then its rows as a table."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ NEW_SHAPES = "new shapes"
 
 
 class Progress(Protocol):
-    """What a run tells while it measures."""
+    """Protocol of a progress display."""
 
     def begin(self, title: str) -> None:
-        """A row begins."""
+        """Handle the start of a row."""
 
     def done(self) -> None:
         """It is done."""
@@ -28,10 +28,10 @@ class Progress(Protocol):
 
 class _Silent:
     def begin(self, title: str) -> None:
-        """Tell nobody."""
+        """Do nothing."""
 
     def done(self) -> None:
-        """Tell nobody."""
+        """Do nothing."""
 
 
 class _Bar:
@@ -47,7 +47,7 @@ class _Bar:
 
 @contextmanager
 def progress(total: int) -> Iterator[Progress]:
-    """A bar with the time left, on standard error if that is a terminal and rich is installed; else nothing."""
+    """Show a progress bar with the time left, if standard error is a terminal and rich is installed."""
     if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
         yield _Silent()
         return
@@ -61,14 +61,14 @@ def progress(total: int) -> Iterator[Progress]:
 
 
 def format_result(result: Result) -> str:
-    """The run's conditions, limits, rows and means as text."""
+    """Format the run's conditions, limits, rows and means as text."""
     return "\n".join(
         [format_head(result), "", format_rows(result), *format_means(result.rows), *_tail(result)]
     )
 
 
 def format_head(result: Result) -> str:
-    """On what, with what, and within which limits."""
+    """Describe the machine, the versions, the settings and the limits."""
     machine, settings, limits = result.machine, result.settings, result.limits
     versions = ", ".join(f"{name} {version[:12]}" for name, version in result.versions.items())
     lines = [
@@ -96,7 +96,7 @@ def _processes(settings: Mapping[str, Any]) -> str:
 
 
 def _pinning(settings: Mapping[str, Any]) -> str:
-    """Which cores threads are held to; nothing of a file that was written before it was noted."""
+    """Describe the cores that threads are pinned to; empty for an older file without this field."""
     blas = ", but not of NumPy's BLAS, which has no call for it" if settings.get("blas_held") is False else ""
     if "cores" not in settings:
         return blas
@@ -109,9 +109,9 @@ def _pinning(settings: Mapping[str, Any]) -> str:
 
 
 def format_rows(result: Result) -> str:
-    """A heading for each suite; times, ratios with their intervals, rates, the share of the limit, the verdict.
+    """Format the rows: a heading per suite; times, ratios with intervals, rates, share of the limit, result.
 
-    `n` is the number of samples. The verdict is unsure where the confidence interval contains the bar.
+    `n` is the number of samples. The result is unsure if the confidence interval contains the bar.
     """
     lines = []
     for suite, members in itertools.groupby(result.rows, key=lambda row: row.suite):
@@ -155,7 +155,9 @@ def _format_row(row: Row, peers: list[str], result: Result) -> str:
 
 
 def geometric_means(rows: Iterable[Row], peer: str) -> dict[str, tuple[int, float]]:
-    """By suite, of how many rows and what: the ratios to a peer, of known shapes."""
+    """Compute the number of rows and the geometric mean of the ratios to a baseline by suite, for known
+    shapes.
+    """
     ratios: dict[str, list[float]] = {}
     for row in rows:
         ratio = row.ratio(peer)
@@ -165,7 +167,7 @@ def geometric_means(rows: Iterable[Row], peer: str) -> dict[str, tuple[int, floa
 
 
 def format_means(rows: list[Row]) -> list[str]:
-    """A line for each suite that was measured beside PyTorch."""
+    """Format a line for each suite that was measured against PyTorch."""
     lines = []
     for suite, (count, mean) in geometric_means(rows, "torch").items():
         least, aim = MEAN_BARS.get(suite, (None, None))

@@ -1,7 +1,7 @@
-"""Two commits measured on this machine in turn: a worktree and many short processes each.
+"""Interleaved measurement of two commits on this machine: a worktree and many short processes each.
 
-Both are measured by the suite of this checkout, laid over each worktree's own, so that what differs is triten alone.
-A sample is the median of one process (`merging`). Samples of one turn stand side by side, in another order each turn.
+The suite of this checkout measures both, copied over each worktree's own, so that only triten differs. A
+sample is the median of one process (`merging`). Samples of one turn are paired, in another order each turn.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class GitError(RefusalError):
 def measure_commits(
     base: str, new: str, *, suites: Sequence[str], rows: str = "", turns: int = TURNS
 ) -> tuple[Result, Result]:
-    """The results of two commits, their samples in turn.
+    """Measure two commits with interleaved samples.
 
     Raises:
         GitError: if this is no checkout, a commit is not known, or one of them cannot be measured.
@@ -57,9 +57,9 @@ def measure_commits(
 
 @contextmanager
 def checked_out(commit: str, folder: Path) -> Iterator[Path]:
-    """A worktree of the commit at `folder`/triten with this checkout's `perf/` in it; gone afterwards.
+    """Check out a commit at `folder`/triten with this checkout's `perf/`; remove the worktree afterwards.
 
-    Raises GitError for what is no commit.
+    Raise GitError if it is not a commit.
     """
     known = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}")
     if known.returncode:

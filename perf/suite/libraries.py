@@ -1,4 +1,4 @@
-"""triten and its peers behind one face: how each makes tensors, shows values, and is held to a number of threads."""
+"""Common interface to triten and its baselines: tensor creation, results, and the number of threads."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .workload import Array, Operand
 tt: ModuleType = importlib.import_module(__package__.partition(".")[0])
 
 PHRASED = ("numexpr", "numba")
-"""Libraries that are told a workload in words of their own."""
+"""Libraries whose workloads are written in their own syntax."""
 PEERS = {"cpu": ("numpy", "torch", *PHRASED), "cuda": ("torch", "cupy")}
 ALL_PEERS = ("numpy", "torch", *PHRASED, "cupy")
 
 
 class SetupError(RefusalError):
-    """What was asked for cannot be had on this machine; the message says what to do."""
+    """Error for a request that cannot be met on this machine; the message says what to do."""
 
 
 class Library:
@@ -40,23 +40,23 @@ class Library:
 
     @property
     def is_arrays(self) -> bool:
-        """Whether it has arrays rather than tensors."""
+        """True if the library has arrays rather than tensors."""
         return self.has_phrases or self.name in ("numpy", "cupy")
 
     @property
     def has_phrases(self) -> bool:
-        """Whether it computes with NumPy's arrays by what it is told in words of its own."""
+        """True if the library computes on NumPy's arrays with statements of its own (`phrases`)."""
         return self.name in PHRASED
 
     @property
     def version(self) -> str:
-        """Of triten the commit as well."""
+        """Version of the library; for triten, the source version including the commit."""
         if self.name == OURS:
             return source_version()
         return str(self.module.__version__)
 
     def names(self) -> dict[str, Any]:
-        """The names by which statements reach the library itself."""
+        """Return the names by which statements access the library."""
         if self.has_phrases:
             return {"ne" if self.name == "numexpr" else "nb": self.module, "np": np}
         if self.is_arrays:
@@ -65,7 +65,7 @@ class Library:
         return {"tt": self.module, "lib": self.module, "F": functional, "device": self.device}
 
     def tensor(self, operand: Operand) -> Any:
-        """The operand as the library has it."""
+        """Convert the operand to the library's tensor or array."""
         array = operand.array()
         if self.is_arrays:
             array = array if self.has_phrases else self.module.asarray(array)
@@ -78,7 +78,7 @@ class Library:
         return tensor.requires_grad_() if operand.requires_grad else tensor
 
     def value(self, result: Any) -> tuple[str, Array]:
-        """A result's dtype, and its numbers as an array of float64, complex128 or int64."""
+        """Return a result's dtype, and its elements as an array of float64, complex128 or int64."""
         if isinstance(result, tuple | list):
             parts = [self.value(part) for part in result]
             return ", ".join(dtype for dtype, _ in parts), np.concatenate(
@@ -111,26 +111,26 @@ class Library:
         return set_blas_threads(threads) if self.name in (OURS, "numpy") else True
 
     def allow_tf32(self, allowed: bool) -> None:
-        """Whether products of float32 may be rounded to TF32."""
+        """Allow or forbid TF32 in float32 matmuls."""
         if not self.is_arrays:
             self.module.set_float32_matmul_precision("high" if allowed else "highest")
 
 
 def wide(array: Array) -> Array:
-    """The same numbers in the widest type of their kind."""
+    """Convert an array to the widest dtype of its kind."""
     kinds = {"f": np.float64, "c": np.complex128, "b": np.int64, "i": np.int64, "u": np.int64}
     return array.astype(kinds[array.dtype.kind])
 
 
 def installed_peers(device: str) -> list[str]:
-    """The peers of a device that are installed."""
+    """Return the installed baselines of a device."""
     return [name for name in PEERS[device] if importlib.util.find_spec(name) is not None]
 
 
 def load_libraries(peers: Iterable[str], device: str, rehearsal: bool) -> list[Library]:
-    """triten and the peers, imported.
+    """Import triten and the baselines.
 
-    In a rehearsal on a simulated device the peers compute on the CPU.
+    In a rehearsal on a simulated device, the baselines compute on the CPU.
 
     Raises:
         SetupError: for a device that is not there, a peer that is not installed or does not compute on the device.

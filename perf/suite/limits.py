@@ -1,4 +1,4 @@
-"""The machine's own limits, measured in the run that is held to them: a copy, a large matrix product, an empty call."""
+"""Limits of the machine, measured in the same run: a copy, a large matmul, an empty call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PRODUCT_DTYPES = {"cpu": ("float32", "float64"), "cuda": ("float32", "float64", 
 
 
 def measure_limits(scale: Scale, ours: Library, device: DeviceWork | None, cores: Cores) -> Limits:
-    """All limits of the device, with the threads that triten is held to; by the best of a few rounds."""
+    """Measure all limits of the device with triten's number of threads; the best of a few rounds counts."""
     if device is not None:
         nbytes = 1 << 12 if scale.rehearsal else DEVICE_COPY_BYTES
         return Limits(

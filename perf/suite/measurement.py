@@ -1,9 +1,13 @@
-"""A workload made into a row: prepared in each library, compared, and timed in turn until its ratios are known.
+"""Measurement of a workload: prepared in each library, compared, and timed interleaved until its ratios are
+known.
 
-Libraries run one after the other in each round, another one first each time, so that a change of the machine's speed
-meets all of them alike; a ratio is the median over the rounds. The garbage collector is off while the clock runs.
-Rounds go on until every ratio's confidence interval is narrow enough, or rounds or time are used up. (That makes the
-intervals of rows which stopped early a little too narrow; the raw samples are in the file.)
+In each round the libraries run one after the other, starting with a different library each time. A change of
+the machine's speed therefore affects all of them alike. A ratio is the median over the rounds. Garbage
+collection is disabled during timing.
+
+Rounds continue until every ratio's confidence interval is narrow enough, or the limit of rounds or time is
+reached. This makes the intervals of rows that stopped early slightly too narrow; the raw samples are in the
+file.
 """
 
 from __future__ import annotations
@@ -28,9 +32,9 @@ from .results import CONFIDENCE, OURS, Row
 from .workload import Phrase, Workload
 
 LEAST_ROUNDS = 6  # below, the median has no interval of 0.95
-# What a library raises for a function, an overload or a kernel that it does not have.
+# Errors that a library raises for a missing function, overload or kernel.
 MISSING = (AttributeError, ImportError, NotImplementedError)
-# What it raises for a call that it has and cannot do; of triten that is a fault.
+# Errors of a call that exists but fails; for triten, they are bugs.
 FAILURES = (RuntimeError, TypeError, ValueError, OSError, MemoryError)
 # ||ours - theirs|| / ||theirs||: both round once to the dtype and sum in float32, in another order.
 AGREEMENT = {"float64": 1e-10, "float32": 1e-4, "float16": 4e-3, "bfloat16": 2e-2, "complex64": 1e-4}
@@ -50,7 +54,7 @@ class Effort:
 
 
 class Rival:
-    """One library's side of a workload: its slice, and what its result was."""
+    """Prepared workload of one library: its slice and its result."""
 
     def __init__(self, library: Library, work: Slice, value: tuple[str, np.ndarray] | None) -> None:
         self.library = library
@@ -76,7 +80,7 @@ class Measurement:
         self._cores = cores or Cores(())
 
     def row(self, workload: Workload) -> Row:
-        """The workload's row; where it could not be measured, the note says why."""
+        """Measure the workload's row; if that fails, the note has the reason."""
         threads = workload.threads or self._threads
         for library in self._libraries:
             library.set_threads(threads)
@@ -188,7 +192,7 @@ class Measurement:
 
 
 class _Codes:
-    """What a library is told, compiled: to be run, to be timed, and to be compared."""
+    """Compiled statements of a library: to run, to time, and to compare."""
 
     def __init__(self, phrase: Phrase, workload: Workload) -> None:
         self._workload = workload
@@ -204,7 +208,7 @@ class _Codes:
             self._shown = compile(shown, f"<result of {workload.name}>", "eval")
 
     def operands(self, library: Library) -> dict[str, Any]:
-        """Fresh tensors for the names that the statement and its setup have, and what the setup makes of them."""
+        """Create new tensors for the names in the statement and its setup, and run the setup."""
         used = names_in(self.timed) | names_in(self._setup)
         used |= names_in(self._shown) if self._shown else set()
         made = {name: library.tensor(made) for name, made in self._workload.operands.items() if name in used}
@@ -215,7 +219,7 @@ class _Codes:
         return made
 
     def value(self, namespace: dict[str, Any], library: Library) -> tuple[str, np.ndarray]:
-        """What the statement leaves."""
+        """Return the result of the statement."""
         assert self._shown is not None
         if self._workload.result:
             exec(self.statement, namespace)
@@ -225,7 +229,7 @@ class _Codes:
 
 
 def names_in(code: CodeType) -> set[str]:
-    """The global names that code uses, in comprehensions and functions inside it too."""
+    """Return the global names that code uses, including those in nested comprehensions and functions."""
     inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
     return set(code.co_names).union(*map(names_in, inner))
 
@@ -243,7 +247,7 @@ class _NoCollector:
 
 
 def _between_idleness(work: Slice, library: Library) -> Slice:
-    """The slice, which on a device begins when it is idle; the host's time alone."""
+    """Wrap a slice to start on an idle device without waiting for its work, to measure host time alone."""
     if library.device == "cpu":
         return work
 
@@ -255,9 +259,9 @@ def _between_idleness(work: Slice, library: Library) -> Slice:
 
 
 def disagreement(workload: Workload, rivals: Mapping[str, Rival]) -> str | None:
-    """How triten's result differs from a peer's; None if all agree.
+    """Describe how triten's result differs from a baseline's; return None if all agree.
 
-    Dtypes are held to PyTorch's alone: NumPy's own promote otherwise.
+    Only PyTorch's dtypes are compared, since NumPy's promotion differs.
     """
     ours = rivals[OURS].value
     assert ours is not None
@@ -279,7 +283,7 @@ def disagreement(workload: Workload, rivals: Mapping[str, Rival]) -> str | None:
 
 
 def agreement(workload: Workload, dtypes: Sequence[str]) -> float:
-    """How far results may be apart: by the narrowest dtype that takes part, 0 for whole numbers."""
+    """Return the tolerance of results, by the lowest-precision dtype involved; 0 for integers."""
     if workload.tf32:
         return TF32_AGREEMENT
     operands = [operand.dtype or "float32" for operand in workload.operands.values()] or ["float32"]

@@ -1,7 +1,7 @@
-"""Runs of the same rows in several processes, made into one result.
+"""Merging of several processes' runs of the same rows into one result.
 
-A sample of it is the median of one process: what differs from process to process, such as where memory happens to lie
-or which thread met which core, is in the spread, where samples of one process know nothing of it.
+A merged sample is the median of one process. The spread therefore includes variation between processes, such
+as memory placement or the pairing of threads with cores. Samples of a single process do not show it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from .results import Limits, Result, Row, RowKey
 
 
 def merged(results: Sequence[Result], *, everywhere: bool = False, pairing: str | None = None) -> Result:
-    """One result of many runs: of each row and library, a median for each run that timed it.
+    """Merge many runs into one result: for each row and library, one median per run that timed it.
 
     Args:
-        results: at least one.
-        everywhere: leave out the rows that not every run timed.
-        pairing: the name that the result shares with another one whose runs were made in turn with these.
+        results: At least one result.
+        everywhere: If True, leave out rows that not every run timed. Default: False.
+        pairing: Name shared with another result whose runs were interleaved with these.
 
     Example:
         >>> from triten.perf.suite.merging import merged
@@ -58,7 +58,7 @@ def _merged_row(found: Sequence[Row], timed: Sequence[Row]) -> Row:
 
 
 def _best_limits(limits: Sequence[Limits]) -> Limits:
-    """What the machine did at its best; an empty call's time is the median."""
+    """Return the best limits; for an empty call, the median time."""
     products: dict[str, float] = {}
     for each in limits:
         for dtype, rate in each.matrix_flops_per_second.items():

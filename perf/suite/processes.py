@@ -1,9 +1,9 @@
-"""A run as several processes that measure the same rows one after the other: `run --processes`.
+"""Runs by several processes that measure the same rows one after the other: `run --processes`.
 
-Samples of one process agree with each other better than with those of the next: addresses, huge pages and the pairing
-of threads with cores are drawn once in its life. Verdicts by their spread change from run to run, so a sample here is
-the median of a process (`merging`). Rows whose interval still contains their bar are measured by more processes, at
-most as many again.
+Samples of one process agree more with each other than with those of another process: addresses, huge pages
+and the pairing of threads with cores are fixed at its start. Results based on their spread vary from run to
+run, so a sample here is the median of a process (`merging`). Rows whose interval still contains their bar are
+measured by more processes, at most as many again.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pathlib import Path
 from .merging import merged
 from .results import UNSURE, Result, Row, read_results
 
-PROCESSES = 7  # of seven medians the interval of 0.95 leaves the extremes in; six are the least that have one
-# Of a process: its median is one sample, so that its own interval need not be narrow.
+PROCESSES = 7  # the 0.95 interval of seven medians spans all of them; an interval needs at least six
+# Limits of a process: its median is one sample, so its own interval need not be narrow.
 PROCESS_ROUNDS, PROCESS_ROW_SECONDS = 9, 0.4
-# Of a process that was measured: 1 where a row failed, 130 after Ctrl-C. Both leave what was done.
+# Exit statuses of a process that measured: 1 if a row failed, 130 after Ctrl-C. Both leave a file.
 WITH_A_FILE = (0, 1, 130)
 
 Shown = Callable[[str], None]
@@ -38,12 +38,12 @@ class ProcessFailed(Exception):
 def measure_in_processes(
     command: Sequence[str], processes: int, keep: Callable[[Result], None], shown: Shown
 ) -> Result:
-    """The merged result of so many processes, and of up to as many more for the rows that are unsure.
+    """Return the merged result of several processes, and of up to as many more for rows that are unsure.
 
     Args:
-        command: the arguments of `python -m triten.perf`, beginning with ``run``.
-        keep: called with what there is after each process.
-        shown: told what happens next.
+        command: Arguments of `python -m triten.perf`, beginning with ``run``.
+        keep: Function called with the merged result after each process.
+        shown: Function called with a description of the next step.
 
     Raises:
         ProcessFailed: if a process measured nothing.
@@ -80,12 +80,12 @@ def measure_in_processes(
 
 
 def rows_pattern(rows: Sequence[Row]) -> str:
-    """What `--rows` takes for these rows alone."""
+    """Return the `--rows` expression that selects exactly these rows."""
     return f"^(?:{'|'.join(re.escape(row.title) for row in rows)})$"
 
 
 def _run(arguments: Sequence[str]) -> int:
-    """One process; what it would print is in its file."""
+    """Run one process, with its output discarded, since the file has it."""
     started = subprocess.Popen(
         [sys.executable, "-P", "-m", "triten.perf", *arguments], stdout=subprocess.DEVNULL
     )

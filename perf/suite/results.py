@@ -1,57 +1,57 @@
-"""The result file of `python -m triten.perf run`: JSON, a row for each workload, raw samples beside what follows.
+"""Result file of `python -m triten.perf run`: JSON, with a row per workload, raw samples and derived values.
 
-A file is one object. Times are seconds, sizes bytes, moments ISO 8601 in UTC; `null` stands for what is not known or
-has no meaning.
+A file is one object. Times are seconds, sizes bytes, moments ISO 8601 in UTC. `null` means unknown or not
+applicable.
 
     format      "triten.perf.run"
     version     1; a reader refuses another. A new field that may be left out does not change it.
     complete    whether all rows that were asked for are there; false while a run goes on and after Ctrl-C
-    rehearsal   true: sizes are tiny or the device is simulated, and the times say nothing
+    rehearsal   true: sizes are tiny or the device is simulated, and the times are meaningless
     started     moment;   updated: moment of the last write
     command     the arguments, as a list of strings
     machine     object: host, processor, cores, system, python; gpu, kernel_driver (null on the CPU)
-    versions    object: version by library, "triten" and the peers that were measured among them
+    versions    object: version by library, including "triten" and the measured baselines
     commit      object: hash, time (of the commit), dirty (whether files differ from it); null outside a checkout
     settings    object: device, threads, confidence, precision, rounds, slice_seconds, row_seconds, quick,
                 collector (whether the garbage collector was on while timing), graph (replays of CUDA graphs), cores
-                (list of the cores that threads were held to, the caller's first; null where the system cannot),
-                blas_held (whether NumPy's BLAS was held to the number of threads: OpenBLAS can be), processes (of how
-                many a row has a median for a sample; 1: samples are rounds of one process. Unsure rows may have more)
-    pairing     null, or a name that two files share whose samples were taken in turn: the i-th of one beside the i-th
+                (list of the cores that threads were pinned to, the caller's first; null where the system cannot),
+                blas_held (whether NumPy's BLAS was limited to the number of threads: OpenBLAS can be), processes
+                (number whose medians are a row's samples; 1: samples are rounds. Unsure rows may have more)
+    pairing     null, or a name that two files share whose samples were interleaved: the i-th of one beside the i-th
                 of the other
     limits      object, measured in the same run:
         copy_bytes_per_second     bytes read and written by a copy that no cache holds; null if not measured
-        matrix_flops_per_second   object: operations of a large matrix product, by dtype
+        matrix_flops_per_second   object: operations per second of a large matmul, by dtype
         empty_call_seconds        a call that does nothing: of a Python function on the CPU, of a pair of events on CUDA
     rows        list of objects:
         suite       such as "elementwise"
-        operator    what is called, such as "add"; rows of one operator and several sizes make a curve
-        name        what tells it from other rows of the operator, such as "a + b, out="
+        operator    the operator, such as "add"; rows of one operator and several sizes make a curve
+        name        distinguishes other rows of the operator, such as "a + b, out="
         size        label, such as "4096x4096"
         dtype       "float32", ...;  device: "cpu" or "cuda"
         direction   "forward", "backward", or "both"
         threads     of every library while this row was timed
         bytes       that must move: each operand read once, each result written once (`tt.perf.cost`); may be null
         flops       floating-point operations; may be null
-        samples     object: list of seconds of one call, by library. "triten" and each peer have as many, and the i-th
-                    of all were taken in one round, or are the medians of one process. Empty where nothing was measured
-                    (`note` says why).
-        bar         null, or object: peer, most: the largest ratio to the peer that is accepted; peer null: seconds
-        note        "" or what to know: "missing in torch: ...", "WRONG: ..." (results differ: not timed)
-        derived     object, what follows from the above (this reader computes it anew and ignores what stands here):
+        samples     object: list of seconds of one call, by library. "triten" and each baseline have as many, and the
+                    i-th of all were taken in one round, or are the medians of one process. Empty if nothing was
+                    measured (`note` says why).
+        bar         null, or object: peer, most: the largest accepted ratio to the baseline; peer null: seconds
+        note        "" or a remark: "missing in torch: ...", "WRONG: ..." (results differ: not timed)
+        derived     object, derived values (this reader recomputes them and ignores the stored ones):
             summary         object by library: median, low_quartile, high_quartile, interquartile_range
-            ratios          object by peer: ratio (median over the rounds of triten's time over the peer's: below 1
-                            triten is faster), low, high (its confidence interval; null for fewer than six rounds)
+            ratios          object by baseline: ratio (median over the rounds of triten's time over the baseline's:
+                            below 1 triten is faster), low, high (its confidence interval; null below six rounds)
             bytes_per_second, flops_per_second      of triten, null without bytes or flops
             limit           "copy", "matrix" or "call": which of them takes longest for this row; null without limits
             of_limit        that time over triten's median. Above 1: the operands stayed in a cache.
-            verdict         of the bar: "met" or "MISSED" where the confidence interval of what the bar bounds lies on
-                            one side of it, "unsure" where it does not; else the note
+            verdict         of the bar: "met" or "MISSED" if the confidence interval of the bounded value lies on
+                            one side of it, "unsure" if it does not; else the note
 
-Other fields of the object are somebody else's: `python -m triten.perf gpu` has its own beside these.
+Other fields of the object belong to other commands: `python -m triten.perf gpu` adds its own.
 
-`suite`, `operator`, `name`, `size`, `dtype`, `device` and `direction` together name a row: `Row.key`. No two rows of a
-file share it. A file is replaced whole and at once: whoever reads sees the last complete state.
+`suite`, `operator`, `name`, `size`, `dtype`, `device` and `direction` together identify a row: `Row.key`. No
+two rows of a file share it. A file is replaced atomically: a reader sees the last complete state.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ OURS = "triten"
 MET, MISSED, UNSURE = "met", "MISSED", "unsure"
 DIRECTIONS = ("forward", "backward", "both")
 CONFIDENCE = 0.95
-# Of a file that is read. A run of everything writes half of one.
+# Maximum size of a file to read. A run of everything writes half of it.
 MOST_BYTES = 1 << 26
 
 
@@ -81,7 +81,7 @@ class ResultFileError(RefusalError):
 
 
 class RowKey(NamedTuple):
-    """What names a row in every file."""
+    """Identity of a row in every file."""
 
     suite: str
     operator: str
@@ -97,7 +97,7 @@ class RowKey(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """The largest ratio of triten's time to a peer's that is accepted, or without a peer the most seconds."""
+    """Largest accepted ratio of triten's time to a baseline's, or without a baseline the maximum seconds."""
 
     peer: str | None
     most: float
@@ -105,16 +105,16 @@ class Bar(NamedTuple):
 
 @dataclass(frozen=True)
 class Limits:
-    """What the machine can do at most, measured in the same run."""
+    """Limits of the machine, measured in the same run."""
 
     copy_bytes_per_second: float | None = None
     matrix_flops_per_second: Mapping[str, float] = field(default_factory=dict)
     empty_call_seconds: float | None = None
 
     def least_seconds(self, nbytes: int | None, flops: int | None, dtype: str) -> tuple[str, float] | None:
-        """Which limit takes longest for so much work, and how long; None where nothing is known.
+        """Return the limit that takes longest for this work, and its time; None if no limit is known.
 
-        A dtype whose matrix product was not measured is held to the fastest that was.
+        For a dtype whose matmul was not measured, the fastest measured rate applies.
         """
         times = {}
         if self.empty_call_seconds:
@@ -150,14 +150,14 @@ class Row:
 
     @property
     def key(self) -> RowKey:
-        """What names the row in every file."""
+        """Identity of the row in every file."""
         return RowKey(
             self.suite, self.operator, self.name, self.size, self.dtype, self.device, self.direction
         )
 
     @property
     def title(self) -> str:
-        """What `--rows` is matched against."""
+        """Text that `--rows` matches."""
         return f"{self.suite}: {self.operator}: {self.name} {self.size} {self.dtype} {self.direction}"
 
     def summary(self, library: str = OURS) -> Summary | None:
@@ -166,7 +166,9 @@ class Row:
         return summarise(samples) if samples else None
 
     def ratio(self, peer: str, confidence: float = CONFIDENCE) -> Interval | None:
-        """triten's time over the peer's, paired by rounds; None unless both were measured."""
+        """Compute the ratio of triten's time to the baseline's, paired by rounds; None unless both were
+        measured.
+        """
         ours, theirs = self.samples.get(OURS), self.samples.get(peer)
         return paired_ratio_interval(ours, theirs, confidence) if ours and theirs else None
 
@@ -177,9 +179,11 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """Of the bar ``met``, ``MISSED`` or ``unsure``; the note where there is no bar or its peer was not measured.
+        """Result of the bar: ``met``, ``MISSED`` or ``unsure``; the note without a bar or without its
+        baseline.
 
-        Two runs of one program may be ``met`` and ``unsure``, or ``MISSED`` and ``unsure``, of a ratio near the bar.
+        For a ratio near the bar, two runs of one program may be ``met`` and ``unsure``, or ``MISSED`` and
+        ``unsure``.
 
         Example:
             >>> from triten.perf.suite.results import Bar, Row
@@ -192,7 +196,7 @@ class Row:
         return self.verdict_at(CONFIDENCE)
 
     def verdict_at(self, confidence: float) -> str:
-        """The verdict by an interval of this confidence."""
+        """Return the result of the bar at this confidence."""
         bar, found = self.bar, self._barred(confidence)
         if bar is None or found is None or self.note.startswith("WRONG"):
             return self.note
@@ -209,7 +213,7 @@ class Row:
         return median_interval(ours, confidence) if ours else None
 
     def derived(self, limits: Limits, confidence: float) -> dict[str, Any]:
-        """What follows from the samples, as the file's `derived` has it."""
+        """Return the values derived from the samples, as in the file's `derived`."""
         summaries = {name: summarise(samples) for name, samples in self.samples.items() if samples}
         ratios = {peer: ratio for peer in self.peers if (ratio := self.ratio(peer, confidence))}
         ours = summaries.get(OURS)
@@ -254,11 +258,11 @@ class Result:
 
     @property
     def by_key(self) -> dict[RowKey, Row]:
-        """The rows by what names them."""
+        """Rows by key."""
         return {row.key: row for row in self.rows}
 
     def as_json(self) -> dict[str, Any]:
-        """The file's object."""
+        """Return the file's object."""
         head = {"format": FORMAT, "version": VERSION}
         body = {name: getattr(self, name) for name in _RESULT_FIELDS if name not in ("limits", "rows")}
         return (
@@ -292,7 +296,7 @@ class ResultWriter:
         self._write()
 
     def add(self, row: Row) -> None:
-        """Keep a finished row. Raises ValueError for a row whose key is there already."""
+        """Store a finished row. Raise ValueError for a row whose key already exists."""
         if row.key in self.result.by_key:
             raise ValueError(f"two rows are named {row.key}")
         self.result.rows.append(row)
@@ -318,7 +322,7 @@ def write_result(result: Result, path: Path | None) -> None:
 
 
 def read_results(path: Path) -> Result:
-    """The result in a file.
+    """Read the result in a file.
 
     Raises:
         ResultFileError: if there is no such file, it is no result, is damaged, or was written by an older or newer
@@ -431,7 +435,7 @@ _ROW_FIELDS: dict[str, tuple[str, Check]] = {
 
 
 class _Reader:
-    """Checks one file's object, and says where it is not what the format promises."""
+    """Validator of a file's object, which reports each violation of the format."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,10 +1,12 @@
-"""Time triten beside its peers, suite by suite, into a result file.
+"""Time triten against its baselines, suite by suite, into a result file.
 
-Libraries run in turn in one process; medians over the rounds, with confidence intervals of their ratios; each row
-beside the machine's limits, which are measured in the same run. A whole run on the CPU is made of several processes,
-whose medians are its samples. `-o FILE` is written after every row of one process, and after every process of several,
-so that Ctrl-C leaves what was done. Exit status 1: a result differs from a peer's, or a call failed; 2: what was asked
-for cannot be had.
+Libraries run interleaved in one process. The result has medians over the rounds, with confidence intervals of
+their ratios, and the machine's limits, measured in the same run. A full run on the CPU uses several
+processes, whose medians are its samples.
+
+`-o FILE` is written after every row of one process, and after every process of several, so Ctrl-C keeps the
+completed part. Exit status 1: a result differs from a baseline's, or a call failed; 2: the request cannot be
+met.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ INTERRUPTED = 130
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `python -m triten.perf run`."""
+    """Add the options of `python -m triten.perf run`."""
     parser.add_argument(
         "--suite", nargs="+", action="extend", metavar="NAME", help=f"default: all of {', '.join(SUITES)}"
     )
@@ -130,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_processes(arguments: argparse.Namespace, processes: int) -> int:
-    """The same by several processes."""
+    """Run the command with several processes."""
     command = list(arguments.command_line)
     # The last of two equal options counts: those that were given stay as they are.
     if arguments.rounds is None:
@@ -179,7 +181,7 @@ def _scale(arguments: argparse.Namespace) -> Scale:
 
 
 def chosen(suites: Sequence[str], rows: str, scale: Scale) -> list[Workload]:
-    """The workloads of suites whose titles match. Raises SetupError for a suite that is not known, or if none does."""
+    """Return the matching workloads of suites. Raise SetupError for an unknown suite, or if none matches."""
     unknown = [name for name in suites if name not in SUITES]
     if unknown:
         raise SetupError(f"no suite is called {unknown[0]!r}; there are {', '.join(SUITES)}")
@@ -217,7 +219,7 @@ def _effort(arguments: argparse.Namespace) -> Effort:
 
 
 def _threads(wanted: int | None) -> int:
-    """Of every library: as many as there are cores, or fewer."""
+    """Return the number of threads of every library: the number of cores, or fewer."""
     cores = len(available_cores()) or os.cpu_count() or 1
     threads = wanted or cores
     if threads > cores:

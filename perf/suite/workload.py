@@ -1,4 +1,4 @@
-"""What is timed: a statement with its operands, as data."""
+"""Workloads: a statement with its operands, as data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = np.ndarray
 
 
 def normal(*shape: int, scale: float = 1.0) -> Callable[[], Array]:
-    """A maker of float32 arrays; every call gives a new array with the same values."""
+    """Return a factory of float32 arrays; every call returns a new array with the same values."""
     return lambda: np.random.default_rng(len(shape)).standard_normal(shape, np.float32) * np.float32(scale)
 
 
@@ -50,14 +50,19 @@ class Phrase:
 
 @dataclass(frozen=True)
 class Workload:
-    """One row: a call, how large, and how each library says it.
+    """Workload of one row: a call, its size, and its form in each library.
 
-    `statement` is in PyTorch's names, over `tt` (the library), `F` (its `nn.functional`) and the operands; `arrays`
-    in NumPy's, over `np`, for NumPy and CuPy; `phrases` are in the words of NumExpr (`ne`) and Numba (`nb`). `result`
-    is what is compared, evaluated after the statement; where it is empty, the statement's own value. `reset` is run
-    after each time, and timed. `prepare` stands in the place of statements for what no statement says; what depends
-    on values is not `counted` on Meta tensors. Times of `host` workloads are the host's on every device. What
-    starts `processes` is prepared and measured with the calling thread on all cores, which they inherit.
+    - `statement` uses PyTorch's names, over `tt` (the library), `F` (its `nn.functional`) and the operands.
+    - `arrays` uses NumPy's names, over `np`, for NumPy and CuPy.
+    - `phrases` are the forms for NumExpr (`ne`) and Numba (`nb`).
+    - `result` is the expression to compare, evaluated after the statement. If it is empty, the statement's
+      own value is compared.
+    - `reset` runs after each repetition, inside the timing.
+    - `prepare` replaces statements for work that no statement can express.
+    - `counted` is False if the work depends on values, so it cannot run on Meta tensors.
+    - `host` workloads report host time on every device.
+    - Workloads with `processes` are prepared and measured with the calling thread on all cores, which child
+      processes inherit.
     """
 
     suite: str
@@ -84,14 +89,14 @@ class Workload:
     repetitions: int | None = None
 
     def phrase_for(self, library: Library) -> Phrase:
-        """What a library runs; an empty statement where it has no such call."""
+        """Return the statement for a library; empty if the library has no such call."""
         if library.has_phrases:
             return self.phrases.get(library.name, Phrase(""))
         return Phrase(self.arrays if library.is_arrays else self.statement, self.setup)
 
     @property
     def title(self) -> str:
-        """What `--rows` is matched against."""
+        """Text that `--rows` matches."""
         return f"{self.suite}: {self.operator}: {self.name} {self.size} {self.dtype} {self.direction}"
 
 
@@ -108,10 +113,10 @@ class Scale:
     python: str = sys.executable
 
     def side(self, full: int, quick: int, rehearsal: int) -> int:
-        """A size, by how large things are to be."""
+        """Return the size for the scale."""
         return rehearsal if self.rehearsal else quick if self.quick else full
 
 
 def bar(ratio: float, peer: str = "torch") -> Bar:
-    """At most so many times the peer's time."""
+    """Return a bar: the maximum ratio to the baseline's time."""
     return Bar(peer, ratio)

@@ -1,7 +1,7 @@
-"""What `DistributedDataParallel` may do with gradients (`torch.distributed.algorithms.ddp_comm_hooks`).
+"""Communication hooks of `DistributedDataParallel` (`torch.distributed.algorithms.ddp_comm_hooks`).
 
-A hook is a function of a state and a `tt.distributed.GradBucket` that gives a future of the reduced buffer;
-`register_comm_hook` takes it.
+A hook takes a state and a `tt.distributed.GradBucket`, and returns a future of the reduced buffer.
+`register_comm_hook` registers it.
 
 Example:
     >>> import triten as tt

@@ -12,7 +12,7 @@ __all__ = ["noop_hook"]
 
 
 def noop_hook(_: Any, bucket: GradBucket) -> Future[Tensor]:
-    """Leave gradients as they are, to measure what their communication costs."""
+    """Leave gradients unchanged, to measure the cost of their communication."""
     future: Future[Tensor] = Future()
     future.set_result(bucket.buffer())
     return future

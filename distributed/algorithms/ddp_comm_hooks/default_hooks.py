@@ -26,7 +26,7 @@ Hook = Callable[[Any, GradBucket], Future[Tensor]]
 
 
 def future_of_sum(group: ProcessGroup, tensor: Tensor) -> Future[Tensor]:
-    """A future of a tensor's sum over processes."""
+    """Start an asynchronous all-reduce that sums a tensor, and return its future."""
     work = all_reduce(tensor, group=group, async_op=True)
     assert work is not None
     future: Future[Tensor] = work.get_future().then(lambda done: done.value()[0])
@@ -34,7 +34,9 @@ def future_of_sum(group: ProcessGroup, tensor: Tensor) -> Future[Tensor]:
 
 
 def future_of_average(group: ProcessGroup, tensor: Tensor) -> Future[Tensor]:
-    """A future of a tensor's average over processes; each divides before it sends."""
+    """Start an asynchronous all-reduce that averages a tensor, and return its future. Each rank divides
+    before it sends.
+    """
     return future_of_sum(group, tensor.div_(group.size()))
 
 
@@ -42,7 +44,7 @@ def allreduce_hook(process_group: ProcessGroup | None, bucket: GradBucket) -> Fu
     """Average gradients, as happens without a hook.
 
     Args:
-        process_group: the processes; None for all.
+        process_group: The group. None means all ranks.
         bucket: the gradients.
     """
     return future_of_average(group_or_default(process_group), bucket.buffer())
@@ -59,7 +61,7 @@ def fp16_compress_hook(process_group: ProcessGroup | None, bucket: GradBucket) -
     """Average gradients in float16.
 
     Args:
-        process_group: the processes; None for all.
+        process_group: The group. None means all ranks.
         bucket: the gradients.
     """
     return _compressed(float16, process_group, bucket)
@@ -69,7 +71,7 @@ def bf16_compress_hook(process_group: ProcessGroup | None, bucket: GradBucket) -
     """Average gradients in bfloat16.
 
     Args:
-        process_group: the processes; None for all.
+        process_group: The group. None means all ranks.
         bucket: the gradients.
     """
     return _compressed(bfloat16, process_group, bucket)
@@ -82,7 +84,7 @@ def _wrapped(hook: Hook, dtype: ScalarType, state: Any, bucket: GradBucket) -> F
 
 
 def fp16_compress_wrapper(hook: Hook) -> Hook:
-    """A hook that gets gradients in float16.
+    """Wrap a hook so that it receives gradients in float16.
 
     Args:
         hook: the hook, `powerSGD_hook.powerSGD_hook` for instance.
@@ -95,7 +97,7 @@ def fp16_compress_wrapper(hook: Hook) -> Hook:
 
 
 def bf16_compress_wrapper(hook: Hook) -> Hook:
-    """A hook that gets gradients in bfloat16.
+    """Wrap a hook so that it receives gradients in bfloat16.
 
     Args:
         hook: the hook.

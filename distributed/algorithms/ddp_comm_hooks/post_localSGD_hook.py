@@ -15,13 +15,13 @@ __all__ = ["PostLocalSGDState", "post_localSGD_hook"]
 
 
 class PostLocalSGDState:
-    """What `post_localSGD_hook` keeps.
+    """State of `post_localSGD_hook`.
 
     Args:
-        process_group: the processes; None for all.
-        subgroup: those that go on averaging; None for those of a machine.
-        start_localSGD_iter: how many backwards average over all.
-        post_local_gradient_allreduce: whether the subgroup averages at all after.
+        process_group: Group that averages at first. None means all ranks.
+        subgroup: Group that keeps averaging afterwards. None means the ranks of one machine.
+        start_localSGD_iter: Number of backward passes that average over `process_group`.
+        post_local_gradient_allreduce: If True, the subgroup averages gradients afterwards.
     """
 
     __slots__ = ("iter", "post_local_gradient_allreduce", "process_group", "start_localSGD_iter", "subgroup")

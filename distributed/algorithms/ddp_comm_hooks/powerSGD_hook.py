@@ -48,19 +48,20 @@ def _orthogonalize(matrices: Tensor, epsilon: float = 0) -> None:
 
 
 class PowerSGDState:
-    """What `powerSGD_hook` and `batched_powerSGD_hook` keep from step to step.
+    """State that `powerSGD_hook` and `batched_powerSGD_hook` keep between steps.
 
     Args:
-        process_group: the processes; None for all.
-        matrix_approximation_rank: the number of columns of P and Q.
-        start_powerSGD_iter: how many backwards average gradients as they are, before buckets stay what they are.
-        min_compression_rate: by how many times the numbers of a matrix must become fewer for it to be compressed.
-        use_error_feedback: whether what was not sent is added to the next gradient.
-        warm_start: whether Q is taken from the step before.
-        orthogonalization_epsilon: added to lengths of columns, against columns of zeros.
-        random_seed: for the first Q, the same in all processes.
-        compression_stats_logging_frequency: how many backwards there are between two lines of log.
-        batch_tensors_with_same_shape: whether matrices of one shape are multiplied together.
+        process_group: The group. None means all ranks.
+        matrix_approximation_rank: Number of columns of P and Q.
+        start_powerSGD_iter: Number of backward passes that average uncompressed gradients, until buckets are
+            final.
+        min_compression_rate: Minimum ratio by which compression must shrink a matrix for it to be compressed.
+        use_error_feedback: If True, add the compression error to the next gradient.
+        warm_start: If True, start from the previous step's Q.
+        orthogonalization_epsilon: Added to the norms of columns, to avoid division by zero.
+        random_seed: Seed of the first Q, the same on all ranks.
+        compression_stats_logging_frequency: Number of backward passes between two log lines.
+        batch_tensors_with_same_shape: If True, multiply matrices of the same shape in one batched matmul.
 
     Raises:
         ValueError: it starts before the second step though it keeps something from step to step.
@@ -134,7 +135,7 @@ class PowerSGDState:
             self.iter += 1
 
     def compression_stats(self) -> tuple[float, int, int]:
-        """How many times fewer numbers were sent, how many there were, and how many were sent."""
+        """Return the compression ratio and the number of elements before and after compression."""
         before, after = self.total_numel_before_compression, self.total_numel_after_compression
         return before / after if after else 0, before, after
 
@@ -151,7 +152,9 @@ class PowerSGDState:
             self.next_stats_report = self.iter + self.compression_stats_logging_frequency
 
     def _add_error(self, index: int, line: Tensor) -> Tensor | None:
-        """Add what was not sent of a bucket; a copy of the sum, from which the next error is computed."""
+        """Add the compression error of a bucket in-place; return a copy of the sum, to compute the next
+        error.
+        """
         if not self.use_error_feedback:
             return None
         if index in self.error_dict:
@@ -167,13 +170,13 @@ class PowerSGDState:
 
 
 def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:
-    """Average gradients, each matrix as a product of two thin ones.
+    """Average gradients, with each matrix compressed to a product of two thin matrices.
 
-    Gradients of one dimension, and matrices that would not become small enough, are averaged as they are.
+    Gradients of one dimension, and matrices that would not shrink enough, are averaged uncompressed.
 
     Args:
-        state: what is kept from step to step.
-        bucket: the gradients.
+        state: State kept between steps.
+        bucket: The gradients.
     """
     from .... import bmm, cat, empty
 
@@ -281,7 +284,7 @@ def batched_powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Te
     It is faster than `powerSGD_hook`, and less accurate.
 
     Args:
-        state: what is kept from step to step.
+        state: State kept between steps.
         bucket: the gradients.
     """
     from .... import empty, matmul

@@ -18,13 +18,13 @@ __all__ = ["ModelAverager", "PeriodicModelAverager"]
 
 
 class ModelAverager(ABC):
-    """What averages parameters.
+    """Base class of parameter averagers.
 
     Args:
-        process_group: the processes; None for all.
+        process_group: The group. None means all ranks.
 
     Attributes:
-        step: how often `average_parameters` was called.
+        step: Number of calls of `average_parameters`.
     """
 
     def __init__(self, process_group: ProcessGroup | None = None) -> None:
@@ -42,7 +42,7 @@ class PeriodicModelAverager(ModelAverager):
     Args:
         period: the number of steps.
         warmup_steps: before these many steps it does not.
-        process_group: the processes; None for all.
+        process_group: The group. None means all ranks.
 
     Raises:
         ValueError: `period` or `warmup_steps` is too small.

@@ -1,4 +1,6 @@
-"""MPI, by mpi4py: `process_management` starts it in processes that find each other by a store, `library` has it
-started once, `worker` runs what takes long, `communicator` is a group's collectives and messages,
+"""MPI backend, on mpi4py.
+
+`process_management` starts MPI in processes that find each other through a store; `library` ensures that it
+starts once. `worker` runs long communications. `communicator` implements a group's collectives and messages.
 `agreement` and `messages` compare the ranks' calls.
 """

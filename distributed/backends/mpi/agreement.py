@@ -30,11 +30,11 @@ SOON = range(100)
 
 
 class _Repeated:
-    """An all-reduce that is begun again and again, over an MPI that has no persistent ones.
+    """All-reduce that is restarted repeatedly, for an MPI without persistent collectives.
 
     Args:
-        communicator: MPI's.
-        arguments: those of the all-reduce.
+        communicator: MPI's communicator.
+        arguments: Arguments of the all-reduce.
     """
 
     def __init__(self, communicator: Any, *arguments: Any) -> None:

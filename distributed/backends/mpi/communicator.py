@@ -31,13 +31,16 @@ __all__ = ["MPICommunicator", "connect"]
 SHORT = 1 << 18
 """Bytes up to which a communication does not block inside of MPI, but is asked for its end."""
 SHORT_REDUCTION = 1 << 23
-"""The same of `all_reduce`, for which pieces that fit the cache pay beyond. Where a program computes meanwhile, or
-processes share processors, none blocks: 20 MB of gradients cost a processor 8 ms then, in place of 23."""
+"""Bytes up to which `all_reduce` counts as short; above, pieces that fit the cache pay off. If a program
+computes meanwhile, or processes share processors, no reduction blocks. Then 20 MB of gradients cost a
+processor 8 ms instead of 23.
+"""
 MOST_TAGS = 1 << 15
 """The tags that every MPI has."""
 PIECE = 1 << 21
-"""Bytes that are reduced at a time, so that what others gave is still in the processor's cache when it is added: of 64
-MiB among 2 processes of one machine, 16 ms in the place of 63."""
+"""Bytes reduced at a time, so that the data of other ranks is still in the cache when it is added. For 64 MiB
+among 2 processes of one machine this takes 16 ms instead of 63.
+"""
 EXCHANGE = 1
 """The tag of the messages that `all_to_all` is made of, on a communicator of their own."""
 
@@ -46,7 +49,7 @@ Array = np.ndarray[Any, Any]
 
 
 def connect(group: ProcessGroup) -> MPICommunicator:
-    """The communicator of a group, which each of its processes asks for.
+    """Create the communicator of a group. Every rank of the group calls this.
 
     Raises:
         DistBackendError: MPI runs with other processes, or has no communicator left.
@@ -56,7 +59,7 @@ def connect(group: ProcessGroup) -> MPICommunicator:
     try:
         return spec.failures.watch(lambda: _connect(group), spec.ranks, spec.timeout, name)
     except BaseException:
-        remove_names_of_shared_memory()  # whoever is gone has not
+        remove_names_of_shared_memory()  # a rank that is gone has not removed them
         raise
 
 
@@ -84,12 +87,12 @@ def _communicator(mpi: Any, group: ProcessGroup) -> Any:
 
 
 def _bytes(tensor: Tensor) -> Array:
-    """A contiguous tensor's memory."""
+    """Return a contiguous tensor's memory as a 1-D array of bytes."""
     return tensor.host_array().reshape(-1).view(np.uint8)
 
 
 def _numbers(tensor: Tensor) -> Array:
-    """A contiguous tensor's elements in one line."""
+    """Return a contiguous tensor's elements as a 1-D array."""
     return tensor.host_array().reshape(-1)
 
 
@@ -180,8 +183,8 @@ class MPICommunicator(Communicator):
         input_counts: Sequence[int],
         waits: bool = True,
     ) -> Work:
-        # Messages are faster than MPI_Alltoallv, and need no choice that all make alike: 20 ms in the place of 50 for
-        # 64 MiB to each of 2 processes of one machine.
+        # Messages are faster than MPI_Alltoallv, and ranks need not agree on an algorithm: 20 ms instead of
+        # 50 for 64 MiB to each of 2 processes of one machine.
         width = output.element_size()
         received, given = (
             _parts(_bytes(output), output_counts, width),
@@ -258,7 +261,7 @@ class MPICommunicator(Communicator):
         return self.jobs.message(Job("recv", begin, begin, None, waits_for, peers, True, [tensor]), take)
 
     def _computes_meanwhile(self, waits: bool) -> bool:
-        """Whether some process computes while it communicates, as all of them are told."""
+        """Return True on all ranks if any rank computes while it communicates."""
         computes = np.array([not waits], np.int8)
         meet(lambda: self.comm.Iallreduce(self.mpi.IN_PLACE, computes, self.mpi.MAX))
         return bool(computes[0])
@@ -295,16 +298,16 @@ class MPICommunicator(Communicator):
         finish: Callable[[], None] | None = None,
         block: Callable[[], Any] | None = None,
     ) -> Work:
-        """A collective.
+        """Run a collective.
 
         Args:
-            called: ours, which all ranks compare.
-            call: MPI's, without the letter I before the name of the one that does not block.
-            arguments: what both take.
-            tensor: whose size says whether it is short.
-            waits: whether the caller waits.
-            finish: what is left to do in the end.
-            block: a large one whole, if it is not MPI's function.
+            called: The call, which all ranks compare.
+            call: Name of the MPI function, without the prefix I of its non-blocking form.
+            arguments: Arguments of both forms.
+            tensor: Tensor whose size decides if the collective is short.
+            waits: True if the caller waits at once.
+            finish: Callback that runs after the communication.
+            block: Function that runs a long collective, if it is not MPI's own function.
         """
         comm = self.comm
         is_short = tensor.nbytes <= (SHORT if block is None else self._longest_reduction)
@@ -323,13 +326,13 @@ class MPICommunicator(Communicator):
 
 
 def _parts(memory: Array, counts: Sequence[int], width: int) -> list[Array]:
-    """A line of memory in parts, of so many elements each."""
+    """Split a 1-D array into parts of `counts` elements of `width` bytes each."""
     ends = [0, *accumulate(count * width for count in counts)]
     return [memory[begin:end] for begin, end in pairwise(ends)]
 
 
 def _is_crowded(mpi: Any, communicator: Any) -> bool:
-    """Whether some processes of a group share processors: then every wait for each other costs a change of process."""
+    """Return True if some ranks of a group share processors. Every wait then costs a context switch."""
     here = communicator.Split_type(mpi.COMM_TYPE_SHARED)
     crowded = here.size > len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else False
     here.Free()
@@ -337,5 +340,5 @@ def _is_crowded(mpi: Any, communicator: Any) -> bool:
 
 
 def _waited(begin: Callable[[], Any]) -> Callable[[], Any]:
-    """A communication that is begun, and asked for its end."""
+    """Return a function that starts a communication and polls until it ends."""
     return lambda: meet(begin)

@@ -1,8 +1,8 @@
-"""Communications one after the other: at once where they are short, in a thread where they take long or are waited for
-later.
+"""Communications in order: short ones run at once, long or asynchronous ones in a thread.
 
-MPI moves data only inside of its own functions. Short ones are asked for again and again by whoever waits. Others run
-in the group's thread, which leaves Python to the program: so gradients travel while others are computed.
+MPI makes progress only inside its own functions. The waiting thread polls short communications. Long
+communications run in the group's thread, which releases the GIL: gradients travel while the program computes
+others.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ class Job(NamedTuple):
     """A communication.
 
     Attributes:
-        name: the function's, for errors.
-        begin: starts it, and gives MPI's request.
-        block: does it whole.
-        finish: what is left to do after its end.
-        waits_for: what it waits for, for errors.
-        peers: the numbers in the group of those that it waits for.
-        is_short: whether it may be waited for at once.
-        results: the tensors that it writes.
-        call: what all ranks compare before it begins. Messages are not compared so.
-        parts: for `all_to_all`, the elements sent to each rank, then those received from each.
+        name: Name of the function, for errors.
+        begin: Function that starts it and returns MPI's request.
+        block: Function that runs the whole communication.
+        finish: Callback that runs after its end.
+        waits_for: Description of what it waits for, for errors.
+        peers: Ranks in the group that it waits for.
+        is_short: True if the caller may wait for it at once.
+        results: Tensors that it writes.
+        call: Call that all ranks compare before it begins. Messages are not compared.
+        parts: For `all_to_all`, the elements sent to each rank, then those received from each.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Requests:
         self._requests = requests
 
     def Test(self, status: Any = None) -> bool:
-        """Whether all have ended."""
+        """Return True if all requests have ended."""
         return bool(self._all(self._requests))
 
     def wait_or_keep(self, memory: Any) -> None:
@@ -91,20 +91,20 @@ class Requests:
 
 
 _kept: list[tuple[Any, Any]] = []
-"""Communications that nobody waits for any more, and whose memory MPI still reads or writes."""
+"""Abandoned communications whose memory MPI still reads or writes."""
 _kept_lock = threading.Lock()
 
 
 def keep(request: Any, memory: Any) -> None:
-    """Have what holds the memory of a communication, such as its job, stay until MPI is through with it."""
+    """Keep the memory of a communication alive until MPI has finished with it."""
     _kept.append((request, memory))
 
 
 def _release() -> None:
-    """Let go of what MPI is through with."""
+    """Release memory with which MPI has finished."""
     with _kept_lock:
         for each in tuple(_kept):
-            with contextlib.suppress(RuntimeError):  # MPI's: it refuses it again, as whoever waited was told
+            with contextlib.suppress(RuntimeError):  # MPI raises it again; the waiting caller already got it
                 if each[0].Test():
                     _kept.remove(each)
 
@@ -169,7 +169,7 @@ class _MessageWork(Work):
         return self.sender
 
     def _end(self, test: Callable[[Any], Any]) -> bool:
-        """Take what came, if the message has ended, and return whether it has."""
+        """Process a received message if it has ended, and return True if so."""
         mpi = self.jobs.mpi
         status, is_cut = mpi.Status(), False
         try:
@@ -273,7 +273,7 @@ def _has_ended(request: Any, status: Any) -> bool:
 
 
 def _naps() -> Iterator[float]:
-    """Seconds of naps, each an eighth of what has been waited."""
+    """Yield the seconds between polls, which grow exponentially up to a maximum."""
     nap, longest = NAPS
     while True:
         yield nap
@@ -291,12 +291,12 @@ def meet(begin: Callable[[], Any]) -> None:
 
 
 class Jobs:
-    """What a group's processes do together, in the order in which it is asked for.
+    """Queue of a group's communications, run in the order of the calls.
 
     Args:
-        mpi: the module `mpi4py.MPI`.
-        spec: the group.
-        agreement: compares calls before they begin; None where they are not compared.
+        mpi: The module `mpi4py.MPI`.
+        spec: The group.
+        agreement: Compares calls between ranks before they start. None means no comparison.
     """
 
     def __init__(self, mpi: Any, spec: GroupSpec, agreement: Agreement | None) -> None:
@@ -315,7 +315,7 @@ class Jobs:
 
         Args:
             job: the job.
-            waits: whether the caller waits for its end at once.
+            waits: True if the caller waits for its end at once.
 
         Raises:
             DistBackendError: it failed, other ranks call something else, or an earlier communication of the group was
@@ -360,7 +360,7 @@ class Jobs:
             raise self.failure(job, error) from error
 
     def lose(self, job: Job, why: str) -> DistBackendError:
-        """What to raise for a job that does not end; the group is of no use any more."""
+        """Mark the group as lost, and return the error for a job that does not end."""
         self._lost = DistBackendError(f"{job.name}: {self._who()} {why}")
         return self._lost
 
@@ -370,17 +370,17 @@ class Jobs:
             self.lose(job, why)
 
     def close(self) -> bool:
-        """End the thread, after what it has to do, which is waited for as whoever began it would.
+        """Finish the queued communications and end the thread.
 
         Returns:
-            Whether all has ended that was begun.
+            True if all communications that were started have ended.
         """
         thread, self._thread = self._thread, None
         if thread is not None:
             self._waiting.put(None)
             last = None if self._last is None else self._last()
             if self._lost is None and last is not None:
-                with contextlib.suppress(Exception):  # whoever waits for it gets it
+                with contextlib.suppress(Exception):  # the caller that waits for it gets it
                     last.wait()
             if self._lost is None:
                 thread.join()
@@ -394,7 +394,7 @@ class Jobs:
         return DistBackendError(f"{job.name}: {self._who()} lost a communication before: {self._lost}")
 
     def failure(self, job: Job, error: Exception) -> DistBackendError:
-        """What to raise for what MPI refuses."""
+        """Return the error for a job that MPI refused."""
         return DistBackendError(f"{job.name}: {self._who()}: MPI refused: {error}")
 
     def _run(self) -> None:
@@ -407,7 +407,7 @@ class Jobs:
                     work.job.finish()
             except self.mpi.Exception as error:
                 work.error = self.failure(work.job, error)
-            except Exception as error:  # whoever waits gets it
+            except Exception as error:  # the waiting caller gets it
                 work.error = error
             finally:
                 work.ended.set()

@@ -21,7 +21,7 @@ __all__ = ["is_installed", "launched", "remove_names_of_shared_memory", "start"]
 
 
 def is_installed() -> bool:
-    """Whether there is mpi4py."""
+    """Return True if mpi4py is installed."""
     return importlib.util.find_spec("mpi4py") is not None
 
 
@@ -101,9 +101,9 @@ def remove_names_of_shared_memory() -> None:
 
 
 def _end_well(process: int) -> None:
-    """End MPI in a process that ends without an error: launchers take one that has not for failed.
+    """End MPI in a process that ends without an error; otherwise launchers treat the process as failed.
 
-    A fork of it, which has no MPI, leaves it as it is.
+    A forked child, which does not own MPI, leaves it unchanged.
     """
     if os.getpid() != process:
         return

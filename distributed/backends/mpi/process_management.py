@@ -1,7 +1,8 @@
-"""MPI's start in processes that no `mpiexec` has started: the Process Management Interface (PMI-1) over a store.
+"""MPI start-up without `mpiexec`: the Process Management Interface (PMI-1) over a store.
 
-MPICH asks whoever has started a process for addresses of the others, by lines of text over a socket. Here a thread of
-the process itself answers, and keeps what processes tell of themselves in the store by which they found each other.
+MPICH asks its process manager for the addresses of the other ranks, as lines of text over a socket. Here a
+thread of the process itself answers. It keeps the published values in the store through which the processes
+found each other.
 
 Source: https://www.mpich.org, "PMI version 1 wire protocol".
 """
@@ -64,7 +65,7 @@ class _ProcessManager:
         return "cmd=put_result rc=0 msg=success"
 
     def get(self, given: dict[str, str]) -> str:
-        """A value that somebody has put before the last barrier."""
+        """Look up a value that a rank has put before the last barrier."""
         if not self.store.check([given["key"]]):
             return "cmd=get_result rc=-1 msg=key_not_found value=unknown"
         return f"cmd=get_result rc=0 msg=success value={self.store.get(given['key']).decode()}"
@@ -85,7 +86,7 @@ def process_management(store: Store, rank: int, size: int) -> Iterator[None]:
 
     Args:
         store: a store of these processes, and of nobody else.
-        rank: this process's number.
+        rank: Rank of this process.
         size: the number of processes.
     """
     ours, theirs = socket.socketpair()

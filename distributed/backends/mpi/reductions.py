@@ -1,4 +1,4 @@
-"""Reductions as MPI computes them: in which dtype, with which of its operations, and what is done before and after."""
+"""Reductions in MPI: their dtype, MPI operation, and conversions before and after."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Plan", "plan"]
 
 NARROW = frozenset({float16, bfloat16})
-"""Dtypes whose numbers MPI does not add; they are added in float32."""
+"""Dtypes that MPI does not add; they accumulate in float32."""
 BITWISE = frozenset({ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR})
 _OF_BOOLS = {
     ReduceOp.SUM: "LOR",
@@ -45,7 +45,7 @@ _created: dict[str, Any] = {}
 
 
 def _combine(function: np.ufunc, given: Any, total: Any, datatype: Any) -> None:
-    """Put the function of two processes' numbers, which MPI hands over as memory, in the place of the second's."""
+    """Combine the elements of two ranks, which MPI passes as memory, in-place on the second rank's elements."""
     kind = np.dtype(datatype.typechar)
     first, second = (np.frombuffer(memory, kind) for memory in (given, total))
     function(first, second, out=second)
@@ -55,10 +55,10 @@ class Plan(NamedTuple):
     """How a reduction is computed.
 
     Attributes:
-        name: the name of MPI's operation, or of ours.
-        computes: NumPy's dtype of the numbers that MPI adds.
-        factor: what each process multiplies its numbers by before, or None.
-        divisor: what the sum is divided by; 1 for nothing.
+        name: Name of MPI's operation, or of a custom one.
+        computes: NumPy dtype of the elements that MPI adds.
+        factor: Factor by which each rank multiplies its elements before, or None.
+        divisor: Divisor of the sum; 1 for none.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Plan(NamedTuple):
         return _created[self.name]
 
     def before(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """A process's numbers as MPI gets them; the array itself where nothing is to be done."""
+        """Convert and scale a rank's elements for MPI; return the array itself if nothing changes."""
         if self.factor is not None:
             factor: Any = self.factor if isinstance(self.factor, int | float) else self.factor.item()
             scaled: np.ndarray[Any, Any] = array.astype(self.computes) * self.computes.type(factor)
@@ -83,7 +83,7 @@ class Plan(NamedTuple):
         return array if array.dtype == self.computes else array.astype(self.computes)
 
     def after(self, total: np.ndarray[Any, Any], out: np.ndarray[Any, Any]) -> None:
-        """Put what MPI gave, which may be the result's memory already, into the result."""
+        """Write MPI's result to the output, which may be the same memory already."""
         if self.divisor != 1:
             if total.dtype.kind in "iu":
                 # The whole part of each quotient, as a division of integers in C.
@@ -95,12 +95,12 @@ class Plan(NamedTuple):
 
 
 def plan(name: str, kind: dtype, op: Reduction, size: int) -> Plan:
-    """How a reduction of tensors of a dtype is computed.
+    """Plan how MPI computes a reduction of tensors of a dtype.
 
     Args:
         name: the function's, for errors.
         kind: the dtype.
-        op: what is done with the numbers.
+        op: The reduction.
         size: the number of processes.
 
     Raises:

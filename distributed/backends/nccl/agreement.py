@@ -47,7 +47,7 @@ class CallLog:
         self._last_call = self._question = -math.inf
 
     def collective(self, call: Call, series: str) -> None:
-        """Note a call that all ranks make, of a series whose order is theirs: that of one communicator of NCCL's."""
+        """Record a call that all ranks make, in the series of one NCCL communicator."""
         text = described(call)
         said, expected = self._rings.get(series) or self._ring(series)
         said.append(text)
@@ -55,13 +55,13 @@ class CallLog:
         self._follow()
 
     def sends(self, text: str, peer: int, series: str) -> None:
-        """Note what is sent to a rank."""
+        """Record a message sent to a rank."""
         key = f"messages/{series}/{self._spec.rank}/{peer}"
         self._said.setdefault(key, deque()).append(text)
         self._follow()
 
     def receives(self, text: str, peer: int, series: str) -> None:
-        """Note what is expected from a rank."""
+        """Record a message expected from a rank."""
         key = f"messages/{series}/{peer}/{self._spec.rank}"
         self._expected.setdefault(key, deque()).append(text)
         self._follow()
@@ -74,7 +74,7 @@ class CallLog:
         return self._rings.setdefault(series, (said, expected))
 
     def look(self) -> bool:
-        """Tell and compare what is new, and return whether to look again."""
+        """Publish and compare new calls, and return True to continue."""
         if self._is_closed or self._health.error is not None:
             return False
         now = time.monotonic()
@@ -91,7 +91,7 @@ class CallLog:
         return self._has_new() and not self._is_followed  # a call came in between
 
     def close(self) -> None:
-        """Tell what other ranks may still compare, and end it."""
+        """Publish calls that other ranks may still compare, and close the log."""
         with contextlib.suppress(DistError, OSError):  # the other ranks are gone
             self._tell()
         self._is_closed = True

@@ -38,7 +38,7 @@ _ALL = "all ranks to call it"
 
 
 class _Pending(NamedTuple):
-    """What is called at the end of a coalesced block."""
+    """Calls deferred to the end of a coalesced block."""
 
     on: DeviceCommunicator
     name: str
@@ -48,7 +48,7 @@ class _Pending(NamedTuple):
 
 
 class _Block(threading.local):
-    """What a thread has called in a coalesced block, and the work of all; None outside of one."""
+    """Thread-local calls of the current coalesced block and their common work; None outside a block."""
 
     pending: list[_Pending] | None = None
     coalesced: CoalescedWork | None = None
@@ -160,7 +160,7 @@ class NCCLCommunicator(Communicator):
         return self._collective(compared, calls, tensors, tensors[:1])
 
     def send(self, tensor: Tensor, peer: int, tag: int = 0) -> Work:
-        """As the base class says. NCCL has no tags: messages come in the order in which they are sent."""
+        """Send a message. NCCL has no tags: messages arrive in the order in which they are sent."""
         on, number = self._of_pair(_index(tensor), peer)
         calls = _message("send", tensor.data_ptr(), tensor.nbytes, number)
         if self._log is not None and not _is_captured(on.device):
@@ -168,7 +168,7 @@ class NCCLCommunicator(Communicator):
         return self._issue(on, "send", calls, [tensor], [], waits_for=f"rank {peer} to receive")
 
     def receive(self, tensor: Tensor, peer: int | None, tag: int = 0) -> Work:
-        """As the base class says. NCCL has no tags, and does not receive from any process.
+        """Receive a message. NCCL has no tags, and cannot receive from any rank.
 
         Raises:
             ValueError: `peer` is None.
@@ -183,7 +183,9 @@ class NCCLCommunicator(Communicator):
         return self._issue(on, "recv", calls, [tensor], [tensor], waits_for=waits_for, source=peer)
 
     def barrier(self, waits: bool = True) -> Work:
-        """As the base class says; `wait` waits for the device: the group's, or one used before, or the current one."""
+        """Run a barrier on the group's device, a device used before, or the current device. `wait` waits for
+        that device.
+        """
         device = self._device
         if device is None:
             used = (each for key, each in self._communicators if not key)
@@ -195,10 +197,10 @@ class NCCLCommunicator(Communicator):
 
     @contextmanager
     def coalescing(self) -> Iterator[None]:
-        """Communications inside of the block are issued together, at its end (``ncclGroupStart``).
+        """Issue the communications of this block together, at its end (``ncclGroupStart``).
 
-        Messages are sent and received at once then, so that two processes may both send first. Whoever waits for one of
-        the communications before has those issued that have been called until then.
+        All messages of a block progress at once, so two ranks may both send first. Waiting for an earlier
+        communication of the block issues the calls made so far.
         """
         block = self._block
         block.pending = []
@@ -225,11 +227,11 @@ class NCCLCommunicator(Communicator):
         work.begin(works)
 
     def abort(self) -> None:
-        """End it at once: what is under way is lost, and whoever waits for it gets DistBackendError."""
+        """Abort the communicator. Pending communications are lost, and their waiters get DistBackendError."""
         self._health.fail(f"{self._health.group} was aborted")
 
     def close(self) -> None:
-        """End it, once what is under way has ended or its time is over."""
+        """Close the communicator after pending communications have ended or timed out."""
         if self._log is not None:
             self._log.close()
         for each in self._communicators.values():
@@ -298,11 +300,11 @@ class NCCLCommunicator(Communicator):
         return NCCLWork(watched, on.device, results, source, blocks)
 
     def _of_all(self, device: int) -> DeviceCommunicator:
-        """The communicator of all processes, on a device of this one."""
+        """Return the communicator of all ranks on a device of this rank."""
         return self._found("", device, self.rank, self.size)
 
     def _of_pair(self, device: int, peer: int) -> tuple[DeviceCommunicator, int]:
-        """The communicator for messages with a process, and the process's number in it."""
+        """Return the communicator for messages with a peer, and the peer's rank in it."""
         if self._device is not None or self._block.pending is not None:
             return self._of_all(device), peer
         if peer == self.rank:
@@ -321,7 +323,7 @@ class NCCLCommunicator(Communicator):
         return found
 
     def _make(self, key: str, device: int, rank: int, size: int) -> DeviceCommunicator:
-        """A communicator whose processes find each other by the store."""
+        """Create a communicator whose ranks find each other through the store."""
         if _is_captured(device):
             raise RuntimeError(
                 f"NCCL's communicator of {self._health.group} cannot be made in a capture: call a collective of the "
@@ -349,7 +351,7 @@ class NCCLCommunicator(Communicator):
 
 
 def connect(group: ProcessGroup) -> NCCLCommunicator:
-    """The communicator of a group, which each of its processes asks for.
+    """Create the communicator of a group. Every rank of the group calls this.
 
     Raises:
         ModuleNotFoundError: CuPy is not installed.
@@ -379,7 +381,7 @@ def _is_captured(device: int) -> bool:
 
 
 def _scaled(tensor: Tensor, how: Plan) -> Tensor:
-    """What NCCL is to add: the tensor, times the factor if there is one."""
+    """Return the tensor that NCCL adds: the input, times the factor if there is one."""
     if how.factor is None:
         return tensor
     return (tensor.detach() * how.factor).detach().to(tensor.dtype)
@@ -395,7 +397,7 @@ def _reduction(function: str, given: Tensor, out: Tensor, how: Plan, count: int,
 
 
 def _message(function: str, address: int, nbytes: int, peer: int) -> list[Call]:
-    """A message; none for no bytes."""
+    """Return the call that sends or receives a message; none for zero bytes."""
 
     def call(nccl: Any, stream: int) -> None:
         getattr(nccl, function)(address, nbytes, UINT8, peer, stream)
@@ -404,7 +406,7 @@ def _message(function: str, address: int, nbytes: int, peer: int) -> list[Call]:
 
 
 def _messages(function: str, tensor: Tensor, counts: Sequence[int]) -> list[Call]:
-    """A message for each process with a part of the tensor, of so many elements."""
+    """Return one message per rank, each with `counts` elements of the tensor."""
     address, width = tensor.data_ptr(), tensor.element_size()
     starts = accumulate(counts, initial=0)
     return [

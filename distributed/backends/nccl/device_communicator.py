@@ -38,7 +38,7 @@ class DeviceCommunicator:
     Args:
         nccl: the module with NCCL's functions.
         unique_id: the id, which all processes have.
-        rank: this process's number.
+        rank: Rank of this process.
         size: the number of processes.
         device: the device's index.
         series: a name that its calls have in all processes.
@@ -58,7 +58,7 @@ class DeviceCommunicator:
         _open.add(self)
 
     def issue(self, calls: Sequence[Call]) -> Issued:
-        """Call NCCL's functions together, after what the current stream was given until now."""
+        """Issue NCCL calls together, ordered after the current work of the current stream."""
         start, end = Event(), Event()
         with device_guard(self.device) as cuda:
             current, own = current_stream(self.device), self.stream
@@ -79,7 +79,7 @@ class DeviceCommunicator:
         return Issued(start, end, is_captured)
 
     def late_error(self) -> str | None:
-        """What NCCL says went wrong after calls had returned, if anything."""
+        """Return the asynchronous error that NCCL reports, if any."""
         with self._lock:
             try:
                 if self._is_open:
@@ -96,7 +96,7 @@ class DeviceCommunicator:
                 self._communicator.abort()
 
     def close(self) -> None:
-        """End it, after what was issued."""
+        """Destroy the communicator after the issued work."""
         self.stream.synchronize()
         with self._lock, device_guard(self.device):
             if self._is_open:
@@ -110,6 +110,6 @@ _open: WeakSet[DeviceCommunicator] = WeakSet()
 
 @atexit.register
 def _abort_all() -> None:
-    """End what a program has left open, without waiting for other processes."""
+    """Abort communicators that the program has left open, without waiting for other ranks."""
     for each in list(_open):
         each.abort()

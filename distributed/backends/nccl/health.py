@@ -1,8 +1,8 @@
-"""Whether a group's communications can go on, and how whoever reads a lost result hears that they cannot.
+"""Health of a group: after an abort, readers of a lost result get an error.
 
-NCCL's kernels wait on the device for those of other processes. Once one is given up, its communicators are aborted: the
-kernels end and leave what they were to write as it is. So that nobody takes that for a result, the device has a word
-that tells of the failure (`runtime/cuda/faults.py`), which is looked at wherever the host has waited for the device.
+NCCL's kernels wait on the device for those of other ranks. When a communication is aborted, the kernels end
+and leave their outputs as they are. A device word records the failure (`runtime/cuda/faults.py`), so that no
+reader takes the outputs for a result. The host checks the word after every wait for the device.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _numbers = itertools.count()
 
 
 class _LostCommunication(Fault):
-    """The fault of a device whose group has failed."""
+    """Fault of a device whose group has failed."""
 
     health: GroupHealth
 
@@ -36,14 +36,14 @@ class _LostCommunication(Fault):
 
 
 class GroupHealth:
-    """Whether a group has failed.
+    """Health of a process group.
 
     Args:
-        spec: the group.
+        spec: The group.
 
     Attributes:
-        group: how errors speak of the process in its group.
-        error: what went wrong, if anything.
+        group: Description of this rank and its group in errors.
+        error: The failure, or None.
     """
 
     def __init__(self, spec: GroupSpec) -> None:
@@ -57,7 +57,7 @@ class GroupHealth:
         self._question = time.monotonic() + ASK_AFTER
 
     def add(self, communicator: DeviceCommunicator) -> None:
-        """A communicator of the group, which is aborted when the group fails."""
+        """Register a communicator of the group, to be aborted when the group fails."""
         device = communicator.device
         if device not in self._flags:
             fault = _LostCommunication(
@@ -82,9 +82,9 @@ class GroupHealth:
                 self.fail(f"{name}: {self.group}: {found}{'' if gone is None else f'; {gone}'}")
 
     def gone(self, now: float) -> str | None:
-        """What is known of processes that are gone, for a while already, as what they have sent may be under way.
+        """Describe ranks that have been gone for a while, since their last messages may still arrive.
 
-        The store is asked once in a while; None in between.
+        The store is asked at intervals; return None in between.
         """
         if now < self._question or len(self.spec.ranks) == 1:
             return None

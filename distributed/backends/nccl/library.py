@@ -1,4 +1,4 @@
-"""NCCL's library, by CuPy's binding, or what stands in its place where CUDA devices are simulated."""
+"""Loading of NCCL through CuPy's binding, or of its stand-in on simulated devices."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _MISSING = (
 
 
 def is_installed() -> bool:
-    """Whether there is NCCL, or simulated devices, which need none."""
+    """Return True if NCCL is installed or devices are simulated, which needs no NCCL."""
     if is_simulated():
         return importlib.util.find_spec("triton") is not None
     return importlib.util.find_spec("cupy") is not None and bool(_binding().available)
 
 
 def load() -> Any:
-    """The module with NCCL's functions: `cupy.cuda.nccl`, or one with the same surface.
+    """Load the module with NCCL's functions: `cupy.cuda.nccl`, or its simulated equivalent.
 
     Raises:
         ModuleNotFoundError: CuPy is not installed.

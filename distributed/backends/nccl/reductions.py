@@ -1,4 +1,4 @@
-"""NCCL's dtypes and reductions: what is given to it for a tensor's numbers, and what it does not compute."""
+"""NCCL's dtypes and reductions: their mapping from tensors, and unsupported combinations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _OPERATIONS = {
 }
 """`ncclRedOp_t`."""
 _OF_COMPLEX = frozenset({ReduceOp.SUM, ReduceOp.AVG})
-"""What is done with a complex number by doing it with its parts."""
+"""Reductions of complex tensors that apply to the real and imaginary parts separately."""
 
 
 class Plan(NamedTuple):
@@ -46,9 +46,9 @@ class Plan(NamedTuple):
 
     Attributes:
         datatype: NCCL's number of the dtype.
-        width: how many numbers of that dtype one element is.
+        width: Number of values of that dtype per element.
         operation: NCCL's number of the operation.
-        factor: what each process multiplies its numbers by before, or None.
+        factor: Factor by which each rank multiplies its elements before, or None.
     """
 
     datatype: int
@@ -58,14 +58,14 @@ class Plan(NamedTuple):
 
 
 def plan(name: str, kind: dtype, op: Reduction) -> Plan:
-    """How NCCL computes a reduction of tensors of a dtype.
+    """Plan how NCCL computes a reduction of tensors of a dtype.
 
-    Bools are bytes, of which the sum is the greatest; complex numbers are pairs of reals.
+    Bools are bytes, and their sum is the maximum. Complex numbers are pairs of reals.
 
     Args:
         name: the function's, for errors.
         kind: the dtype.
-        op: what is done with the numbers.
+        op: The reduction.
 
     Raises:
         ValueError: NCCL has no such reduction, or none of this dtype.

@@ -25,12 +25,12 @@ class Watched(NamedTuple):
     """A communication that is looked after.
 
     Attributes:
-        name: the function's, for errors.
-        waits_for: what it waits for, for errors.
-        sequence: how many there were before in the group.
-        issued: NCCL's calls.
-        limit: the time limit, in seconds.
-        health: the group's.
+        name: Name of the function, for errors.
+        waits_for: Description of what it waits for, for errors.
+        sequence: Number of earlier communications in the group.
+        issued: The issued NCCL calls.
+        limit: Time limit, in seconds.
+        health: Health of the group.
     """
 
     name: str
@@ -54,7 +54,7 @@ class _Watch:
         self.question = time.monotonic() + ASK_AFTER
 
     def is_over(self, now: float) -> bool:
-        """Whether there is nothing to look for any more; lets the group fail where the time is over."""
+        """Return True if there is nothing left to watch. Fail the group after a timeout."""
         _, _, _, issued, limit, health = self.watched
         if health.error is not None:
             return True
@@ -76,7 +76,7 @@ class _Watch:
         return False
 
     def _say(self) -> None:
-        """Tell the other processes, for their errors, what this one waits in."""
+        """Publish what this rank waits in, for the errors of the other ranks."""
         if self.question != math.inf and len(self.watched.health.spec.ranks) > 1:
             self.watched.health.spec.failures.waits(self._place, self.watched.name)
         self.question = math.inf

@@ -32,8 +32,8 @@ class NCCLWork(Work):
         watched: the communication, as the watchdog knows it.
         device: the device's index.
         results: the tensors that are written.
-        source: where a message comes from.
-        blocks: whether `wait` waits for the device.
+        source: Rank that sent the message.
+        blocks: True if `wait` waits for the device.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class NCCLWork(Work):
         from ....futures import Future
         from ...work_future import WorkFuture, are_completed_by_waiters
 
-        if are_completed_by_waiters():  # by the stream, as whoever waits goes on there
+        if are_completed_by_waiters():  # on the stream, where the waiter continues
             return WorkFuture(self.result, self.is_completed)
         future: Any = Future()
 
@@ -84,7 +84,7 @@ class NCCLWork(Work):
             try:
                 self._wait_for_device()
                 future.set_result(self._results)
-            except Exception as error:  # whoever waits for the future gets it
+            except Exception as error:  # the caller that waits for the future gets it
                 future.set_exception(error)
 
         threading.Thread(target=fill, name="Work.get_future", daemon=True).start()
@@ -100,9 +100,9 @@ class NCCLWork(Work):
 
 
 class CoalescedWork(Work):
-    """Communications that are issued together, at the end of a block (`NCCLCommunicator.coalescing`).
+    """Communications issued together at the end of a block (`NCCLCommunicator.coalescing`).
 
-    Whoever waits for one before has those issued that have been called until then.
+    Waiting for the work earlier issues the calls made so far.
 
     Args:
         issue: issues them, and calls `begin`.

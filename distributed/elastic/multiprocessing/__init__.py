@@ -1,8 +1,9 @@
-"""The processes of workers, their logs and their errors (`torch.distributed.elastic.multiprocessing`).
+"""Worker processes, their logs and their errors (`torch.distributed.elastic.multiprocessing`).
 
-`worker` is one process, `command_worker` one that runs a command, `function_worker` one that calls a function;
-`process_context` is all those of a node. `logs` says where their streams go, `tail_log` shows them, `errors` is what
-they failed with.
+- `worker` is one process, `command_worker` runs a command, `function_worker` calls a function.
+- `process_context` is the set of a node's workers.
+- `logs` defines the destinations of their streams, and `tail_log` displays them.
+- `errors` records their failures.
 """
 
 from typing import TYPE_CHECKING

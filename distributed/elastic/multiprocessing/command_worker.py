@@ -36,7 +36,7 @@ class CommandWorker(Worker):
     Args:
         command: the program and its arguments.
         environment: the variables that it gets beside those of this process.
-        logs: where its streams go.
+        logs: Destinations of its streams.
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], logs: WorkerLogs) -> None:

@@ -18,13 +18,13 @@ __all__ = ["FunctionWorker"]
 
 
 class FunctionWorker(Worker):
-    """A function in a process, whose result comes back.
+    """Worker that calls a function in a process and returns its result.
 
     Args:
-        fn: a function that another process can import, or any one where `start_method` is ``"fork"``.
-        arguments: its arguments.
-        environment: the variables that the process gets beside those of this one.
-        logs: where its streams go.
+        fn: Function that another process can import, or any function if `start_method` is ``"fork"``.
+        arguments: Arguments of the function.
+        environment: Variables that the process gets besides those of this process.
+        logs: Destinations of its streams.
         start_method: ``"spawn"``, ``"fork"`` or ``"forkserver"``.
     """
 

@@ -1,4 +1,4 @@
-"""Where the output of workers goes."""
+"""Destinations of the output of workers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Std(enum.IntFlag):
 
     @classmethod
     def from_str(cls, vm: str) -> Std | dict[int, Std]:
-        """Read what a command line says: ``"3"`` for all workers, ``"0:1,1:2"`` for each local rank.
+        """Parse an option: ``"3"`` for all workers, ``"0:1,1:2"`` for each local rank.
 
         Raises:
             ValueError: it says neither.
@@ -42,14 +42,14 @@ class Std(enum.IntFlag):
 
 @dataclass(frozen=True)
 class WorkerLogs:
-    """Where a worker's streams go.
+    """Destinations of a worker's streams.
 
     Attributes:
-        stdout: a file; None for the agent's own stream.
-        stderr: a file; None for the agent's own stream.
-        shows_stdout: whether lines of that file are shown by the agent, too.
-        shows_stderr: whether lines of that file are shown by the agent, too.
-        error_file: where the worker's error is told; ``""`` for nowhere.
+        stdout: File for stdout. None means the agent's own stdout.
+        stderr: File for stderr. None means the agent's own stderr.
+        shows_stdout: If True, the agent also displays the lines of that file.
+        shows_stderr: If True, the agent also displays the lines of that file.
+        error_file: File for the worker's error; ``""`` for none.
     """
 
     stdout: str | None
@@ -60,7 +60,7 @@ class WorkerLogs:
 
 
 LogsDest = dict[int, WorkerLogs]
-"""Where the streams of all workers go, by local rank."""
+"""Destinations of the streams of all workers, by local rank."""
 
 
 class LogsSpecs:
@@ -72,8 +72,8 @@ class LogsSpecs:
     Args:
         log_dir: the directory; None for one among the system's temporary files, which is removed after a run that
             ended well and wrote nothing there; ``/dev/null`` for no file at all.
-        redirects: which streams go to files alone, for all workers or by local rank.
-        tee: which streams go to files and are shown, each line with its worker's name.
+        redirects: Streams that are redirected to files, for all workers or by local rank.
+        tee: Streams that go to files and are also displayed, each line with its worker's name.
         local_ranks_filter: the workers of which something is shown; None for all.
 
     Raises:
@@ -98,8 +98,8 @@ class LogsSpecs:
 
         Args:
             run_id: the run's name.
-            attempt: how often the workers have been started before.
-            workers: how many there are.
+            attempt: Number of earlier starts of the workers.
+            workers: Number of workers.
         """
         directory = None if self.root_log_dir == os.devnull else self._attempt(run_id, attempt)
         return {rank: self._of(rank, directory) for rank in range(workers)}

@@ -34,15 +34,15 @@ class RunProcsResult:
     """How all workers of a node ended (`RunProcsResult`).
 
     Attributes:
-        return_values: what their functions returned, None for commands, by local rank; empty where one failed.
-        failures: how those ended that failed, by local rank, the first one first.
+        return_values: Return values of the functions by local rank; None for commands, empty after a failure.
+        failures: Failures by local rank, the first failure first.
     """
 
     return_values: dict[int, Any] = field(default_factory=dict)
     failures: dict[int, ProcessFailure] = field(default_factory=dict)
 
     def is_failed(self) -> bool:
-        """Whether any failed."""
+        """Return True if any worker failed."""
         return bool(self.failures)
 
 
@@ -50,11 +50,11 @@ class PContext:
     """Workers that have been started (`PContext`): see `start_processes`.
 
     Args:
-        name: what they run, for messages.
-        workers: they, by local rank.
-        logs: where their streams go.
-        tails: what shows them.
-        last_wait: how long, in seconds, the others have to end where one has failed.
+        name: Name of their program, for messages.
+        workers: The workers, by local rank.
+        logs: Destinations of their streams.
+        tails: Threads that display the logs.
+        last_wait: Seconds that the other workers have to end after a failure.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class PContext:
         self._failures: dict[int, ProcessFailure] = {}
 
     def pids(self) -> dict[int, int]:
-        """The workers' numbers with the system, by local rank."""
+        """Return the workers' process ids, by local rank."""
         return {rank: worker.pid for rank, worker in enumerate(self.workers)}
 
     def handles(self) -> list[int]:
@@ -80,7 +80,7 @@ class PContext:
         """Wait until all workers have ended, or one has failed, in which case the others are ended.
 
         Args:
-            timeout: how long to wait, in seconds; 0 for a look, negative for as long as it takes.
+            timeout: Seconds to wait; 0 only checks, negative waits indefinitely.
             period: at most how long to wait between two looks where the system tells of no end.
 
         Returns:
@@ -95,7 +95,7 @@ class PContext:
             wait_for(self.handles(), min(left, period))
 
     def first_failure(self) -> ProcessFailure | None:
-        """The worker that has failed first, while the others run still."""
+        """Return the first worker failure, while other workers may still run."""
         for rank, worker in enumerate(self.workers):
             self._runs(rank, worker)
         return next(iter(self._failures.values()), None)
@@ -106,12 +106,12 @@ class PContext:
         timeout: float | None = None,
         is_urgent: Callable[[], bool] = lambda: False,
     ) -> None:
-        """End the workers that still run, show what is left of their output, and let go of all.
+        """End the running workers, show their remaining output, and release all resources.
 
         Args:
-            death_sig: the signal that asks them to end.
-            timeout: how long they have for it, in seconds, before they are killed.
-            is_urgent: asked now and then whether they are to be killed at once.
+            death_sig: Signal that asks them to end.
+            timeout: Seconds that they have before they are killed.
+            is_urgent: Function called at intervals, which returns True to kill them at once.
         """
         wait = self.last_wait if timeout is None else timeout
         running = {rank: worker for rank, worker in enumerate(self.workers) if worker.poll() is None}
@@ -150,7 +150,7 @@ class PContext:
         return RunProcsResult(return_values={rank: worker.result for rank, worker in enumerate(self.workers)})
 
     def _runs(self, rank: int, worker: Worker) -> bool:
-        """Whether a worker runs still. One that has failed is noted."""
+        """Return True if a worker is still running. Record its failure if it failed."""
         if worker.exit_code is None and worker.poll() is None:
             return True
         if worker.exit_code and rank not in self._failures:
@@ -185,10 +185,11 @@ def start_processes(
         entrypoint: a function or a program.
         args: arguments, by local rank.
         envs: the variables that each gets beside those of this process, by local rank.
-        logs: where their streams go, by local rank (`LogsSpecs.reify`).
+        logs: Destinations of their streams, by local rank (`LogsSpecs.reify`).
         log_line_prefixes: what stands before lines that are shown, by local rank, in the place of role and rank.
-        start_method: how a process for a function is started: ``"spawn"``, ``"fork"`` or ``"forkserver"``.
-        last_wait: how long, in seconds, workers have to end where one has failed, before they are killed.
+        start_method: Method that starts a process for a function: ``"spawn"``, ``"fork"`` or
+            ``"forkserver"``.
+        last_wait: Seconds that workers have to end after a failure, before they are killed.
 
     Raises:
         ValueError: arguments, variables and logs are of different local ranks.

@@ -13,11 +13,11 @@ INTERVAL = 0.1
 
 
 class TailLog:
-    """Writes what comes into files to a stream, whole lines, each with a prefix (`TailLog`).
+    """Thread that writes new lines of files to a stream, each with a prefix (`TailLog`).
 
     Args:
-        files: prefixes and paths.
-        stream: where lines go.
+        files: Prefixes and paths.
+        stream: The output stream.
     """
 
     def __init__(self, files: Sequence[tuple[str, str]], stream: TextIO) -> None:
@@ -34,7 +34,7 @@ class TailLog:
         return self
 
     def stop(self) -> None:
-        """Show what is left, and end. Nobody writes to the files any more."""
+        """Show the remaining lines, and end. All writers of the files have ended by then."""
         self._stops.set()
         if self._thread is not None:
             self._thread.join()
@@ -64,7 +64,7 @@ class _Tail:
         self._begun = b""
 
     def lines(self, is_last: bool) -> list[str]:
-        """The lines that are whole since the last call; what is begun, too, if it is the last one."""
+        """Return the lines completed since the last call, plus the partial line if `is_last`."""
         *whole, self._begun = (self._begun + self._file.read()).split(b"\n")
         if is_last and self._begun:
             whole, self._begun = [*whole, self._begun], b""

@@ -26,9 +26,9 @@ _OF_MPI_LAUNCHERS = (
 
 
 def is_of_mpi_launcher(variable: str) -> bool:
-    """Whether a variable tells a process its place among those of `mpiexec`.
+    """Return True if the variable describes a process's place among those of `mpiexec`.
 
-    An agent that was started so does not pass it on: its workers are not these processes.
+    An agent started by `mpiexec` does not pass these variables on, since its workers are other processes.
     """
     return variable.startswith(_OF_MPI_LAUNCHERS)
 
@@ -51,9 +51,9 @@ class Worker(abc.ABC):
     """A process in a session of its own, which signals reach together with the processes that it has started.
 
     Attributes:
-        pid: its number with the system.
-        exit_code: its exit code, negative for a signal; None while it runs. `poll` looks anew.
-        result: what its function returned; None for a command.
+        pid: Process id.
+        exit_code: Exit code, negative for a signal; None while it runs. `poll` updates it.
+        result: Return value of its function; None for a command.
     """
 
     pid: int
@@ -73,7 +73,7 @@ class Worker(abc.ABC):
         """Let go of its files, after its end."""
 
     def send(self, number: int) -> None:
-        """Send a signal to it and to what it has started."""
+        """Send a signal to the worker and its child processes."""
         if self.poll() is not None:
             return
         try:

@@ -1,11 +1,17 @@
-"""How the agents of several nodes agree on who takes part (`torch.distributed.elastic.rendezvous`).
+"""Rendezvous: agreement of the agents of several nodes on the participants
+(`torch.distributed.elastic.rendezvous`).
 
-`parameters` is what a command line says of it, `hosting` finds or serves the store, `state` is what the agents agree
-on, `keep_alive` tells of agents that are gone, and `handler` is an agent's part in it; `errors` says what goes wrong.
+- `parameters` parses the options of a rendezvous.
+- `hosting` finds or serves the store.
+- `state` is the value on which agents agree.
+- `keep_alive` detects agents that are gone.
+- `handler` is one agent's part in the rendezvous.
+- `errors` defines its exceptions.
 
-The state is one value in the store, which agents replace if it is still as they read it. A round begins with nobody in
-it; agents whose workers do not run join it; once enough have come it is settled, and they start workers. Whoever sees
-a worker fail, a node go or a node come begins the next round, and all agents end their workers and join that one.
+The state is one value in the store, which agents update by compare-and-set. A round starts without
+participants, and agents without running workers join it. Once enough agents have joined, the round is
+settled, and they start workers. An agent that sees a worker fail, a node leave or a node arrive starts the
+next round. All agents then end their workers and join that round.
 """
 
 from .errors import (

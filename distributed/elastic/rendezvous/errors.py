@@ -1,4 +1,4 @@
-"""What goes wrong between agents."""
+"""Errors of a rendezvous."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = [
 
 
 class RendezvousError(Exception):
-    """Agents did not come together (`RendezvousError`)."""
+    """Failure of a rendezvous (`RendezvousError`)."""
 
 
 class RendezvousClosedError(RendezvousError):

@@ -39,15 +39,15 @@ _writes = itertools.count()
 
 @dataclass(frozen=True)
 class RendezvousInfo:
-    """What the nodes of a job have agreed on (`RendezvousInfo`).
+    """Result of a rendezvous between the nodes of a job (`RendezvousInfo`).
 
     Attributes:
-        round: how often they have agreed before.
-        restarts: how often workers were started again after a failure.
-        rank: this node's place among the nodes.
-        nodes: they, by rank.
-        master_addr: where the workers' store is.
-        master_port: its port.
+        round: Number of earlier rounds.
+        restarts: Number of restarts of the workers after a failure.
+        rank: Rank of this node.
+        nodes: The nodes, by rank.
+        master_addr: Host of the workers' store.
+        master_port: Port of the workers' store.
     """
 
     round: int
@@ -117,9 +117,10 @@ class RendezvousHandler:
                     return replace(info, master_addr=master[0], master_port=master[1])
 
     def is_current(self, info: RendezvousInfo) -> bool:
-        """Whether the round goes on, as far as this agent knows; it asks now and then only.
+        """Return True if the round goes on, as far as this agent knows. The agent asks the store only at
+        intervals.
 
-        Nodes that are gone, and nodes that have come, end it here.
+        Nodes that have left or arrived end the round here.
 
         Raises:
             RendezvousClosedError: the job has ended.
@@ -199,7 +200,7 @@ class RendezvousHandler:
                     if not is_in and self._replace(state, state.without({self.node.name})):
                         return
         except RendezvousConnectionError:
-            pass  # nobody is there to be told
+            pass  # the store is gone, so no agent can be told
 
     def close(self, reason: str | None = None) -> None:
         """Take no part any more. An agent that serves the store waits until the others have heard how it ended.
@@ -215,7 +216,7 @@ class RendezvousHandler:
                 if self._server is not None:
                     self._wait_until_heard()
         except RendezvousConnectionError:
-            pass  # nobody is there to be told
+            pass  # the store is gone, so no agent can be told
         if self._alive is not None:
             self._alive.stop()
         for server in (self._server, self._workers_server):
@@ -224,7 +225,7 @@ class RendezvousHandler:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Around what asks the store: a store that is lost is not waited for again."""
+        """Wrap requests to the store; after the store is lost, raise at once."""
         if self._is_lost is not None:
             raise RendezvousConnectionError(self._is_lost)
         try:
@@ -283,7 +284,7 @@ class RendezvousHandler:
         return master
 
     def _master(self, info: RendezvousInfo, limit: float) -> tuple[str, int] | None:
-        """Where the workers' store is; None where the round has ended meanwhile."""
+        """Return the host and port of the workers' store; None if the round has ended meanwhile."""
         key = _master(info.round)
         while not self._store.check([key]):
             if not self.is_current(info):
@@ -333,7 +334,7 @@ class RendezvousHandler:
         return RendezvousState.from_bytes(self._store.get(STATE))
 
     def _replace(self, old: RendezvousState, new: RendezvousState) -> bool:
-        """Put a value in the place of another, if that is still there."""
+        """Replace the state in the store if it is still `old`, and return True on success."""
         mine = replace(new, writer=f"{self.node.name} {next(_writes)}").to_bytes()
         return self._store.compare_set(STATE, old.to_bytes(), mine) == mine
 

@@ -59,7 +59,7 @@ def find_store(
 
 
 def _serve(parameters: RendezvousParameters) -> TCPStoreServer | None:
-    """The store's server, if it is here."""
+    """Start the store's server, if this process hosts it."""
     host, port = parameters.host, parameters.port
     is_ours = parameters.is_host
     if is_ours is None:
@@ -75,7 +75,7 @@ def _serve(parameters: RendezvousParameters) -> TCPStoreServer | None:
 
 
 def _is_own(host: str) -> bool:
-    """Whether a name or an address is one of this machine's: whether a socket can have it."""
+    """Return True if a host is this machine: a socket can bind to it."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind) as tried:
@@ -86,7 +86,9 @@ def _is_own(host: str) -> bool:
 
 
 def own_address(parameters: RendezvousParameters, is_host: bool) -> str:
-    """The address by which the nodes of a job reach this one: the one that reaches their store."""
+    """Return the address through which other nodes reach this one: the local address that reaches their
+    store.
+    """
     if parameters.local_addr is not None:
         return parameters.local_addr
     if is_host:

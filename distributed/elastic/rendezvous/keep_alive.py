@@ -37,7 +37,9 @@ class KeepAlive:
         self._stops.set()
 
     def gone(self, names: Iterable[str]) -> set[str]:
-        """Which of some other agents count no more. Asks the store now and then only, and says none in between."""
+        """Return the agents that no longer count. Ask the store only at intervals, and return none in
+        between.
+        """
         now = time.monotonic()
         if now < self._next_look:
             return set()

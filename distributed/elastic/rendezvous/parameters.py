@@ -1,4 +1,4 @@
-"""What a command line says of a rendezvous."""
+"""Parameters of a rendezvous, parsed from the command line."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class RendezvousTimeouts:
     """How long agents wait, in seconds.
 
     Attributes:
-        join: for enough nodes.
-        last_call: for more nodes, once there are enough.
-        close: for other agents to hear of the end, where this one serves the store.
-        read: for the store's answers.
-        keep_alive: between two signs of life.
-        keep_alive_attempts: this many missing signs of life mean that a node is gone.
+        join: Time limit for the minimum number of nodes.
+        last_call: Wait for further nodes after that.
+        close: Wait for other agents to learn of the end, if this agent serves the store.
+        read: Time limit for the store's answers.
+        keep_alive: Interval between two heartbeats.
+        keep_alive_attempts: Number of missing heartbeats after which a node is gone.
     """
 
     join: float = 600.0
@@ -72,18 +72,19 @@ class RendezvousParameters:
     """A rendezvous (`RendezvousParameters`).
 
     Attributes:
-        backend: ``"static"``, where each node has a rank and that of rank 0 serves the store, or ``"c10d"``, where the
-            node does that has the endpoint's address.
-        host: the endpoint's name or address.
-        port: its port; 0 for a free one, where there is one node.
-        run_id: the job's name.
-        min_nodes: with how many nodes it may run.
-        max_nodes: with how many nodes at most.
-        max_restarts: how often workers are started again after a failure.
-        node_rank: this node's rank, for ``"static"``.
-        local_addr: the address by which other nodes reach this one; None for the one by which it reaches the store.
-        is_host: whether this agent serves the store; None to find out.
-        timeouts: how long to wait.
+        backend: ``"static"`` or ``"c10d"``. With ``"static"``, each node has a rank, and rank 0 serves the
+            store. With ``"c10d"``, the node with the endpoint's address serves it.
+        host: Name or address of the endpoint.
+        port: Port of the endpoint. 0 chooses a free port, for one node.
+        run_id: Name of the job.
+        min_nodes: Minimum number of nodes.
+        max_nodes: Maximum number of nodes.
+        max_restarts: Maximum number of restarts of the workers after a failure.
+        node_rank: Rank of this node, for ``"static"``.
+        local_addr: Address through which other nodes reach this one. None means the address that reaches the
+            store.
+        is_host: True if this agent serves the store. None detects it.
+        timeouts: Time limits.
 
     Raises:
         ValueError: these do not go together.

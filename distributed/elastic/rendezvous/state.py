@@ -1,4 +1,4 @@
-"""What agents agree on: a value, and how it goes on to the next one."""
+"""State of a rendezvous, and its transitions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class Node:
     """A node whose agent takes part.
 
     Attributes:
-        name: the agent's, which no other has.
-        address: by which others reach it.
-        workers: how many workers it starts.
-        role: what these are for.
-        rank: the node's rank if it was given one; otherwise -1.
-        is_host: whether it serves the store.
+        name: Unique name of the agent.
+        address: Address through which others reach it.
+        workers: Number of its workers.
+        role: Purpose of the workers.
+        rank: Assigned rank of the node; -1 without one.
+        is_host: True if it serves the store.
     """
 
     name: str
@@ -34,14 +34,14 @@ class RendezvousState:
     """Who takes part, and how far the job is.
 
     Attributes:
-        round: how often agents have begun to come together before.
-        restarts: how many of these times a failure was the reason.
-        is_settled: whether the round's nodes are settled.
-        participants: they, once settled in the order of their ranks.
-        waiting: the names of those that came later.
-        done: the names of those whose workers have ended well.
-        end: None while the job goes on, ``""`` once it has ended well, otherwise why it has ended.
-        writer: which agent wrote this, and which of its values this is.
+        round: Number of earlier rounds.
+        restarts: Number of rounds that a failure caused.
+        is_settled: True if the round's nodes are settled.
+        participants: Participating nodes, after settlement in the order of their ranks.
+        waiting: Names of nodes that arrived later.
+        done: Names of nodes whose workers have ended successfully.
+        end: None while the job runs, ``""`` after success, otherwise the reason of the end.
+        writer: Agent that wrote this value, with a counter.
     """
 
     round: int = 0
@@ -54,7 +54,7 @@ class RendezvousState:
     writer: str = ""
 
     def find(self, name: str) -> int | None:
-        """A node's place among the participants; None if it is not there."""
+        """Return a node's position among the participants; None if it is absent."""
         return next((place for place, node in enumerate(self.participants) if node.name == name), None)
 
     def joined_by(self, node: Node) -> RendezvousState | None:
@@ -79,11 +79,11 @@ class RendezvousState:
         )
 
     def next_round(self, by_failure: bool) -> RendezvousState:
-        """With nobody in it."""
+        """Return the next round, without participants."""
         return RendezvousState(self.round + 1, self.restarts + by_failure)
 
     def done_by(self, name: str) -> RendezvousState:
-        """With one more node whose workers have ended well; the last one ends the job."""
+        """Return the state with one more finished node; the last one ends the job."""
         done = (*self.done, name)
         is_all = len(done) == len(self.participants)
         return replace(self, done=done, end="" if is_all else None)
@@ -93,12 +93,12 @@ class RendezvousState:
         return replace(self, end=reason)
 
     def to_bytes(self) -> bytes:
-        """As it is kept in a store."""
+        """Serialize the state for the store."""
         return json.dumps(asdict(self)).encode()
 
     @staticmethod
     def from_bytes(value: bytes) -> RendezvousState:
-        """As it was kept in a store."""
+        """Parse the serialized state."""
         found = json.loads(value)
         nodes = tuple(Node(**node) for node in found.pop("participants"))
         waiting, done = tuple(found.pop("waiting")), tuple(found.pop("done"))

@@ -1,7 +1,7 @@
-"""Tensor parallelism: modules whose parameters are divided among processes (`torch.distributed.tensor.parallel`).
+"""Tensor parallelism: modules with sharded parameters (`torch.distributed.tensor.parallel`).
 
-`parallelize_module` (in `api`) changes a module by a plan: a style for each submodule. Styles are in `style`, those
-that change no parameters in `prepare`. `loss` has a cross entropy of classes that are divided.
+`parallelize_module` (in `api`) changes a module by a plan: a style for each submodule. Styles are in `style`;
+those that change no parameters are in `prepare`. `loss` has a cross entropy over sharded classes.
 """
 
 from typing import TYPE_CHECKING

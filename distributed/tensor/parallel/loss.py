@@ -1,7 +1,7 @@
-"""The cross entropy of logits whose classes are divided among processes, each of which keeps its part.
+"""Cross entropy of logits whose classes are sharded over ranks.
 
-Computed with whole rows it would gather all logits. Here processes tell each other a maximum, a sum and the logit of
-the target for each row.
+A computation on whole rows would gather all logits. Here the ranks only reduce a maximum, a sum and the
+target's logit for each row.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def loss_parallel() -> Iterator[None]:
 
 
 def _asked(handler: Handler) -> Handler:
-    """A handler as the dispatcher calls it; where classes are not divided, the tensors' own serves."""
+    """Wrap a handler for the dispatcher. If the classes are not sharded, use the DTensor's own dispatch."""
 
     def handle(cls: type, func: OpOverload, types: Any, args: Sequence[Any], kwargs: Any) -> Any:
         arguments = func._schema.arguments
@@ -125,20 +125,20 @@ class _Rows:
         return self.spec.mesh
 
     def reduced(self, tensor: Tensor, op: ReduceOp = ReduceOp.SUM) -> Tensor:
-        """What each process has of a row, put together."""
+        """Run an all-reduce of the per-row values of the ranks."""
         whole = tensor.contiguous()
         collectives.all_reduce(whole, op, self.mesh.get_group(self.place))
         return whole
 
     def wrapped(self, local: Tensor, like: DTensorSpec | None = None) -> DTensor:
-        """A part of a tensor of the same shape."""
+        """Wrap a local part of a tensor of the same shape."""
         spec = self.spec if like is None else like
         meta = contiguous_meta(spec.shape, local.dtype)
         made: DTensor = DTensor.of(local, DTensorSpec(self.mesh, spec.placements, meta, local.device))
         return made
 
     def without_classes(self) -> tuple[Placement, ...]:
-        """How a tensor of a number for each row lies."""
+        """Return the placements of a tensor with one value per row."""
         return tuple(
             REPLICATE
             if place == self.place
@@ -165,7 +165,7 @@ class _Rows:
         return plain
 
     def whole(self, value: Any, name: str) -> Tensor:
-        """An argument of which each process needs all."""
+        """Return an argument, replicated on each rank."""
         return self.numbers(value, (REPLICATE,) * self.mesh.ndim, name)
 
 
@@ -190,7 +190,7 @@ def _log_softmax_backward(rows: _Rows, given: dict[str, Any]) -> Any:
 
 
 class _Targets:
-    """The targets of rows: which are in this process's part, and what they weigh."""
+    """Targets of rows: the mask of targets in this rank's part, and their weights."""
 
     def __init__(self, rows: _Rows, given: dict[str, Any]) -> None:
         target = rows.numbers(given["target"], rows.without_classes(), "target").unsqueeze(rows.dim)
@@ -212,7 +212,7 @@ class _Targets:
             self.weights = rows.whole(weight, "weight")[safe] * ones
 
     def picked(self, rows: _Rows) -> Tensor:
-        """The numbers of the targets' classes, zero where another process has them."""
+        """Return the logits of the target classes; zero if another rank holds them."""
         if not rows.local.shape[rows.dim]:
             return self.weights * 0
         return rows.local.gather(rows.dim, self.index).masked_fill(~self.here, 0)

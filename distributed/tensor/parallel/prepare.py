@@ -1,4 +1,4 @@
-"""Modules whose inputs and outputs come to lie otherwise, and whose parameters stay what they are."""
+"""Parallel styles that redistribute a module's inputs and outputs, and leave its parameters unchanged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput"]
 
 Layouts = Placement | Sequence[Placement | None] | None
-"""One placement for the only value, or one for each; None for a value that stays as it is."""
+"""One placement for a single value, or one per value; None for a value that stays unchanged."""
 
 
 def _each(layouts: Layouts) -> tuple[Placement | None, ...] | None:
@@ -27,7 +27,7 @@ def _each(layouts: Layouts) -> tuple[Placement | None, ...] | None:
 def _prepared(
     value: Any, mesh: DeviceMesh, now: Placement | None, wanted: Placement | None, local: bool
 ) -> Any:
-    """A value that lies as it is wanted; itself where nothing says how it lies."""
+    """Redistribute a value to the wanted placement. Return it unchanged if its placement is unknown."""
     if now is None:
         return value
     made = as_distributed(value, mesh, (now,), None if wanted is None or wanted == now else (wanted,))
@@ -38,11 +38,11 @@ class PrepareModuleInput(ParallelStyle):
     """Inputs that come to lie as they are wanted (`torch.distributed.tensor.parallel.PrepareModuleInput`).
 
     Args:
-        input_layouts: how positional inputs that are plain tensors lie; None in the place of what is left alone.
-        desired_input_layouts: how they shall lie.
+        input_layouts: Placements of positional inputs that are plain tensors; None leaves an input unchanged.
+        desired_input_layouts: Wanted placements of these inputs.
         input_kwarg_layouts: the same of inputs by name.
         desired_input_kwarg_layouts: the same of inputs by name.
-        use_local_output: whether the module gets this process's parts, as plain tensors, or `DTensor`.
+        use_local_output: If True, this rank's parts are passed on as plain tensors. Otherwise `DTensor`s are.
 
     Raises:
         AssertionError: there are not as many wanted layouts as layouts.
@@ -110,9 +110,9 @@ class PrepareModuleOutput(ParallelStyle):
     """Outputs that come to lie as they are wanted (`torch.distributed.tensor.parallel.PrepareModuleOutput`).
 
     Args:
-        output_layouts: how outputs that are plain tensors lie; None in the place of what is left alone.
-        desired_output_layouts: how they shall lie.
-        use_local_output: whether they are this process's parts, as plain tensors, or `DTensor`.
+        output_layouts: Placements of outputs that are plain tensors; None leaves an output unchanged.
+        desired_output_layouts: Wanted placements of these outputs.
+        use_local_output: If True, this rank's parts are passed on as plain tensors. Otherwise `DTensor`s are.
 
     Raises:
         AssertionError: there are not as many wanted layouts as layouts.
@@ -158,7 +158,8 @@ class PrepareModuleInputOutput(ParallelStyle):
         desired_input_layouts: as for `PrepareModuleInput`.
         input_kwarg_layouts: as for `PrepareModuleInput`.
         desired_input_kwarg_layouts: as for `PrepareModuleInput`.
-        use_local_input: whether the module gets this process's parts, as plain tensors, or `DTensor`.
+        use_local_input: If True, the module gets this rank's parts as plain tensors. Otherwise it gets
+            `DTensor`s.
         output_layouts: as for `PrepareModuleOutput`.
         desired_output_layouts: as for `PrepareModuleOutput`.
         use_local_output: as for `PrepareModuleOutput`.

@@ -27,10 +27,11 @@ Placements = tuple[Placement, ...]
 
 
 class ParallelStyle(ABC):
-    """What `parallelize_module` does with a module (`torch.distributed.tensor.parallel.ParallelStyle`).
+    """Parallelization style that `parallelize_module` applies to a module
+    (`torch.distributed.tensor.parallel.ParallelStyle`).
 
     Attributes:
-        src_data_rank: whose parameters are divided; None for each process's own.
+        src_data_rank: Rank whose parameters are distributed. None uses each rank's own.
     """
 
     src_data_rank: int | None = 0
@@ -49,7 +50,9 @@ class ParallelStyle(ABC):
 def as_distributed(
     value: Tensor, mesh: DeviceMesh, layouts: Sequence[Placement], wanted: Sequence[Placement] | None
 ) -> DTensor:
-    """A tensor that lies as it is wanted; a plain one is this process's part of one that lies as `layouts` says."""
+    """Return a DTensor with the wanted placements. A plain tensor is this rank's part of one placed by
+    `layouts`.
+    """
     made = value if isinstance(value, DTensor) else DTensor.from_local(value, mesh, layouts)
     return made if wanted is None else made.redistribute(placements=wanted)
 
@@ -68,14 +71,15 @@ class _DividedParallel(ParallelStyle):
     """A linear layer or an embedding whose weight is divided.
 
     Args:
-        input_layouts: how an input that is a plain tensor lies.
-        output_layouts: how the output shall lie.
-        use_local_output: whether the output is this process's part, as a plain tensor, or a `DTensor`.
+        input_layouts: Placement of a plain tensor input.
+        output_layouts: Wanted placement of the output.
+        use_local_output: If True, the output is this rank's part as a plain tensor. Otherwise it is a
+            `DTensor`.
     """
 
     _SAID = ("input_layouts", "output_layouts", "use_local_output")
     _PLANS: ClassVar[dict[str, tuple[dict[str, Placement], Placement]]] = {}
-    """By class of module: how its parameters lie, and its input."""
+    """Placements of the parameters and of the input, by module class."""
 
     def __init__(self, input_layouts: Placement, output_layouts: Placement, use_local_output: bool) -> None:
         self.input_layouts: Placements = (input_layouts,)
@@ -112,10 +116,11 @@ class ColwiseParallel(_DividedParallel):
     An embedding's processes have some columns of the table.
 
     Args:
-        input_layouts: how an input that is a plain tensor lies; replicated if nothing is said.
-        output_layouts: how the output shall lie; divided along the last dimension, as it is computed, if nothing is
-            said.
-        use_local_output: whether the output is this process's part, as a plain tensor, or a `DTensor`.
+        input_layouts: Placement of a plain tensor input. Default: replicated.
+        output_layouts: Wanted placement of the output. Default: sharded along the last dimension, as it is
+            computed.
+        use_local_output: If True, the output is this rank's part as a plain tensor. Otherwise it is a
+            `DTensor`.
     """
 
     _PLANS: ClassVar = {
@@ -139,9 +144,10 @@ class RowwiseParallel(_DividedParallel):
     An embedding's processes have some rows of the table.
 
     Args:
-        input_layouts: how an input that is a plain tensor lies; divided along the last dimension if nothing is said.
-        output_layouts: how the output shall lie: replicated, which takes an all-reduce, if nothing is said.
-        use_local_output: whether the output is this process's part, as a plain tensor, or a `DTensor`.
+        input_layouts: Placement of a plain tensor input. Default: sharded along the last dimension.
+        output_layouts: Wanted placement of the output. Default: replicated, which takes an all-reduce.
+        use_local_output: If True, the output is this rank's part as a plain tensor. Otherwise it is a
+            `DTensor`.
     """
 
     _PLANS: ClassVar = {
@@ -166,7 +172,8 @@ class SequenceParallel(ParallelStyle):
 
     Args:
         sequence_dim: the dimension of the sequence, along which an input that is a plain tensor is divided.
-        use_local_output: whether the output is this process's part, as a plain tensor, or a `DTensor`.
+        use_local_output: If True, the output is this rank's part as a plain tensor. Otherwise it is a
+            `DTensor`.
     """
 
     def __init__(self, *, sequence_dim: int = 1, use_local_output: bool = False) -> None:

@@ -1,4 +1,6 @@
-"""Operators whose dimensions have letters: parts along one give parts along it, or sums where the result lacks it."""
+"""Sharding rules by letters: a shard along a letter gives a shard of the result, or a partial sum if the
+result lacks it.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,14 @@ SUM = Partial("sum")
 def lettered(
     call: Invocation, inputs: Sequence[str], outputs: Sequence[str], whole: str = "", linear: bool = True
 ) -> list[Strategy]:
-    """A strategy for each letter.
+    """Return one strategy per letter.
 
     Args:
-        call: the operator and its arguments.
-        inputs: a letter for each dimension of each tensor among the arguments.
-        outputs: the same of each result.
-        whole: letters along which nothing can be a part.
-        linear: whether what lacks a letter is a sum over it; else such letters are whole.
+        call: The operator and its arguments.
+        inputs: For each tensor argument, one letter per dimension.
+        outputs: For each result, one letter per dimension.
+        whole: Letters of dimensions that cannot be sharded.
+        linear: If True, a tensor without a letter is a sum over it. Otherwise such letters are not sharded.
     """
     found = []
     for letter in dict.fromkeys("".join(inputs)):
@@ -50,10 +52,10 @@ def _partials(call: Invocation) -> list[Strategy]:
 
 
 def einsum(equation: str) -> Callable[[Invocation], list[Strategy]]:
-    """The strategies of a product that is linear in each of its tensors.
+    """Return the strategies of an einsum, which is linear in each of its tensors.
 
     Args:
-        equation: as `tt.einsum` has it.
+        equation: Equation, as for `tt.einsum`.
 
     Example:
         >>> from triten.distributed.tensor.rules.einsum import einsum

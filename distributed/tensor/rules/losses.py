@@ -18,7 +18,7 @@ _SUM = Partial("sum")
 
 
 def _elementwise(call: Invocation) -> list[Strategy]:
-    """A loss of each element, reduced."""
+    """Return the strategies of an elementwise loss with a reduction."""
     if call["reduction"] == NONE:
         return pointwise(call)
     found = []
@@ -47,7 +47,7 @@ def _elementwise_gradient(call: Invocation) -> list[Strategy]:
 
 
 def _elementwise_backward(func: Any, values: dict[str, Any], call: Invocation, targets: Any) -> Any:
-    """The gradient of a mean is divided by the number of all elements, and not of a part's."""
+    """Divide the gradient of a mean by the global number of elements, not the local one."""
     names = [each.name for each in func._entry.schema.arguments]
     if values["reduction"] == MEAN:
         values["grad_output"] = values["grad_output"] / max(prod(call.results[0].shape), 1)
@@ -67,7 +67,7 @@ def _nll(call: Invocation) -> list[Strategy]:
 
 
 def _nll_forward(func: Any, values: dict[str, Any], call: Invocation, targets: Any) -> Any:
-    """A mean is the sum of all, divided by the weight of all."""
+    """Compute a mean as the global sum divided by the global weight."""
     names = [each.name for each in func._entry.schema.arguments]
     divided = [place for place, each in enumerate(targets[0].placements) if isinstance(each, Shard)]
     if values["reduction"] != MEAN or not divided:
@@ -88,7 +88,9 @@ def _nll_gradient(call: Invocation) -> list[Strategy]:
 
 
 def _nll_backward(func: Any, values: dict[str, Any], call: Invocation, targets: Any) -> Any:
-    """The gradient of a mean is divided by the weight of all, which a part's kernel may take from its own labels."""
+    """Divide the gradient of a mean by the global weight. A local kernel might use the weight of its own
+    labels.
+    """
     names = [each.name for each in func._entry.schema.arguments]
     if values["reduction"] == MEAN:
         values["grad_output"] = values["grad_output"] / values["total_weight"]

@@ -26,13 +26,13 @@ def along_others(call: Invocation) -> list[Strategy]:
 
 
 def masked_results(call: Invocation, letters: Sequence[str]) -> list[str]:
-    """The letters of those gradients that were asked for."""
+    """Return the letters of the requested gradients."""
     wanted = [each for each, asked in zip(letters, call["output_mask"], strict=True) if asked]
     return wanted if len(wanted) == len(call.results) else list(letters)
 
 
 def _letters(call: Invocation) -> tuple[str, str]:
-    """A letter for each dimension of the batch, and for each that is normalised."""
+    """Return a letter for each batch dimension, and for each normalized dimension."""
     ndim = call.tensors[0].ndim
     normalized = len(call["normalized_shape"])
     letters = ascii_lowercase[:ndim]
@@ -47,7 +47,7 @@ def _layer_norm(call: Invocation) -> list[Strategy]:
 
 
 def _gradient_of(statistics: int) -> Callable[[Invocation], list[Strategy]]:
-    """The gradients of a norm that keeps so many statistics of each row."""
+    """Return the gradient strategies of a normalization that saves `statistics` statistics per row."""
 
     def strategies(call: Invocation) -> list[Strategy]:
         ndim = call.tensors[1].ndim
@@ -72,7 +72,7 @@ def _group_norm_gradient(call: Invocation) -> list[Strategy]:
 
 
 def _of_batch(func: Any, values: dict[str, Any], call: Invocation, targets: Any) -> Any:
-    """The operator is told how many examples there are: a part has fewer."""
+    """Pass the local number of examples to the operator."""
     arguments = func._entry.schema.arguments
     values["N"] = values["input"].shape[0]
     return func(*[values[each.name] for each in arguments])

@@ -37,7 +37,9 @@ def _by_parameter(call: Invocation) -> list[Group]:
 
 
 def _place(call: Invocation, spec: object, taken: set[int]) -> int:
-    """The place of a spec among the tensors; two tensors may have one spec, which is the reason to count."""
+    """Return the position of a spec among the tensors. Two tensors may share a spec, so taken positions are
+    skipped.
+    """
     for place, each in enumerate(call.tensors):
         if each is spec and place not in taken:
             taken.add(place)
@@ -46,7 +48,7 @@ def _place(call: Invocation, spec: object, taken: set[int]) -> int:
 
 
 def _by_gradient(call: Invocation) -> list[Group]:
-    """Each gradient by itself; what all share is whole."""
+    """Group each gradient by itself; shared tensors are replicated."""
     count = len(call["self"])
     groups = [
         Group(

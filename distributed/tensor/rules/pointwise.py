@@ -1,4 +1,4 @@
-"""Operators on each element by itself, with broadcasting; linear ones compute on what is left to be reduced."""
+"""Rules of elementwise operators with broadcasting; linear operators also accept partial sums."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["POINTWISE", "RULES", "pointwise", "shards_of_broadcast"]
 
 
 def shards_of_broadcast(shape: Sequence[int], shapes: Sequence[Sequence[int]]) -> list[tuple[Placement, ...]]:
-    """For each dimension of a result, how the tensors that it was broadcast from lie if it is a shard along it."""
+    """Return the placements of the broadcast tensors for a shard along each dimension of the result."""
     found = []
     for dim, size in enumerate(shape):
         placements: list[Placement] = []
@@ -23,7 +23,7 @@ def shards_of_broadcast(shape: Sequence[int], shapes: Sequence[Sequence[int]]) -
 
 
 def _reductions(call: Invocation) -> list[Partial]:
-    """The reductions that are left to do to arguments and that commute with sums and factors."""
+    """Return the pending reductions of the arguments that commute with sums and factors."""
     found: list[Partial] = []
     for place in range(len(call.tensors)):
         now = call.current(place)
@@ -42,7 +42,7 @@ def _shards(call: Invocation) -> list[Strategy]:
 
 
 def pointwise(call: Invocation) -> list[Strategy]:
-    """Shards along a dimension, of what has it."""
+    """Return the strategies that shard the tensors along each dimension."""
     return _shards(call)
 
 
@@ -81,13 +81,13 @@ def _linear_in_first(call: Invocation) -> list[Strategy]:
 
 
 def _converted(call: Invocation) -> list[Strategy]:
-    """A conversion: linear if the numbers stay such."""
+    """Return the strategies of a conversion, which is linear if the result is floating-point or complex."""
     exact = call.results[0].dtype.is_floating_point or call.results[0].dtype.is_complex
     return _shards(call) + (_partial_in(call, (0,)) if exact else [])
 
 
 def _unchanged(call: Invocation) -> list[Strategy]:
-    """The same elements, whatever is left to do to them."""
+    """Return the strategies of an operator that keeps its elements, including a pending reduction."""
     now = call.current(0)
     return [*_shards(call), Strategy((now,) * len(call.results), (now,))]
 
@@ -105,7 +105,7 @@ def _filled(call: Invocation) -> list[Strategy]:
 
 
 def _copied(call: Invocation) -> list[Strategy]:
-    """One tensor's elements into another's places."""
+    """Return the strategies of a copy from one tensor to another."""
     now = call.current(0)
     both = [Strategy((now,) * len(call.results), (now, now))] if call.current(1) == now else []
     return _shards(call) + both

@@ -1,4 +1,4 @@
-"""Products of matrices, convolutions and attention."""
+"""Matmuls, convolutions and attention."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["RULES"]
 
 
 def _added(equation: str) -> Rule:
-    """A product that is added to a tensor of its shape, or one that is broadcast to it."""
+    """Return the rule of a matmul that is added to a tensor of its shape, or to one that broadcasts to it."""
     product = einsum(equation)
 
     def strategies(call: Invocation) -> list[Strategy]:

@@ -11,11 +11,13 @@ from .rule import Invocation, Rule, Strategy
 __all__ = ["RULES", "reduced_dims"]
 
 Combine = Callable[[Invocation, bool], Partial | None]
-"""What is left to do after parts have been reduced; None where nothing can be. The flag: all parts are of one size."""
+"""Function that returns the reduction pending after parts have been reduced; None if parts cannot be reduced.
+The flag is True if all parts have the same size.
+"""
 
 
 def reduced_dims(call: Invocation, name: str = "dim") -> tuple[int, ...]:
-    """The dimensions that are reduced: all if none are said."""
+    """Return the reduced dimensions; all if none are given."""
     ndim = call.tensors[0].ndim
     dim = call.get(name)
     if dim is None or dim == () or dim == []:
@@ -25,7 +27,7 @@ def reduced_dims(call: Invocation, name: str = "dim") -> tuple[int, ...]:
 
 
 def _kept(call: Invocation, dims: Sequence[int], dim: int) -> int:
-    """Where a dimension that is not reduced is in the result."""
+    """Return the position of a kept dimension in the result."""
     return dim if call.get("keepdim", False) else dim - sum(each < dim for each in dims)
 
 
@@ -67,7 +69,7 @@ def _extreme(reduce_op: str) -> Combine:
 
 
 def _logical(reduce_op: str) -> Combine:
-    """Of bools, which are reduced as bits are."""
+    """Return the combine function of logical reductions, which reduce bools bitwise."""
     return lambda call, even: Partial(reduce_op)
 
 

@@ -1,4 +1,4 @@
-"""Rows of tables: embeddings whose table each process has whole, some columns of, or some rows of."""
+"""Rules of embeddings and indexing, with the table replicated, sharded by columns, or sharded by rows."""
 
 from __future__ import annotations
 
@@ -59,13 +59,17 @@ def _index_select(call: Invocation) -> list[Strategy]:
 
 
 def _indices(call: Invocation) -> dict[int, Any]:
-    """The indexed dimensions and their indices; none if there are bools, of which only the elements tell how many."""
+    """Return the indexed dimensions and their indices; none for bool masks, whose size depends on the
+    elements.
+    """
     given = {dim: each for dim, each in enumerate(call["indices"]) if each is not None}
     return {} if any(each.tensor_meta.dtype.itemsize == 1 for each in given.values()) else given
 
 
 def _kept_dims(call: Invocation, given: dict[int, Any]) -> tuple[list[tuple[int, int]], int]:
-    """The dimensions without an index and where the indexed tensor has them; and where it has those of the indices."""
+    """Return the dimensions without an index with their positions in the result, and the position of the
+    index dimensions.
+    """
     width = max(each.ndim for each in given.values())
     first = min(given) if list(given) == list(range(min(given), max(given) + 1)) else 0
     kept = [dim for dim in range(call.tensors[0].ndim) if dim not in given]

@@ -1,4 +1,4 @@
-"""What a rule is, and what it is asked about."""
+"""Definition of sharding rules and their input."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class Strategy(NamedTuple):
 
 
 class Invocation:
-    """A call of an operator: its arguments, with specs in the place of tensors.
+    """Call of an operator: its arguments, with specs instead of tensors.
 
     Attributes:
-        name: the operator's full name.
-        values: its arguments by name, also those that were left out.
-        tensors: the specs of its tensors, those in lists too, in order.
-        results: shape, strides and dtype of each tensor that it returns.
-        count: how many processes lie along the mesh dimension.
-        divided: for each tensor, how many parts earlier mesh dimensions make of each of its dimensions.
-        results_divided: the same of the results.
-        place: the mesh dimension.
+        name: Full name of the operator.
+        values: Arguments by name, including defaults.
+        tensors: Specs of its tensors in order, including those in lists.
+        results: Shape, strides and dtype of each returned tensor.
+        count: Number of ranks along the mesh dimension.
+        divided: For each tensor, the number of parts that earlier mesh dimensions make of each dimension.
+        results_divided: The same for the results.
+        place: Index of the mesh dimension.
     """
 
     def __init__(
@@ -57,23 +57,23 @@ class Invocation:
         return self.values[name]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """An argument, or a default where the operator has none of the name."""
+        """Return an argument, or the default if the operator has no argument of this name."""
         return self.values.get(name, default)
 
     def index(self, spec: DTensorSpec) -> int:
-        """The place of a spec among the tensors."""
+        """Return the position of a spec among the tensors."""
         return next(place for place, each in enumerate(self.tensors) if each is spec)
 
     def current(self, place: int) -> Placement:
-        """How a tensor lies along this mesh dimension now."""
+        """Return the current placement of a tensor along this mesh dimension."""
         return self.tensors[place].placements[self.place]
 
     def is_even(self, place: int, dim: int) -> bool:
-        """Whether all parts of an argument along a dimension are of one size."""
+        """Return True if a dimension of an argument splits evenly."""
         return self._divides(self.tensors[place].shape[dim], self.divided[place].get(dim, 1))
 
     def is_even_result(self, place: int, dim: int) -> bool:
-        """Whether all parts of a result along a dimension are of one size."""
+        """Return True if a dimension of a result splits evenly."""
         return self._divides(self.results[place].shape[dim], self.results_divided[place].get(dim, 1))
 
     def _divides(self, size: int, divided: int) -> bool:
@@ -98,15 +98,16 @@ class Rule(NamedTuple):
     """How an operator computes on parts.
 
     Attributes:
-        strategies: the ways of one mesh dimension; the first of equal cost is taken.
-        sizes: the argument that is the result's shape, if there is one: a part gets the part's.
-        groups: in the place of `strategies` where there are lists of tensors.
-        by_value: the numbers on which the strategies depend, beside what stands in every key.
-        local: in the place of the operator, what computes a part: it takes the operator, this process's arguments by
-            name, and the invocation and inputs' specs of which they are parts.
-        unscaled: the argument that is written only where gradients are unscaled (``grad_scale``).
-        plain: whether tensors beside distributed ones are taken for replicated ones, as indices are.
-        replicates: whether computing on whole tensors is all that can be done, so that nobody is warned.
+        strategies: Function that returns the strategies along one mesh dimension. The first of equal cost is
+            taken.
+        sizes: Argument with the result's shape, if any; a local call gets the local shape.
+        groups: Replacement of `strategies` for lists of tensors.
+        by_value: True if the strategies depend on the values of numbers, besides what every key contains.
+        local: Function that computes a part instead of the operator. It takes the operator, this rank's
+            arguments by name, the invocation, and the specs of the inputs.
+        unscaled: Argument that is written only if gradients are unscaled (``grad_scale``).
+        plain: If True, plain tensors beside distributed ones count as replicated, as indices do.
+        replicates: If True, replicated computation is the only strategy, so no warning is issued.
     """
 
     strategies: Callable[[Invocation], Sequence[Strategy]] | None = None
@@ -120,10 +121,10 @@ class Rule(NamedTuple):
 
 
 def replicated(call: Invocation) -> Strategy:
-    """All tensors are whole."""
+    """Return the strategy that replicates all tensors."""
     return Strategy((REPLICATE,) * len(call.results), (REPLICATE,) * len(call.tensors))
 
 
 def shard(dim: int | None) -> Placement:
-    """A shard along a dimension; the whole where there is no such dimension."""
+    """Return a shard along a dimension; replicate if `dim` is None."""
     return REPLICATE if dim is None else Shard(dim)

@@ -1,4 +1,4 @@
-"""Random numbers: each process draws those of its part, which are the same however the tensor lies."""
+"""Random ops: each rank generates the values of its part, which are the same for any placements."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _like(func: Any, values: dict[str, Any], call: Invocation, targets: Any) -> 
 
 
 def _rest(func: Any, values: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments after the tensor."""
+    """Return the arguments after the tensor."""
     arguments = func._entry.schema.arguments[1:]
     return (
         [values[each.name] for each in arguments if not each.kwarg_only],

@@ -37,7 +37,7 @@ for _family in (
 
 
 def rule_of(name: str, op: OperatorEntry) -> Rule:
-    """The rule of an operator; one that replicates where it has none."""
+    """Return the rule of an operator; the default rule replicates all tensors."""
     found = RULES.get(name)
     if found is None:
         found = pointwise.POINTWISE if "pointwise" in op.tags else NO_RULE

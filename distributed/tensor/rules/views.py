@@ -1,4 +1,4 @@
-"""Views and what else moves elements: which dimension of the argument is which of the result."""
+"""Rules of views and other operators that move elements: the mapping of dimensions to those of the result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Pairs = list[tuple[int, int]]
 
 
 def _moving(pairs_of: Callable[[Invocation], Pairs]) -> Callable[[Invocation], list[Strategy]]:
-    """The strategies of an operator that moves elements of its first tensor."""
+    """Return the strategies of an operator that moves elements of its first tensor."""
 
     def strategies(call: Invocation) -> list[Strategy]:
         rest: tuple[Placement, ...] = (REPLICATE,) * (len(call.tensors) - 1)
@@ -124,7 +124,7 @@ def _squeezed(call: Invocation) -> Pairs:
 
 
 def _squeeze(func: Any, values: dict[str, Any], call: Invocation, targets: Any) -> Any:
-    """A part may have one element along a dimension along which the tensor has several."""
+    """Squeeze only dimensions of global size 1: a part may have size 1 where the tensor does not."""
     return values["self"].squeeze(tuple(_squeezed_dims(call)))
 
 
@@ -135,7 +135,7 @@ def _sliced(call: Invocation) -> Pairs:
 
 
 def _slice(func: Any, values: dict[str, Any], call: Invocation, targets: Any) -> Any:
-    """A slice of all elements of a dimension is one of all elements of a part."""
+    """Slice a part. A full slice of a sharded dimension is a full slice of the part."""
     dim = values["dim"]
     if isinstance(targets[0].placements, tuple) and any(
         each == Shard(dim % call.tensors[0].ndim) for each in targets[0].placements
@@ -160,7 +160,7 @@ def _first_selected(call: Invocation) -> Pairs:
 
 
 def _indexed(index: Sequence[int], shape: Sequence[int]) -> Pairs:
-    """The dimensions of which an index takes all elements; it has four numbers for each thing between the brackets."""
+    """Return the dimensions of which an index takes all elements. The index has four integers per subscript."""
     pairs = []
     before = after = 0
     for place in range(0, len(index), 4):
@@ -173,7 +173,7 @@ def _indexed(index: Sequence[int], shape: Sequence[int]) -> Pairs:
 
 
 def _of_part(index: Sequence[int], shape: Sequence[int], part: Sequence[int]) -> list[int]:
-    """An index whose ranges of all elements are those of all elements of a part."""
+    """Adapt an index to a part: full ranges become full ranges of the part."""
     made = list(index)
     dim = 0
     for place in range(0, len(index), 4):
@@ -246,7 +246,9 @@ def _padded(call: Invocation) -> Pairs:
 
 
 def _new(call: Invocation) -> list[Strategy]:
-    """A tensor of any shape; of the same shape it lies as the argument."""
+    """Return the strategies of a new tensor of any shape. With the same shape, it takes the argument's
+    placement.
+    """
     now = call.current(0)
     found = [Strategy((REPLICATE,), (None,))]
     if call.results[0].shape == call.tensors[0].shape and isinstance(now, Shard):
@@ -255,7 +257,7 @@ def _new(call: Invocation) -> list[Strategy]:
 
 
 def _joined(call: Invocation) -> list[Strategy]:
-    """Several tensors one after the other along a dimension."""
+    """Return the strategies of a concatenation along a dimension."""
     ndim = len(call.results[0].shape)
     if any(each.ndim != ndim for each in call.tensors):
         return []

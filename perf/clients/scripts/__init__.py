@@ -1,1 +1,1 @@
-"""One program for each client. Each runs in a process of its own under `triten.as_torch`, and is imported nowhere."""
+"""Client programs. Each runs in its own process under `triten.as_torch`, and no module imports them."""

@@ -1,4 +1,4 @@
-"""FlagGems' operators in the place of ours: `flag_gems.use_gems` registers them with `Library.impl`."""
+"""Replacement of triten's operators by FlagGems': `flag_gems.use_gems` registers them with `Library.impl`."""
 
 import os
 

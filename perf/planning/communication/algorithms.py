@@ -1,10 +1,13 @@
-"""Algorithms of collectives, counted: steps, bytes that a rank sends, and bytes that it reduces.
+"""Counts of collective algorithms: steps, bytes that a rank sends, and bytes that it reduces.
 
-For p ranks and n bytes, where n is what `BYTES_OF` says. Sources: Thakur, Rabenseifner and Gropp, "Optimization of
-collective communication operations in MPICH" (2005); Sanders, Speck and Traff, "Two-tree algorithms for full bandwidth
-broadcast, reduction and scan" (2009), for NCCL's double binary trees; NCCL tests, "Performance reported by NCCL tests",
-for the bytes on the wire of rings; Klenk et al., "An in-network architecture for accelerating shared-memory
-multiprocessor collectives" (2020), for switches that reduce.
+The counts are for p ranks and n bytes, with n as in `BYTES_OF`. Sources:
+
+- Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH" (2005).
+- Sanders, Speck and Traff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan" (2009), for
+  NCCL's double binary trees.
+- NCCL tests, "Performance reported by NCCL tests", for the bytes on the wire of rings.
+- Klenk et al., "An in-network architecture for accelerating shared-memory multiprocessor collectives" (2020),
+  for switches that reduce.
 """
 
 from __future__ import annotations
@@ -26,11 +29,11 @@ BYTES_OF = {
     "send": "the tensor",
     "barrier": "nothing",
 }
-"""What the number of bytes of a collective counts."""
+"""Meaning of the number of bytes of a collective."""
 
 
 class Count(NamedTuple):
-    """What a rank on the longest way does: messages one after the other, bytes sent, bytes reduced."""
+    """Work of a rank on the critical path: sequential messages, bytes sent, bytes reduced."""
 
     steps: float
     sent: float
@@ -39,7 +42,9 @@ class Count(NamedTuple):
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A way of a collective: name, libraries that have it, what it does; if p must be a power of 2, a switch reduce."""
+    """Algorithm of a collective: name, libraries, counts, and the conditions: p a power of 2, or a reducing
+    switch.
+    """
 
     name: str
     libraries: tuple[str, ...]
@@ -49,7 +54,7 @@ class Algorithm:
 
 
 def floor_log2(p: int) -> int:
-    """The largest k with 2^k at most p.
+    """Return the largest k with 2^k at most p.
 
     Example:
         >>> from triten.perf.planning.communication.algorithms import floor_log2
@@ -60,7 +65,7 @@ def floor_log2(p: int) -> int:
 
 
 def ceil_log2(p: int) -> int:
-    """The smallest k with 2^k at least p.
+    """Return the smallest k with 2^k at least p.
 
     Example:
         >>> from triten.perf.planning.communication.algorithms import ceil_log2
@@ -140,9 +145,9 @@ ALGORITHMS: Mapping[str, tuple[Algorithm, ...]] = {
 
 
 def algorithms_of(collective: str, library: str, p: int, *, in_switch: bool = False) -> list[Algorithm]:
-    """The ways that a library has for so many ranks, with those where a switch reduces if there is one that does.
+    """Return a library's algorithms for `p` ranks, with in-switch reductions if a switch supports them.
 
-    Raises ValueError for a collective that is not known.
+    Raise ValueError for an unknown collective.
 
     Example:
         >>> from triten.perf.planning.communication.algorithms import algorithms_of

@@ -69,9 +69,10 @@ SOURCE = "data sheets, taken to sustain {share:.0%} of the bandwidth; latencies 
 
 
 def interconnect_of(name: str) -> Interconnect:
-    """A machine, a link of all ranks, or two links joined by ``+`` (inside and between nodes of 8 devices), by name.
+    """Return a machine, one link for all ranks, or two links joined by ``+`` (inside and between nodes of 8
+    devices), by name.
 
-    Raises ValueError for a name that is not known.
+    Raise ValueError for an unknown name.
 
     Example:
         >>> from triten.perf.planning.communication.data_sheets import interconnect_of

@@ -68,10 +68,10 @@ def fit_running_ranks(sizes: Sequence[int], rounds: int) -> Interconnect:
 
 
 def fitted(timed: Sequence[Timed], ranks: int, backend: str) -> Interconnect:
-    """The interconnect whose predictions are nearest to what was measured.
+    """Fit the interconnect whose predictions are closest to the measured times.
 
-    Large tensors have a link of their own where that is much nearer: memory is slower than caches are, and libraries
-    carry them in another way.
+    Large tensors get a separate link if that fits much better: memory is slower than caches, and libraries
+    use another protocol for them.
     """
     library = NCCL if backend == NCCL else MPI
     sizes = sorted({nbytes for _, nbytes, _ in timed})
@@ -105,10 +105,10 @@ class _Fit(NamedTuple):
 
 
 def _fit_link(timed: Sequence[Timed], ranks: int, library: str, latency: float | None = None) -> _Fit:
-    """The nearest link, of a latency that may be given, by the logarithms of the ratios of predicted to measured times.
+    """Fit a link, with an optional fixed latency, to the log ratios of predicted to measured times.
 
-    A ratio beyond `OUTLIER` counts by its logarithm, a smaller one by the square of that (pseudo-Huber): one time that
-    another process has spoilt does not move all.
+    A log ratio beyond `OUTLIER` counts linearly, a smaller one by its square (pseudo-Huber loss). A time
+    disturbed by another process therefore does not dominate the fit.
     """
     from scipy.optimize import minimize  # takes as long to import as everything else here
 
@@ -176,20 +176,20 @@ def _timed(run: Callable[[], object], count: int) -> float:
 
 
 def _slowest(number: float) -> float:
-    """The largest number of all ranks."""
+    """Return the maximum of a value over all ranks."""
     largest = ones((1,), dtype=float64, device=_device()) * number
     distributed.all_reduce(largest, op=distributed.ReduceOp.MAX)
     return float(largest.item())
 
 
 def buffers_of(nbytes: int, ranks: int) -> tuple[Tensor, Tensor]:
-    """What collectives of so many bytes send and receive: zeros, whose sums do not grow."""
+    """Return send and receive buffers for collectives of this size: zeros, whose sums do not grow."""
     count = max(1, nbytes // 4, ranks)
     return zeros((count,), device=_device()), zeros((count,), device=_device())
 
 
 def collective_run(collective: str, nbytes: int, buffers: tuple[Tensor, Tensor]) -> Callable[[], Any]:
-    """A collective of float32 of so many bytes, with an element for each rank at least where ranks have parts."""
+    """Return a float32 collective of this size, with at least one element per rank if ranks have parts."""
     ranks = distributed.get_world_size()
     count = max(1, nbytes // 4)
     part = max(1, count // ranks)

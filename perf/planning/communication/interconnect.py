@@ -1,4 +1,6 @@
-"""`Interconnect`: what connects ranks, inside a node and between nodes, and what collectives take over it."""
+"""`Interconnect`: the links between ranks, inside a node and between nodes, and the cost of collectives on
+them.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +14,18 @@ from .algorithms import MPI, NCCL, Count, algorithms_of
 
 @dataclass(frozen=True)
 class Link:
-    """What carries a message from a device to another one: the alpha-beta model, with gamma for reductions.
+    """Link between devices: the alpha-beta model, with gamma for reductions.
 
     Attributes:
-        name: what it is called in tables.
-        latency: alpha, the seconds of a message without bytes.
-        bytes_per_second: of one device in one direction.
-        seconds_per_reduced_byte: gamma. 0 where the reduction is no slower than the link.
-        sustained: the share of `bytes_per_second` that messages reach.
-        reduces: whether a switch of the link adds up and multicasts (NVLink SHARP).
-        large: the same for tensors of at least `large_from` bytes, which no cache holds, or that another protocol of
-            the library carries; None where all are alike.
-        large_from: from how many bytes of a collective's tensor on.
+        name: Name in tables.
+        latency: alpha, the seconds of an empty message.
+        bytes_per_second: Bandwidth of one device in one direction.
+        seconds_per_reduced_byte: gamma. 0 if the reduction is no slower than the link.
+        sustained: Share of `bytes_per_second` that messages reach.
+        reduces: True if a switch of the link reduces and multicasts (NVLink SHARP).
+        large: Link for tensors of at least `large_from` bytes, which exceed caches or use another protocol of
+            the library. None if all sizes behave the same.
+        large_from: Minimum bytes of a collective's tensor for `large`.
     """
 
     name: str
@@ -44,16 +46,16 @@ class Link:
                 raise ValueError(f"Link: {field} must not be negative, got {getattr(self, field)}")
 
     def slowed(self, share: float) -> Link:
-        """The link with a share of its bandwidth."""
+        """Return the link with a share of its bandwidth."""
         large = None if self.large is None else self.large.slowed(share)
         return replace(self, bytes_per_second=share * self.bytes_per_second, large=large)
 
     def of(self, nbytes: float) -> Link:
-        """The link that carries a tensor of so many bytes."""
+        """Return the link for a tensor of this size."""
         return self.large if self.large is not None and nbytes >= self.large_from else self
 
     def seconds(self, count: Count) -> float:
-        """What steps, bytes sent and bytes reduced take.
+        """Return the seconds of these steps, bytes sent and bytes reduced.
 
         Example:
             >>> from triten.perf.planning.communication.algorithms import Count
@@ -78,7 +80,7 @@ class Group(NamedTuple):
 
 
 class CollectiveCost(NamedTuple):
-    """What one collective takes: the algorithm, seconds, and the bytes that a rank sends."""
+    """Cost of one collective: the algorithm, seconds, and the bytes that a rank sends."""
 
     algorithm: str
     seconds: float
@@ -90,19 +92,19 @@ FREE = CollectiveCost("none", 0.0, 0.0)
 
 @dataclass(frozen=True)
 class Interconnect:
-    """What connects the ranks.
+    """Interconnect of the ranks.
 
     Attributes:
-        name: what it is called in tables.
-        inside: the link of devices of one node.
-        between: the link of devices of several nodes; None where there is one node.
-        devices_per_node: how many devices (ranks) a node has; None: all of them.
-        adapters_per_node: how many network adapters they share; None: one for each device.
+        name: Name in tables.
+        inside: Link between devices of one node.
+        between: Link between nodes. None if there is one node.
+        devices_per_node: Number of devices (ranks) of a node. None means all.
+        adapters_per_node: Number of network adapters that they share. None means one per device.
         library: ``"nccl"`` or ``"mpi"``, whose algorithms are used.
-        startup: seconds of a collective before its first message.
-        overlaps: whether communication goes on while the device computes. False where the processor that computes
-            also communicates.
-        source: where the figures come from.
+        startup: Seconds of a collective before its first message.
+        overlaps: True if communication overlaps with computation. False if the computing processor also
+            communicates.
+        source: Source of the figures.
 
     Example:
         >>> import triten as tt
@@ -169,13 +171,14 @@ class Interconnect:
         return Group(-(-len(ranks) // nodes), nodes)
 
     def collective(self, name: str, nbytes: float, group: Group | int) -> CollectiveCost:
-        """What a collective takes, by the fastest of the library's ways.
+        """Predict the cost of a collective with the library's fastest algorithm.
 
         Args:
             name: ``"all_reduce"``, ``"all_gather"``, ``"reduce_scatter"``, ``"broadcast"``, ``"reduce"``,
                 ``"all_to_all"``, ``"gather"``, ``"scatter"``, ``"send"`` or ``"barrier"``.
-            nbytes: of the whole tensor: of the result for all_gather and gather, of a rank's input for all others.
-            group: the ranks, by node; a number of ranks on one node.
+            nbytes: Bytes of the whole tensor: the result for all_gather and gather, a rank's input for all
+                others.
+            group: Ranks by node, or a number of ranks on one node.
 
         Raises:
             ValueError: for another name; for several nodes without a link between them.

@@ -1,4 +1,4 @@
-"""`DistributedPlan`: what a step takes on a mesh of devices, as an object that prints."""
+"""`DistributedPlan`: the predicted step on a mesh of devices, as an object that prints."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ PARTS = ("parameters", "gradients", "optimizer_state", "activations", "communica
 
 @dataclass(frozen=True)
 class DistributedPlan:
-    """What a step takes on a mesh: time of the slowest rank, its collectives, and memory by rank.
+    """Predicted step on a mesh: time of the slowest rank, its collectives, and memory by rank.
 
-    The program is what one rank would do alone: along data parallel and sharded dimensions every rank does it on a
-    batch of its own, tensor parallel and pipeline ranks divide it.
+    The program is the work of a single rank. Along data parallel and sharded dimensions, every rank runs it
+    on its own batch. Tensor parallel and pipeline ranks divide the work.
 
     Attributes:
-        single: the plan of the program on one device.
-        mesh: the dimensions with their strategies.
-        collectives: a row for each collective, dimension and algorithm, of the slowest rank in one step.
-        compute_seconds: what the slowest rank computes.
-        exposed_seconds: how long it waits for communication.
-        overlapped_seconds: how long it communicates while it computes.
-        bubble_seconds: how long it waits for other pipeline ranks.
-        step_seconds: all of the step, from the first forward to the last update.
-        memory: what a rank holds, by its place in the pipeline (one where there is no pipeline).
-        units: the units of the program, by pipeline rank.
-        basis: what the plan rests on.
+        single: Plan of the program on one device.
+        mesh: Dimensions with their strategies.
+        collectives: Row for each collective, dimension and algorithm, of the slowest rank in one step.
+        compute_seconds: Computation time of the slowest rank.
+        exposed_seconds: Time that it waits for communication.
+        overlapped_seconds: Time of communication that overlaps with computation.
+        bubble_seconds: Time that it waits for other pipeline ranks.
+        step_seconds: Time of the step, from the first forward to the last update.
+        memory: Memory of a rank, by its pipeline stage (one entry without a pipeline).
+        units: Units of the program, by pipeline rank.
+        basis: Basis of the plan's figures.
     """
 
     single: Plan
@@ -58,7 +58,7 @@ class DistributedPlan:
 
     @property
     def communication_seconds(self) -> float:
-        """What all collectives of the slowest rank take, waited for or not."""
+        """Time of all collectives of the slowest rank, exposed or not."""
         return sum(row.seconds for row in self.collectives)
 
     @property
@@ -83,14 +83,14 @@ class DistributedPlan:
         return [self.memory_of(rank).peak for rank in range(self.ranks)]
 
     def memory_of(self, rank: int) -> MemoryPlan:
-        """What a rank holds. Raises IndexError for a rank that the mesh does not have."""
+        """Return the memory of a rank. Raise IndexError for a rank that the mesh does not have."""
         if not 0 <= rank < self.ranks:
             raise IndexError(f"memory_of(): the mesh has ranks 0 to {self.ranks - 1}, got {rank}")
         found = self.mesh.of(Pipeline)
         return self.memory[self.mesh.coordinate(rank, found[0].name) if found else 0]
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as numbers, strings, lists and dicts, for JSON."""
+        """Return the plan as numbers, strings, lists and dicts, for JSON."""
         return {
             "device": self.single.device,
             "ranks": self.ranks,

@@ -1,4 +1,4 @@
-"""What a rank holds: parameters, gradients, states, activations, and what communication needs, by the strategies."""
+"""Memory of a rank: parameters, gradients, states, activations and communication buffers, by the strategies."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class MemoryPlan:
     """Bytes of one rank. `activations` and `gradients` are those at the peak, all others stay.
 
     Attributes:
-        parameters: what the rank keeps of them.
-        gradients: of parameters, at the peak.
-        optimizer_state: of the optimizers that are among the program's arguments.
-        activations: all other results of operators, at the peak.
-        communication: gathered parameters and gradients before they are scattered; buckets that are copies.
-        given: the other arguments: inputs, buffers.
-        peak: the most at once.
+        parameters: Parameters, or shards of them, that the rank keeps.
+        gradients: Gradients of parameters at the peak.
+        optimizer_state: State of the optimizers among the program's arguments.
+        activations: All other results of operators, at the peak.
+        communication: Gathered parameters, gradients before they are scattered, and buckets that are copies.
+        given: Other arguments: inputs, buffers.
+        peak: Peak of all bytes.
     """
 
     parameters: int
@@ -34,12 +34,12 @@ class MemoryPlan:
     peak: int
 
     def as_dict(self) -> dict[str, int]:
-        """The bytes by name."""
+        """Return the bytes by name."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 def memory_of(timeline: Timeline, mesh: Mesh, places: range, stage: int) -> MemoryPlan:
-    """What each rank of a pipeline stage holds; without a pipeline each rank is of stage 0."""
+    """Compute the memory of each rank of a pipeline stage; without a pipeline, each rank is in stage 0."""
     shards, columns = mesh.size_of(FullyShard), mesh.size_of(TensorParallel)
     own = [parameter for parameter in timeline.parameters if parameter.place in places]
 
@@ -64,7 +64,9 @@ def memory_of(timeline: Timeline, mesh: Mesh, places: range, stage: int) -> Memo
 
 
 def _gathered(timeline: Timeline, mesh: Mesh, places: range) -> float:
-    """The units gathered at once, and the gradients of the largest unit beyond the rank's own part, at most."""
+    """Return the maximum bytes of units gathered at once, and of the largest unit's gradients beyond the
+    rank's shard.
+    """
     found = mesh.of(FullyShard)
     if found is None:
         return 0.0

@@ -12,7 +12,7 @@ from .strategies import DEFAULTS, DataParallel, FullyShard, Pipeline, Strategy, 
 
 Kind = TypeVar("Kind", DataParallel, FullyShard, Pipeline, TensorParallel)
 PROGRAM = "(program)"
-"""The dimension of collectives whose group is no dimension of the mesh: all ranks."""
+"""Dimension name for collectives whose group is not a mesh dimension: all ranks."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,9 @@ class Mesh:
         return math.prod(dimension.size for dimension in self.dimensions)
 
     def of(self, kind: type[Kind]) -> tuple[Dimension, Kind] | None:
-        """The dimension of a strategy, with the strategy; None where there is none of more than one rank."""
+        """Return the dimension of a strategy, with the strategy; None if no dimension of more than one rank
+        has it.
+        """
         for dimension in self.dimensions:
             if isinstance(dimension.strategy, kind) and dimension.size > 1:
                 return dimension, dimension.strategy
@@ -50,7 +52,7 @@ class Mesh:
 
     @property
     def data_parallel(self) -> list[tuple[Dimension, DataParallel]]:
-        """The dimensions of more than one rank whose gradients are averaged."""
+        """Dimensions of more than one rank whose gradients are averaged."""
         return [
             (dimension, dimension.strategy)
             for dimension in self.dimensions
@@ -58,19 +60,19 @@ class Mesh:
         ]
 
     def size_of(self, kind: type[Kind]) -> int:
-        """The number of ranks of a strategy's dimension; 1 where there is none."""
+        """Return the number of ranks of a strategy's dimension; 1 if there is none."""
         found = self.of(kind)
         return found[0].size if found else 1
 
     def group_of(self, name: str) -> tuple[str, Group]:
-        """The dimension of that name, or whose process group has it; or all ranks."""
+        """Return the dimension with that name or that process group's name, or all ranks."""
         for dimension in self.dimensions:
             if name and name in (dimension.name, dimension.group_name):
                 return dimension.name, dimension.group
         return PROGRAM, self.everybody
 
     def coordinate(self, rank: int, name: str) -> int:
-        """Where a rank stands along a dimension."""
+        """Return the coordinate of a rank along a dimension."""
         stride = 1
         for dimension in reversed(self.dimensions):
             if dimension.name == name:
@@ -80,7 +82,7 @@ class Mesh:
 
 
 def mesh_of(mesh: Any, strategies: Mapping[str, Strategy | None] | None, interconnect: Interconnect) -> Mesh:
-    """The mesh of a mapping from names to sizes, or of a DeviceMesh.
+    """Convert a mapping from names to sizes, or a DeviceMesh, to a mesh.
 
     Raises:
         ValueError: for a size below 1, a dimension without a name or a strategy, a strategy of no dimension, two

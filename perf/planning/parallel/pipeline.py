@@ -1,7 +1,8 @@
-"""Pipelines: units divided into stages, and when each stage works on each microbatch.
+"""Pipelines: units divided into stages, and the schedule of microbatches on each stage.
 
-Huang et al., "GPipe: efficient training of giant neural networks using pipeline parallelism" (2019); Narayanan et al.,
-"Efficient large-scale language model training on GPU clusters using Megatron-LM" (2021), for 1F1B with flushes.
+Sources: Huang et al., "GPipe: efficient training of giant neural networks using pipeline parallelism" (2019);
+Narayanan et al., "Efficient large-scale language model training on GPU clusters using Megatron-LM" (2021),
+for 1F1B with flushes.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def divide(seconds: Sequence[float], stages: int) -> list[range]:
 
 
 def tasks(schedule: str, stage: int, stages: int, microbatches: int) -> list[Task]:
-    """What a stage does, in order.
+    """Return the tasks of a stage, in order.
 
     Example:
         >>> from triten.perf.planning.parallel.pipeline import tasks
@@ -77,7 +78,7 @@ def tasks(schedule: str, stage: int, stages: int, microbatches: int) -> list[Tas
 
 
 def held_microbatches(schedule: str, stage: int, stages: int, microbatches: int) -> int:
-    """Of how many microbatches a stage holds the activations at once, at most."""
+    """Return the maximum number of microbatches whose activations a stage holds at once."""
     return microbatches if schedule == "gpipe" else min(microbatches, stages - stage)
 
 
@@ -94,7 +95,7 @@ def run(
         schedule: ``"1f1b"`` or ``"gpipe"``.
         forward, backward: seconds of a microbatch, by stage.
         messages: seconds in which activations go from a stage to the next one, and their gradients back.
-        microbatches: how many there are.
+        microbatches: Number of microbatches.
 
     Example:
         >>> from triten.perf.planning.parallel.pipeline import run
@@ -135,7 +136,7 @@ def _ready(
     number: int,
     messages: Sequence[float],
 ) -> float | None:
-    """When what a task needs has come; None while that is not known."""
+    """Return the time at which a task's inputs are available; None if it is not yet known."""
     if kind == FORWARD:
         if stage == 0:
             return 0.0

@@ -30,14 +30,14 @@ class CallSeconds:
         self._microbatches = microbatches
 
     def __call__(self, event: Event) -> float:
-        """What an event takes in one microbatch."""
+        """Return the time of an event in one microbatch."""
         if event.kind is not Kind.CALL:
             return self._node if event.kind is Kind.NODE else 0.0
         work, overhead = self._by_key[event.key]
         return work / (self._columns if event.divided else 1) / self._microbatches + overhead
 
     def update(self, events: Sequence[Event], share: float) -> float:
-        """What the update of a share of the parameters takes."""
+        """Return the time to update a share of the parameters."""
         calls = [self._by_key[event.key] for event in events if event.kind is Kind.CALL]
         return sum(work * share + overhead for work, overhead in calls)
 
@@ -51,9 +51,10 @@ def predict(
     interconnect: Interconnect,
     basis: Callable[[int], Sequence[str]],
 ) -> DistributedPlan:
-    """The plan of a recorded program on a mesh; `basis` says of a peak of memory what the device's figures rest on.
+    """Predict a recorded program on a mesh; `basis` describes the basis of the device's figures for a memory
+    peak.
 
-    Raises ValueError for a pipeline with more ranks than the program has units.
+    Raise ValueError for a pipeline with more ranks than the program has units.
     """
     found = mesh.of(Pipeline)
     stages, microbatches = (found[0].size, found[1].microbatches) if found else (1, 1)
@@ -92,7 +93,7 @@ def predict(
 
 
 def _divided(timeline: Timeline, seconds: CallSeconds, stages: int) -> list[range]:
-    """The places of each stage."""
+    """Return the range of places of each stage."""
     if stages == 1:
         return [range(timeline.last_place + 1)]
     by_place = [0.0] * (timeline.last_place + 1)

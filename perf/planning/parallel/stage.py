@@ -1,7 +1,7 @@
-"""A stage: the events of some units on a clock, with the communication that the strategies add.
+"""Simulation of a stage: the events of some units on a clock, with the strategies' communication.
 
-Two things go on at once: the device computes, and along each dimension of the mesh one collective after the other is
-carried out. What is waited for while it is not done is exposed.
+Computation and communication overlap: the device computes, and along each mesh dimension one collective runs
+after the other. Time spent waiting for an unfinished collective is exposed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class CollectiveRow:
 
 @dataclass
 class StageRun:
-    """What a stage took for one microbatch: seconds of forward and of backward, of which communication is exposed."""
+    """Times of a stage for one microbatch: seconds of forward and of backward, including exposed
+    communication.
+    """
 
     forward: float = 0.0
     backward: float = 0.0
@@ -79,7 +81,9 @@ class Stage:
         self.parameter_bytes = timeline.divided_parameter_bytes(mesh.size_of(TensorParallel))
 
     def run(self, *, reduces_gradients: bool) -> StageRun:
-        """One microbatch; only the last one reduces gradients along dimensions whose ranks have all parameters."""
+        """Run one microbatch; only the last one reduces gradients along dimensions whose ranks have all
+        parameters.
+        """
         return _Run(self, reduces_gradients).run()
 
 
@@ -230,7 +234,7 @@ class _Run:
     # Parameters.
 
     def _enter(self, number: int) -> None:
-        """Gather what the unit that begins at this event computes with, and what the next ones will."""
+        """Gather the parameters of the unit that begins at this event, and prefetch those of the next units."""
         if self.sharded is None or self.next_entry == len(self.entries):
             return
         entry = self.entries[self.next_entry]
@@ -258,7 +262,7 @@ class _Run:
 
 
 def _entries(events: Sequence[Event]) -> list[Entry]:
-    """Where units begin to compute, by the calls and nodes that do it."""
+    """Return the events at which units begin to compute."""
     found: list[Entry] = []
     for number, event in enumerate(events):
         if event.kind not in (Kind.CALL, Kind.NODE):
@@ -269,7 +273,7 @@ def _entries(events: Sequence[Event]) -> list[Entry]:
 
 
 def merged(rows: Sequence[CollectiveRow]) -> list[CollectiveRow]:
-    """The rows of several runs added up."""
+    """Add up the rows of several runs."""
     found: dict[tuple[str, str, str], CollectiveRow] = {}
     for row in rows:
         key = row.dimension, row.collective, row.algorithm
@@ -282,7 +286,7 @@ def merged(rows: Sequence[CollectiveRow]) -> list[CollectiveRow]:
 
 
 def gradient_copies(mesh: Mesh) -> bool:
-    """Whether buckets are copies of the gradients."""
+    """Return True if buckets are copies of the gradients."""
     return any(not strategy.gradient_as_bucket_view for _, strategy in mesh.data_parallel) and (
         mesh.of(FullyShard) is None
     )

@@ -1,4 +1,4 @@
-"""What a dimension of a mesh does with a program: data parallel, sharded, tensor parallel, or a pipeline."""
+"""Parallelism strategies of a mesh dimension: data parallel, sharded, tensor parallel, or a pipeline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ class DataParallel:
 
     Attributes:
         bucket_cap_mb: MiB of a bucket; the first bucket has one.
-        gradient_as_bucket_view: whether gradients are views of the buckets. If not, the buckets are copies of them.
+        gradient_as_bucket_view: If True, gradients are views of the buckets. Otherwise the buckets are
+            copies.
     """
 
     bucket_cap_mb: float = 25.0
@@ -29,14 +30,15 @@ class DataParallel:
 
 @dataclass(frozen=True)
 class FullyShard:
-    """Every rank has a part of each parameter, gradient and state (`torch.distributed.fsdp.fully_shard`).
+    """Sharding of each parameter, gradient and state over the ranks (`torch.distributed.fsdp.fully_shard`).
 
-    The parameters of a unit (each module of a ModuleList or a Sequential; all others are one more) are gathered before
-    its forward and its backward, and their gradients are reduced and scattered after it.
+    Each module of a ModuleList or a Sequential is a unit; all other modules form one more. The parameters of
+    a unit are gathered before its forward and its backward. Its gradients are reduce-scattered afterwards.
 
     Attributes:
-        reshard_after_forward: whether the parts of others are dropped after forward, and gathered again for backward.
-        prefetch: how many units ahead are gathered while one computes.
+        reshard_after_forward: If True, free gathered parameters after forward, and gather them again for
+            backward.
+        prefetch: Number of units gathered ahead while another unit computes.
     """
 
     reshard_after_forward: bool = True
@@ -49,14 +51,15 @@ class FullyShard:
 
 @dataclass(frozen=True)
 class TensorParallel:
-    """Every rank has columns of one layer's weight and rows of the next one's (Shoeybi et al., "Megatron-LM", 2019).
+    """Split of one layer's weight by columns and of the next layer's by rows (Shoeybi et al., "Megatron-LM",
+    2019).
 
-    What is computed from the first column-wise layer on up to the row-wise layer is divided among the ranks. The
-    result of the row-wise layer, and in backward the gradient of what the column-wise ones read, are all-reduced; both
-    are waited for.
+    The work from the first column-wise layer to the row-wise layer is divided among the ranks. The output of
+    the row-wise layer is all-reduced; in backward, so is the gradient of the column-wise layers' input. The
+    ranks wait for both.
 
     Attributes:
-        plan: ``"colwise"`` or ``"rowwise"`` by the name of a module, with ``*`` for any characters (the plan of
+        plan: ``"colwise"`` or ``"rowwise"`` by the name of a module, with ``*`` as wildcard (the plan of
             `torch.distributed.tensor.parallel.parallelize_module`).
 
     Example:
@@ -83,9 +86,10 @@ class Pipeline:
     The units are those of `FullyShard`, divided in their order so that the slowest rank is as fast as it can be.
 
     Attributes:
-        microbatches: into how many parts the program's batch is divided.
-        schedule: ``"1f1b"`` (Narayanan et al., "PipeDream", 2019), which holds the activations of as many
-            microbatches as there are ranks to come, or ``"gpipe"`` (Huang et al., "GPipe", 2019), which holds all.
+        microbatches: Number of parts of the program's batch. Default: 4.
+        schedule: ``"1f1b"`` (Narayanan et al., "PipeDream", 2019) or ``"gpipe"`` (Huang et al., "GPipe",
+            2019). 1F1B holds the activations of as many microbatches as later ranks exist, GPipe those of
+            all. Default: ``"1f1b"``.
     """
 
     microbatches: int = 4

@@ -1,4 +1,4 @@
-"""`Timeline`: the program of one device in order: calls, autograd's nodes, gradients, what its units are."""
+"""`Timeline`: the program of one device in order: calls, autograd nodes, gradients and units."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Phase(enum.Enum):
-    """To what an event belongs. Update: what comes after the last backward pass."""
+    """Phase of an event. Update: everything after the last backward pass."""
 
     FORWARD = "forward"
     BACKWARD = "backward"
@@ -17,7 +17,7 @@ class Phase(enum.Enum):
 
 
 class Kind(enum.Enum):
-    """What happens."""
+    """Kind of an event."""
 
     CALL = "a call of an operator"
     NODE = "a node of autograd"
@@ -33,10 +33,12 @@ UNFINISHED = -1
 
 @dataclass(slots=True)
 class Event:
-    """One event. `place` is the unit that computes: 0 before the first one, behind the last one their number plus 1.
+    """Event of a timeline. `place` is the unit that computes: 0 before the first unit, their number plus 1
+    after the last.
 
-    `divided` says whether tensor parallel ranks divide the work; `number` is a parameter's, or of a result that is
-    waited for; `collective` and `group` are of the program's own collective, and `key` is a call's.
+    `divided` is True if tensor parallel ranks divide the work. `number` is that of a parameter, or of a
+    result that is waited for. `collective` and `group` describe the program's own collective. `key`
+    identifies a call.
     """
 
     kind: Kind
@@ -68,7 +70,7 @@ class PlannedParameter:
 
 @dataclass(slots=True)
 class Lifetime:
-    """Bytes that live from an event to another one (None: to the end); `parameter` where they are its gradient."""
+    """Bytes that live from one event to another (None: to the end); `parameter` if they are its gradient."""
 
     birth: int
     nbytes: int
@@ -80,7 +82,7 @@ class Lifetime:
 
 
 class Boundary(NamedTuple):
-    """What a unit gives to the next one."""
+    """Data that a unit passes to the next one."""
 
     place: int
     nbytes: int
@@ -88,7 +90,7 @@ class Boundary(NamedTuple):
 
 @dataclass
 class Timeline:
-    """What happened, and what it happened with."""
+    """Recorded events of a program, with its parameters and other data."""
 
     events: list[Event] = field(default_factory=list)
     parameters: list[PlannedParameter] = field(default_factory=list)
@@ -103,7 +105,9 @@ class Timeline:
         return len(self.units) + 1
 
     def end_of_forward(self, places: range) -> int:
-        """The number of the event at which the first backward pass of these places begins; 0 without one."""
+        """Return the index of the event at which the first backward pass of these places begins; 0 without
+        one.
+        """
         for number, event in enumerate(self.events):
             if event.phase is Phase.BACKWARD and event.place in places:
                 return number
@@ -119,9 +123,10 @@ class Timeline:
 
 
 def passes_of(sequences: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The backward passes among events of visited nodes, given as (number, sequence): first and last event.
+    """Yield the first and last event of each backward pass, from visited nodes given as (number, sequence).
 
-    Within a pass sequences go down, and a pass after another one begins higher; leaves and ends of visits have 0.
+    Sequence numbers decrease within a pass, and a later pass starts at a higher number. Leaves and ends of
+    visits have 0.
 
     Example:
         >>> from triten.perf.planning.parallel.timeline import passes_of

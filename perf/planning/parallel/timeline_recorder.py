@@ -1,4 +1,6 @@
-"""Makes a `Timeline` while a program runs on Meta tensors, by hooks of its modules and by what `record` sees."""
+"""Recorder of a `Timeline` while a program runs on Meta tensors, by hooks on its modules and callbacks of
+`record`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ COLLECTIVES = {
 
 
 class State(NamedTuple):
-    """Where a program is: the unit, whether that is over, and inside which tensor parallel layers."""
+    """State of the program: the unit, whether it has ended, and the enclosing tensor parallel layers."""
 
     unit: int = 0
     is_over: bool = False
@@ -37,7 +39,7 @@ class State(NamedTuple):
 
 
 class TimelineRecorder:
-    """Told by `record` of what a program does; `finish` gives the timeline."""
+    """Listener of `record`; `finish` returns the timeline."""
 
     def __init__(self, layers: Mapping[str, str]) -> None:
         self._layers = layers
@@ -60,12 +62,12 @@ class TimelineRecorder:
         self._previous = (0, State())
         self._optimizers: list[Optimizer] = []
 
-    # What `record` calls.
+    # Callbacks of `record`.
 
     def begin(self, program: object, tensors: Iterable[Tensor]) -> None:
-        """The program is about to run: what it is and gets, as the stand-ins that it runs with.
+        """Register the program and its stand-in tensors before the run.
 
-        Raises ValueError for a tensor parallel layer that no module is.
+        Raise ValueError for a tensor parallel layer that matches no module.
         """
         leaves = tree_leaves(program)
         modules = [leaf for leaf in leaves if isinstance(leaf, Module)]
@@ -94,7 +96,7 @@ class TimelineRecorder:
                 self._timeline.other_given += root.nbytes
 
     def called(self, key: str, seen: Seen) -> None:
-        """An operator was called."""
+        """Record the call of an operator."""
         for tensor in tensors_of(list(seen.arguments.values())):
             self._used_in.setdefault(self._by_root.get(id(root_of(tensor._data)), -1), self._state)
         if seen.func.name().startswith(FUNCTIONAL):
@@ -127,9 +129,9 @@ class TimelineRecorder:
         self._sequences.append((len(self._timeline.events) - 1, 0))
 
     def finish(self) -> Timeline:
-        """The timeline, once the program has run.
+        """Return the timeline after the program has run.
 
-        Raises ValueError for a column-wise layer that no row-wise one followed.
+        Raise ValueError for a column-wise layer without a following row-wise layer.
         """
         if self._open_layer:
             raise ValueError(
@@ -238,7 +240,7 @@ class TimelineRecorder:
             )  # fmt: skip
 
     def _take_states(self) -> None:
-        """Of optimizers: how large each parameter's states are, those that the program made among them."""
+        """Record the sizes of each parameter's optimizer states, including states that the program created."""
         given = self._timeline.other_given
         for optimizer in self._optimizers:
             for parameter, states in optimizer.state.items():
@@ -258,7 +260,7 @@ class TimelineRecorder:
                             planned.other_state_bytes += root.nbytes
         self._timeline.other_given = given
 
-    # What happens.
+    # Events.
 
     def _set(self, state: State) -> None:
         self._state = state
@@ -322,7 +324,7 @@ class TimelineRecorder:
 
 
 def _units(module: Module, prefix: str) -> Iterable[tuple[str, Module]]:
-    """The modules of the outermost lists, by name."""
+    """Yield the modules of the outermost lists, with their names."""
     for name, child in module.named_children() if not isinstance(module, ModuleList | Sequential) else ():
         yield from _units(child, f"{prefix}{name}.")
     if isinstance(module, ModuleList | Sequential):

@@ -1,4 +1,4 @@
-"""The suites: a module each, whose `workloads(scale)` gives its rows in order."""
+"""Benchmark suites: one module each, whose `workloads(scale)` yields its rows in order."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ MEAN_BARS = {
 
 
 def all_workloads(suites: list[str], scale: Scale) -> Iterator[Workload]:
-    """The rows of these suites; on CUDA the sizes of the tensor suites are those of `triten.perf gpu`."""
+    """Yield the rows of these suites; on CUDA, tensor suites use the sizes of `triten.perf gpu`."""
     for name in suites:
         if scale.device == "cuda" and name in cuda.SUITES:
             yield from cuda.workloads(name, scale)

@@ -21,7 +21,7 @@ DISTINCT_SIZES = 997
 
 
 def address_driver() -> Any:
-    """A driver that gives out addresses: work on its streams is always done."""
+    """Return a driver that only allocates addresses: work on its streams is always complete."""
     drivers = importlib.import_module(f"{ROOT}.runtime.cuda.driver")
 
     class AddressDriver(drivers.Driver):  # type: ignore[misc, name-defined]
@@ -51,7 +51,7 @@ def address_driver() -> Any:
 
 
 def prepared(**more: object) -> dict[str, Any]:
-    """An allocator of its own with blocks that are held, and what statements call of it."""
+    """Return a new allocator with some allocated blocks, and the functions that statements call on it."""
     allocators = importlib.import_module(f"{ROOT}.runtime.cuda.memory.caching_allocator")
     device = importlib.import_module(f"{ROOT}.runtime.device").device("cuda", 0)
     allocator = allocators.CachingAllocator(address_driver())
@@ -67,20 +67,20 @@ def prepared(**more: object) -> dict[str, Any]:
 
 
 def prepared_pool() -> dict[str, Any]:
-    """As `prepared`, with the pool of small blocks."""
+    """Return `prepared()` with the pool of small blocks."""
     split = prepared()
     pool = split["a"].__self__.cache(0).pool(0, 1024)
     return split | {"pool": pool, "split": SimpleNamespace()}
 
 
 def prepared_sizes() -> dict[str, Any]:
-    """As `prepared`, with many sizes in turn."""
+    """Return `prepared()` with a cycle of many sizes."""
     sizes = itertools.cycle(512 * (1 + 389 * k % DISTINCT_SIZES) for k in range(DISTINCT_SIZES))
     return prepared(sizes=sizes)
 
 
 def prepared_pointer() -> dict[str, Any]:
-    """The pointer that an allocation is given as."""
+    """Return the pointer class of allocations."""
     pointers = importlib.import_module(f"{ROOT}.runtime.data_ptr")
     return {"P": pointers.DataPtr, "d": prepared()["d"], "f": lambda data: None}
 
@@ -97,7 +97,7 @@ CALLS: tuple[tuple[str, str, Callable[[], dict[str, Any]], float | None], ...] =
 
 
 def workloads(scale: Scale) -> Iterator[Workload]:
-    """A row for each; none has a peer."""
+    """Yield a row for each call; none has a baseline."""
     for name, statement, names, seconds in CALLS:
         yield Workload(
             "allocator", "caching allocator", name, "", "", threads=1, host=True, compared=False,

@@ -11,7 +11,7 @@ WIDE = "sum([w * b for _ in range({count})])"
 
 
 def workloads(scale: Scale) -> Iterator[Workload]:
-    """Host time of small tensors, so that the graph and the engine are what is measured."""
+    """Yield the host time of small tensors, so that the graph and the engine dominate."""
     count = scale.side(100, 100, 5)
     operands = {
         "w": Operand(normal(16, 16), requires_grad=True),

@@ -16,11 +16,12 @@ class Chain(NamedTuple):
     """A function of `a`, `b` and `c`.
 
     Attributes:
-        name: what it is called.
-        body: it, in PyTorch's names.
-        expression: it in NumExpr's language, whose numbers that are not whole are `k0`, `k1`; empty where it has none.
-        arrays: it in NumPy's, for Numba, whose numbers are `one`, `two`, `k0`, `k1`; empty where that is not its kind.
-        compared: whether libraries give the same.
+        name: Name of the chain.
+        body: Expression in PyTorch's names.
+        expression: Expression for NumExpr, with `k0`, `k1` for non-integer constants; empty if there is none.
+        arrays: Expression in NumPy's names for Numba, with the numbers `one`, `two`, `k0`, `k1`; empty if
+            there is none.
+        compared: True if all libraries give the same result.
     """
 
     name: str
@@ -83,7 +84,7 @@ f = tt.compile(tt.optim.AdamW(parameters, lr=tt.tensor(1e-3), weight_decay=0.1).
 
 
 def workloads(scale: Scale) -> Iterator[Workload]:
-    """Every chain at every size, and programs with products and steps of an optimizer."""
+    """Yield every chain at every size, and programs with matmuls and steps of an optimizer."""
     sides = sorted({scale.side(64, 64, 8), scale.side(512, 256, 8), scale.side(4096, 1024, 16)})
     numbers = {name: Operand(partial(np.array, n, np.float32)) for name, n in NUMBERS.items()}
     for chain in CHAINS:
@@ -98,7 +99,7 @@ def workloads(scale: Scale) -> Iterator[Workload]:
 
 
 def _phrases(chain: Chain) -> dict[str, Phrase]:
-    """A chain in the words of NumExpr and of Numba."""
+    """Return a chain in the syntax of NumExpr and of Numba."""
     found = {}
     names = ", ".join(("a", "b", "c", *NUMBERS))
     if chain.expression:

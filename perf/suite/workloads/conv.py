@@ -18,7 +18,7 @@ LAYERS = {
 
 
 def workloads(scale: Scale) -> Iterator[Workload]:
-    """Each layer forward, and with its backward pass; then pooling and the other dimensions."""
+    """Yield each layer forward, and with its backward pass; then pooling and other numbers of dimensions."""
     for name, (batch, channels, side, filters, kernel, stride, groups) in LAYERS.items():
         batch, side = scale.side(batch, 2, 1), scale.side(side, side // 2, 8)
         if scale.rehearsal:

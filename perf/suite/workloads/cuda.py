@@ -27,7 +27,7 @@ def _rows(divisor: int) -> tuple[table.Workload, ...]:
 
 
 def workloads(suite: str, scale: Scale) -> Iterator[Workload]:
-    """The rows of the groups that make up a suite; what two groups have is one row."""
+    """Yield the rows of the groups in a suite, without duplicates between groups."""
     seen = set()
     for row in _rows(scale.side(1, QUICK_SCALE, REHEARSAL_SCALE)):
         made = _in_suite(suite, row)

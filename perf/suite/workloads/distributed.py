@@ -37,7 +37,7 @@ class RankPool:
         weakref.finalize(self, _close, self._started)
 
     def of(self, library: str) -> Ranks:
-        """The ranks of a library. Raises RuntimeError where they do not come together."""
+        """Return the ranks of a library. Raise RuntimeError if they do not find each other."""
         if library not in self._started:
             self._started[library] = Ranks(library, BACKENDS[library], RANKS)
         return self._started[library]
@@ -49,7 +49,7 @@ def _close(started: dict[str, Ranks]) -> None:
 
 
 def workloads(scale: Scale) -> Iterator[Workload]:
-    """Each collective at three sizes of the whole tensor, two for a quick look."""
+    """Yield each collective at three sizes of the whole tensor, at two for a quick run."""
     sizes = (
         {"4 B": 4, "4 KiB": 4 * KIBI}
         if scale.rehearsal

@@ -16,7 +16,7 @@ CALLS = {
     "where": ("tt.where(a > 0, a, b)", "np.where(a > 0, a, b)", 1.0),
     "clone": ("a.clone()", "a.copy()", 1.0),
 }
-# operator, name, statement: libraries draw different numbers
+# operator, name, statement: libraries generate different random numbers
 DRAWS = (
     ("normal", "randn", "tt.randn(a.shape)"),
     ("uniform", "rand", "tt.rand(a.shape)"),

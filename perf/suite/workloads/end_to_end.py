@@ -56,7 +56,7 @@ class DigitsTraining:
         return f.linear(f.relu(f.linear(x.flatten(1), hidden, bias3)), output, bias4)
 
     def __call__(self, batches: int) -> float:
-        """The sum of the losses."""
+        """Return the sum of the losses."""
         total = 0.0
         for number in range(batches):
             chosen = slice(number * BATCH, (number + 1) * BATCH)
@@ -74,7 +74,7 @@ def _weights(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarr
 
 
 def workloads(scale: Scale) -> Iterator[Workload]:
-    """An epoch of the digits (for a look a few batches), then a transformer block's step."""
+    """Yield an epoch of the digits (a few batches for a quick run), then a transformer block's step."""
     batches = scale.side(0, 8, 2)
     yield Workload(
         "end_to_end", "training", f"digits, {batches} batches" if batches else "digits, an epoch",

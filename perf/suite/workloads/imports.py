@@ -1,4 +1,4 @@
-"""What `import triten` adds to `import numpy`: fresh interpreters, the libraries in turn."""
+"""Cost of `import triten` beyond `import numpy`: fresh interpreters, interleaved libraries."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def import_seconds(statement: str, setup: str, python: str) -> float:
 
 
 def workloads(scale: Scale) -> Iterator[Workload]:
-    """The import after NumPy's, and NumPy's own; each sample is an interpreter of its own.
+    """Yield the import after NumPy's, and together with NumPy's; each sample is a new interpreter.
 
-    A quick look leaves out what takes seconds: PyTorch, and NumPy itself.
+    A quick run leaves out the slow imports: PyTorch, and NumPy itself.
     """
     for name, setup, seconds in (
         ("import, NumPy being there", "import numpy", SECONDS_OVER_NUMPY), ("import with NumPy", "pass", None)

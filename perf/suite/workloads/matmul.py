@@ -1,4 +1,4 @@
-"""Matrix products: cubes, thin ones, batches, transposes, dtypes."""
+"""Matmuls: cubes, skinny ones, batches, transposes, dtypes."""
 
 from __future__ import annotations
 

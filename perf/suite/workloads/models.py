@@ -16,13 +16,13 @@ from ..networks import convolutional, recurrent, transformers
 from ..workload import Array, Operand, Scale, Workload, bar
 
 BAR = 1.5
-# Of losses after the same steps from the same parameters; their rounding goes through optimizers.
+# Tolerance of losses after the same steps from the same parameters; optimizers amplify rounding.
 AGREEMENT, STEPS = 2e-3, 2
 
 
 @dataclass(frozen=True)
 class Network:
-    """A line of the table: what is made of a library's module, with which data, and how it is trained."""
+    """Network of the table: its constructor for a library's module, its data, and its training."""
 
     name: str
     make: Callable[[ModuleType], Any]
@@ -41,7 +41,7 @@ def _whole(below: int, *shape: int) -> Callable[[np.random.Generator], Array]:
 
 
 def networks(scale: Scale) -> tuple[Network, ...]:
-    """The table, by scale."""
+    """Return the networks of the scale."""
     batch, side = scale.side(8, 4, 1), scale.side(32, 32, 16)
     many = scale.side(16, 8, 1)
     length, vocabulary = scale.side(35, 16, 3), scale.side(2000, 500, 11)
@@ -85,7 +85,7 @@ def networks(scale: Scale) -> tuple[Network, ...]:
 
 
 def workloads(scale: Scale) -> Iterator[Workload]:
-    """A row for each network."""
+    """Yield a row for each network."""
     for network in networks(scale):
         losses: dict[str, float] = {}
         yield Workload(
@@ -113,7 +113,9 @@ def _prepare(network: Network, losses: dict[str, float], library: Library) -> Sl
 
 
 def training_step(network: Network, library: Library) -> Callable[[], Any]:
-    """What trains the network by one step and gives the loss; parameters and data are the same in every library."""
+    """Return a function that runs one training step and returns the loss. All libraries get the same
+    parameters and data.
+    """
     module, generator = library.module, np.random.default_rng(0)
     model = network.make(module).to(library.device)
     with module.no_grad():

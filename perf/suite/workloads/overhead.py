@@ -1,4 +1,4 @@
-"""Host time of small calls, one thread: some on shapes that are known, and a stream of ever-new shapes."""
+"""Host time of small calls, one thread: on known shapes, and on a stream of new shapes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPERAND_NAMES = ("a", "b", "w", "shape")
 
 
 def workloads(scale: Scale) -> Iterator[Workload]:
-    """The calls of `SMALL_CALLS`, then those of `NEW_SHAPE_CALLS`."""
+    """Yield the calls of `SMALL_CALLS`, then those of `NEW_SHAPE_CALLS`."""
     for call in SMALL_CALLS:
         yield Workload(
             "overhead", call.group, call.name, "16x16", "float32", call.statement, call.numpy, OPERANDS,
@@ -53,9 +53,9 @@ def most_rounds(calls: int = len(NEW_SHAPE_CALLS)) -> int:
 def prepare_new_shapes(
     call: SmallCall, streams: dict[str, Iterator[tuple[int, ...]]], library: Library
 ) -> Slice | None:
-    """A slice in which every single call meets a shape for the first time in the process.
+    """Return a slice in which every call meets a shape for the first time in the process.
 
-    The operands are made before the clock starts. All calls of a library draw from one stream.
+    The operands are created before the clock starts. All calls of a library take shapes from one stream.
     """
     statement = call.numpy if library.is_arrays else call.statement
     if not statement:

@@ -14,18 +14,18 @@ STEP, ZERO = 0.037, 3
 
 
 def integers(*shape: int, dtype: str = "int8") -> Callable[[], Array]:
-    """A maker of arrays of every 8-bit integer; every call gives a new array with the same values."""
+    """Return a factory of arrays of all 8-bit integers; every call returns a new array with the same values."""
     limits = np.iinfo(dtype)
     return lambda: np.random.default_rng(len(shape)).integers(limits.min, limits.max + 1, shape, dtype)
 
 
 def steps(count: int) -> Callable[[], Array]:
-    """A maker of scales of channels, between half and one and a half of `STEP`."""
+    """Return a factory of per-channel scales, between 0.5 and 1.5 times `STEP`."""
     return lambda: STEP * (0.5 + np.random.default_rng(count).random(count))
 
 
 def zeros(count: int) -> Callable[[], Array]:
-    """A maker of zero points of channels."""
+    """Return a factory of per-channel zero points."""
     return lambda: np.random.default_rng(count).integers(0, 8, count)
 
 

@@ -1,4 +1,4 @@
-"""Sums and their kin: of all, along rows, along columns."""
+"""Sums and other reductions: of all elements, along rows, along columns."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The small calls whose host time is compared: statements in PyTorch's names, which triten's are too.
+"""Small calls whose host time is compared: statements in PyTorch's names, which triten shares.
 
-A statement may use `tt` (the library), `F` (its `nn.functional`) and the operands of `OPERANDS` by name; where NumPy
-has the same call, `numpy` is that, over `np` and the same operands.
+A statement may use `tt` (the library), `F` (its `nn.functional`) and the operands of `OPERANDS` by name. If
+NumPy has the same call, `numpy` is its form over `np` and the same operands.
 """
 
 from __future__ import annotations

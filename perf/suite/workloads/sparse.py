@@ -12,7 +12,9 @@ COLUMNS = 64
 
 
 def drawn(side: int, share: float, part: str) -> Callable[[], Array]:
-    """A maker of one part of a square matrix of compressed rows, ``crow`` or ``col``: each row has as many places."""
+    """Return a factory of ``crow`` or ``col`` of a random square CSR matrix with equally many elements per
+    row.
+    """
 
     def make() -> Array:
         count = max(int(side * share), 1)
@@ -26,7 +28,7 @@ def drawn(side: int, share: float, part: str) -> Callable[[], Array]:
 
 
 def places(side: int, count: int) -> Callable[[], Array]:
-    """A maker of coordinates, which repeat."""
+    """Return a factory of coordinates with duplicates."""
     return lambda: np.random.default_rng(count).integers(0, side, (2, count))
 
 

@@ -1,6 +1,6 @@
-"""What stands in NCCL's place where CUDA devices are simulated, with the surface of `cupy.cuda.nccl`.
+"""Stand-in for NCCL on simulated CUDA devices, with the API of `cupy.cuda.nccl`.
 
-`binding` has that surface. `calls` says which bytes each of NCCL's functions sends to whom, and what becomes of those
-that come; `mesh` carries them between processes of one machine, over sockets. A call is two pieces of its stream's
-work: one sends, the next waits for what others send, as `Scheduler.wait_outside` lets it.
+`binding` implements that API. `calls` defines which bytes each NCCL function sends to which rank, and how
+received bytes are combined. `mesh` carries the bytes between processes of one machine, over sockets. A call
+is two items of stream work: the first sends, the second waits for other ranks (`Scheduler.wait_outside`).
 """

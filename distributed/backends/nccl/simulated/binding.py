@@ -1,10 +1,12 @@
-"""The surface of `cupy.cuda.nccl`, for simulated devices.
+"""API of `cupy.cuda.nccl` for simulated devices.
 
-A real device goes on by itself; a stream here runs when something waits for it. So whoever waits for another process
-asks it to send, and a thread there runs the stream in question as far as that, or for what graphs hold all streams of
-the device. Calls of one communicator are matched by their order, messages by that between their two processes, and
-captured ones by the order of the captures and of their replays, as each process has to keep to it under NCCL. Processes
-whose calls do not match get an error, where NCCL would give anything.
+A real device makes progress by itself; a simulated stream runs only when something waits for it. A rank that
+waits for another asks it to send. A thread of that other rank then runs the stream up to the call; for
+graphs, it runs all streams of the device.
+
+Calls of one communicator match by their order, messages by the order between their two ranks. Captured calls
+match by the order of captures and replays, which NCCL requires to be the same on every rank. Mismatched calls
+raise an error, whereas NCCL's result would be undefined.
 """
 
 from __future__ import annotations
@@ -41,12 +43,12 @@ class NcclError(RuntimeError):
 
 
 class Key(NamedTuple):
-    """What calls of different processes are matched by.
+    """Key that matches calls of different ranks.
 
     Attributes:
-        series: the two processes of a message, or nothing for a call of all.
-        number: how many there were before in the series.
-        replay: how often it was replayed before; -1 for what is in no graph.
+        series: The two ranks of a message, or empty for a collective.
+        number: Number of earlier calls in the series.
+        replay: Number of earlier replays; -1 for a call outside a graph.
     """
 
     series: str
@@ -58,7 +60,7 @@ class Key(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> Key:
-        """The key of which this is the text."""
+        """Parse the text form of a key."""
         series, number, replay = text.split("#")
         return Key(series, int(number), int(replay))
 
@@ -76,17 +78,17 @@ _group = _Group()
 
 
 def get_version() -> int:
-    """The version of NCCL whose semantics this has."""
+    """Return the version of NCCL whose semantics this module implements."""
     return 22707
 
 
 def get_unique_id() -> bytes:
-    """An id for a new communicator."""
+    """Return an id for a new communicator."""
     return new_id()
 
 
 def groupStart() -> None:
-    """Begin a group: what is called until its end is issued at once."""
+    """Begin a group: calls until its end are issued together."""
     _group.depth += 1
 
 
@@ -120,7 +122,7 @@ class Execution(Reception):
         self.has_asked = False
 
     def send(self) -> None:
-        """Send what others get from here."""
+        """Send the bytes of this call to the other ranks."""
         self.key, self.has_asked = self.next_key(), False
         communicator = self.communicator
         for peer, region in self.call.sends:
@@ -164,7 +166,7 @@ class NcclCommunicator:
     Args:
         ndev: the number of processes.
         commId: the id that one of them has made.
-        rank: this process's number.
+        rank: Rank of this process.
     """
 
     def __init__(self, ndev: int, commId: bytes, rank: int) -> None:
@@ -231,9 +233,9 @@ class NcclCommunicator:
             raise NcclError(self._error)
 
     def abort(self) -> None:
-        """End the communicator at once; work that waits for others ends without a result.
+        """Abort the communicator; work that waits for other ranks ends without a result.
 
-        What needs to wait for nobody is sent: a device would have done so long before.
+        Calls that wait for no other rank are sent first: a device would have sent them long before.
         """
         for key, place in list(self._unsent.items()):
             while place is not None and key in self._unsent and self.driver.scheduler.poll(place[0]):
@@ -250,7 +252,7 @@ class NcclCommunicator:
         self._close()
 
     def device_id(self) -> int:
-        """The device."""
+        """Return the device index."""
         return self._device
 
     def rank_id(self) -> int:
@@ -258,7 +260,7 @@ class NcclCommunicator:
         return self._rank
 
     def size(self) -> int:
-        """The number of processes."""
+        """Return the number of ranks."""
         return self._size
 
     @property
@@ -276,7 +278,7 @@ class NcclCommunicator:
         return peer
 
     def stream(self, handle: int) -> Stream:
-        """A stream of the communicator's device."""
+        """Return a stream of the communicator's device."""
         return self.driver.stream(handle, self._device)
 
     def _call(self, call: Call, stream: int, series: str = "") -> None:
@@ -288,7 +290,7 @@ class NcclCommunicator:
             _issue(made)
 
     def execution(self, call: Call, series: str, stream: int) -> Execution:
-        """A call in its place among the others of its series; messages are counted at both of their ends."""
+        """Number a call within its series; messages are counted at both ends."""
         counted = series if call.sends or not series else f"{series}, received"
         if self.stream(stream).capture is None:
             number = self._issued.get(counted, 0)
@@ -316,15 +318,17 @@ class NcclCommunicator:
             self._unsent[execution.next_key()] = on, record
 
     def note_sent(self, key: Key) -> None:
-        """A call has sent."""
+        """Record that a call has sent its bytes."""
         self._unsent.pop(key, None)
 
     def arrived(self, key: Key) -> dict[int, tuple[str, bytes]]:
-        """What has come for a call."""
+        """Return the bytes received so far for a call, by rank."""
         return self._arrived.get(key, {})
 
     def take(self, key: Key, call: Call) -> Parts:
-        """What has come for a call, all of it. Raises NcclError where others have called something else."""
+        """Remove and return all bytes received for a call. Raise NcclError if other ranks made a different
+        call.
+        """
         with self._lock:
             found = self._arrived.pop(key, {})
         for peer, (text, _) in found.items():
@@ -334,7 +338,7 @@ class NcclCommunicator:
         return {peer: body for peer, (_, body) in found.items()}
 
     def fail(self, text: str) -> None:
-        """The communicator is of no use any more."""
+        """Mark the communicator as failed."""
         self._error = self._error or text
 
     def _deliver(self, peer: int, message: Message | None) -> None:
@@ -349,7 +353,7 @@ class NcclCommunicator:
         self.driver.scheduler.notify()
 
     def _answer(self) -> None:
-        """Run what others wait for, once it was issued."""
+        """Run requested calls once they have been issued."""
         asked: set[Key] = set()
         while True:
             try:
@@ -361,12 +365,12 @@ class NcclCommunicator:
                 pass  # time to look again at what was asked for before
             try:
                 asked = {key for key in asked if not self._is_sent(key)}
-            except Exception as error:  # whoever waits for the communicator gets it
+            except Exception as error:  # the caller that waits for the communicator gets it
                 self.fail(f"{type(error).__name__}: {error}")
                 return
 
     def _is_sent(self, key: Key) -> bool:
-        """Run what is needed for a call to send; whether it has."""
+        """Run the stream up to a call's send, and return True if the call has sent."""
         if key.replay >= 0:
             if self._replays.get((key.series, key.number), 0) <= key.replay:
                 self.driver.run_device(self._device)

@@ -1,4 +1,4 @@
-"""NCCL's functions as bytes that go to other processes, and what becomes of those that come."""
+"""NCCL's functions as bytes sent to other ranks, and the processing of received bytes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _NAMES = ("sum", "prod", "max", "min", "avg")
 _WIDE = np.dtype(np.float32)
 
 Parts = Mapping[int, bytes]
-"""What came, by the number of the process that sent it."""
+"""Received bytes, by the rank that sent them."""
 
 
 class Region(NamedTuple):
@@ -63,7 +63,7 @@ class Region(NamedTuple):
     nbytes: int
 
     def part(self, number: int, count: int) -> Region:
-        """One of so many parts that are equally long."""
+        """Return part `number` of `count` equal parts."""
         size = self.nbytes // count
         return Region(self.address + number * size, size)
 
@@ -72,10 +72,10 @@ class Call(NamedTuple):
     """A call of one of NCCL's functions.
 
     Attributes:
-        text: the function and the arguments that all processes have to give alike.
-        sends: what goes to which process, in this order; this one may be among them.
-        sources: the processes from which something comes.
-        combine: what is written, and where, of what came.
+        text: Function and arguments that must be the same on all ranks.
+        sends: Regions sent to each rank, in this order; this rank may be among them.
+        sources: Ranks from which data is received.
+        combine: Function that returns the regions to write, and their bytes, from the received parts.
     """
 
     text: str
@@ -175,7 +175,7 @@ def _region(address: int, count: int, kind: int) -> Region:
 
 
 def _reduced(parts: Parts, kind: int, op: int) -> bytes:
-    """The reduction of all parts; of narrow numbers in float32, rounded once."""
+    """Reduce all parts; 16-bit floats accumulate in float32 and are rounded once."""
     dtype = DTYPES[kind]
     computes = _WIDE if dtype.itemsize == 2 else dtype
     first, *others = (np.frombuffer(parts[peer], dtype).astype(computes) for peer in sorted(parts))
@@ -188,7 +188,7 @@ def _reduced(parts: Parts, kind: int, op: int) -> bytes:
 
 
 def _divided(total: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
-    """A sum by the number of processes; of integers the whole part."""
+    """Divide a sum by the number of ranks; integers truncate toward zero."""
     if total.dtype.kind == "f":
         quotient: np.ndarray[Any, Any] = total / total.dtype.type(size)
     else:

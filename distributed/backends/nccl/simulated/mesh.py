@@ -1,7 +1,7 @@
-"""Connections of each of some processes with each other one, which find each other by an id as NCCL's do.
+"""Full mesh of connections between processes, which find each other through an id like NCCL's.
 
-The id holds the port of whoever made it, who tells each process the others' ports, and a token without which a
-connection is closed again. All are processes of one machine.
+The id holds the port of the process that created it, which tells each process the ports of the others. The id
+also holds a token; connections without the token are closed. All processes run on one machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TOKEN_BYTES = 16
 LIMIT = 300.0
 """Seconds that a process waits for the others to come."""
 PATIENCE = 5.0
-"""Seconds that what is left has to be sent at the end."""
+"""Seconds to send the remaining messages on close."""
 _ID = struct.Struct(f"!H{TOKEN_BYTES}s")
 _HELLO = struct.Struct(f"!{TOKEN_BYTES}sIIH")
 _HEAD = struct.Struct("!BHHQ")
@@ -36,10 +36,10 @@ class Message(NamedTuple):
     """Something that goes from one process to another.
 
     Attributes:
-        kind: DATA, what a call sends, or ASK, that somebody waits for what a call is to send.
-        key: names the call.
-        text: the call and its arguments.
-        body: the bytes.
+        kind: DATA for the bytes of a call, or ASK to request the bytes of a call that another rank waits for.
+        key: Key of the call.
+        text: Text of the call and its arguments.
+        body: The bytes.
     """
 
     kind: int
@@ -49,7 +49,7 @@ class Message(NamedTuple):
 
 
 def new_id() -> bytes:
-    """A new id, whose processes meet here: in a thread that ends once all have come."""
+    """Return a new id, and start the thread through which its processes find each other."""
     listener = _listen()
     token = secrets.token_bytes(TOKEN_BYTES)
     threading.Thread(target=_introduce, args=(listener, token), name="NCCL bootstrap", daemon=True).start()
@@ -84,7 +84,9 @@ def _introduce(listener: socket.socket, token: bytes) -> None:
 
 
 def _hello(connection: socket.socket, token: bytes) -> tuple[int, int, int] | None:
-    """Rank, size and port of who has connected; None for a stranger, whose connection is closed."""
+    """Return the rank, size and port of a connected process; close a connection without the token and return
+    None.
+    """
     connection.settimeout(LIMIT)
     found = _exactly(connection, _HELLO.size)
     if found is not None:
@@ -115,7 +117,7 @@ class Mesh:
 
     Args:
         unique_id: the id, which all have.
-        rank: this process's number.
+        rank: Rank of this process.
         size: the number of processes.
         deliver: called in a thread with the sender of each message, and with None in the place of the message where
             the sender is gone.
@@ -139,14 +141,14 @@ class Mesh:
             ).start()
 
     def send(self, peer: int, message: Message) -> None:
-        """Deliver a message of this process to itself, or have it sent. Waits for nobody."""
+        """Deliver a message to this process itself, or queue it for a peer. Does not block."""
         if peer == self.rank:
             self._deliver(peer, message)
         else:
             self._outgoing.put((peer, message))
 
     def close(self) -> None:
-        """Send what is left, and end the connections."""
+        """Send the remaining messages, and close the connections."""
         self._is_closing = True
         self._outgoing.put(None)
         self._writer.join(PATIENCE)

@@ -1,7 +1,8 @@
-"""What workers failed with, told to the agent by files (`torch.distributed.elastic.multiprocessing.errors`).
+"""Errors of workers, reported to the agent through files
+(`torch.distributed.elastic.multiprocessing.errors`).
 
-The agent names a file in each worker's TORCHELASTIC_ERROR_FILE. A function under `record` writes its exception there,
-in PyTorch's format; `ChildFailedError` shows all of them.
+The agent names a file in each worker's TORCHELASTIC_ERROR_FILE. A function under `record` writes its
+exception there, in PyTorch's format; `ChildFailedError` shows all of them.
 """
 
 from .child_failed_error import ChildFailedError

@@ -1,4 +1,4 @@
-"""The error of an agent whose workers failed."""
+"""Error of an agent whose workers failed."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class ChildFailedError(Exception):
         super().__init__(self.format_msg())
 
     def get_first_failure(self) -> tuple[int, ProcessFailure]:
-        """The rank and the failure of the worker that failed first."""
+        """Return the rank and the failure of the worker that failed first."""
         rank = min(self.failures, key=lambda each: self.failures[each].timestamp)
         return rank, self.failures[rank]
 
     def format_msg(self, border: str = "=", section: str = "-") -> str:
-        """The table."""
+        """Format the table of failures."""
         title = f"{self.name} FAILED"
         entries = {
             rank: _entry(number, rank, self.failures[rank]) for number, rank in enumerate(self.failures)

@@ -1,4 +1,4 @@
-"""The file in which a worker says what it failed with."""
+"""Handler that writes a worker's error to a file."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class ErrorHandler:
         try:
             with open(half, "w", encoding="utf-8") as file:
                 json.dump(content, file)
-            os.replace(half, path)  # so that nobody reads half of it
+            os.replace(half, path)  # so that readers never see a partial file
         except OSError as error:
             warnings.warn(f"record: could not write {path}: {error}", stacklevel=2)
 
 
 def get_error_handler() -> ErrorHandler:
-    """The handler that `record` takes where it is given none."""
+    """Return the default handler of `record`."""
     return ErrorHandler()

@@ -25,13 +25,13 @@ class ProcessFailure:
     """How a worker ended, with what it wrote to its error file (`ProcessFailure`).
 
     Attributes:
-        local_rank: the worker's number on its node.
-        pid: its number with the system.
-        exitcode: its exit code; that of a signal is negative.
-        error_file: its error file; ``"<N/A>"`` if it wrote none.
-        error_file_data: the file's content.
-        message: what went wrong: the file's message, or a line about the signal.
-        timestamp: when, in seconds since 1970.
+        local_rank: Local rank of the worker.
+        pid: Process id.
+        exitcode: Exit code; negative for a signal.
+        error_file: Path of its error file; ``"<N/A>"`` if it wrote none.
+        error_file_data: Content of the file.
+        message: Error message: the file's message, or a line about the signal.
+        timestamp: Time of the failure, in seconds since 1970.
     """
 
     local_rank: int
@@ -73,18 +73,18 @@ class ProcessFailure:
             self.message = f"{self.error_file} is no error file: {error!r}"
 
     def signal_name(self) -> str:
-        """The name of the signal that ended it; ``"<N/A>"`` if none did."""
+        """Return the name of the signal that ended the worker; ``"<N/A>"`` if none did."""
         try:
             return signal.Signals(-self.exitcode).name
         except ValueError:
             return NOT_AVAILABLE
 
     def timestamp_isoformat(self) -> str:
-        """The time as YYYY-MM-DD_HH:MM:SS."""
+        """Return the time as YYYY-MM-DD_HH:MM:SS."""
         return datetime.fromtimestamp(self.timestamp).isoformat(sep="_")
 
     def traceback(self) -> str:
-        """The worker's traceback, or its message where there is none."""
+        """Return the worker's traceback, or its message if there is no traceback."""
         if isinstance(self.message, str):
             return self.message
         return str(

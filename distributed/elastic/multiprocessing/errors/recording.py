@@ -1,4 +1,4 @@
-"""A function whose exception its agent gets to know."""
+"""Decorator that reports a function's exception to its agent."""
 
 from __future__ import annotations
 
