@@ -1,4 +1,4 @@
-"""What a campaign is: how it draws a case, runs one, and makes one smaller."""
+"""Interface of a fuzz target: generate a case, run it, and shrink it."""
 
 import enum
 import random
@@ -13,7 +13,7 @@ Case = dict[str, Any]
 
 
 class Verdict(enum.Enum):
-    """What a case that is no finding came to."""
+    """Result of a case that is not a finding."""
 
     AGREED = "agreed"
     REFUSED_ALIKE = "refused alike"
@@ -31,10 +31,11 @@ INTERPRETED: Mapping[str, str] = {"TRITEN_CUDA": "interpret", "TRITON_INTERPRET"
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong: a kind, of which a smaller case must be too, and a message.
+    """A failure: its kind, which shrinking preserves, and a message.
 
-    Kinds that the frame itself gives are "crash", "hang" and "inner error" (an exception that left `Campaign.run`).
-    Others in use: "wrong value", "accuracy", "wrong type", "wrong layout", "refused otherwise", "operand changed".
+    The framework itself reports "crash", "hang" and "inner error" (an exception that left `Campaign.run`).
+    Fuzz targets also report "wrong value", "accuracy", "wrong type", "wrong layout", "refused otherwise" and
+    "operand changed".
     """
 
     kind: str
@@ -45,11 +46,11 @@ Outcome = Verdict | Finding
 
 
 class Campaign(ABC):
-    """A source of cases, and the judge of each.
+    """A fuzz target: a source of cases and the judge of each.
 
-    Its module is imported by the parent too, which may lack the oracle: what needs PyTorch is imported where it is
-    used. A campaign is made once in each worker, and may keep what is expensive to make; what it keeps must not change
-    what a case comes to.
+    The parent process also imports the target's module and may lack the oracle, so methods import PyTorch
+    where they use it. Each worker makes the target once. The target may cache expensive objects, but the
+    cache must not change a case's result.
     """
 
     name: ClassVar[str]
@@ -70,7 +71,7 @@ class Campaign(ABC):
 
     @abstractmethod
     def draw(self, rng: random.Random) -> Case:
-        """A case, with no other source of randomness than `rng`."""
+        """Return a random case; `rng` is the only source of randomness."""
 
     @abstractmethod
     def run(self, case: Case) -> Outcome:
@@ -81,22 +82,22 @@ class Campaign(ABC):
         yield from ()
 
     def describe(self, case: Case) -> str:
-        """The case as a program that a person can paste."""
+        """Return the case as a program that a person can paste."""
         return repr(case)
 
     def family(self, case: Case, finding: Finding) -> str:
-        """What findings of one fault have in common: of each family one is made smaller and shown."""
+        """Return a key for findings of one fault; the search shrinks and prints one finding of each family."""
         return f"{finding.kind}: {re.sub(r'0x[0-9a-f]+|[-+]?[0-9][0-9.e+-]*', 'N', finding.message)}"
 
     def judge_death(self, case: Case, finding: Finding) -> Outcome:
-        """What a crash or a hang means; the finding's message ends with the stack of the worker.
+        """Return the outcome of a crash or a hang; the finding's message ends with the worker's stack.
 
-        A campaign with an oracle says `OUTSIDE` where that died.
+        A fuzz target with an oracle returns `OUTSIDE` when the oracle crashed.
         """
         return finding
 
     def record(self, case: Case) -> Case:
-        """The case as it is stored among the found ones: with what the oracle gives, if there is one."""
+        """Return the case as `found/` stores it, including the oracle's result if there is an oracle."""
         return case
 
     def replay(self, case: Case) -> Outcome:

@@ -1,7 +1,8 @@
-"""What runs inside a worker: requests come as lines of JSON on standard input, answers go back on what was its output.
+"""Main loop of a worker: requests are lines of JSON on standard input; replies go to the original standard
+output.
 
-``python -P -m triten.tests.fuzz.child CAMPAIGN``. Whatever a case prints goes to standard error, which the parent keeps
-for the stack of a crash.
+``python -P -m triten.tests.fuzz.child CAMPAIGN``. A case's own output goes to standard error, which the
+parent keeps for the stack of a crash.
 """
 
 import faulthandler
@@ -21,17 +22,17 @@ DEEPEST = 6
 
 
 def as_json(outcome: Outcome) -> Any:
-    """An outcome as `outcome_of` reads it."""
+    """Return an outcome in the form that `outcome_of` reads."""
     return outcome.value if isinstance(outcome, Verdict) else [outcome.kind, outcome.message]
 
 
 def outcome_of(answer: Any) -> Outcome:
-    """The outcome that `as_json` wrote."""
+    """Return the outcome that `as_json` wrote."""
     return Verdict(answer) if isinstance(answer, str) else Finding(*answer)
 
 
 def run(campaign: Campaign, case: Any, *, again: bool = False) -> Outcome:
-    """What a case comes to; an exception that leaves the campaign is a finding."""
+    """Run a case and return its outcome; an exception that leaves the fuzz target is a finding."""
     try:
         return campaign.replay(case) if again else campaign.run(case)
     except Exception as error:  # whatever it is, it is a finding

@@ -1,4 +1,4 @@
-"""The command line of the campaigns."""
+"""Command line of the fuzz targets."""
 
 import argparse
 import datetime

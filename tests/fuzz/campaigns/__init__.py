@@ -1,4 +1,4 @@
-"""The campaigns: a module, or a folder, for each, which is imported when it is asked for."""
+"""Fuzz targets: a module or a folder for each, imported on request."""
 
 import importlib
 
@@ -34,7 +34,7 @@ ON_REQUEST = {"planted"}
 
 
 def campaign_named(name: str) -> Campaign:
-    """A new campaign of that name. Raises KeyError if there is none."""
+    """Return a new fuzz target of that name. Raises KeyError if there is none."""
     module, _, kind = CAMPAIGNS[name].partition(":")
     campaign: Campaign = getattr(importlib.import_module(f"{__name__}.{module}"), kind)()
     return campaign

@@ -1,8 +1,9 @@
-"""Random steps on the caching allocators, each followed by a look at all that must hold.
+"""Random steps on the caching allocators; every invariant is checked after each step.
 
-The models are those of the tests: `triten.tests.shared.allocator_model` of a GPU's memory, over a driver whose streams
-get on only when told and over the interpreter, and `pinned_model` of page-locked memory. A case is a list of steps; a
-step that does not apply when it comes (a free where nothing lives) is passed over, so that any part of a case is one.
+The models are those of the tests. `triten.tests.shared.allocator_model` models a GPU's memory, over a driver
+whose streams advance on request and over the interpreter. `pinned_model` models page-locked memory. A case is
+a list of steps. A step that does not apply (a free without live allocations) is skipped, so every sublist of
+a case is a case.
 """
 
 import gc
@@ -100,7 +101,7 @@ def _pinned_arguments(name: str, rng: random.Random) -> list[Any]:
 
 
 def _take(model: Any, name: str, arguments: list[Any]) -> None:
-    """One step of a GPU's model."""
+    """Apply one step to a GPU's model."""
     match name, arguments:
         case "malloc", _:
             try:

@@ -35,7 +35,7 @@ def compared(call: Call) -> tuple[Any, ...]:
 
 
 class DistributedMismatches(Campaign):
-    """The campaign, of 2 and of 3 ranks over MPI, which serve case after case."""
+    """Fuzz target with 2 and 3 ranks over MPI; the ranks serve case after case."""
 
     name = "distributed_mismatches"
     limit: ClassVar[float] = 300.0
@@ -84,7 +84,7 @@ class DistributedMismatches(Campaign):
 
 
 def _step(rng: random.Random, size: int) -> dict[str, Any]:
-    """Draw a step, in which ranks agree one time in three."""
+    """Generate a step; the ranks agree one time in three."""
     if rng.random() < 0.25:
         sent, received = _call(rng, size, "send"), _call(rng, size, "recv")
         if rng.random() < 0.5:

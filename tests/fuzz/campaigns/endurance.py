@@ -1,8 +1,8 @@
-"""Training for a long time: memory, objects, plans and the allocator's numbers do not grow with the steps.
+"""Long training runs: memory, objects, plans and the allocator's statistics do not grow with the steps.
 
-A case is a program and a number of steps. What the process holds is noted after each eighth of the steps; what the last
-two hold beyond the earlier half is growth.
-Steps by the million: ``python -P -m triten.tests.fuzz.campaigns.endurance --steps 1000000 --program eager``.
+A case is a program and a number of steps. The run records the process's resources after each eighth of the
+steps. It reports growth if the last two parts exceed the earlier half. For millions of steps: ``python -P -m
+triten.tests.fuzz.campaigns.endurance --steps 1000000 --program eager``.
 """
 
 import argparse
@@ -37,7 +37,7 @@ RESIDENT_ALLOWED = 24 << 20
 
 @dataclass
 class Held:
-    """What a process holds."""
+    """Resources that a process holds."""
 
     blocks: int
     objects: int
@@ -131,7 +131,7 @@ def compiled(device: str) -> Step:
 
 
 def shapes(device: str) -> Step:
-    """A new shape at nearly every step: plans are made, and forgotten."""
+    """Return a step that uses a new shape nearly every time, so plans are made and evicted."""
     model, optimizer = _model(device)
 
     def step(number: int) -> None:
@@ -180,7 +180,7 @@ def refusals(device: str) -> Step:
 
 
 def features(device: str) -> Step:
-    """What leaves something behind if it is not taken down: hooks, modes, functions, views, random states, files."""
+    """Return a step that uses features with cleanup: hooks, modes, functions, views, random states, files."""
     model, _ = _model(device)
     x = tt.ones(3, 4, device=device)
 
@@ -226,7 +226,7 @@ PROGRAMS = {
 
 
 def parts(program: Program, steps: int) -> Iterator[Held]:
-    """What is held after each part of the steps; the first part also makes all that is made once."""
+    """Yield the held resources after each part of the steps; the first part includes one-time allocations."""
     step = program.make(program.device)
     step(0)  # imports what it needs
     with small_tables() if program.bounded_blocks != BLOCKS_ALLOWED else contextlib.nullcontext():
@@ -237,7 +237,7 @@ def parts(program: Program, steps: int) -> Iterator[Held]:
 
 
 def growth(program: Program, held: list[Held]) -> str:
-    """What both of the last parts hold beyond the earlier half, its first part aside; empty if all is well."""
+    """Describe the growth of both last parts over the earlier half, without its first part; empty if none."""
     allowed = Held(program.bounded_blocks, program.bounded_blocks, RESIDENT_ALLOWED, 0, 0)
     half = PARTS // 2
     found = []

@@ -29,7 +29,7 @@ class ExponentialOutputs(Campaign):
     forks = True
 
     def draw(self, rng: random.Random) -> Case:
-        """Draw an operator, a device, and a size: around a power of two, or any from `LEAST` on."""
+        """Generate an operator, a device, and a size: near a power of two, or any size from `LEAST` on."""
         if rng.random() < 0.5:
             size = (1 << rng.randrange(34, 64)) + rng.randrange(-2, 3)
         else:

@@ -1,7 +1,8 @@
-"""Faults at drawn moments: memory that runs out, interrupts, writers that are killed or have no room.
+"""Injected faults at random points: out-of-memory errors, interrupts, writers that are killed or run out of
+disk space.
 
-A case names what is disturbed, the fault, and the moment by its number: the n-th allocation, call of a kernel, call of
-one of the package's functions, or call that a writer makes.
+A case names the action, the fault, and the number of the event at which the fault occurs. Events are
+allocations, kernel calls, calls of the package's functions, or a writer's calls.
 """
 
 import re
@@ -18,7 +19,7 @@ FEW = 60
 
 
 class Faults(Campaign):
-    """The campaign, on the CPU; what it keeps of an action serves the next case of it."""
+    """Fuzz target on the CPU; it caches each action's state for later cases."""
 
     name = "faults"
     needs: ClassVar[Mapping[str, str]] = INTERPRETED

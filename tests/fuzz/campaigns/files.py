@@ -1,8 +1,9 @@
-"""Files of every format that the library reads, changed: each is read with the right values, or refused by name.
+"""Mutated files of every format that the library reads: each loads the right values or raises a documented
+error.
 
-Changes are of bytes and of structure, the latter with right lengths and checksums, so that they reach what is read
-after those were compared. A reading may raise what its documentation says and nothing else; it may not take long, or
-memory out of proportion, write a file, start a process, or reach beyond the memory of what it made.
+Mutations change bytes or structure. Structural mutations have correct lengths and checksums, so they reach
+the code behind those checks. A reader may raise only the documented errors. It may not take long, use
+excessive memory, write a file, start a process, or access memory outside its own tensors.
 """
 
 import re
@@ -15,7 +16,7 @@ MOST_CHANGES = 4
 
 
 class Files(Campaign):
-    """The campaign; what reads files is imported by the workers."""
+    """Fuzz target for files; only the workers import the readers."""
 
     name = "files"
     limit = 90.0
@@ -75,7 +76,7 @@ class Files(Campaign):
         return f"{finding.kind}: {message[:90]}"
 
     def record(self, case):
-        """The case with the bytes of its files, which later versions need not write."""
+        """Return the case with its files' bytes, which later versions may no longer write."""
         from triten.tests.fuzz.files import samples
         from triten.tests.fuzz.files.formats import FORMATS
 
@@ -102,7 +103,7 @@ class Files(Campaign):
 
 
 def _is_raw(case, form):
-    """Whether a case changed bytes alone, of a file whose checksums are of them all."""
+    """Return True if a case changed only bytes, in a file whose checksums cover all of them."""
     return (
         form.is_checked and "changes" in case and all(each[:2] == ["bytes", []] for each in case["changes"])
     )

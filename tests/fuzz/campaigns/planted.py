@@ -1,7 +1,8 @@
-"""A campaign with faults of its own, which the frame must find: a wrong value, a crash, a hang, an inner error.
+"""Fuzz target with its own injected faults, which the framework must find: a wrong value, a crash, a hang, an
+inner error.
 
-A case is a list of small numbers. Each kind of fault has its own number; the environment variable
-``FUZZ_PLANTED_FAULTS`` names those that are planted.
+A case is a list of small numbers. Each kind of fault has its own number. The environment variable
+``FUZZ_PLANTED_FAULTS`` names the injected faults.
 """
 
 import os

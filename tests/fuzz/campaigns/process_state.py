@@ -29,7 +29,7 @@ LONGEST = 60
 
 
 class ProcessState(Campaign):
-    """The campaign; what it keeps are the undisturbed results, and how many moments each use has."""
+    """Fuzz target that caches the undisturbed results and each use's number of events."""
 
     name = "process_state"
     needs: ClassVar[Mapping[str, str]] = {**INTERPRETED, "TRITEN_CACHE_MAXSIZE": "0"}

@@ -14,12 +14,12 @@ from ..programs.writer import draw_program
 
 
 class ProgramCampaign(Campaign):
-    """What campaigns over programs have in common: a case is the statements that make inputs, and those after them."""
+    """Base of fuzz targets over programs: a case holds the statements that make inputs, and the body."""
 
     limit: ClassVar[float] = 60.0
 
     def draw(self, rng: random.Random) -> Case:
-        """A program."""
+        """Generate a program."""
         inputs, body = draw_program(rng)
         return {"inputs": inputs, "body": body}
 
@@ -43,15 +43,15 @@ class ProgramCampaign(Campaign):
         return super().family(case, finding)
 
     def describe(self, case: Case) -> str:
-        """The program."""
+        """Return the program's source."""
         return "\n".join(["import triten as tt", *case["inputs"], *case["body"]])
 
 
 class TwoSidedCampaign(ProgramCampaign):
-    """One program run on two sides, compared statement by statement and variable by variable.
+    """Base of fuzz targets that run a program on two sides and compare every statement and variable.
 
-    Numbers that differ are those of programs in narrow dtypes, unless they differ in float64, too: rounding may grow,
-    and a step of a rounded number fall on the other side.
+    A numeric difference in lower-precision dtypes is a finding only if it also occurs in float64. Rounding
+    may grow, and a discontinuous step may fall on the other side.
     """
 
     sides: ClassVar[tuple[str, str]]
@@ -59,7 +59,7 @@ class TwoSidedCampaign(ProgramCampaign):
 
     @abstractmethod
     def both(self, statements: list[str], *, wide: bool = False) -> tuple[Record, Record]:
-        """What the statements did on the side that is tried, and on the other."""
+        """Return the records of the statements on the tested side and on the reference side."""
 
     def run(self, case: Case) -> Outcome:
         """Compare what the two did."""
@@ -74,7 +74,7 @@ class TwoSidedCampaign(ProgramCampaign):
         return again if isinstance(again, Finding) and again.kind == "wrong value" else AGREED
 
     def judged(self, found: Record, expected: Record, statements: list[str]) -> Outcome:
-        """The outcome of two records of one program."""
+        """Compare two records of one program."""
         try:
             compare(found, expected, self.sides, statements)
         except Known:
@@ -111,5 +111,5 @@ class Programs(TwoSidedCampaign):
         return self.judged(run(tt, statements), from_json(case["expected"]), statements)
 
     def judge_death(self, case: Case, finding: Finding) -> Outcome:
-        """A worker that died in PyTorch says nothing about triten."""
+        """Return `OUTSIDE` if the worker crashed in PyTorch, otherwise the finding."""
         return OUTSIDE if "site-packages/torch/" in finding.message else finding

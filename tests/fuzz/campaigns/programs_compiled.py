@@ -42,7 +42,7 @@ LARGE = 32768
 
 
 def is_large(text: str) -> bool:
-    """Whether a statement makes an input of more elements."""
+    """Return True if a statement makes a large input."""
     count = re.search(r"tt\.arange\((\d+)\)", text)
     return count is not None and int(count[1]) > LARGE
 
@@ -53,7 +53,7 @@ class CompiledPrograms(ProgramCampaign):
     name = "programs_compiled"
 
     def draw(self, rng: random.Random) -> Case:
-        """A program whose statements do not raise, with or without loops in machine code for the kernels."""
+        """Generate a program without errors, with or without compiled loops for the kernels."""
         drawn = WITH_BLOCKS if rng.random() < 0.3 else WITHOUT_GRADIENTS
         # Eagerly, as in PyTorch, no gradient reaches what `as_strided` of a view sees outside of that; a graph's does.
         kinds = {kind: weight for kind, weight in drawn.items() if kind is not views.strided}
@@ -85,7 +85,7 @@ class CompiledPrograms(ProgramCampaign):
         return AGREED
 
     def is_exact(self, inputs: list[str], body: list[str]) -> bool:
-        """Whether numbers have the bits of eager calls: longer sums than these may be added up in another order."""
+        """Return True if results must be bitwise identical to eager; longer sums may use another order."""
         return not (any(SUM.search(each) for each in body) and any(map(is_large, inputs)))
 
 
@@ -97,7 +97,7 @@ class CompiledProgramsOnCuda(CompiledPrograms):
     limit = 120.0
 
     def draw(self, rng: random.Random) -> Case:
-        """A short program of few elements."""
+        """Generate a short program on few elements."""
         drawn = WITH_BLOCKS if rng.random() < 0.3 else WITHOUT_GRADIENTS
         kinds = {
             kind: weight for kind, weight in drawn.items() if kind not in (views.strided, gradients.autocast)
@@ -106,7 +106,7 @@ class CompiledProgramsOnCuda(CompiledPrograms):
         return {"inputs": on_cuda(inputs), "body": on_cuda(body), "loops": True}
 
     def run(self, case: Case) -> Outcome:
-        """Where tensors are made on the GPU."""
+        """Run the case with CUDA as the default device."""
         with tt.device("cuda"):
             return super().run(case)
 
@@ -116,7 +116,7 @@ class CompiledProgramsOnCuda(CompiledPrograms):
 
 
 def what_runs(inputs: list[str], body: list[str]) -> list[str]:
-    """The statements that do not raise and whose variables are there."""
+    """Return the statements that do not raise and whose variables exist."""
     record = run(tt, [*inputs, *body])
     passed = set(record.errors) | record.passed_over
     return [text for number, text in enumerate(body, len(inputs)) if number not in passed]

@@ -26,7 +26,7 @@ class InterpretedPrograms(TwoSidedCampaign):
     most: ClassVar[int] = 15
 
     def draw(self, rng: random.Random) -> Case:
-        """A program, short."""
+        """Generate a short program."""
         inputs, body = draw_program(rng, KINDS, most=self.most)
         return {"inputs": inputs, "body": body}
 
@@ -38,7 +38,7 @@ class InterpretedPrograms(TwoSidedCampaign):
 
 
 def on_cuda(statements: list[str]) -> list[str]:
-    """The same statements, where they name the CPU."""
+    """Replace the CPU by CUDA in the statements."""
     return [text.replace("'cpu'", "'cuda'") for text in statements]
 
 

@@ -31,7 +31,7 @@ class TransformedPrograms(ProgramCampaign):
     name = "programs_transformed"
 
     def draw(self, rng: random.Random) -> Case:
-        """A program whose statements do not raise, over inputs without gradients."""
+        """Generate a program without errors, over inputs that require no gradients."""
         inputs, body = draw_program(rng, WITHOUT_GRADIENTS, grad=0.0, errors=0.0, most=12)
         return {"inputs": inputs, "body": body}
 
@@ -96,8 +96,8 @@ def _alike(found: tuple[Any, ...], expected: tuple[Any, ...]) -> None:
 
 
 def check_vmap(function: Computes, x: tt.Tensor) -> None:
-    """A batch at once beside its examples one by one."""
-    # As many examples as there are rows, so that a rule that takes one dimension for the other is found.
+    """Compare `vmap` over a batch with calls on its examples."""
+    # Use as many examples as rows, so that a batching rule that confuses the two dimensions fails.
     count = min(x.shape[0], 4) if x.dim() else 3
     batch = tt.stack([x * (0.5 + 0.5 / (i + 1)) + 0.25 * i for i in range(max(count, 1))])
     found = tt.vmap(function)(batch)
@@ -160,12 +160,12 @@ def check_compiled(function: Computes, x: tt.Tensor) -> None:
 
 
 def check_functionalize(function: Computes, x: tt.Tensor) -> None:
-    """A program without its writes and views."""
+    """Compare a functionalized program with the original."""
     _alike(tt.func.functionalize(function)(x), function(x))
 
 
 def check_graph(function: Computes, x: tt.Tensor) -> None:
-    """A program as a graph of operators, with writes and without."""
+    """Compare the program with its operator graph, before and after functionalization."""
     expected = function(x)
     _alike(tt.func.make_graph(function)(x)(x), expected)
     _alike(tt.func.make_graph(tt.func.functionalize(function))(x)(x), expected)

@@ -20,7 +20,7 @@ MAY_REFUSE = (
 
 
 def tried_rows() -> list[str]:
-    """The rows with a second derivative."""
+    """Return the rows with a second derivative."""
     outside = (
         every.RANDOM | every.STRAIGHT_THROUGH | every.UNDERIVABLE | every.NO_FLOAT64 | every.REVERSE_ONLY
     )
@@ -28,7 +28,7 @@ def tried_rows() -> list[str]:
 
 
 def function_of(row: str, seed: int) -> tuple[Callable[..., Any], list[Any]]:
-    """A row as a function of its inputs alone, and the inputs."""
+    """Return a row as a function of only its inputs, and the inputs."""
     call, given = every.prepared(row, seed)
     leaves: list[Any] = []
 
@@ -47,7 +47,7 @@ def function_of(row: str, seed: int) -> tuple[Callable[..., Any], list[Any]]:
 
 
 def findings(row: str, seed: int, orders: Sequence[str] = tuple(ORDERS)) -> list[tuple[str, str]]:
-    """The orders of modes that disagree with differences. Raises NotSmoothError."""
+    """Return the orders of modes that disagree with finite differences. Raises NotSmoothError."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return [
@@ -63,7 +63,7 @@ class SecondDerivatives(Campaign):
     name = "second_derivatives"
 
     def draw(self, rng: random.Random) -> Case:
-        """Draw a row and the seed of its values."""
+        """Choose a row and the seed of its values."""
         return {"row": rng.choice(tried_rows()), "seed": rng.randrange(1 << 20)}
 
     def run(self, case: Case) -> Outcome:

@@ -1,8 +1,9 @@
-"""Drawn programs on many threads at once: each thread's results are those that one thread alone has, bit for bit.
+"""Random programs on many threads at once: each thread's results are bitwise identical to single-threaded
+results.
 
-The threads share tensors, modules, graphs, compiled functions and generators, and begin with empty tables of plans;
-beside them a disturber registers operators, forgets plans, collects, forks or sends signals. The interpreter changes
-threads a thousand times more often than it does otherwise.
+The threads share tensors, modules, graphs, compiled functions and generators, and start with empty plan
+caches. Meanwhile a disturber thread registers operators, evicts plans, collects garbage, forks or sends
+signals. The interpreter switches threads a thousand times more often than by default.
 """
 
 import contextlib
@@ -29,7 +30,7 @@ SWITCH_INTERVAL = 1e-6
 
 
 def bits(value: Any) -> Any:
-    """A result as what is equal only if the bits are."""
+    """Return a result as a value that is equal only if all bits are equal."""
     if isinstance(value, tt.Tensor):
         host = value.detach().cpu().contiguous()
         return str(host.dtype), tuple(host.shape), host.numpy().tobytes()
@@ -84,7 +85,7 @@ def _without_grad(a: Any) -> Any:
 
 
 def chain(shared: list[Any], seed: str, length: int) -> Any:
-    """A drawn program over the shared tensors."""
+    """Run a random chain of operations over the shared tensors."""
     rng = random.Random(seed)
     found = rng.choice(shared)
     for name in rng.choices([*OPERATIONS], k=length):
@@ -112,7 +113,7 @@ def _network(device: str) -> Any:
 
 
 def modules(case: Case) -> list[Job]:
-    """One module: forward, gradients of its parameters, and its state."""
+    """Return jobs that share one module: forward, gradients of its parameters, and its state."""
     model = _network(case["device"])
     model.train(case["seed"] % 2 == 0)
 
@@ -130,7 +131,7 @@ def modules(case: Case) -> list[Job]:
 
 
 def accumulation(case: Case) -> list[Job]:
-    """Every thread's gradients arrive in one leaf, as whole numbers."""
+    """Return jobs whose gradients accumulate in shared leaves, as integers."""
     model = _network(case["device"])
     barrier = threading.Barrier(case["threads"]) if case.get("at_once") else None
 
@@ -163,7 +164,7 @@ def accumulation(case: Case) -> list[Job]:
 
 
 def graphs(case: Case) -> list[Job]:
-    """One graph, walked by all."""
+    """Return jobs that run backward through one shared graph."""
     w = [each.float().clone().requires_grad_() for each in inputs(case["device"])[:2]]
     loss = (w[0].exp() * w[1].sigmoid()).sum(0).square().sum()
     return [lambda: [tt.autograd.grad(loss, w, retain_graph=True) for _ in range(case["length"])]] * case[
@@ -172,7 +173,7 @@ def graphs(case: Case) -> list[Job]:
 
 
 def compiled(case: Case) -> list[Job]:
-    """One compiled function, which the threads meet uncompiled."""
+    """Return jobs that call one compiled function, initially uncompiled."""
     scale = 1.0 + case["seed"] % 5
     f = tt.compile(lambda x, n: ((x.sin() * scale + n).relu() * x).sum(-1))
 
@@ -198,7 +199,7 @@ def own_generators(case: Case) -> list[Job]:
 
 
 def one_generator(case: Case) -> list[Job]:
-    """Draws of one generator: each is drawn once, whoever gets it; see `in_any_order`."""
+    """Return jobs that sample from one generator: each sample occurs once, in any thread; see `in_any_order`."""
     generator = tt.Generator(case["device"]).manual_seed(case["seed"])
     draw = lambda: tt.rand(8, generator=generator, device=case["device"])  # noqa: E731
     return [lambda: [draw() for _ in range(case["length"])]] * case["threads"]
@@ -240,7 +241,7 @@ def register() -> None:
 
 
 def fork() -> None:
-    """A child of the process computes, with all other threads gone."""
+    """Compute in a forked child, in which all other threads are gone."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Python 3.12 warns of forks beside threads
         child = os.fork()
@@ -282,7 +283,7 @@ DISTURBED_ONCE = {"processes"}
 
 
 def disturbed(disturb: str, jobs: list[Job]) -> list[Any]:
-    """The jobs at once, and the disturber beside them until they are done."""
+    """Run the jobs concurrently, with the disturber running until they finish."""
     left, lock = [len(jobs)], threading.Lock()
 
     def watched(job: Job) -> Any:
@@ -315,13 +316,13 @@ def changing_often() -> Iterator[None]:
 
 @contextlib.contextmanager
 def handling_signals() -> Iterator[None]:
-    """The main thread, which waits for the others, computes in a handler wherever it is interrupted."""
+    """Install a signal handler that computes on the main thread while that thread waits for the others."""
 
     def handler(number: int, frame: Any) -> None:
         x = tt.ones(4, requires_grad=True)
         (x * 3 + tt.rand(4, generator=tt.Generator())).sum().backward()
 
-    # What is imported at the first call is no use to a handler that interrupts the import.
+    # Import lazily loaded modules now: a handler that interrupts an import cannot use the module.
     handler(0, None)
 
     if threading.current_thread() is not threading.main_thread():

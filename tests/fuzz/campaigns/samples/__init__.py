@@ -1,15 +1,16 @@
-"""Campaigns ``samples``, ``samples_meta`` and ``samples_cuda``: calls with mutated arguments, held against PyTorch.
+"""Fuzz targets ``samples``, ``samples_meta`` and ``samples_cuda``: calls with mutated arguments, compared
+with PyTorch.
 
-A case names a call as users write it (``nn.functional.relu``, ``Tensor.add_``) and has its arguments with every byte of
-their storages, so that it needs no database of PyTorch's to be run again. What lives here:
+A case names a call as users write it (``nn.functional.relu``, ``Tensor.add_``). It holds the arguments with
+every byte of their storages, so a rerun needs no PyTorch database. The modules are:
 
-* `campaign`: the campaigns, and what a case comes to;
-* `values`: arguments as JSON, and made of it for either library;
-* `database`: unmutated calls, from the samples of PyTorch's operators (imports PyTorch);
-* `mutations`: of tensors, `mutations_of_numbers`: of everything else, and of whole calls;
-* `oracle`: the call under both libraries, and where the two differ (imports PyTorch);
-* `expectations`: what PyTorch gave, as it is stored with a found case and compared without it;
-* `shrinking`, `programs`: a case made smaller, and as a program.
+- `campaign`: the fuzz targets and the outcomes of a case;
+- `values`: arguments as JSON, and their construction for either library;
+- `database`: unmutated calls, from PyTorch's operator samples (imports PyTorch);
+- `mutations`: mutations of tensors; `mutations_of_numbers`: of all other arguments and of whole calls;
+- `oracle`: the call under both libraries, and their differences (imports PyTorch);
+- `expectations`: PyTorch's results as stored with a found case, compared without PyTorch;
+- `shrinking`, `programs`: a smaller case, and a case as a program.
 """
 
 from .campaign import Samples, SamplesOnCuda, SamplesOnMeta

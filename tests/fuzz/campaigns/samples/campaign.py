@@ -1,4 +1,4 @@
-"""The campaigns: a sample of an operator's, one to three mutations, both libraries' outcomes."""
+"""Fuzz targets over operator samples: one to three mutations of a sample, and both libraries' outcomes."""
 
 import copy
 import random
@@ -104,7 +104,7 @@ class Samples(Campaign):
 
 
 def _of_tensor(case: Case, *, in_place: bool) -> None:
-    """The method of the same name, or its in-place form, where both libraries have it."""
+    """Change the call to the method of the same name, or its in-place form, if both libraries have it."""
     import torch
 
     import triten as tt

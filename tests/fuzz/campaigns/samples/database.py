@@ -33,7 +33,7 @@ class Base:
 
 @functools.cache
 def operators() -> list[tuple[Any, str]]:
-    """The database's operators that both libraries have under the same name, and that name."""
+    """Return the database's operators that both libraries have under the same name, with that name."""
     found = []
     for operator in chosen(""):
         call = _name(operator)
@@ -61,7 +61,7 @@ def _name(operator: Any) -> str | None:
 
 @functools.lru_cache(1024)
 def bases(number: int, dtype: torch.dtype) -> list[Base]:
-    """The first samples of one operator and dtype that are small and that PyTorch takes."""
+    """Return the first small samples of one operator and dtype that PyTorch accepts."""
     operator, call = operators()[number]
     if dtype not in operator.supported_dtypes("cpu"):
         return []

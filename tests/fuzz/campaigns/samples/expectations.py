@@ -1,4 +1,4 @@
-"""What PyTorch gave, as it is stored with a found case and compared without PyTorch."""
+"""PyTorch's results as stored with a found case and compared without PyTorch."""
 
 from typing import Any
 

@@ -40,7 +40,7 @@ def _replace(case: Case, place: Place, name: str, values: np.ndarray) -> None:
 
 
 def one_dtype(rng: random.Random, case: Case) -> bool:
-    """One tensor of another dtype."""
+    """Change the dtype of one tensor."""
     place = _some(rng, case)
     if place is None:
         return False
@@ -50,7 +50,7 @@ def one_dtype(rng: random.Random, case: Case) -> bool:
 
 
 def every_dtype(rng: random.Random, case: Case) -> bool:
-    """Every tensor of one dtype in another."""
+    """Change every tensor of one dtype to another dtype."""
     found = tensor_places(case)
     if not found:
         return False
@@ -66,7 +66,7 @@ def _real(values: np.ndarray) -> np.ndarray:
 
 
 def size(rng: random.Random, case: Case) -> bool:
-    """One size of one tensor: 0, 1, one less or more, twice as many."""
+    """Change one size of one tensor: 0, 1, one less, one more, or twice as many."""
     place = _some(rng, case)
     if place is None or not place[1]["tensor"][1]:
         return False
@@ -77,7 +77,7 @@ def size(rng: random.Random, case: Case) -> bool:
 
 
 def every_size(rng: random.Random, case: Case) -> bool:
-    """The same size wherever it stands: 0, 1 or one more."""
+    """Change every occurrence of one size to 0, 1 or one more."""
     found = [place for place in tensor_places(case) if place[1]["tensor"][1]]
     if not found:
         return False
@@ -89,7 +89,7 @@ def every_size(rng: random.Random, case: Case) -> bool:
 
 
 def enlarged(rng: random.Random, case: Case) -> bool:
-    """The same size many times as large wherever it stands, in lists of sizes among the arguments, too."""
+    """Enlarge every occurrence of one size, including in the arguments' lists of sizes."""
     found = [place for place in tensor_places(case) if place[1]["tensor"][1]]
     if not found:
         return False
@@ -122,7 +122,7 @@ def _resize(case: Case, place: Place, sizes: list[int], largest: int = LARGEST) 
 
 
 def dimensions(rng: random.Random, case: Case) -> bool:
-    """One tensor with a dimension more or fewer, or with none."""
+    """Change one tensor's number of dimensions: one more, one fewer, or none."""
     place = _some(rng, case)
     if place is None:
         return False
@@ -140,7 +140,7 @@ def dimensions(rng: random.Random, case: Case) -> bool:
 
 
 def strides(rng: random.Random, case: Case) -> bool:
-    """The same elements in other memory: transposed, with steps, behind an offset, or expanded."""
+    """Change one tensor's memory layout: transposed, strided, with a storage offset, or expanded."""
     place = _some(rng, case)
     if place is None:
         return False
@@ -226,7 +226,7 @@ def values(rng: random.Random, case: Case) -> bool:
 
 
 def sharing(rng: random.Random, case: Case) -> bool:
-    """One tensor in the place of another: both arguments are over the same memory."""
+    """Replace one tensor by another, so that both arguments share memory."""
     found = tensor_places(case)
     if len(found) < 2:
         return False

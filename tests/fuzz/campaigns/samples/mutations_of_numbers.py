@@ -44,7 +44,7 @@ FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, 1e-300, 1e300, float("nan"), float("inf"), 
 
 
 def number(rng: random.Random, case: Case) -> bool:
-    """An int, float or bool at an edge, or of another type."""
+    """Replace an int, float or bool by an edge value or by a value of another type."""
     found = [(path, value) for path, value in argument_places(case) if isinstance(value, bool | int | float)]
     if not found:
         return False
@@ -81,7 +81,7 @@ def _another(rng: random.Random, case: Case, value: bool | float) -> Any:
 
 
 def series(rng: random.Random, case: Case) -> bool:
-    """A list of arguments with one more, one fewer, one twice."""
+    """Add, remove or repeat an item of a list argument."""
     found = [
         (path, value)
         for path, value in argument_places(case)
@@ -123,7 +123,7 @@ def another_type(rng: random.Random, case: Case) -> bool:
 
 
 def text(rng: random.Random, case: Case) -> bool:
-    """A string, or a dtype, that is another."""
+    """Replace a string or a dtype."""
     found = [
         (path, value)
         for path, value in argument_places(case)
@@ -140,7 +140,7 @@ def text(rng: random.Random, case: Case) -> bool:
 
 
 def call(rng: random.Random, case: Case) -> bool:
-    """One argument fewer or more, two of them exchanged, or one by a name that is none."""
+    """Remove, add or swap arguments, or pass one by an unknown keyword."""
     arguments, named = case["arguments"], case["named"]
     match rng.randrange(6):
         case 0 if arguments:
@@ -165,7 +165,7 @@ def call(rng: random.Random, case: Case) -> bool:
 
 
 def dim(rng: random.Random, case: Case) -> bool:
-    """A dimension out of range, twice, negative, or of a type that is none."""
+    """Replace a dimension: out of range, repeated, negative, or of a wrong type."""
     found = [(path, value) for path, value in argument_places(case) if path[-1] in ("dim", "dims", "axis")]
     if not found:
         return False

@@ -1,4 +1,4 @@
-"""What is odd about a case's operands, where a difference follows from it."""
+"""Properties of a case's operands that explain a difference."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -50,6 +50,6 @@ def _oddities(array: np.ndarray) -> Iterator[str]:
 
 
 def _tolerance(array: np.ndarray) -> np.ndarray:
-    """What is zero beside the largest singular value, computed in float32."""
+    """Return the tolerance below which a singular value counts as zero, from the largest one and float32's epsilon."""
     largest = np.linalg.norm(array.astype(np.complex128), axis=(-2, -1))
     return np.asarray(largest * max(array.shape[-2:]) * np.finfo(np.float32).eps)

@@ -168,7 +168,7 @@ def _refusal(case: Case, theirs: Call, ours: Call) -> CaseOutcome:
 
 
 def _changed(case: Case, theirs: Call, ours: Call) -> Finding | None:
-    """An operand that our refused call wrote to, and PyTorch's did not."""
+    """Return a finding if our failed call wrote to an operand and PyTorch's did not."""
     if case["device"] == "meta":
         return None
     for number, memory in ours.builder.storages.items():
@@ -185,7 +185,7 @@ def _bytes(memory: Any) -> bytes:
 
 
 def name_of(case: Case) -> str:
-    """The operator's name in PyTorch's database."""
+    """Return the operator's name in PyTorch's database."""
     name: str = case["call"].removeprefix("Tensor.")
     return name.removesuffix("_") if not name.endswith("__") else name
 
@@ -225,7 +225,7 @@ def _compare_values(case: Case, theirs: Call, ours: Call, free: bool, meta: bool
 
 
 def _differ_in_ties(case: Case, want: Any, got: Any) -> bool:
-    """Whether results name other elements that are equal; their gradients go there, too."""
+    """Return True if the results select other, equal elements; their gradients differ accordingly."""
     positional, named = Builder(case, torch).arguments()
     operator: Any = SimpleNamespace(name=name_of(case))
     try:
@@ -236,7 +236,7 @@ def _differ_in_ties(case: Case, want: Any, got: Any) -> bool:
 
 
 def _narrowest(case: Case) -> torch.dtype | None:
-    """The narrowest dtype that a call with an output of its own may have computed in."""
+    """Return the lowest-precision dtype that an in-place or `out=` call may have computed in."""
     if "out" not in case["named"] and not case["call"].endswith("_"):
         return None
     names = {name for name, _ in case["storages"]} & {str(dtype).removeprefix("torch.") for dtype in WIDER}
@@ -301,7 +301,7 @@ def _written(case: Case, theirs: Call, ours: Call, difference: Difference | None
         before = array_of_storage(case["storages"][number]).tobytes()
         if _bytes(theirs.builder.storages[number]) == before != _bytes(memory):
             return Finding("operand changed", f"storage {number} is written to, which PyTorch leaves alone")
-    # Where the results agree, what stands in memory differs by rounding at most.
+    # If the results agree, the stored values differ at most by rounding.
     if difference is not None and not _near_in_place(case, theirs):
         return Finding("wrong value", str(difference))
     return None
@@ -312,7 +312,9 @@ def _near_in_place(case: Case, theirs: Call) -> bool:
 
 
 def _is_undefined(case: Case) -> bool:
-    """Whether the call writes to memory that it also reads, or to one place twice: PyTorch leaves the result open."""
+    """Return True if the call writes to memory that it also reads, or twice to one element: PyTorch leaves it
+    undefined.
+    """
     named = case["named"]
     if "out" not in named and not case["call"].endswith("_") and not named.get("inplace"):
         return False
@@ -400,7 +402,7 @@ def _reason(case: Case, finding: Finding, want: Outcome, got: Outcome) -> str:
 
 
 def _label_of_values(finding: Finding) -> str:
-    """The kind of a difference between values: one is infinite, and the other infinite otherwise or no number."""
+    """Label a difference of values in which one is infinite and the other is NaN or another infinity."""
     edge = r"\S*(?:nan|inf)\S*"
     differ = re.search(rf"{edge} expected at \(.*\), {edge} given", finding.message)
     return "no number" if finding.kind == "wrong value" and differ else ""
@@ -420,7 +422,7 @@ def _has_no_elements(made: Outcome) -> bool:
 
 
 def _label(want: Outcome, got: Outcome) -> str:
-    """The kind of a difference between refusals that no operator is alone with."""
+    """Label a difference of errors that several operators share."""
     theirs, ours = str(want.raised or ""), str(got.raised or "")
     for label, text in THEIR_TEXTS.items():
         if re.search(text, theirs):
@@ -476,7 +478,7 @@ def _label(want: Outcome, got: Outcome) -> str:
 
 
 def _label_of_types(theirs: str) -> str:
-    """Of a TypeError, where ours raised nothing."""
+    """Label PyTorch's TypeError when triten raised nothing."""
     if "numpy.bool" in theirs:
         return "numpy bool"
     given = r"(?:bool|int|float|numpy\.(?:u?int|float))"
@@ -492,7 +494,7 @@ def _label_of_types(theirs: str) -> str:
 
 
 def _label_of_results(want: Outcome, ours: str) -> str:
-    """Of a refusal of ours, where PyTorch gave a result."""
+    """Label triten's error when PyTorch returned a result."""
     if "functions with out=... arguments don't support automatic differentiation" in ours:
         return "gradient of out"
     if "is out of bounds for dimension" in ours:

@@ -55,7 +55,7 @@ def _fewer_elements(case: Case) -> Iterator[Case]:
 
 
 def _cut(case: Case, path: tuple[Any, ...], value: dict[str, Any], sizes: list[int]) -> None:
-    """The first elements alone, in contiguous memory."""
+    """Keep only the first elements, in contiguous memory."""
     values = array_of_tensor(case, value)[tuple(slice(n) for n in sizes)]
     _set(case, path, value, values)
 
@@ -88,7 +88,7 @@ def _plainer_tensors(case: Case) -> Iterator[Case]:
 
 
 def without_unused_storages(case: Case) -> Case:
-    """The case with only the storages that its tensors look into; no two of its lists are one."""
+    """Return the case with only the storages that its tensors use; its lists are not shared."""
     again: Case = json.loads(json.dumps(case))
     used = sorted({value["tensor"][0] for _, value in tensor_places(again)})
     again["storages"] = [case["storages"][n] for n in used]

@@ -1,8 +1,8 @@
-"""Arguments of a call as JSON, and made of it for either library.
+"""Arguments of a call as JSON, and their construction for either library.
 
-Numbers, strings, None and lists are themselves. ``{"tensor": [storage, sizes, strides, offset]}`` is a view of one of
-the case's storages, each of which is a dtype's name and its bytes in base64; ``"grad": true`` beside it asks for
-gradients. Everything else is a mapping of one entry that says what it is.
+Numbers, strings, None and lists are stored as they are. ``{"tensor": [storage, sizes, strides, offset]}`` is
+a view of one of the case's storages. A storage is a dtype's name and its bytes in base64. The entry ``"grad":
+true`` marks a tensor that requires grad. Every other value is a mapping with one entry that names its kind.
 """
 
 import base64
@@ -27,14 +27,14 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 def storage_of(name: str, values: np.ndarray) -> list[str]:
-    """A storage that holds `values`, cast to that dtype, one after another."""
+    """Return a contiguous storage that holds `values`, cast to that dtype."""
     with np.errstate(all="ignore"):
         flat = np.ascontiguousarray(values).reshape(-1).astype(numpy_dtype(name))
     return [name, base64.b64encode(flat.tobytes()).decode()]
 
 
 def array_of_storage(storage: list[str]) -> np.ndarray:
-    """The elements of a storage, in an array of its own."""
+    """Return the elements of a storage as a new array."""
     return np.frombuffer(bytearray(base64.b64decode(storage[1])), numpy_dtype(storage[0]))
 
 
@@ -43,7 +43,7 @@ def is_tensor(value: Any) -> bool:
 
 
 def array_of_tensor(case: dict[str, Any], value: dict[str, Any]) -> np.ndarray:
-    """The elements that a tensor sees, in its shape."""
+    """Return the elements of a tensor as an array of its shape."""
     storage, sizes, strides, offset = value["tensor"]
     flat = array_of_storage(case["storages"][storage])
     if 0 in sizes:
@@ -55,7 +55,7 @@ def array_of_tensor(case: dict[str, Any], value: dict[str, Any]) -> np.ndarray:
 
 
 def contiguous(sizes: list[int]) -> list[int]:
-    """The strides of a contiguous tensor."""
+    """Return the strides of a contiguous tensor."""
     strides, step = [], 1
     for size in reversed(sizes):
         strides.append(step)
@@ -64,14 +64,14 @@ def contiguous(sizes: list[int]) -> list[int]:
 
 
 def new_tensor(case: dict[str, Any], name: str, values: np.ndarray) -> dict[str, Any]:
-    """A contiguous tensor over a new storage of the case."""
+    """Return a contiguous tensor over a new storage of the case."""
     case["storages"].append(storage_of(name, values))
     sizes = list(values.shape)
     return {"tensor": [len(case["storages"]) - 1, sizes, contiguous(sizes), 0]}
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Every value inside of lists and mappings of arguments, with its path, from the outside in."""
+    """Yield every value inside nested lists and tuples with its path, outermost first."""
     yield path, value
     if isinstance(value, list):
         for number, item in enumerate(value):
@@ -82,7 +82,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, 
 
 
 def argument_places(case: dict[str, Any]) -> list[tuple[tuple[Any, ...], Any]]:
-    """Every value of a call's positional and named arguments, with its path in the case."""
+    """Return every value of a call's positional and named arguments, with its path in the case."""
     found = [place for n, value in enumerate(case["arguments"]) for place in places(value, ("arguments", n))]
     for name, value in case["named"].items():
         found += places(value, ("named", name))
@@ -180,7 +180,7 @@ class Builder:
 
 
 def reached(library: Any, call: str) -> Callable[..., Any]:
-    """The function of a dotted name. Raises AttributeError if there is none."""
+    """Return the function of a dotted name. Raises AttributeError if there is none."""
     found = library
     for part in call.split("."):
         found = getattr(found, part)
@@ -188,9 +188,9 @@ def reached(library: Any, call: str) -> Callable[..., Any]:
 
 
 def encoded(case: dict[str, Any], value: Any, storages: dict[Any, int]) -> Any:
-    """A value of PyTorch's database as JSON; its storages join the case's.
+    """Return a value of PyTorch's database as JSON, and add its storages to the case.
 
-    Raises TypeError for what no call in a case can hold: a generator, a module, a sparse tensor.
+    Raises TypeError for values that no case can hold: a generator, a module, a sparse tensor.
     """
     import torch
 
