@@ -14,7 +14,7 @@ from .search import Family, Search
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0: nothing found; 1: findings; 2: what a campaign needs is missing."""
+    """Run the command line: return 0 for no findings, 1 for findings, 2 if a requirement is missing."""
     options = _parser().parse_args(arguments)
     names = options.campaign or [name for name in CAMPAIGNS if name not in ON_REQUEST]
     found = False

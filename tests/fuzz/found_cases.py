@@ -1,4 +1,4 @@
-"""The found cases of each campaign: a line of JSON for each, with the finding's text and date."""
+"""Found cases of each fuzz target: a JSON line for each, with the finding's text and date."""
 
 import json
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ class FoundCase:
 
 
 def read(campaign: str, folder: Path = FOLDER) -> list[FoundCase]:
-    """The cases of one campaign; none where it has no file."""
+    """Return the cases of one fuzz target; empty if it has no file."""
     path = folder / f"{campaign}.jsonl"
     if not path.exists():
         return []
@@ -29,7 +29,7 @@ def read(campaign: str, folder: Path = FOLDER) -> list[FoundCase]:
 
 
 def read_all(folder: Path = FOLDER) -> Iterator[FoundCase]:
-    """Those of every campaign."""
+    """Yield the cases of every fuzz target."""
     for path in sorted(folder.glob("*.jsonl")):
         yield from read(path.stem, folder)
 

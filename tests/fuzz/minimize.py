@@ -10,7 +10,7 @@ from .worker import DeathError, Worker
 def minimized(
     worker: Worker, case: Any, finding: Finding, *, tries: int = 200, seconds: float = 60.0
 ) -> tuple[Any, Finding]:
-    """The smallest case that was found, and its finding. At most `tries` cases are run, for about `seconds`."""
+    """Return the smallest failing case and its finding, after at most `tries` runs or about `seconds`."""
     end, left = time.monotonic() + seconds, tries
     improved = True
     while improved:

@@ -1,4 +1,6 @@
-"""Cases of one campaign by the thousand: several workers, one set of totals, one finding shown of each family."""
+"""Search with thousands of cases of one fuzz target: several workers, one set of totals, one reported finding
+per family.
+"""
 
 import sys
 import threading
@@ -29,7 +31,7 @@ class Family:
 
 @dataclass
 class Totals:
-    """What the cases came to."""
+    """Totals of the cases' outcomes."""
 
     campaign: str
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -56,7 +58,7 @@ class Totals:
 
 
 class Search:
-    """One campaign's run. `report` is called once for each family, when its case is as small as it gets."""
+    """One run of a fuzz target. It calls `report` once for each family, with the smallest case."""
 
     def __init__(
         self,
@@ -79,7 +81,10 @@ class Search:
         self._error: BaseException | None = None
 
     def run(self, jobs: int) -> Totals:
-        """Search with that many workers. Raises what ended one of them, as RuntimeError if it cannot draw a case."""
+        """Search with `jobs` workers.
+
+        Raises a worker's error; RuntimeError if the fuzz target cannot generate a case.
+        """
         threads = [threading.Thread(target=self._search, daemon=True) for _ in range(jobs)]
         for thread in threads:
             thread.start()
@@ -113,7 +118,7 @@ class Search:
             return f"{self.campaign.name}/{self.seed}/{self._next - 1}"
 
     def _progress(self, now: float) -> None:
-        """The totals so far: on a terminal one line that is written over, else a line now and then."""
+        """Print the totals so far: on a terminal one line that is overwritten, otherwise an occasional line."""
         terminal = sys.stderr.isatty()
         if now - self._shown < (TERMINAL_SECONDS if terminal else LOG_SECONDS):
             return

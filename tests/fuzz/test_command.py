@@ -1,4 +1,4 @@
-"""The frame itself: planted faults are found and made small, seeds repeat, crashes and hangs are seen."""
+"""The framework finds and shrinks injected faults, repeats seeds, and detects crashes and hangs."""
 
 import json
 import random
@@ -44,7 +44,7 @@ def test_planted_faults_are_found_and_made_small(faults, monkeypatch, tmp_path, 
 
 
 def _having(seed: int, planted: list[int]) -> list[list[int]]:
-    """The planted numbers in each of the seed's cases that has some; nothing where one of those is not short."""
+    """Return the planted numbers in each of the seed's cases that has some; empty unless one case is short."""
     campaign = campaign_named("planted")
     drawn = [campaign.draw(random.Random(f"planted/{seed}/{n}"))["numbers"] for n in range(CASES)]
     having = [numbers for numbers in drawn if set(planted) & set(numbers)]

@@ -1,4 +1,4 @@
-"""The campaign of ranks whose calls differ finds it if the check is off."""
+"""The fuzz target of mismatched collective calls finds hangs and errors if the check is off."""
 
 from typing import Any
 

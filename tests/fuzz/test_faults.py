@@ -1,4 +1,6 @@
-"""The campaign of faults: actions and writers with planted faults are found out, and a few of the library's are not."""
+"""The fuzz target of faults detects injected faults in actions and writers, and reports none in a few of the
+library's.
+"""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The campaign of files: readers with planted faults are found out, changes fit, parts come together again."""
+"""The fuzz target of files detects injected faults in readers; mutations fit, and parts join to the original file."""
 
 import json
 import random

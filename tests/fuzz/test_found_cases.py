@@ -1,4 +1,4 @@
-"""Every case that a campaign found, and that was mended, stays so: without an oracle, in the tests' own process."""
+"""Every fixed finding stays fixed, checked without an oracle in the tests' own process."""
 
 import pytest
 

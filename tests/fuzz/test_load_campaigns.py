@@ -1,4 +1,4 @@
-"""The campaigns of allocators, threads and long runs agree with what is there, and find faults that are planted."""
+"""The fuzz targets of allocators, threads and long runs pass on the library and detect injected faults."""
 
 import random
 
@@ -14,7 +14,7 @@ pytest.importorskip("triton", reason="triton has no wheel for this platform")
 
 
 def short_case(kind, count=60):
-    """A drawn case of one kind of allocator, its first steps."""
+    """Return the first steps of a random case of one kind of allocator."""
     campaign = campaign_named("allocator")
     cases = (campaign.draw(random.Random(seed)) for seed in range(100))
     case = next(case for case in cases if case["kind"] == kind)

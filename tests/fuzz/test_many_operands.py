@@ -1,4 +1,4 @@
-"""The campaign of kernels with many operands agrees with what is there, and finds a step that is left out."""
+"""The fuzz target of kernels with many operands passes on the library and detects an omitted step."""
 
 import random
 

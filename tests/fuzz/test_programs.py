@@ -1,4 +1,4 @@
-"""Drawn programs: one for each seed, of statements that mostly run; every difference is found; cases get smaller."""
+"""Random programs: one per seed, mostly without errors; the fuzz targets find every difference and shrink the case."""
 
 import json
 import random

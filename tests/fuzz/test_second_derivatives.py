@@ -1,4 +1,6 @@
-"""A sample of the campaign `second_derivatives`: every twelfth row, and those whose formulas keep statistics."""
+"""A sample of the fuzz target `second_derivatives` passes: every twelfth row, and rows whose formulas keep
+statistics.
+"""
 
 from typing import Any
 

@@ -31,7 +31,7 @@ class DeathError(Exception):
 
 
 class Worker:
-    """One child of one campaign. A context manager; the child starts with the first request."""
+    """Context manager of one child process of a fuzz target; the child starts at the first request."""
 
     def __init__(self, campaign: Campaign, python: str = sys.executable) -> None:
         self.campaign = campaign
@@ -52,7 +52,7 @@ class Worker:
         self._folder.cleanup()
 
     def attempt(self, seed: str) -> tuple[Outcome, Any]:
-        """Draw the case of that seed and run it: the outcome, and the case if the outcome is a finding."""
+        """Generate the seed's case and run it; return the outcome, and the case if the outcome is a finding."""
         try:
             reply = self._ask({"do": "try", "seed": seed}, self.campaign.limit)
         except DeathError as death:
@@ -149,7 +149,7 @@ class Worker:
         return reply["answer"]
 
     def _reply(self, process: subprocess.Popen[bytes], limit: float) -> Any:
-        """The next answer. Raises DeathError if the child dies, or is ended after `limit` seconds."""
+        """Return the next reply. Raises DeathError if the child dies, or after `limit` seconds."""
         assert process.stdout is not None
         end = time.monotonic() + limit
         while b"\n" not in self._rest:

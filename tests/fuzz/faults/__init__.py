@@ -1,6 +1,6 @@
-"""Faults at drawn moments: memory that runs out, interrupts, processes that are killed, disks that are full.
+"""Injected faults at random points: out-of-memory errors, interrupts, killed processes, full disks.
 
-`actions` has what is disturbed: training steps, calls under modes, saves. `memory` fails the n-th allocation of one,
-`interrupts` interrupts one at the n-th call of a function; `writers` kills processes that write files, or gives them no
-room. The campaign is `campaigns/faults.py`.
+`actions` has the disturbed actions: training steps, calls under modes, saves. `memory` fails an action's n-th
+allocation. `interrupts` interrupts an action at the n-th function call. `writers` kills processes that write
+files, or limits their disk space. The fuzz target is `campaigns/faults.py`.
 """

@@ -1,6 +1,7 @@
-"""What is disturbed: an action makes its objects, acts on them, and can tell and restore all that it changes.
+"""Disturbed actions: each makes its objects, acts on them, and can detect and undo all its changes.
 
-After a disturbed action, its objects restored, the same action must come to what it comes to undisturbed, bit for bit.
+After a disturbed action, with its objects restored, the same action must give bitwise identical results to an
+undisturbed run.
 """
 
 import copy
@@ -16,12 +17,13 @@ F = nn.functional
 
 
 class Action(NamedTuple):
-    """Something that may fail half-way.
+    """An action that may fail half-way.
 
     Attributes:
-        make: the objects, for a device.
-        act: what is disturbed; what it returns is compared.
-        writes: whether it changes objects in several steps of its own, as an optimizer does: half of them may be done.
+        make: Return the objects for a device.
+        act: Run the disturbed action; the check compares its result.
+        writes: If True, the action changes objects in several steps, as an optimizer does, and a fault may leave
+            some of them done. Default: False.
     """
 
     make: Callable[[str], Any]
@@ -47,7 +49,7 @@ class Training:
         return self.model(*self.batch).square().mean()
 
     def tensors(self):
-        """All that a step may change."""
+        """Return every tensor that a step may change."""
         found = list(self.model.parameters()) + list(self.model.buffers())
         for state in self.optimizer.state.values():
             found += [each for each in state.values() if isinstance(each, tt.Tensor)]
@@ -210,7 +212,7 @@ ON_CUDA = ("backward of mlp", "step of mlp", "autocast", "modes", "save and load
 
 
 def bits(value):
-    """All tensors of a nested value as bytes, for comparing bit for bit."""
+    """Return all tensors of a nested value as bytes, for bitwise comparison."""
     if isinstance(value, tt.Tensor):
         detached = value.detach().to("cpu")
         return str(value.dtype), tuple(value.shape), detached.contiguous().host_array().tobytes()
@@ -222,7 +224,7 @@ def bits(value):
 
 
 class Restored:
-    """What an action may change, as it was: to be compared, and to be put back where it is by right half changed."""
+    """Snapshot of the objects that an action may change, for comparing and for restoring them in place."""
 
     def __init__(self, objects):
         self._objects = objects
@@ -230,7 +232,7 @@ class Restored:
         self._optimizer = copy.deepcopy(objects.optimizer.state_dict())
 
     def differences(self):
-        """The numbers of the parameters that are others than they were."""
+        """Return the indices of the parameters that changed."""
         now = list(self._objects.model.parameters())
         return [at for at, (a, b) in enumerate(zip(now, self._values, strict=False)) if bits(a) != bits(b)]
 

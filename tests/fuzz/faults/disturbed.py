@@ -1,7 +1,8 @@
-"""An action disturbed: the error is the one that it should be, and nothing is left of what began.
+"""A disturbed action: it raises the expected error and leaves no partial state.
 
-Held against each other are the thread's modes, the parameters (where the action itself does not write them in steps),
-memory that stays alive, and the action done once more, here and in another thread, with what it gives undisturbed.
+The check compares the thread's modes, the parameters (unless the action writes them in steps), and the live
+memory. It then repeats the action, in this thread and in another one, and compares the results with those of
+an undisturbed run.
 """
 
 import gc
@@ -27,7 +28,7 @@ REPEATS = 2
 
 
 class Injectors:
-    """What counts kernels and allocations of a device, and fails one of them when it is told to. A context manager.
+    """Context manager that counts a device's kernels and allocations, and fails one of them on request.
 
     Args:
         device: whose allocations.
@@ -81,7 +82,7 @@ class Disturbed:
         return memory.held(self.device, self._allocations)
 
     def disturb(self, fault, at):
-        """What comes of a fault at that number, taken modulo how many moments there are."""
+        """Inject a fault at event number `at`, modulo the number of events, and return the outcome."""
         if not self._counts[fault]:
             return OUTSIDE
         at %= self._counts[fault]
@@ -118,7 +119,7 @@ class Disturbed:
         return AGREED
 
     def _grows(self, fault, at, held):
-        """Whether each further fault keeps more: what is made once and kept is no leak."""
+        """Return True if each repeated fault retains more memory; a one-time cache is no leak."""
         for _ in range(REPEATS):
             before = held
             self._error_of(fault, at)
@@ -152,7 +153,7 @@ class Disturbed:
             counting.at = -1
 
     def _in_another_thread(self, what):
-        """A finding where a lock was not given back."""
+        """Return a finding if another thread deadlocks on a lock or computes another result."""
         found = []
         thread = threading.Thread(target=lambda: found.append(self._act()), daemon=True)
         thread.start()
@@ -164,6 +165,6 @@ class Disturbed:
 
 
 def _shown(calls):
-    """Where an interrupt came, if one came."""
+    """Return the place of the interrupt, or an empty string."""
     where = getattr(calls, "where", "")
     return f" ({where})" if where else ""

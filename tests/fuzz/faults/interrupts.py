@@ -30,7 +30,7 @@ class Calls:
         self.where = ""
 
     def trace(self, frame, event, _):
-        """As `sys.settrace` takes it."""
+        """Count a call and interrupt the chosen one; a trace function for `sys.settrace`."""
         if event != "call" or not _is_of_package(frame) or _is_within(frame):
             return None
         self.count += 1
@@ -47,7 +47,7 @@ def _is_of_package(frame):
 
 
 def _is_within(frame):
-    """Whether a frame ends something that began, or is a pointer's that just got its memory."""
+    """Return True if a frame runs cleanup code, or is the constructor of a pointer that just got its memory."""
     depth = 0
     if frame.f_code.co_qualname == "DataPtr.__init__":
         return True
@@ -63,7 +63,7 @@ def _is_within(frame):
 
 @functools.cache
 def _final_lines(name):
-    """The lines of a file that are beneath a ``finally``."""
+    """Return the lines of a file that are inside a ``finally`` block."""
     try:
         tree = ast.parse(Path(name).read_text())
     except OSError:
@@ -79,7 +79,7 @@ def _final_lines(name):
 
 @contextmanager
 def failing(at=-1):
-    """A block in which the call of that number is interrupted; gives what counts them."""
+    """Interrupt the call number `at` within the block; yield the counter."""
     calls = Calls(at)
     before = sys.gettrace()
     sys.settrace(calls.trace)

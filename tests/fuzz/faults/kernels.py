@@ -22,7 +22,7 @@ class Kernels:
         self.count = 0
 
     def surround(self, kernel, dtype, function):
-        """The kernel, counted."""
+        """Wrap the kernel in a counter."""
 
         def counted(*data):
             self.count += 1
@@ -37,7 +37,7 @@ class Kernels:
 
 @contextmanager
 def failing(at=-1, after=False):
-    """A block in which the call of that number fails; gives what counts them."""
+    """Fail the kernel call number `at` within the block; yield the counter."""
     kernels = Kernels(at, after)
     recorders.append(kernels.surround)
     Dispatcher.singleton().forget_all()

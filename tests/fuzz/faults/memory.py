@@ -46,7 +46,7 @@ class Counting(HostAllocator):
 
 @contextmanager
 def failing(device, at=-1):
-    """A block in which the allocation of that number fails; gives what counts them."""
+    """Fail the allocation number `at` within the block; yield the counter."""
     if device == "cpu":
         counting = Counting(at)
         before = set_allocator("cpu", counting)
@@ -72,7 +72,7 @@ def failing(device, at=-1):
 
 
 def held(device, counting):
-    """What is alive: allocations of the host's, bytes of a GPU's."""
+    """Return what is live: the host's allocations, or a GPU's bytes."""
     gc.collect()
     if device == "cpu":
         return counting.alive

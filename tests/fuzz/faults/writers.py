@@ -1,7 +1,9 @@
-"""Writers that are killed, or have no room, while they replace a file: whoever reads finds the old one or the new one.
+"""Writers that are killed, or run out of disk space, while they replace a file: a reader finds the old file
+or the new one.
 
-The writer is a fork. It is killed before the n-th call that Python makes in it, so that the same case dies at the same
-moment; its room is a limit on the size of files. What it leaves is read, written again, and read once more.
+The writer is a fork. It is killed before the n-th Python call in it, so a case always dies at the same point.
+A limit on file size simulates the full disk. The check reads the file, writes it again, and reads it once
+more.
 """
 
 import json
@@ -38,12 +40,12 @@ ROOM = 16_000
 
 
 class Writer(NamedTuple):
-    """What replaces a file, or a folder's.
+    """A writer that replaces a file, or a folder's files.
 
     Attributes:
-        write: the value of a number, 0 for the old and 1 for the new one, into a folder.
-        read: what is there.
-        errors: what a writer without room raises; none where the file is one of a cache, which may be missing.
+        write: Write the value of a number, 0 for the old and 1 for the new value, into a folder.
+        read: Return the stored value.
+        errors: Errors that a writer without disk space raises; empty for a cache file, which may be missing.
     """
 
     write: Callable[[Path, int], None]
@@ -154,7 +156,9 @@ _counts: dict[str, int] = {}
 
 
 def disturb(name, fault, at):
-    """What comes of a writer that is killed at that call, modulo how many there are, or has that many bytes of room."""
+    """Kill a writer at call `at`, modulo the number of calls, or limit its file size to `at` bytes; return
+    the outcome.
+    """
     writer = WRITERS[name]
     with tempfile.TemporaryDirectory(prefix="triten-fuzz-writers-") as folder:
         path = Path(folder)
@@ -223,7 +227,7 @@ def _comparable(value):
 
 
 def _in_child(writer, path, fault, at):
-    """The status of a fork that writes the new value, and what it told before it ended."""
+    """Write the new value in a fork; return its exit status and the message that it sent."""
     receive, send = os.pipe()
     child = os.fork()
     if child == 0:

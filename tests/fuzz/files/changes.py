@@ -1,7 +1,8 @@
-"""Changes of a file: each is a list that JSON can hold, ``[kind, path of the part, what else it needs]``.
+"""Mutations of a file: each is a JSON list, ``[kind, path of the part, further arguments]``.
 
-`draw` draws one for a file as it is, `apply` makes it. One that no longer fits, since an earlier one was taken out,
-changes nothing. Bytes are changed anywhere; the structure of JSON, pickles and archives where a part is one.
+`draw` generates a mutation for a given file, `apply` applies it. A mutation that no longer fits, since
+shrinking removed an earlier one, changes nothing. Byte mutations apply anywhere; structural mutations apply
+to parts that are JSON, pickles or archives.
 """
 
 import zipfile
@@ -16,7 +17,7 @@ METHODS = {"deflated": zipfile.ZIP_DEFLATED, "bzip2": zipfile.ZIP_BZIP2, "lzma":
 
 
 def apply(data, change):
-    """The file with a change."""
+    """Return the mutated file."""
     kind, path, *rest = change
     try:
         made = changed_at(data, path, lambda part: KINDS[kind](part, *rest))
@@ -26,7 +27,7 @@ def apply(data, change):
 
 
 def draw(rng, data):
-    """A change for this file."""
+    """Generate a mutation for this file."""
     try:
         return _drawn(rng, data)
     except (ValueError, LookupError, RecursionError):

@@ -27,11 +27,11 @@ class Format(NamedTuple):
     """One way to read one kind of file.
 
     Attributes:
-        samples: makes whole files.
-        read: the value of the files in a folder.
-        documented: the errors that may come of a damaged file.
-        is_checked: whether checksums cover every byte that a value depends on: a file whose bytes were changed has the
-            same value, or none.
+        samples: Return whole files.
+        read: Return the value of the files in a folder.
+        documented: Errors that a damaged file may raise.
+        is_checked: If True, checksums cover every byte that a value depends on, so a file with changed bytes has
+            the same value or none. Default: False.
     """
 
     samples: Callable[[], dict[str, dict[str, bytes]]]
@@ -70,7 +70,7 @@ def _program(path):
 
 
 def _run_program(path):
-    """What a program computes, where it takes the samples' arguments."""
+    """Return the program's result on the samples' arguments, or the name of its error."""
     program = tt.export.load(path / FILE)
     try:
         return program.module()(tt.ones(4, 3))

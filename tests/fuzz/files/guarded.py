@@ -1,8 +1,8 @@
-"""One reading of a file under limits, and what came of it.
+"""One reading of a file under limits, and its result.
 
-Memory is limited in proportion to the file, time by the processor's, so that a loaded machine changes nothing. What a
-reading may not do, a hook of Python's sees: open a file for writing, start a process, connect, load a library. Every
-byte of a tensor that was read is read once more: one that reaches beyond its memory does not stay unnoticed.
+Memory is limited in proportion to the file. Time is CPU time, so a loaded machine changes nothing. A Python
+audit hook detects forbidden actions: opening a file for writing, starting a process, connecting, loading a
+library. Every byte of a loaded tensor is read again, to detect a tensor that reaches beyond its memory.
 """
 
 import json
@@ -50,12 +50,12 @@ INNER = (RecursionError, NotImplementedError, UnicodeError, json.JSONDecodeError
 
 
 class Reading(NamedTuple):
-    """What came of a reading.
+    """Result of a reading.
 
     Attributes:
         kind: "value", "refused", or the name of a fault.
-        message: of an error, with its type.
-        digest: of a value, all that can be told of it, as a string.
+        message: The type and message of an error.
+        digest: The full description of a value, as a string.
     """
 
     kind: str
@@ -64,7 +64,7 @@ class Reading(NamedTuple):
 
     @property
     def is_fault(self):
-        """Whether the library may not do that."""
+        """True if the library must not behave like this."""
         return self.kind not in ("value", "refused")
 
 
@@ -112,7 +112,7 @@ _watch = _Watch()
 
 
 def attempt(read, size, documented):
-    """What comes of a reading.
+    """Read under the limits and return the result.
 
     Args:
         read: makes the value.
@@ -159,7 +159,7 @@ def _of_error(error, documented):
 
 
 def _is_one(error, documented):
-    """Whether an error is one of these: a type, or a type with words."""
+    """Return True if an error matches: a type, or a type and words of its message."""
     if isinstance(documented, tuple):
         kind, words = documented
         return type(error) is kind and words in str(error)
@@ -168,7 +168,7 @@ def _is_one(error, documented):
 
 @contextmanager
 def _limits():
-    """Of the address space and of the processor's time."""
+    """Limit the address space and the CPU time within the block."""
     old = resource.getrlimit(resource.RLIMIT_AS)
     with open("/proc/self/statm") as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
@@ -188,7 +188,7 @@ def _limits():
 
 
 def digest(value):
-    """All that can be told of a value as a string: of tensors dtypes, geometry and elements."""
+    """Return a value's full description as a string; of tensors, their dtypes, geometry and elements."""
     told = []
     pending = [value]
     known = {}

@@ -33,7 +33,7 @@ MARK = "@raw@"
 
 
 def is_json(data):
-    """Whether bytes are an object or a list in JSON."""
+    """Return True if the bytes are a JSON object or list."""
     if data.lstrip()[:1] not in (b"{", b"["):
         return False
     try:
@@ -44,7 +44,7 @@ def is_json(data):
 
 
 def draw(rng, data):
-    """A change: what is done, where, and with what."""
+    """Generate a mutation: its kind, its place, and its arguments."""
     tree = json.loads(data)
     places = list(_places(tree))
     place = rng.choice(places)
@@ -76,7 +76,7 @@ def _draw_value(rng, old):
 
 
 def apply(data, kind, place, *rest):
-    """The bytes with a change. Raises LookupError where there is no such place."""
+    """Return the mutated bytes. Raises LookupError if there is no such place."""
     tree = json.loads(data)
     raw = ""
     if kind == "copy":

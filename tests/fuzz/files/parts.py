@@ -1,6 +1,6 @@
-"""The parts of a file: records of an archive, the header and the elements of safetensors, the content that a checksum
-is of. What is put together again has the lengths and checksums of its parts, so that a change reaches what is read
-after they were compared.
+"""Parts of a file: records of an archive, the header and elements of safetensors, checksummed content.
+
+A joined file has the lengths and checksums of its parts, so a mutation reaches the code behind those checks.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ class Archive:
 
     @staticmethod
     def join(parts, methods=None):
-        """The archive; `methods` has the records that are compressed, and how."""
+        """Return the archive; `methods` maps compressed records to their compression methods."""
         file = io.BytesIO()
         with zipfile.ZipFile(file, "w") as archive:
             for name, data in parts.items():
@@ -124,12 +124,12 @@ CONTAINERS = (Archive, CheckpointMetadata, KernelEntry, Safetensors)
 
 
 def container_of(data):
-    """What a file consists of; None for one that is not split."""
+    """Return the file's container format; None for a file that is not split."""
     return next((each for each in CONTAINERS if each.accepts(data)), None)
 
 
 def leaves(data, path=()):
-    """The paths of all parts that are not split any further, with their bytes."""
+    """Yield the paths and bytes of all parts that are not split further."""
     container = container_of(data)
     if container is None:
         yield list(path), data
@@ -144,7 +144,7 @@ def leaves(data, path=()):
 
 
 def changed_at(data, path, change):
-    """The file with one part changed. Raises NoPartsError where there is no such part."""
+    """Return the file with one changed part. Raises NoPartsError if there is no such part."""
     if not path:
         return change(data)
     container = container_of(data)

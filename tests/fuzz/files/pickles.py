@@ -130,7 +130,7 @@ GLOBAL_CODES = ("GLOBAL",)
 
 
 def is_pickle(data):
-    """Whether bytes begin with a pickle of protocol 2 or later."""
+    """Return True if the bytes begin with a pickle of protocol 2 or later."""
     return data[:1] == b"\x80" and len(_opcodes(data)) > 1
 
 
@@ -150,7 +150,7 @@ def _opcodes(data):
 
 
 def draw(rng, data):
-    """A change: what is done, at which opcode, and with what."""
+    """Generate a mutation: its kind, its opcode, and its arguments."""
     opcodes = _opcodes(data)
     at = rng.randrange(len(opcodes))
     match rng.randrange(7):
@@ -194,7 +194,7 @@ def _number(value):
 
 
 def apply(data, kind, at, *rest):
-    """The bytes with a change. Raises LookupError where there is no such opcode."""
+    """Return the mutated bytes. Raises LookupError if there is no such opcode."""
     opcodes = _opcodes(data)
     _, begin, end = opcodes[at]
     if kind == "delete":

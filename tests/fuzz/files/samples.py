@@ -34,7 +34,7 @@ PYTORCH_CHECKPOINT = Path(__file__).parents[2] / "distributed" / "checkpoint" / 
 
 
 def saved(value, protocol=2):
-    """The file of a value."""
+    """Return the saved file of a value."""
     file = io.BytesIO()
     tt.save(value, file, pickle_protocol=protocol)
     return {FILE: file.getvalue()}
@@ -130,7 +130,7 @@ def programs():
 
 
 def state():
-    """What the samples' checkpoints were made of, and are loaded into."""
+    """Return the state that the sample checkpoints hold and are loaded into."""
     return {
         "model": {"weight": tt.arange(6.0).view(2, 3), "bias": tt.ones(2, dtype=tt.int64)},
         "step": 3,
@@ -208,5 +208,5 @@ def compressed(files):
 
 
 def decompressed(texts):
-    """The files of `compressed`."""
+    """Return the files that `compressed` encoded."""
     return {name: zlib.decompress(base64.b64decode(text)) for name, text in texts.items()}

@@ -1,4 +1,4 @@
-"""What readers import when they are first called: loading a library starts processes and opens files, too."""
+"""Imports that readers make on their first call: loading a library also starts processes and opens files."""
 
 import tempfile
 from contextlib import suppress

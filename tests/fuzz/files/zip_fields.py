@@ -18,14 +18,14 @@ class NoFieldError(ValueError):
 
 
 def draw(rng, count):
-    """A change: which header, which record's, which field, and the number that is added or set."""
+    """Generate a mutation: the header, the record, the field, and the number to add or set."""
     header = rng.choice(list(FIELDS))
     change = rng.choice([["add", rng.choice([1, -1, 2, 8, 64, -64, 1000])], ["set", rng.choice(VALUES)]])
     return [header, rng.randrange(count), rng.choice(list(FIELDS[header])), *change]
 
 
 def apply(data, header, record, field, kind, number):
-    """The bytes with a change."""
+    """Return the mutated bytes."""
     end = data.rfind(b"PK\x05\x06")
     if end < 0 or len(data) < end + 22:
         raise NoFieldError("no directory")

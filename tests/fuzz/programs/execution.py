@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass
 class Look:
-    """What can be seen of a tensor."""
+    """Observable state of a tensor."""
 
     facts: dict[str, Any]
     values: np.ndarray
@@ -19,13 +19,13 @@ class Look:
 
 @dataclass
 class Record:
-    """What a program did.
+    """Record of a program's run.
 
     Attributes:
-        errors: the exception's class and message of each statement that raised.
-        looks: each variable's tensor; other variables as `repr` shows them.
-        shared: variables grouped by the memory that they look into, and by the object that they are.
-        passed_over: statements that name a variable which is not there.
+        errors: The exception's class and message for each statement that raised.
+        looks: The observable state of each variable's tensor; the `repr` of other variables.
+        shared: Variables grouped by the memory that they use, and by object identity.
+        passed_over: Statements that name an undefined variable.
     """
 
     errors: dict[int, tuple[type[Exception], str]] = field(default_factory=dict)
@@ -109,7 +109,7 @@ def _groups(keys: dict[str, int]) -> list[list[str]]:
 
 
 def _offset(tensor: Any) -> int:
-    """Where a view begins, from its base's first element."""
+    """Return a view's storage offset, relative to its base."""
     base = tensor._base
     return 0 if base is None else int(tensor.storage_offset() - base.storage_offset())
 
@@ -138,10 +138,10 @@ def _asked(question: Callable[[Any], Any], tensor: Any) -> Any:
 
 
 def look(tensor: Any, born: int | None = None) -> Look:
-    """What can be seen of a tensor of either library; `born` is the version that it began with.
+    """Return a tensor's observable state, for either library; `born` is the version that it began with.
 
-    How often it was written since is compared, not the version: with which one a composite's result begins is nobody's
-    business.
+    The state has the number of writes since then, not the version: a composite's result may begin with any
+    version.
     """
     facts = {fact: _asked(question, tensor) for fact, question in QUESTIONS.items()}
     facts["dtype"] = str(tensor.dtype).partition(".")[2]
@@ -151,7 +151,7 @@ def look(tensor: Any, born: int | None = None) -> Look:
 
 
 def array(tensor: Any) -> np.ndarray:
-    """A tensor's values; 16-bit floats as float32."""
+    """Return a tensor's values; 16-bit floats become float32."""
     plain = tensor.detach().cpu().resolve_conj().resolve_neg()
     if _asked(lambda each: each.untyped_storage().data_ptr(), plain) == "RuntimeError":
         return np.zeros(tuple(plain.shape))  # PyTorch's zeros without memory
@@ -163,7 +163,7 @@ def array(tensor: Any) -> np.ndarray:
 
 
 def as_json(record: Record) -> dict[str, Any]:
-    """A record as JSON holds it."""
+    """Return a record as JSON."""
 
     def one(look: Any) -> Any:
         if not isinstance(look, Look):
@@ -185,7 +185,7 @@ def as_json(record: Record) -> dict[str, Any]:
 
 
 def from_json(stored: dict[str, Any]) -> Record:
-    """The record that `as_json` stored; an exception's class is one of its name."""
+    """Return the record that `as_json` stored; a new class stands for each exception's class."""
 
     def one(look: Any) -> Any:
         if isinstance(look, str):

@@ -19,13 +19,13 @@ _numbers = itertools.count()
 
 @dataclass
 class Called:
-    """What a call gave.
+    """Record of a call.
 
     Attributes:
-        error: the exception's class and message, if it raised.
-        looks: the results, and the arguments afterwards, by name.
-        shared: names of results and arguments over one memory.
-        gradients: of the sum of the results, with regard to each argument.
+        error: The exception's class and message, if the call raised.
+        looks: The results and the arguments after the call, by name.
+        shared: Names of results and arguments that share memory.
+        gradients: Gradients of the results' sum with respect to each argument.
     """
 
     error: tuple[str, str] | None = None
@@ -44,7 +44,7 @@ class Function:
 
     @staticmethod
     def of(inputs: list[str], body: list[str]) -> "Function":
-        """The function of a program. Writes to arguments that require grad, as the program's statements do, raise."""
+        """Return the program as a function. In-place writes to arguments that require grad raise, as in the program."""
         names = [text.partition(" = ")[0] for text in inputs]
         made = [name for text in body for name in assigned(text)]
         results = ", ".join(f"'{name}': {name}" for name in dict.fromkeys(made))
@@ -65,7 +65,7 @@ class Function:
 
 
 def assigned(text: str) -> list[str]:
-    """The names that a statement assigns to."""
+    """Return the names that a statement assigns to."""
     code = compile(text, "<statement>", "exec")
     return [
         name for name in code.co_names if name[:1] == "v" and name[1:].isdigit() and _is_stored(text, name)

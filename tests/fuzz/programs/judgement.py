@@ -1,4 +1,4 @@
-"""Whether two records of a program agree."""
+"""Comparison of two records of a program."""
 
 import re
 from collections.abc import Set
@@ -33,7 +33,7 @@ class Difference(Exception):
 
     @property
     def value(self) -> bool:
-        """Whether only numbers differ."""
+        """True if only numbers differ."""
         return self.kind == VALUE
 
 
@@ -59,7 +59,7 @@ KNOWN_REFUSALS = (
     # A derivative of ours may need fewer values than PyTorch's: of what it does not need, a write is no harm.
     ("triten", "PyTorch", "needed for gradient computation has been modified by an inplace"),
     ("triten", "PyTorch", "does not support automatic differentiation for outputs with complex dtype"),
-    # Where bounds broadcast self, or integers divide, derivatives of PyTorch's are of the wrong shape or dtype.
+    # PyTorch's derivatives have the wrong shape or dtype if bounds broadcast self, or if integers divide.
     ("triten", "PyTorch", "doesn't match the broadcast shape"),
     ("triten", "PyTorch", "result type Float can't be cast to the desired output type Long"),
     # A hook of what no gradient reaches is called with None; ours is not called.
@@ -79,7 +79,7 @@ class Known(Exception):
 
 
 def in_double(statements: list[str]) -> list[str]:
-    """The same program with float64 and complex128 in the place of narrower dtypes."""
+    """Replace lower-precision dtypes by float64 and complex128."""
     wide = [WIDER.sub("tt.float64", each).replace("tt.complex64", "tt.complex128") for each in statements]
     return [each.replace(".float()", ".double()") for each in wide]
 
@@ -179,7 +179,7 @@ def _compare(name: str, mine: Any, theirs: Any, free: Set[str] = frozenset()) ->
 
 
 def _of_signed_zeros(mine: Look, theirs: Look) -> bool:
-    """Whether values differ in signs of infinities alone."""
+    """Return True if values differ only in signs of infinities."""
     differ = ~np.isclose(mine.values, theirs.values, rtol=1e-3, atol=1e-3, equal_nan=True)
     return bool(np.isinf(mine.values[differ]).all() and np.isinf(theirs.values[differ]).all())
 
@@ -254,7 +254,7 @@ def compare_results(found: Called, expected: Called, *, exact: bool, compares_gr
 
 
 def _few(mine: np.ndarray, theirs: np.ndarray) -> str:
-    """The first places where two arrays of one shape differ."""
+    """Describe the first places at which two arrays of one shape differ."""
     places = np.argwhere(~((mine == theirs) | ((mine != mine) & (theirs != theirs))))[:3]
     shown = [f"{mine[tuple(p)]!r}, not {theirs[tuple(p)]!r} at {p.tolist()}" for p in places]
     return "; ".join(shown)

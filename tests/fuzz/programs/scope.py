@@ -1,4 +1,4 @@
-"""The variables of a program that is being drawn, and draws among them."""
+"""Variables of a program under construction, and random choices among them."""
 
 import random
 import warnings
@@ -57,17 +57,17 @@ def matrix(tensor: tt.Tensor) -> bool:
 
 
 def has_dims(least: int, kind: Predicate = any_tensor) -> Predicate:
-    """A predicate: at least so many dimensions, none of them empty."""
+    """Return a predicate: at least `least` dimensions, none of them empty."""
     return lambda tensor: tensor.dim() >= least and tensor.numel() > 0 and kind(tensor)
 
 
 def broadcasts(shape: Any, onto: Any) -> bool:
-    """Whether a shape broadcasts with another."""
+    """Return True if the two shapes broadcast."""
     return all(a == b or a == 1 or b == 1 for a, b in zip(reversed(shape), reversed(onto), strict=False))
 
 
 def fits_into(shape: Any, onto: Any) -> bool:
-    """Whether a shape expands to another."""
+    """Return True if a shape expands to another."""
     return len(shape) <= len(onto) and all(
         a in (b, 1) for a, b in zip(reversed(shape), reversed(onto), strict=False)
     )
@@ -88,7 +88,7 @@ class Scope:
         self.count = 0
 
     def tensors(self) -> dict[str, tt.Tensor]:
-        """The variables that are tensors."""
+        """Return the variables that are tensors."""
         return {name: value for name, value in self.names.items() if isinstance(value, tt.Tensor)}
 
     def __getitem__(self, name: str) -> tt.Tensor:
@@ -96,12 +96,12 @@ class Scope:
         return tensor
 
     def new(self) -> str:
-        """A name that no variable has."""
+        """Return an unused name."""
         self.count += 1
         return f"v{self.count - 1}"
 
     def pick(self, fits: Predicate = any_tensor, *, tame: bool = True) -> str:
-        """The name of a variable that fits, later ones more often.
+        """Choose a variable that fits; later ones are more likely.
 
         Raises:
             NoOperandError: there is none.
@@ -115,7 +115,7 @@ class Scope:
         raise NoOperandError
 
     def partner(self, name: str, fits: Predicate = any_tensor) -> str:
-        """The name of a variable that broadcasts with another's; of any, once in a while."""
+        """Choose a variable that broadcasts with another; rarely any variable."""
         if self.rng.random() < 0.03:
             return self.pick(fits)
         shape = self[name].shape
@@ -128,14 +128,14 @@ class Scope:
         return self.rng.random() < share
 
     def dim(self, tensor: tt.Tensor) -> int:
-        """A dimension, from either end; one that is not there, once in a while."""
+        """Choose a dimension, counted from either end; rarely one that is out of range."""
         rank = tensor.dim()
         if self.rng.random() < 0.01:
             return rank + 1
         return self.rng.randrange(-rank, rank) if rank else self.rng.choice((0, -1))
 
     def scalar(self) -> str:
-        """A number as Python writes it."""
+        """Choose a number, as Python source."""
         return str(self.choice("2", "3", "-1", "0.5", "1.5", "-0.25", "2.0", "0", "1", "True", "1e-3"))
 
     def execute(self, text: str) -> Exception | None:
@@ -161,7 +161,7 @@ def _holds(fits: Predicate, tensor: tt.Tensor) -> bool:
 
 
 def is_tame(tensor: tt.Tensor) -> bool:
-    """Whether all numbers are finite and not large."""
+    """Return True if all numbers are finite and not large."""
     plain = tensor.detach()
     if not plain.numel() or plain.dtype in (tt.bool, tt.uint8):
         return True

@@ -1,4 +1,4 @@
-"""Draws whole programs."""
+"""Generator of whole programs."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ def draw_program(
     most: int = 30,
     large: float = 0.0,
 ) -> tuple[list[str], list[str]]:
-    """The statements that make the inputs, and those after them.
+    """Generate a program: the statements that make its inputs, and its body.
 
     Args:
         rng: what draws.

@@ -7,7 +7,7 @@ from .scope import Predicate, Scope, any_tensor, broadcasts, fits_into, has_dims
 
 
 def target(scope: Scope, fits: Predicate = any_tensor) -> str:
-    """A variable to write to: seldom a leaf that requires grad, to which PyTorch refuses to write."""
+    """Choose a variable to write to; rarely a leaf that requires grad, which PyTorch refuses."""
     leaf = scope.chance(0.04)
     return scope.pick(
         lambda each: (
@@ -19,7 +19,7 @@ def target(scope: Scope, fits: Predicate = any_tensor) -> str:
 
 
 def is_defined(into: tt.Tensor, read: tt.Tensor) -> bool:
-    """Whether it is one thing to write a tensor while another is read: what both libraries find or allow."""
+    """Return True if both libraries detect or allow a write to one tensor while the other is read."""
     if into.untyped_storage().data_ptr() != read.untyped_storage().data_ptr():
         return True
     if (into.shape, into.stride(), into.storage_offset()) == (
@@ -32,7 +32,7 @@ def is_defined(into: tt.Tensor, read: tt.Tensor) -> bool:
 
 
 def source(scope: Scope, name: str, fits: Predicate = any_tensor) -> str:
-    """A variable that expands to another's shape, and whose dtype its dtype can hold."""
+    """Choose a variable that expands to another's shape and whose dtype can be cast to the other's."""
     into = scope[name]
     careless = scope.chance(0.05)
     return scope.pick(
