@@ -17,7 +17,7 @@ sys.path.insert(0, str(HERE))
 
 
 class Run:
-    """What a run of the command left: its exit status, output and file."""
+    """Result of a run of the command: its exit status, output and result file."""
 
     def __init__(self, status: int, output: str, path: Path) -> None:
         self.status, self.output, self.path = status, output, path

@@ -58,7 +58,7 @@ FAULTS = {
 
 
 def test_wrong_kernels_and_dying_workers_are_findings_and_the_rest_goes_on(check: Callable[..., Any]) -> None:
-    """A kernel that writes nothing, one that leaves out an element, one that raises, one that kills, one that hangs."""
+    """Inject kernels that write nothing, omit an element, raise, kill the process, or hang; the check reports each."""
     plants = ",".join(f"{name}_stub:{fault}" for name, (fault, *_) in FAULTS.items())
     run = check(
         "--only",
@@ -146,7 +146,7 @@ def test_shards_are_apart_and_together_everything(capsys: pytest.CaptureFixture[
 
 
 def test_the_runtimes_checks(check: Callable[..., Any]) -> None:
-    """Each passes, is not built, or needs a card; those that the interpreter can show do pass."""
+    """Run the runtime's checks: each passes, is not built, or needs a GPU; those that the interpreter supports pass."""
     run = check(
         "--only",
         r"^(launch|driver|allocator|random|cuda|factorisations|optimizers|products|tuning|sizes|sparse|nccl): ",

@@ -1,4 +1,4 @@
-"""What a check takes for the end of a device."""
+"""The GPU check classifies fatal device errors correctly."""
 
 import pytest
 from gpu_check.device_errors import LOST, is_fatal, is_missing_library

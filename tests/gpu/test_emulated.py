@@ -1,9 +1,10 @@
-"""The check of a GPU, rehearsed on compiled kernels: every operator that has one, which reaches every kernel of sm_80.
+"""The GPU check passes on compiled kernels under emulation and reaches every kernel of sm_80.
 
-It is brief: half of the further rows of an operator, an eighth of the operators that are composed of others and of the
-gradients, half of the dtypes of a check. `test_check.py` runs every operator with its gradients in the interpreter, and
-`make emulate` all on compiled kernels, with `EMULATE_ARGS=--first-pass` every operator once. Of sm_90 those kernels
-that it has for itself; `TRITEN_EMULATE=90 make emulate` runs all.
+The run is brief. It takes half of an operator's further rows, an eighth of the composite operators and of the
+gradients, and half of a check's dtypes. `test_check.py` runs every operator with its gradients in the
+interpreter. `make emulate` runs everything on compiled kernels; `EMULATE_ARGS=--first-pass` runs every
+operator once. For sm_90 the test runs only the kernels specific to it; `TRITEN_EMULATE=90 make emulate` runs
+all.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,7 @@ EMULATED = ("--emulate", "--brief", "--task-seconds", "600")
 
 @pytest.fixture
 def emulated(check: Callable[..., Any], pytestconfig: pytest.Config) -> Callable[..., Any]:
-    """emulated("--only", ...): a brief run on compiled kernels, whose draws change with the run's seed."""
+    """Return a function for brief runs on compiled kernels; random choices change with the run's seed."""
     seed = str(7 + pytestconfig.getoption("seed"))
     return partial(check, *EMULATED, "--seed", seed, interpret=False)
 

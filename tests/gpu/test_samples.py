@@ -1,4 +1,4 @@
-"""The table of samples: every operator of the registry has a row or a reason, every row draws what it says."""
+"""Every operator of the registry has a sample or a reason to have none, and every sample's values are as described."""
 
 import ast
 

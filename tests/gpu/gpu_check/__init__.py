@@ -1,7 +1,7 @@
-"""The correctness check on a GPU: `make gpu-check`, or ``python -P tests/gpu/check.py``.
+"""Correctness check on a GPU: `make gpu-check`, or ``python -P tests/gpu/check.py``.
 
-`samples*.py` say what every operator is called with, `layouts.py` how the operands lie in memory, `reference.py`
-what is right and within what tolerance, `forms.py` runs one case in all its forms. `first_checks*.py` are the
-runtime's own checks, before any operator. `shards.py` gives cases to worker processes, `results.py` keeps what they
-answer. Nothing here imports PyTorch, and the workers block its import.
+`samples*.py` have every operator's arguments, `layouts.py` the operands' memory layouts, and `reference.py`
+the expected results and tolerances. `forms.py` runs one case in all its forms. `first_checks*.py` check the
+runtime before any operator. `shards.py` sends cases to worker processes, and `results.py` stores the replies.
+Nothing here imports PyTorch, and the workers block its import.
 """

@@ -147,7 +147,7 @@ def hit_rate() -> str:
 
 
 def requests_and_segments() -> tuple[int, int]:
-    """How often memory was asked for, and how often the device was asked for it."""
+    """Return the number of allocation requests and the number of segments allocated from the device."""
     memory_stats = getattr(tt.cuda, "memory_stats", None)
     if memory_stats is not None:
         stats = memory_stats()

@@ -1,4 +1,4 @@
-"""What a sample's arguments are made of, and how they are drawn: named dimensions, tensors, indices, masks."""
+"""Building blocks of a sample's arguments, and their random values: named dimensions, tensors, indices, masks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CARD: dict[str, int] = SMALL | LARGE
 
 
 def shape_of(dims: str, sizes: Sizes) -> tuple[int, ...]:
-    """The sizes that a string of letters and numbers names.
+    """Return the sizes that a string of letters and numbers names.
 
     Example:
         >>> shape_of("a 136 b", {"a": 3, "b": 5})
@@ -103,7 +103,7 @@ def map_leaves(value: Any, change: Leaf) -> Any:
 
 
 def draw(rng: np.random.Generator, leaf: Any, dtype: tt.dtype, sizes: Sizes) -> Any:
-    """The value of one argument: an ndarray for tensors, a number for `D`, anything else as it is."""
+    """Return the value of one argument: an ndarray for tensors, a number for `D`, any other value unchanged."""
     if isinstance(leaf, T):
         wanted = getattr(tt, leaf.dtype) if leaf.dtype else dtype
         return draw_values(rng, shape_of(leaf.dims, sizes), wanted, leaf.low, leaf.high)
@@ -145,5 +145,5 @@ def draw_indices(
 
 
 def as_scalars(value: Any) -> Any:
-    """The argument's description with tensors of no dimension in place of tensors of several."""
+    """Return the argument's description with 0-dimensional tensors."""
     return replace(value, dims="") if isinstance(value, T | B) else value

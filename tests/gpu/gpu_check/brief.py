@@ -1,7 +1,7 @@
-"""What a brief run takes: operators with kernels of their own, and of what is composed of them what the seed draws.
+"""Selection of a brief run: operators with their own kernels, and a random sample of composite operators.
 
-An operator without a kernel for the device is a composition of others, and so is a check that says so: whole runs, and
-runs in the interpreter, which has nothing to compile, take all of them.
+A composite operator has no kernel of its own for the device; a check may also declare itself composite. Full
+runs take all of them. Interpreter runs also do, because they compile nothing.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ WITH_KERNELS_OF_ROWS = (
 
 
 def is_drawn(name: str, seed: int, count: int) -> bool:
-    """Whether a name is among the one in `count` that a seed draws."""
+    """Return True for a random one in `count` names, chosen by the seed."""
     return bool(np.random.default_rng([seed, zlib.crc32(name.encode())]).integers(count) == 0)
 
 
 def takes_gradients(operator: str, seed: int) -> bool:
-    """Whether a brief run takes the gradients of an operator."""
+    """Return True if a brief run checks the gradients of an operator."""
     return operator in WITH_KERNELS_OF_GRADIENTS or is_drawn(operator, seed, GRADIENTS)
 
 
 def takes_case(case: Case, seed: int) -> bool:
-    """Whether a brief run runs a case."""
+    """Return True if a brief run includes a case."""
     row = f"{case.operator}#{case.row}"
     if has_own_kernel(case.operator):
         return case.row == 0 or row in WITH_KERNELS_OF_ROWS or is_drawn(row, seed, ROWS)

@@ -40,7 +40,7 @@ class Case(NamedTuple):
 
 @lru_cache(maxsize=1)
 def table() -> dict[tuple[str, int], Sample]:
-    """Every row by operator and number."""
+    """Return every row by operator and number."""
     numbered: dict[tuple[str, int], Sample] = {}
     counts: dict[str, int] = {}
     for sample in all_samples():
@@ -50,12 +50,12 @@ def table() -> dict[tuple[str, int], Sample]:
 
 
 def dtypes_of(sample: Sample) -> list[str]:
-    """The dtypes that a row is tried in, the most used first."""
+    """Return the dtypes of a row, the most used first."""
     return [name for letter in sample.dtypes for name in DTYPES[letter]]
 
 
 def tensors_of(sample: Sample) -> list[T]:
-    """The descriptions of the row's tensors."""
+    """Return the descriptions of the row's tensors."""
     found: list[T] = []
 
     def keep(value: object) -> object:
@@ -68,7 +68,7 @@ def tensors_of(sample: Sample) -> list[T]:
 
 
 def layouts_of(sample: Sample, dtype: str) -> list[str]:
-    """The layouts that mean something for a row."""
+    """Return the layouts that apply to a row."""
     tensors = tensors_of(sample)
     if not tensors:
         return [CONTIGUOUS]
@@ -90,7 +90,7 @@ def layouts_of(sample: Sample, dtype: str) -> list[str]:
 
 
 def all_cases(dtypes: Sequence[str] = (), layouts: Sequence[str] = ()) -> Iterator[tuple[int, Case]]:
-    """Every case with its pass, in order of importance; given dtypes and layouts keep those alone."""
+    """Yield every case with its pass, most important first; `dtypes` and `layouts` filter the cases if given."""
     ordered: list[tuple[int, int, Case]] = []
     for number, ((operator, row), sample) in enumerate(table().items()):
         for i, dtype in enumerate(dtypes_of(sample)):
@@ -110,7 +110,7 @@ def all_cases(dtypes: Sequence[str] = (), layouts: Sequence[str] = ()) -> Iterat
 
 
 def terms_of(sample: Sample, sizes: dict[str, int]) -> int:
-    """How many terms an element of the result adds up."""
+    """Return the number of terms in the sum of an element of the result."""
     product = 1
     for size in shape_of(sample.terms, sizes):
         product *= size

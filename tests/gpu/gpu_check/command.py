@@ -36,7 +36,7 @@ KERNELS_CHECK = "kernels: every one was compiled and run"
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -P tests/gpu/check.py",
         description="Check triten on a GPU: the runtime, then every operator, dtype and layout against the CPU.",
@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def selected(given: argparse.Namespace, seed: int) -> tuple[list[str], list[tuple[int, Case]]]:
-    """The names of the checks and the cases that the command line asks for, in order."""
+    """Return the names of the selected checks, and the selected cases, in order."""
     wanted = re.compile(given.only)
     dtypes, layouts = (
         [name.strip() for name in text.split(",") if name.strip()] for text in (given.dtypes, given.layouts)
@@ -212,7 +212,7 @@ def run(
 
 
 def sizes(simulated: bool) -> dict[str, str]:
-    """Which sizes the samples had."""
+    """Return the size class of the samples."""
     return {"sizes": "small" if simulated else "card"}
 
 
@@ -250,7 +250,7 @@ def run_stages(
 
 
 def note_kernels(results: Results) -> None:
-    """Whether the first pass reached every kernel that there is."""
+    """Record if the first pass reached every kernel."""
     missing = unreached(results.kernels, int(results.about["capability"].split(".")[0]))
     count = len(entry_kernels())
     results.note(
@@ -262,7 +262,7 @@ def note_kernels(results: Results) -> None:
 
 
 def progress(results: Results, stage: str, left: int) -> None:
-    """A line after each stage."""
+    """Save the results and print a line after each stage."""
     results.save()
     compiled = sum(answer.get("compiled", 0) for answer in results.checks.values())
     print(

@@ -80,7 +80,7 @@ def surface() -> str:
 
 
 def judged(found: list[dict[str, str]]) -> str:
-    """What the ranks' cases came to."""
+    """Raise if a case failed on a rank; otherwise return a summary."""
     for rank, cases in enumerate(found):
         for name, text in cases.items():
             require(not text, f"rank {rank}: {name}: {text[-1000:]}")

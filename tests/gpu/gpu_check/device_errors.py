@@ -1,4 +1,4 @@
-"""What an error says of the device: whether it can go on, and whether the machine only lacks a library."""
+"""Classification of an error: the device can continue or not, or only a library is missing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ TOOLKIT = "cupy-cuda13x[ctk]"
 
 
 def is_fatal(error: BaseException) -> bool:
-    """Whether an error may have destroyed the device's context. A simulated device has none to lose, but for memory."""
+    """Return True if an error may have destroyed the device's context.
+
+    A simulated device loses it only by a memory error.
+    """
     code = getattr(error, "error_code", 0)
     return "illegal memory access" in str(error) or (code in LOST and not is_simulated())
 
 
 def is_missing_library(error: BaseException) -> bool:
-    """Whether what is asked for needs a library that is not installed here."""
+    """Return True if the request needs a library that is not installed."""
     return TOOLKIT in str(error)

@@ -47,7 +47,7 @@ class DeviceMemory:
             self.cuda.free(self.index, address)
 
     def empty(self, nbytes: int) -> int:
-        """The address of so many bytes."""
+        """Allocate memory and return its address."""
         address = self.cuda.malloc(self.index, nbytes)
         self.cuda.note_allocated(address, nbytes, self.index, 0)
         self.cuda.synchronize()  # every stream may use it from here on
@@ -55,14 +55,14 @@ class DeviceMemory:
         return address
 
     def put(self, array: Array) -> int:
-        """The address of an array's copy."""
+        """Copy an array to the device and return its address."""
         address = self.empty(array.nbytes)
         self.cuda.copy_host_to_device(address, np.ascontiguousarray(array), 0)
         self.cuda.synchronize()
         return address
 
     def get(self, address: int, like: Array) -> Array:
-        """An array's worth of bytes from an address, after all work on the device."""
+        """Synchronize the device and return an array copied from an address."""
         self.cuda.synchronize()
         out = np.empty_like(like)
         self.cuda.copy_device_to_host(out, address, 0)
@@ -70,5 +70,5 @@ class DeviceMemory:
 
 
 def compiled(kernel: Any, signature: dict[str, str], constants: dict[str, object], **options: Any) -> Any:
-    """A kernel of `probe_kernels`, compiled for the current device by triten's own driver."""
+    """Compile a kernel of `probe_kernels` for the current device with triten's own driver."""
     return tt.library.driver().compile(kernel, signature, constants, **options)

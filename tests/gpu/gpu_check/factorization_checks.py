@@ -43,7 +43,7 @@ def agree(got: Any, wanted: Any, what: str) -> None:
 
 
 def whole(x: Any, size: int) -> Any:
-    """The identity for each matrix."""
+    """Return an identity for each matrix."""
     return tt.eye(size, dtype=x.dtype, device=x.device).expand(*x.shape[:-2], size, size)
 
 

@@ -37,7 +37,7 @@ _brief = [False]
 
 
 def is_rehearsal() -> bool:
-    """Whether no GPU computes: sizes are small then, and nothing takes the time that it would."""
+    """Return True if no GPU computes: sizes are small then, and timings mean nothing."""
     return is_simulated() or os.environ.get("STANDIN_EXECUTE") == "1"
 
 
@@ -46,7 +46,7 @@ class NotBuilt(Exception):
 
 
 class NeedsACard(Exception):
-    """The check says something of a card that is not at hand: of any card, a newer one, or a second one."""
+    """A check needs an unavailable GPU: any GPU, a newer one, or a second one."""
 
 
 def check(name: str, *, on_a_card: bool = False, composed: bool = False) -> Callable[[Check], Check]:
@@ -74,26 +74,26 @@ def check(name: str, *, on_a_card: bool = False, composed: bool = False) -> Call
 
 
 def check_names() -> list[str]:
-    """The names of all checks, in order."""
+    """Return the names of all checks, in order."""
     for module in MODULES:
         importlib.import_module(f".{module}", __package__)
     return list(_checks)
 
 
 def is_composed(name: str) -> bool:
-    """Whether a check calls no kernel that others do not."""
+    """Return True if all kernels of a check also occur in other checks."""
     check_names()
     return name in _composed
 
 
 def is_alone(name: str) -> bool:
-    """Whether a check needs the device for itself."""
+    """Return True if a check needs exclusive use of the device."""
     check_names()
     return _modules[name] not in BESIDE_OTHERS
 
 
 def run_check(name: str, seed: int, brief: bool = False) -> dict[str, Any]:
-    """One check's status, with what it measured or why it failed; `brief` as in `some_of`."""
+    """Run one check and return its status, with its measurements or its error; `brief` as in `some_of`."""
     import triten as tt
 
     check_names()
@@ -119,12 +119,12 @@ def run_check(name: str, seed: int, brief: bool = False) -> dict[str, Any]:
 
 
 def fresh_numbers() -> np.random.Generator:
-    """The generator of the check that runs: another one for each check and seed."""
+    """Return a new generator, seeded by the run's seed and the check's name."""
     return np.random.default_rng(_seed)
 
 
 def some_of(values: Sequence[Any], always: Any = None) -> list[Any]:
-    """All of a check's dtypes; in a brief run half of them, which the seed draws, `always` among them."""
+    """Return all of a check's dtypes; in a brief run a random half that includes `always`."""
     if not _brief[0]:
         return list(values)
     drawn = np.random.default_rng([*_seed, 1]).permutation(len(values))
@@ -133,7 +133,9 @@ def some_of(values: Sequence[Any], always: Any = None) -> list[Any]:
 
 
 def public(path: str) -> Any:
-    """What a public name of triten means. Raises NotBuilt where there is none.
+    """Return triten's public object of that name.
+
+    Raises NotBuilt if there is none.
 
     Example:
         >>> public("cuda.is_available").__name__
@@ -151,7 +153,7 @@ def public(path: str) -> Any:
 
 
 def driver_function(name: str) -> Any:
-    """A function of the driver. Raises NotBuilt where it has none of this name."""
+    """Return a function of the driver. Raises NotBuilt if the driver has none of this name."""
     import triten as tt
 
     found = getattr(tt.library.driver(), name, None)

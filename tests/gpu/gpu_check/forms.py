@@ -54,7 +54,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass
 class Outcome:
-    """What became of a case. `fatal` says that the device's context may be gone."""
+    """Outcome of a case. `fatal` means that the device's context may be lost."""
 
     status: str
     forms: list[str] = field(default_factory=list)
@@ -110,7 +110,7 @@ class Call:
     def arguments(
         self, device: str, dtype: tt.dtype | None, gradients: bool
     ) -> tuple[list[Any], dict[str, Any], list[tt.Tensor]]:
-        """The arguments on a device, and those that gradients are asked of; `dtype` replaces the case's."""
+        """Return the arguments on a device, and the leaves that require grad; `dtype` replaces the case's dtype."""
         leaves: list[tt.Tensor] = []
 
         def make(value: Any) -> Any:
@@ -157,7 +157,7 @@ class Call:
 
 
 def tensors_in(result: Any) -> list[tt.Tensor]:
-    """The tensors of a result, in order."""
+    """Return the tensors of a result, in order."""
     if isinstance(result, tt.Tensor):
         return [result]
     if isinstance(result, list | tuple):
@@ -166,7 +166,7 @@ def tensors_in(result: Any) -> list[tt.Tensor]:
 
 
 def seed_generators(seed: int) -> None:
-    """The same seed for the CPU's and the device's generators."""
+    """Seed the CPU's and the device's generators alike."""
     tt.manual_seed(seed)
     tt.cuda.manual_seed(seed)
 
@@ -174,7 +174,7 @@ def seed_generators(seed: int) -> None:
 def functional(
     call: Call, device: str, dtype: tt.dtype | None = None, gradients: bool = False
 ) -> tuple[Any, list[tt.Tensor]]:
-    """The result of the functional form (of the in-place one where there is no other), and the leaves."""
+    """Run the functional form, or the in-place form if it is the only one; return the result and the leaves."""
     args, kwargs, leaves = call.arguments(device, dtype, gradients)
     name = call.forms.functional or call.forms.inplace
     assert name is not None
@@ -187,7 +187,7 @@ def functional(
 
 
 def inplace(call: Call, device: str, dtype: tt.dtype | None = None) -> tt.Tensor:
-    """The first argument after the in-place form wrote to it."""
+    """Run the in-place form and return the first argument."""
     args, kwargs, _ = call.arguments(device, dtype, False)
     if call.sample.kind == RANDOM:
         seed_generators(call.seed % 2**31)
@@ -199,7 +199,7 @@ def inplace(call: Call, device: str, dtype: tt.dtype | None = None) -> tt.Tensor
 def with_out(
     call: Call, device: str, outs: list[tt.Tensor], dtype: tt.dtype | None = None
 ) -> list[tt.Tensor]:
-    """The given tensors after the `out=` form wrote to them."""
+    """Run the `out=` form on the given tensors and return its result."""
     args, kwargs, _ = call.arguments(device, dtype, False)
     kwargs.pop("dtype", None) if "dtype" not in argument_names(call, call.forms.out) else None
     if call.sample.kind == RANDOM:
@@ -245,7 +245,9 @@ class Judge:
         return self.outcome
 
     def attempt(self, form: str, on_device: Any, on_host: Any) -> Any:
-        """What `on_device` gives, or None where it raised: then `on_host`, in the case's dtype, must raise alike."""
+        """Return `on_device()`, or None if it raised; then `on_host()`, in the case's dtype, must raise the
+        same error.
+        """
         try:
             result = on_device()
             tt.cuda.synchronize()
@@ -266,7 +268,7 @@ class Judge:
             return None
 
     def reference(self) -> list[Array] | None:
-        """The functional form's results on the CPU, computed once; None where the CPU has none either."""
+        """Return the functional form's CPU results, computed once; None if the CPU cannot compute them."""
         if self.expected is None:
             call, sample = self.call, self.call.sample
             dtype = reference_dtype(sample, call.dtype)
@@ -344,7 +346,7 @@ class Judge:
         return got
 
     def against_meta(self, got: list[tt.Tensor]) -> str | None:
-        """What the Meta backend says otherwise of sizes, strides and dtypes; None where it cannot tell."""
+        """Compare sizes, strides and dtypes with the Meta backend; return None if they agree or Meta cannot tell."""
         try:
             told = tensors_in(functional(self.call, "meta")[0])
         except (NotImplementedError, RuntimeError):  # shapes that depend on values
@@ -454,7 +456,7 @@ def operands_in(value: Any) -> list[Operand]:
 
 
 def magnitude(call: Call, dtype: tt.dtype, expected: list[Array]) -> list[Array] | None:
-    """The operator on absolute values: the sum of the terms' absolute values where it is linear in each tensor."""
+    """Run the operator on absolute values; for a multilinear operator this sums the terms' absolute values."""
     args, kwargs, _ = call.arguments("cpu", dtype, False)
 
     def positive(value: Any) -> Any:

@@ -43,12 +43,12 @@ def entry_kernels() -> dict[str, str]:
 
 
 def is_compiled(function: ast.FunctionDef) -> bool:
-    """Whether a function is decorated for Triton."""
+    """Return True if a function is decorated for Triton."""
     return any("jit" in ast.unparse(decorator) for decorator in function.decorator_list)
 
 
 def touches_memory(body: str) -> bool:
-    """Whether a function asks which program it is, or writes: a function of elements does neither."""
+    """Return True if a function reads its program ID or stores; an elementwise function does neither."""
     return "program_id(" in body or "tl.store(" in body
 
 
@@ -77,7 +77,7 @@ WITH_BLOCK_SCALES = ("block_scaled_matmul",)
 
 
 def unreached(reached: set[str], major: int = 9) -> list[str]:
-    """Kernels that nobody compiled on a device of a major compute capability, as `file: name`."""
+    """Return the kernels, as `file: name`, that the run did not compile for a major compute capability."""
     return [
         f"{file}: {name}"
         for name, file in entry_kernels().items()

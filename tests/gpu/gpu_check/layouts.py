@@ -28,7 +28,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Place(NamedTuple):
-    """Where elements lie, in elements: strides, the offset of the first, and how many the memory holds."""
+    """Memory layout in elements: strides, the first element's offset, and the memory's size."""
 
     strides: tuple[int, ...]
     offset: int
@@ -51,7 +51,7 @@ def dense_strides(shape: tuple[int, ...], order: list[int]) -> tuple[int, ...]:
 
 
 def place_of(shape: tuple[int, ...], layout: str) -> Place:
-    """The place of a tensor of this shape; a layout that says nothing of it leaves it contiguous."""
+    """Return the layout of a tensor of this shape; contiguous if `layout` does not apply to it."""
     order = list(range(len(shape)))
     count = math.prod(shape)
     if layout == TRANSPOSED and len(shape) >= 2:
@@ -70,18 +70,18 @@ def place_of(shape: tuple[int, ...], layout: str) -> Place:
 
 
 def expanded_values(values: Array) -> Array:
-    """The values that a tensor with stride 0 in its first dimension can have."""
+    """Return the values that a tensor with stride 0 in its first dimension can hold."""
     return np.broadcast_to(values[:1], values.shape) if values.ndim and values.size else values
 
 
 def strided(memory: Array, shape: tuple[int, ...], place: Place) -> Array:
-    """The elements of a flat array that lie at a place."""
+    """Return a strided view of a flat array."""
     strides = tuple(s * memory.itemsize for s in place.strides)
     return np.ndarray(shape, memory.dtype, memory, place.offset * memory.itemsize, strides)
 
 
 def put(values: Array, layout: str, device: str) -> tt.Tensor:
-    """The values as a tensor on the device, laid out as `layout` says."""
+    """Copy the values to the device as a tensor of the given layout."""
     place = place_of(values.shape, layout)
     memory = np.full(place.count * values.itemsize, PATTERN, np.uint8).view(values.dtype)
     if values.size:
@@ -93,14 +93,14 @@ def put(values: Array, layout: str, device: str) -> tt.Tensor:
 
 
 def poisoned(shape: tuple[int, ...], dtype: tt.dtype, layout: str, device: str) -> tt.Tensor:
-    """A tensor to be written, every byte of it the pattern."""
+    """Return an output tensor whose bytes are all filled with the pattern."""
     place = place_of(shape, layout if layout != EXPANDED else CONTIGUOUS)
     memory = np.full(place.count * dtype.itemsize, PATTERN, np.uint8).view(dtype.np)
     return tt.from_numpy(memory).to(device).as_strided(shape, place.strides, place.offset)
 
 
 def fetch(tensor: tt.Tensor) -> Array:
-    """A tensor's elements, through a plain copy of the memory that they span."""
+    """Return a tensor's elements, through a plain copy of the memory that they span."""
     tensor = tensor.detach().resolve_conj()
     shape, strides = tuple(tensor.shape), tuple(tensor.stride())
     if 0 in shape:

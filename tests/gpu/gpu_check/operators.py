@@ -34,13 +34,13 @@ def overload(name: str) -> Any:
 
 
 def plain_type(argument: Any) -> str:
-    """An argument's type without what is said of aliasing: ``Tensor(a!)`` is a Tensor."""
+    """Return an argument's type without its alias annotation: ``Tensor(a!)`` is a Tensor."""
     return re.sub(r"\(.*?\)", "", str(argument.type))
 
 
 @lru_cache(maxsize=1)
 def all_forms() -> dict[str, Forms]:
-    """Every overload's forms, by its name."""
+    """Return every overload's forms by name."""
     dispatcher = Dispatcher.singleton()
     groups: dict[Any, Forms] = {}
     by_name: dict[str, Forms] = {}
@@ -67,7 +67,7 @@ def all_forms() -> dict[str, Forms]:
 
 
 def has_own_kernel(name: str) -> bool:
-    """Whether an overload, or another form of it, has a kernel for CUDA devices: others are composed of operators."""
+    """Return True if any form of an overload has a kernel for CUDA; other overloads are composites."""
     find = Dispatcher.singleton().find_schema_or_throw
     return any(tt.DispatchKey.CUDA in find(PREFIX + form).kernels for form in all_forms()[name].schemas)
 

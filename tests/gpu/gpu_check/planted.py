@@ -34,7 +34,7 @@ def writes_nothing(factory: Any) -> Any:
 
 
 def one_short(factory: Any) -> Any:
-    """The kernel, after which the last four bytes are what they were before."""
+    """Return the kernel with an injected fault: it leaves the last four bytes of its output unchanged."""
 
     def made(call: StructuredCall) -> PlannedKernel:
         kernel = factory(call)

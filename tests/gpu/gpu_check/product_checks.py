@@ -343,7 +343,7 @@ def far_apart() -> str:
 
 @check("products: more than 2^31 elements", on_a_card=True)
 def many_elements() -> str:
-    """A matrix, a vector and a result that are each longer than 32 bits count."""
+    """Check a matrix, a vector and a result that each exceed 32-bit indexing."""
     needs_memory(14 * 2**30)
     m = 2**31 + 160
     column = tt.ones(m, 1, dtype=tt.int8, device="cuda")

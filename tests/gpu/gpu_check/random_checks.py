@@ -12,7 +12,7 @@ SHAPE = (257, 33)
 
 
 def both(draw: str, *args: object, **kwargs: object) -> tuple[np.ndarray, np.ndarray]:
-    """What a factory draws on the CPU and on the device after the same seed."""
+    """Return a factory's random values on the CPU and on the device after the same seed."""
     tt.manual_seed(1234)
     host = getattr(tt, draw)(*args, **kwargs).numpy()
     tt.cuda.manual_seed(1234)

@@ -1,17 +1,20 @@
-"""What is right, and within what distance: the CPU's result in float64, and a bound that follows from the dtype.
+"""Expected results and tolerances: the CPU's result in float64, and a bound that follows from the dtype.
 
 The bound of an element is the sum of
 
-- `roundings` half units in the last place of the dtype: of the element (one rounding), or of the largest element or
-  operand (several: what cancels was as large as those); what is one rounding of real numbers is `COMPLEX_ROUNDINGS` of
-  complex ones, whose products, quotients and absolute values are sums of squares and products;
-- `FUNCTION_ULPS` units of the compute type: the CUDA C++ Programming Guide promises at most 4 of elementary
-  functions in single precision (its table of maximum errors), and a formula has two of them at most;
-- gamma(n) units of the compute type of the sum of the n terms' absolute values, gamma(n) = min(n, 8 sqrt(n)):
-  n by any order of summation (Higham, Accuracy and Stability of Numerical Algorithms, 4.2), 8 sqrt(n) with
-  overwhelming probability (Higham and Mary, A new approach to probabilistic rounding error analysis, 2019).
+- `roundings` half units in the last place of the dtype. One rounding counts relative to the element; several
+  count relative to the largest element or operand, because of cancellation. One real rounding is
+  `COMPLEX_ROUNDINGS` complex roundings, whose products, quotients and absolute values are sums of squares and
+  products;
+- `FUNCTION_ULPS` units of the compute type. The CUDA C++ Programming Guide promises at most 4 for elementary
+  functions in single precision (its table of maximum errors). A formula has at most two of them;
+- gamma(n) units of the compute type of the sum of the n terms' absolute values, gamma(n) = min(n, 8 sqrt(n)).
+  The bound n holds for any order of summation (Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
+  The bound 8 sqrt(n) holds with overwhelming probability (Higham and Mary, A new approach to probabilistic
+  rounding error analysis, 2019).
 
-Narrow floats compute in float32. Integers, booleans, moves and random bits have no bound: they agree exactly.
+Lower-precision floats compute in float32. Integers, booleans, copies and random bits have no bound: they
+agree exactly.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-24, "b
 
 
 def reference_dtype(sample: Sample, dtype: tt.dtype) -> tt.dtype:
-    """The dtype that the CPU computes in."""
+    """Return the dtype that the CPU computes in."""
     if sample.kind in (EXACT, RANDOM):
         return dtype
     return wide(dtype)
@@ -52,7 +55,7 @@ def wide(dtype: tt.dtype) -> tt.dtype:
 
 
 def compute_unit(dtype: tt.dtype) -> float:
-    """The unit roundoff that sums and functions are computed with."""
+    """Return the unit roundoff of sums and functions."""
     return UNIT["float64"] if dtype in (tt.float64, tt.complex128) else UNIT["float32"]
 
 
@@ -67,7 +70,7 @@ def gamma(terms: int) -> float:
 
 
 def as_wide(values: Array) -> Array:
-    """An array in float64 or complex128."""
+    """Convert an array to float64 or complex128."""
     return values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
 
 
@@ -80,9 +83,10 @@ def bound(
     operand: float,
     is_complex: bool = False,
 ) -> Array | float:
-    """How far each element may be from `expected`; both arrays are wide, `operand` the largest operand.
+    """Return each element's allowed distance from `expected`.
 
-    `is_complex` says that operands are, whatever the result.
+    Both arrays are float64 or complex128; `operand` is the largest operand. `is_complex` says that the
+    operands are complex, regardless of the result.
     """
     unit = UNIT[dtype.name]
     size = np.abs(expected)
@@ -105,7 +109,7 @@ def bound(
 
 
 def gradient_bound(sample: Sample, dtype: tt.dtype, expected: Array, terms: int) -> float:
-    """How far each element of a gradient may be from `expected`."""
+    """Return the allowed distance of a gradient's elements from `expected`."""
     size = np.abs(expected)
     finite = size[np.isfinite(size)]
     largest = max(float(finite.max()) if finite.size else 0.0, 1.0)
@@ -116,9 +120,9 @@ def gradient_bound(sample: Sample, dtype: tt.dtype, expected: Array, terms: int)
 def disagreement(
     got: Array, expected: Array, allowed: Array | float | None, dtype: tt.dtype, *, zeros: bool = False
 ) -> str | None:
-    """What is wrong with `got`, or None. Without `allowed` every element must be equal; NaN equals NaN.
+    """Describe the first wrong element of `got`, or return None.
 
-    `zeros` compares the signs of zeros too.
+    Without `allowed` every element must be equal; NaN equals NaN. `zeros` also compares the signs of zeros.
     """
     if got.shape != expected.shape:
         return f"shape {got.shape}, expected {expected.shape}"
@@ -148,7 +152,7 @@ def disagreement(
 
 
 def describe(wrong: Array, got: Array, expected: Array, limit: Array | None) -> str | None:
-    """The first wrong element and how many there are."""
+    """Describe the first wrong element and the number of wrong elements."""
     if not wrong.any():
         return None
     where = tuple(int(i) for i in np.argwhere(wrong)[0])

@@ -1,4 +1,4 @@
-"""What the check found: kept in a file as it comes, counted, and printed as a table at the end."""
+"""Results of the check: stored in a file as they arrive, counted, and printed as a table at the end."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Results:
         return "\n".join(lines)
 
     def measurements(self) -> str:
-        """What the runtime's checks told beside passing."""
+        """Return the measurements of the runtime's checks."""
         told = [
             f"{name}: {answer['result']}"
             for name, answer in self.checks.items()
@@ -112,7 +112,7 @@ class Results:
 
 
 def load_for_resuming(path: Path) -> dict[str, Any]:
-    """The check's section of a file. Raises ValueError where there is none."""
+    """Return the check's section of a file. Raises ValueError if there is none."""
     section = read_result(path).get(SECTION)
     if not isinstance(section, dict) or "checks" not in section:
         raise ValueError(f"--resume {path}: no section {SECTION!r} in it")

@@ -1,7 +1,7 @@
-"""What every operator is called with: a table, and what an operator without a row is excused by.
+"""Table of every operator's arguments, and the reasons that excuse operators without a row.
 
-A row names the functional overload; its in-place and `out=` forms, which the schemas tell, run with the same
-arguments. Dimensions are letters (`arguments.SMALL`, `arguments.CARD`).
+A row names the functional overload. Its in-place and `out=` forms, found through the schemas, run with the
+same arguments. Dimensions are letters (`arguments.SMALL`, `arguments.CARD`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Sample:
     dense: bool = False
 
     def without_dimensions(self) -> Sample:
-        """The same call on tensors of no dimension."""
+        """Return the same call on 0-dimensional tensors."""
         return Sample(
             self.operator,
             map_leaves(self.args, as_scalars),
@@ -81,7 +81,7 @@ def rows(
     pointwise: bool = False, special: bool = False, backward: bool = True, ulps: int = 0, dense: bool = False,
     **kwargs: Any,
 ) -> list[Sample]:  # fmt: skip
-    """A row for each of the operators, which are called alike."""
+    """Return a row for each of several operators with the same arguments."""
     return [
         Sample(
             name,
@@ -340,7 +340,7 @@ def reason_without_sample(schema: Any) -> str | None:
 
 
 def all_samples() -> list[Sample]:
-    """The whole table, in order of importance; pointwise operators without a row of their own have a plain one."""
+    """Return the whole table, most important first; a pointwise operator without a row gets a plain one."""
     from . import (
         samples_arithmetic,
         samples_attention,
@@ -379,7 +379,7 @@ def all_samples() -> list[Sample]:
 
 
 def plain_samples(sampled: Collection[str]) -> Iterator[Sample]:
-    """A row for each operator that is tagged pointwise, takes nothing but tensors and has no row of its own."""
+    """Yield a row for each pointwise operator that takes only tensors and has no row of its own."""
     dispatcher = Dispatcher.singleton()
     for full in sorted(dispatcher.get_all_op_names()):
         entry = dispatcher.find_schema_or_throw(full)

@@ -1,4 +1,4 @@
-"""Products of matrices, convolution and pooling."""
+"""Matmul, convolution and pooling."""
 
 from __future__ import annotations
 

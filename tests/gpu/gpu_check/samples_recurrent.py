@@ -13,7 +13,7 @@ X, H = T("5 n 6"), T("2 n 4")
 
 
 def _weights(gates: int) -> list[Any]:
-    """The parameters of both directions of one layer of four units."""
+    """Return the parameters of both directions of one layer of four units."""
     rows = f"{4 * gates}"
     return [T(f"{rows} 6"), T(f"{rows} 4"), T(rows), T(rows)] * 2
 

@@ -53,7 +53,7 @@ class Worker:
             raise
 
     def ask(self, task: Task, seconds: float) -> Answer:
-        """The answer to a task. Raises WorkerDied."""
+        """Send a task and return its answer. Raises WorkerDied."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(task).encode() + b"\n")
@@ -102,7 +102,7 @@ class Worker:
 
 
 class Shards:
-    """Runs tasks on several workers; whoever is free takes the next.
+    """Task scheduler over several workers; an idle worker takes the next task.
 
     Args:
         arguments: the workers' command line.
@@ -143,7 +143,7 @@ class Shards:
         self._idle.append(worker)
 
     def over(self) -> bool:
-        """Whether no further task may begin."""
+        """Return True if no further task may begin."""
         late = self._deadline is not None and time.monotonic() >= self._deadline
         return late or self.stopped or self.failure is not None
 

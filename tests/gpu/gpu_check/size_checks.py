@@ -26,22 +26,22 @@ def few_numbers(*sizes: int) -> Any:
 
 
 def halves(*sizes: int) -> Any:
-    """The same as bfloat16."""
+    """Return `numbers` as bfloat16."""
     return numbers(*sizes).to(tt.bfloat16)
 
 
 def pictures(*sizes: int) -> Any:
-    """The same with channels innermost."""
+    """Return `halves` as channels-last."""
     return halves(*sizes).to(memory_format=tt.channels_last)
 
 
 def columns() -> int:
-    """As many as make a tile's width for each multiprocessor, and a few more."""
+    """Return a column count of one tile's width per multiprocessor, plus 8."""
     return 128 * tt.cuda.get_device_properties().multi_processor_count + 8
 
 
 def with_gradients(function: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
-    """A function that gives its result and the gradient of each argument."""
+    """Wrap a function to return its result and the gradient of each argument."""
 
     def run(*arguments: Any) -> tuple[Any, ...]:
         leaves = [a.detach().requires_grad_() for a in arguments]
@@ -167,7 +167,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], float]
         lambda: (halves(100, 4, 64), halves(230, 2, 64), halves(230, 2, 64)),
         5e-2,
     ),
-    # What follows goes by tensor maps where the device has them.
+    # The following calls use tensor maps if the device has them.
     "a product of 16-bit floats": (
         lambda a, b: tt.mm(a, b).float(),
         lambda: (halves(100, 328), halves(328, 88)),
@@ -213,7 +213,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], float]
 
 
 def compare(name: str) -> str:
-    """One call on both devices; raises unless they agree."""
+    """Run one call on both devices and raise unless the results agree."""
     if wants_interpreter():
         raise NeedsACard("the interpreter takes too long for it; the emulator does not")
     function, draw, allowed = CALLS[name]

@@ -15,7 +15,7 @@ TOLERANCES = {tt.float32: 2e-5, tt.float64: 1e-12, tt.bfloat16: 2e-2, tt.float16
 
 
 def drawn(rng: np.random.Generator, dtype: tt.dtype, rows: int, columns: int, share: float) -> Any:
-    """A matrix of which a share is not zero, on the host."""
+    """Return a random matrix on the host with the given density."""
     whole = rng.standard_normal((rows, columns)) * (rng.random((rows, columns)) < share)
     whole[rows // 2] = rng.standard_normal(columns)  # a row that is cut into pieces
     return tt.from_numpy(whole.astype(np.float32)).to(dtype)

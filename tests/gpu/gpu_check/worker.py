@@ -55,7 +55,7 @@ class Compilations:
         cuda.compile, cuda._compile = seen, counted
 
     def since(self, count: int, seconds: float) -> dict[str, Any]:
-        """What was compiled after a moment, and which kernels for the first time in this process."""
+        """Return what was compiled after a given point, and the kernels that are new in this process."""
         new = sorted(self.kernels - self._told)
         self._told.update(new)
         found: dict[str, Any] = {
@@ -66,7 +66,7 @@ class Compilations:
 
 
 def describe_device() -> dict[str, Any]:
-    """The device and the versions that results belong to."""
+    """Return the device and the software versions of the results."""
     import triten as tt
     from triten.perf.result_file import installed_versions, source_version
     from triten.runtime.cuda.driver import is_simulated
