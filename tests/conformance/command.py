@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> "Iterator[Tally]":
 
 
 def total(title: str, tallies: "list[Tally]", seconds: float) -> str:
-    """One line on what a mode found."""
+    """Return one line on a mode's results."""
     count = {
         status: sum(t.status == status for t in tallies) for status in ("pass", "fail", "known", "missing")
     }
@@ -112,7 +112,7 @@ def _print_findings(tally: "Tally", verbose: bool) -> None:
 
 
 def _with_progress(operators: list[Any], title: str, quiet: bool) -> Iterable[Any]:
-    """The same operators, with a bar on a terminal where `rich` is installed."""
+    """Yield the same operators, with a progress bar on a terminal if `rich` is installed."""
     if quiet or not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
         return operators
     from rich.console import Console

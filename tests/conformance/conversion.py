@@ -27,7 +27,7 @@ class OutsideError(Exception):
 
 
 def array_of(tensor: torch.Tensor) -> np.ndarray:
-    """A tensor's values as an array of its own: PyTorch resizes no storage that an array looks into."""
+    """Copy a tensor's values to a new array: PyTorch does not resize a storage that an array uses."""
     plain = tensor.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
     if plain.dtype in BITS:
         bits, narrow = BITS[plain.dtype]
@@ -36,7 +36,7 @@ def array_of(tensor: torch.Tensor) -> np.ndarray:
 
 
 def array_of_ours(tensor: Any) -> np.ndarray:
-    """The same of ours, brought to the host."""
+    """Copy the values of triten's tensor to a host array."""
     return np.asarray(tensor.detach().cpu().numpy())
 
 
@@ -109,7 +109,7 @@ class Conversion:
 
 
 def flat(value: Any) -> list[Any]:
-    """What is inside nested lists, tuples and mappings, in order."""
+    """Return the leaves of nested lists, tuples and mappings, in order."""
     if isinstance(value, list | tuple):
         return [leaf for item in value for leaf in flat(item)]
     if isinstance(value, dict):
@@ -118,7 +118,7 @@ def flat(value: Any) -> list[Any]:
 
 
 def copied(value: Any, memo: dict[int, torch.Tensor] | None = None) -> Any:
-    """A sample's value over memory of its own, with strides, offsets and sharing as they were."""
+    """Copy a sample's value to new memory; strides, offsets and sharing stay the same."""
     memo = {} if memo is None else memo
     if isinstance(value, torch.Tensor):
         if value.layout != torch.strided or value.device.type == "meta":

@@ -17,12 +17,12 @@ WIDER = {
     torch.complex64: torch.complex128,
 }
 
-# Of two errors that come from rounding alone, neither is the smaller by less than this.
+# Two errors that come from rounding alone count as equal within this factor.
 SLACK = 1.02
 
 
 def widened(value: Any) -> Any:
-    """The same values, every tensor of floating or complex numbers in the widest dtype."""
+    """Convert every floating or complex tensor to the widest dtype."""
     if isinstance(value, torch.Tensor):
         return value.to(WIDER.get(value.dtype, value.dtype))
     if isinstance(value, torch.dtype):
@@ -37,10 +37,10 @@ def widened(value: Any) -> Any:
 
 
 def as_near(call: Callable[[], Any], theirs: Any, ours: Any) -> bool:
-    """Whether ours is no further from what `call` gives, in the widest dtype, than PyTorch's own.
+    """Return True if triten's result is as near to the result of `call`, in the widest dtype, as PyTorch's.
 
-    No element may be further, or neither the largest error nor the mean one; a unit in the last place is always near
-    enough, and results of other dtypes must be PyTorch's.
+    Either no element is further away, or neither the largest error nor the mean error is larger. A distance
+    of one unit in the last place is always near enough. Results of other dtypes must equal PyTorch's.
     """
     wide = outcome(call)
     if wide.raised is not None:
@@ -57,7 +57,7 @@ def _near(exact: Any, theirs: Any, ours: Any) -> bool:
     if theirs.dtype not in WIDER:
         return np.array_equal(array_of(theirs), array_of_ours(ours))
     wide: Any = np.complex128 if theirs.is_complex() else np.float64
-    # Rounded to the result's dtype first: what overflows there is infinite, whoever computes it.
+    # Round to the result's dtype first: a value that overflows there is infinite in either library.
     rounded = array_of(exact.to(theirs.dtype)).astype(wide)
     sought, before, mine = (
         array_of(exact).astype(wide),

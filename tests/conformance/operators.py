@@ -14,7 +14,7 @@ import triten as tt
 common_cuda.SM53OrLater = common_cuda.SM80OrLater = True
 from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
 
-# Results of a random stream or of memory that nobody wrote: their shapes and dtypes are compared, not their values.
+# Random results or uninitialized memory: only their shapes and dtypes are compared.
 RANDOM = re.compile(
     r"(bernoulli|cauchy|empty.*|exponential|geometric|log_normal|multinomial|native_dropout|new_empty.*|normal.*|rand.*"
     r"|uniform|nn\.functional\.(.*dropout.*|rrelu|fractional_max_pool.*|scaled_dot_product.*"
@@ -49,7 +49,7 @@ class MissingError(Exception):
 
 
 def chosen(pattern: str, dtype: Any = None) -> Iterator[OpInfo]:
-    """The database's operators whose names `pattern` finds, and which take `dtype`, if one is given, on the CPU."""
+    """Yield the database's operators whose names match `pattern` and which take `dtype`, if given, on the CPU."""
     for operator in op_db:
         variant = (operator.name, operator.variant_test_name)
         if (
@@ -69,7 +69,7 @@ def title(operator: Any) -> str:
 
 
 def values_are_free(operator: OpInfo) -> bool:
-    """Whether only the shapes and dtypes of its results are determined."""
+    """Return True if only the shapes and dtypes of the operator's results are determined."""
     return bool(RANDOM.match(operator.name) or FREE.match(operator.name))
 
 

@@ -1,4 +1,4 @@
-"""What a call gave or raised, and where two outcomes differ."""
+"""A call's result or error, and the differences of two outcomes."""
 
 import difflib
 import warnings
@@ -23,7 +23,7 @@ RESIZED = "An output with one or more elements was resized"
 
 
 class Difference(Exception):
-    """Where ours is not as theirs: the text of a finding."""
+    """Difference between triten's outcome and PyTorch's: the text of a finding."""
 
 
 class ValueDifference(Difference):
@@ -55,7 +55,7 @@ def outcome(call: Callable[[], Any]) -> Outcome:
 
 
 def refusal_differs(theirs: Exception, ours: Exception) -> str:
-    """How the type of our refusal differs from theirs; empty where it does not."""
+    """Describe how the exceptions' types differ; return an empty string if they agree."""
     if _plain_type(theirs) is _plain_type(ours):
         return ""
     return (
@@ -64,7 +64,7 @@ def refusal_differs(theirs: Exception, ours: Exception) -> str:
 
 
 def texts_agree(theirs: Exception, ours: Exception) -> bool:
-    """Whether two refusals say about the same: loosely, by the share of characters in common."""
+    """Return True if two messages are similar, by the share of characters in common."""
     return difflib.SequenceMatcher(None, _first(theirs, 400), _first(ours, 400)).ratio() >= 0.6
 
 
@@ -163,7 +163,7 @@ def _where(exact: np.ndarray, mine: np.ndarray) -> str:
 
 
 def _plain_type(error: Exception) -> type:
-    """The built-in type that an exception is of: PyTorch's and our own classes derive from those."""
+    """Return an exception's built-in base type: PyTorch's and triten's own classes derive from those."""
     return next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
 
 
@@ -173,7 +173,7 @@ def _first(error: Exception, length: int = 150) -> str:
 
 @dataclass
 class Tally:
-    """What one mode found of one operator."""
+    """Results of one mode for one operator."""
 
     operator: str
     mode: str

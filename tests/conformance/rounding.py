@@ -1,8 +1,9 @@
-"""Where results differ from PyTorch's by rounding alone: how far each is from the float64 result, as a table.
+"""Table of results that differ from PyTorch's only by rounding: each library's error relative to the float64
+result.
 
-``python -P -m triten.tests.conformance rounding --dtype bfloat16`` asks the database's samples. Errors are in units of
-the dtype's spacing at 1, relative to the exact element and at least to 1, the mean over all elements of the samples
-that differ by more than PyTorch's own tests allow.
+``python -P -m triten.tests.conformance rounding --dtype bfloat16`` runs the database's samples. Errors are in
+units of the dtype's spacing at 1, relative to the exact element and at least to 1. Each entry is the mean
+over all elements of the samples that differ by more than PyTorch's own tests allow.
 """
 
 import warnings

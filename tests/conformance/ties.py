@@ -14,7 +14,7 @@ DIMENSION = {"argsort": 1, "kthvalue": 2, "median": 1, "mode": 1, "nanmedian": 1
 def differ_in_ties_alone(
     operator: OpInfo, positional: list[Any], named: dict[str, Any], theirs: Any, ours: Any
 ) -> bool:
-    """Whether both results pick equal values by their indices, ours no place twice."""
+    """Return True if both results index equal values and triten's indices do not repeat."""
     if operator.name not in DIMENSION or named.get("stable") or _is_stable(operator, positional):
         return False
     place = DIMENSION[operator.name]
@@ -44,5 +44,5 @@ def _double(tensor: Any) -> torch.Tensor:
 
 
 def _is_stable(operator: OpInfo, positional: list[Any]) -> bool:
-    """Whether a bool among the positional arguments asks for a stable order (``sort(x, stable, dim)``)."""
+    """Return True if a positional bool asks for a stable order (``sort(x, stable, dim)``)."""
     return operator.name in {"sort", "argsort"} and len(positional) > 1 and positional[1] is True

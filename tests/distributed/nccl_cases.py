@@ -1,6 +1,6 @@
-"""What ranks do over NCCL, or what stands in its place: each case runs in all of them, and checks what it got.
+"""Cases for ranks over NCCL, or over its simulation: each case runs on all ranks and checks its own results.
 
-`ALONE` are the cases that any number of ranks can run, `CASES` those and the cases of two ranks (`nccl_pair_cases`).
+`ALONE` has the cases for any number of ranks. `CASES` adds the cases for two ranks (`nccl_pair_cases`).
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ FOLDS = {
 
 
 def case(function: Case) -> Case:
-    """A case of two ranks."""
+    """Register a case for two ranks."""
     CASES[function.__name__] = function
     return function
 
 
 def alone(function: Case) -> Case:
-    """A case of any number of ranks."""
+    """Register a case for any number of ranks."""
     ALONE[function.__name__] = function
     return case(function)
 
 
 def simulated(function: Case) -> Case:
-    """A case of what only the stand-in promises."""
+    """Register a case of a promise that only the simulation makes."""
     SIMULATED.add(function.__name__)
     return function
 
 
 def group_of_one(name: str, device: tt.device | None = None) -> NCCLCommunicator:
-    """A communicator of this process alone."""
+    """Return a communicator of this process alone."""
     store = HashStore()
     limit = timedelta(seconds=30)
     return NCCLCommunicator(GroupSpec(name, (0,), 0, store, limit, 0, name, device, Failures(store, 0, 1)))
@@ -66,7 +66,7 @@ def group_of_one(name: str, device: tt.device | None = None) -> NCCLCommunicator
 
 @contextmanager
 def raises(error: type[Exception], words: str) -> Iterator[None]:
-    """The block raises this error, whose text has these words."""
+    """Check that the block raises this error with these words in its message."""
     try:
         yield
     except error as found:
@@ -90,7 +90,7 @@ def same(found: tt.Tensor, expected: tt.Tensor) -> None:
 
 
 def folded(c: NCCLCommunicator, op: ReduceOp, dtype: tt.dtype, count: int = 6) -> tt.Tensor:
-    """The reduction of all ranks' numbers, in double precision, rounded once."""
+    """Return the reduction of all ranks' numbers, in double precision, rounded once."""
     wide = tt.int64 if not (dtype.is_floating_point or dtype.is_complex) else tt.float64
     arrays = [numbers(rank, dtype, count).to(wide).numpy() for rank in range(c.size)]
     total = arrays[0].copy()

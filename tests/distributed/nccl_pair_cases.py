@@ -1,7 +1,8 @@
-"""What two ranks do over NCCL, or what stands in its place.
+"""Cases for two ranks over NCCL, or over its simulation.
 
-``python -m triten.tests.distributed.nccl_pair_cases RANK SIZE STORE`` is one of several ranks, which find each other by
-a file and write down what became of the cases: those of `nccl_cases`, and where there are two ranks those here.
+``python -m triten.tests.distributed.nccl_pair_cases RANK SIZE STORE`` runs one of several ranks. The ranks
+rendezvous through a file and write their results to files. They run the cases of `nccl_cases`; two ranks also
+run those of this module.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Another:
 
 
 def store() -> Store:
-    """The ranks' store, for what they tell each other past NCCL."""
+    """Return the ranks' store, for messages outside of NCCL."""
     world = dist.group.WORLD
     assert world is not None
     return world.get_group_store()

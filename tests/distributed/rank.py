@@ -1,4 +1,4 @@
-"""A process of `ranks`: runs the bodies of tests that it is told, and tells how they ended."""
+"""Process of `ranks`: runs the requested test bodies and reports their results."""
 
 from __future__ import annotations
 

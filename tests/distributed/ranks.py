@@ -6,8 +6,8 @@
         dist.all_reduce(x)
         assert x.item() == size
 
-runs the body in each of 2, and in each of 4 processes, whose group of all is initialised. An error of any of them is
-the test's. `start_ranks` starts processes of a program for a test that ends them.
+The decorator runs the body in 2 and then in 4 processes, with the default process group initialized. An error
+in any process fails the test. `start_ranks` starts a program's processes for a test that ends them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Ranks:
     def __init__(self, size: int, environment: dict[str, str]) -> None:
         self.size = size
         key = os.urandom(16)
-        # A path, and no port: nobody else can come.
+        # Use a path instead of a port, so that no other process can connect.
         self._listener = Listener(family="AF_UNIX", authkey=key)
         self._processes = subprocess.Popen(
             [
@@ -79,7 +79,7 @@ class Ranks:
             connection.send((module, name, args))
         waiting = dict(zip(self._connections, range(self.size), strict=True))
         failures = []
-        # Where one has failed, others may wait for it in vain.
+        # After one rank has failed, others may wait for it forever.
         while waiting and (ready := wait(list(waiting), AFTER if failures else LIMIT)):
             for connection in ready:
                 rank = waiting.pop(connection)  # type: ignore[call-overload]
@@ -114,7 +114,7 @@ def _close_all() -> None:
 
 
 def on_ranks(*sizes: int, cuda: str = "off") -> Callable[[Callable[..., None]], Any]:
-    """Run a test in each of so many processes.
+    """Run a test in each of the given numbers of processes.
 
     Args:
         sizes: the numbers of processes, for each of which it is run.

@@ -1,4 +1,4 @@
-"""What processes of `tt.multiprocessing.spawn` do in `test_spawn.py`: a module that they can import."""
+"""Functions that the processes of `tt.multiprocessing.spawn` run in `test_spawn.py`: an importable module."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What schedulers and launchers tell a process of its place, as their documentation says."""
+"""Environment variables of schedulers and launchers give a process its rank, as their documentation says."""
 
 import pytest
 
@@ -89,7 +89,7 @@ def test_a_list_that_is_none_is_told_of() -> None:
 
 
 def test_a_process_of_srun_meets_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the user says has precedence over what the scheduler says."""
+    """Check that the user's settings take precedence over the scheduler's."""
     for name in (
         "RANK",
         "WORLD_SIZE",

@@ -164,7 +164,7 @@ def test_layers_see_them(alone: None) -> None:
         funcol.all_reduce(x, "sum", "0").wait()
     names = {event.key for event in profile.key_averages()}
     assert {"_c10d_functional::all_reduce", "_c10d_functional::wait_tensor"} <= names
-    # What a tracer runs is waited for at once, and no tensor that waits is left.
+    # A traced collective waits at once and leaves no pending tensor.
     for mode in ("real", "fake"):
         traced = tt.func.make_graph(lambda a: funcol.all_reduce(a, "sum", "0") * 2, mode)(x)
         assert [node.target.name() for node in traced.graph.find_nodes(op="call_function")] == [

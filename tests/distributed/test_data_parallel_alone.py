@@ -1,4 +1,4 @@
-"""What `DistributedDataParallel` does in one process: buckets, arguments, and devices other than the host."""
+"""`DistributedDataParallel` works in one process: buckets, arguments, and devices other than the host."""
 
 from __future__ import annotations
 

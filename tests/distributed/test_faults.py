@@ -1,4 +1,4 @@
-"""What goes wrong between processes: each that lives on ends with an error that says what it waited for."""
+"""After a fault in one process, each surviving process raises an error that names the operation it waited for."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def alone() -> Iterator[None]:
 
 
 def pair(**kwargs: Any) -> tuple[Any, Any]:
-    """A model whose layers are sharded, and its like."""
+    """Return a model whose layers are sharded, and an unsharded copy."""
     tt.manual_seed(0)
     reference = nn.Sequential(
         nn.Linear(4, 6), nn.Tanh(), nn.Sequential(nn.Linear(6, 6), nn.Tanh()), nn.Linear(6, 2)
@@ -226,7 +226,7 @@ def test_a_module_that_is_called_twice_and_one_that_is_not() -> None:
 
 
 def test_writing_in_place_to_a_result() -> None:
-    """The result of a linear layer with three dimensions is a view, which gets another origin."""
+    """Check in-place writes: a linear layer's three-dimensional result is a view, whose base changes."""
     model, reference = pair()
     x = tt.randn(2, 3, 4)
     for layers in (model, reference):

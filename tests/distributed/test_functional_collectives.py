@@ -50,7 +50,7 @@ def flat(result: Any) -> Tensors:
 
 
 def weighted(tensors: Tensors, rank: int) -> tt.Tensor:
-    """A number that depends on each element in another way."""
+    """Return a scalar that depends on each element differently."""
     total = tt.zeros((), dtype=tt.float64)
     for place, each in enumerate(tensors):
         total = total + (each.sin() * of_rank(100 + 10 * rank + place, tuple(each.shape))).sum()
@@ -152,7 +152,7 @@ def test_results_and_gradients_of_nn_functional(rank: int, size: int) -> None:
     ]
     for collective, together in pairs:
         check_against_one_process(rank, size, collective, together)
-    # What the others get of `reduce` is not said.
+    # `reduce` leaves the other ranks' results undefined.
     own = of_rank(rank).requires_grad_()
     reduced = f.reduce(own, 1, average)
     (reduced.sum() * (rank == 1)).backward()

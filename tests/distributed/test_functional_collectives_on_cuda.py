@@ -35,7 +35,7 @@ def test_on_cuda(rank: int, size: int) -> None:
     tt.cuda.current_stream().wait_stream(side)
     assert double.tolist() == [[2.0 * size * (size + 1)] * 2] * 2
     assert gathered.tolist() == [[1.0, 1.0, 2.0, 2.0]] * 4
-    # What is dropped is not reused before the communication is through with it.
+    # The allocator does not reuse freed memory before the communication has finished with it.
     for step in range(3):
         funcol.all_reduce(tt.full((1000,), float(step), device="cuda"), "sum", world)
         tt.full((1000,), -1.0, device="cuda")

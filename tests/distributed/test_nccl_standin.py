@@ -1,7 +1,7 @@
-"""NCCL's backend on simulated devices: two ranks in processes of their own, which run every case one after the other.
+"""The NCCL backend passes every case on simulated devices, in two rank processes.
 
-The cases are in `nccl_cases.py` and `nccl_pair_cases.py`. What takes long is the start, so that there is one for all of
-them.
+The cases are in `nccl_cases.py` and `nccl_pair_cases.py`. Starting the processes takes long, so one start
+serves all cases.
 """
 
 import importlib.util
@@ -26,7 +26,7 @@ LIMIT = 120
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
-    """What became of each case in each of the two ranks."""
+    """Return the result of each case on each of the two ranks."""
     store = tmp_path_factory.mktemp("nccl") / "store"
     command = [sys.executable, "-P", "-m", "triten.tests.distributed.nccl_pair_cases"]
     started = [

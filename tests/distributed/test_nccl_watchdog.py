@@ -36,7 +36,7 @@ class Place:
 
 
 class Told:
-    """What is known of the other processes, as the test says."""
+    """Status of the other processes, as the test sets it."""
 
     def __init__(self) -> None:
         self.lost: str | None = None
@@ -70,7 +70,7 @@ class World:
         self.watch = _Watch(Watched("all_reduce", "all ranks to call it", 7, issued, LIMIT, self.health))
 
     def at(self, seconds: float) -> bool:
-        """Whether the communication is over so many seconds after its begin."""
+        """Return True if the communication has timed out `seconds` after its start."""
         return self.watch.is_over(100.0 + seconds)
 
 

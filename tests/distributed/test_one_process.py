@@ -124,7 +124,7 @@ def test_a_variable_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) ->
         distributed.init_process_group("mpi")
 
 
-# Of PyTorch: the indices of each of three ranks, for sizes 1, 2, 7 and 9.
+# PyTorch's indices of each of three ranks, for sizes 1, 2, 7 and 9.
 SHARES = [
     (1, False, [[0], [0], [0]]),
     (1, True, [[], [], []]),

@@ -81,7 +81,7 @@ def test_ranks_follow_the_order_of_nodes_and_roles() -> None:
 
 
 def come_together(agents: ThreadPoolExecutor, *handlers: RendezvousHandler) -> list[RendezvousInfo]:
-    """What handlers agree on that join at once."""
+    """Return the results of handlers that join the rendezvous concurrently."""
     joined = [agents.submit(handler.next_rendezvous) for handler in handlers]
     return [each.result(LIMIT) for each in joined]
 
@@ -164,7 +164,7 @@ def test_a_node_that_comes_later_is_taken_in_while_there_is_room(agents) -> None
     assert len(alone.nodes) == 1 and first.is_current(alone)
 
     def meet(own: RendezvousHandler, other: RendezvousHandler, info: RendezvousInfo | None) -> RendezvousInfo:
-        """What a node agrees on once another one is in it, which may come after several last calls of either."""
+        """Repeat the rendezvous until another node is in it, and return the result."""
         while info is None or other.node not in info.nodes:
             if info is not None:
                 until(lambda info=info: not own.is_current(info))

@@ -45,7 +45,7 @@ def script(tmp_path: Path):
 
 
 def reports(logs: Path, attempt: str = "attempt_0") -> list[dict]:
-    """What the workers of a run that is alone in a directory have printed, by local rank."""
+    """Return the output of a run's workers by local rank; the run has the directory for itself."""
     (found,) = logs.iterdir()
     ranks = sorted((found / attempt).iterdir())
     return [json.loads((rank / "stdout.log").read_text()) for rank in ranks]
@@ -84,7 +84,7 @@ def test_workers_know_their_ranks(script, tmp_path: Path) -> None:
 
 
 def test_the_agent_serves_the_store_of_its_workers(script, tmp_path: Path) -> None:
-    """A worker tells where the store is, and ends once a value is there that it was not told of otherwise."""
+    """Check that workers exchange values through the agent's store, whose address the environment gives."""
     waiting = """
 import os, socket, struct, sys
 def message(*fields):
@@ -252,7 +252,7 @@ def test_each_worker_may_see_its_own_gpu_alone(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
 def test_workers_end_with_their_agent(number: signal.Signals, script, tmp_path: Path) -> None:
-    """A pipe that both workers hold open is at its end, once a signal has ended their agent."""
+    """Check that both workers end, which closes their pipe, after a signal has ended their agent."""
     os.mkfifo(tmp_path / "pipe")
     waits = "import os, signal, sys; os.write(os.open(sys.argv[1], os.O_WRONLY), b'!'); signal.pause()"
     words = ["--nproc-per-node=2", script(waits), str(tmp_path / "pipe")]
@@ -281,7 +281,7 @@ def test_the_program_fails_where_a_worker_does(script) -> None:
 
 @needs_mpi
 def test_ranks_add_their_numbers(capfd) -> None:
-    """The example, over MPI and the agent's store."""
+    """Run the example over MPI and the agent's store."""
     hello = Path(__file__).parents[2] / "examples" / "distributed" / "hello.py"
     run.main(["--nproc-per-node=2", str(hello)])
     assert capfd.readouterr().out == "2 processes, whose ranks are 1 in all\n"

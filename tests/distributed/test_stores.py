@@ -1,4 +1,4 @@
-"""What every store does, of each kind; and what a file's last user does."""
+"""Every kind of store keeps the store's promises; the last user of a file store removes the file."""
 
 from __future__ import annotations
 

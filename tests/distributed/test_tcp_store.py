@@ -1,4 +1,4 @@
-"""What a store that is served over TCP does with clients that speak something else."""
+"""A store served over TCP survives clients that do not speak its protocol."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from triten.distributed.stores import wire
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> TCPStore:
-    """A store whose threads may not end by an exception."""
+    """Return a store and fail the test if one of its threads ends with an exception."""
     monkeypatch.setattr(threading, "excepthook", lambda given: pytest.fail(repr(given.exc_value)))
     return TCPStore("localhost", 0, is_master=True)
 

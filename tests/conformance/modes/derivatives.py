@@ -46,7 +46,7 @@ def _check(derive: Derive, operator: OpInfo, ours: Any, settings: Settings, samp
 
 
 def _leaves(value: Any) -> Any:
-    """The arguments with tensors that nobody else has a history of."""
+    """Copy the arguments, so that their tensors have no autograd history."""
     return copied(value)
 
 
@@ -86,7 +86,7 @@ class _Pair:
                 raise Difference(f"result {number} does not require grad")
 
     def cotangents(self, tensors: list[torch.Tensor], *, requires_grad: bool) -> tuple[list[Any], list[Any]]:
-        """The same random numbers for both."""
+        """Return the same random cotangents for both libraries."""
         theirs, ours = [], []
         for tensor in tensors:
             number = _random(self.random, tensor)
@@ -210,7 +210,7 @@ def _differentiable(operator: OpInfo) -> bool:
 def _second_order(
     operator: OpInfo, ours: Any, settings: Settings, positional: list[Any], named: dict[str, Any]
 ) -> None:
-    """Every order of modes beside differences; PyTorch, which loses terms in some, is not asked."""
+    """Compare every order of modes with finite differences; PyTorch, which loses terms in some, is not the oracle."""
     convert = settings.conversion(gradients=True)
     mine, mine_named = ours_of(operator, convert, positional, named)
     leaves = [leaf for _, leaf in convert.leaves if leaf.dtype is tt.float64]
@@ -220,7 +220,8 @@ def _second_order(
 
     def function(*values: Any) -> Any:
         given, given_named = _replaced((mine, mine_named), dict(zip(places, values, strict=True)))
-        # Of matrices that are symmetric or triangular, gradients are meant of such changes alone.
+        # Gradients of symmetric or triangular matrices are defined only for changes that keep that
+        # structure.
         return tuple(flat(operator.gradcheck_wrapper(ours, *given, **given_named)))
 
     try:

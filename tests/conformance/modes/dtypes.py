@@ -1,8 +1,8 @@
-"""Dtypes: an operator takes a dtype where PyTorch's does, and refuses it where PyTorch's does.
+"""An operator accepts a dtype if PyTorch's does, and refuses it if PyTorch's does.
 
-On the CPU PyTorch itself is asked, with each sample. On CUDA its database says which dtypes an operator has: of a dtype
-that it has every sample must be taken, of one that it has not some must be refused, by one of the types that PyTorch
-refuses dtypes with.
+On the CPU each sample runs in PyTorch itself. On CUDA PyTorch's database lists each operator's dtypes. The
+operator must accept every sample of a listed dtype. It must refuse some sample of any other dtype, with an
+exception type that PyTorch uses to refuse dtypes.
 """
 
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ def _ours(operator: OpInfo, ours: Any, settings: Settings, sample: SampleInput) 
 
 
 def _samples(operator: OpInfo, settings: Settings, most: int) -> list[SampleInput]:
-    """The first few that have elements, and not many. Raises OutsideError where there are none."""
+    """Return the first few small, non-empty samples. Raises OutsideError if there are none."""
     found = list(islice(filter(partial(_fits, settings), _made(operator, settings)), most))
     if not found:
         raise OutsideError("no samples with elements")
@@ -73,8 +73,12 @@ def _samples(operator: OpInfo, settings: Settings, most: int) -> list[SampleInpu
 
 
 def _made(operator: OpInfo, settings: Settings) -> Iterator[SampleInput]:
-    """All of them. Raises OutsideError where the database fails: of some dtypes it cannot make samples, in ways of
-    its own. What fails in whoever takes the samples does not come by here."""
+    """Yield all samples.
+
+    Raises OutsideError if the database cannot make samples of a dtype.
+
+    An exception in the caller's loop is not converted.
+    """
     try:
         yield from samples_of(operator, replace(settings, max_samples=0))  # refusals may come late
     except Exception as error:

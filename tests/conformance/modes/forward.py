@@ -1,7 +1,8 @@
-"""Values: each sample gives what PyTorch's operator gives. `reference` asks PyTorch's longer lists, with more edges.
+"""Each sample gives the values that PyTorch's operator gives; `reference` takes PyTorch's longer lists, with
+more edge cases.
 
-Where both only round differently, ours must be as near to the float64 result; indices of equal values are free where
-PyTorch says so.
+If the results differ only by rounding, triten's must be as near to the float64 result. Indices of equal
+values may differ if PyTorch's documentation allows it.
 """
 
 from collections.abc import Iterator

@@ -18,7 +18,7 @@ SAMPLES = 10
 SINGULAR = re.compile(
     r"(linalg\..*|qr|pinverse|inverse|cholesky.*|matrix_exp|logdet|slogdet|lu.*|svd|geqrf|ormqr)$"
 )
-# What they give lies in the memory around their operand.
+# These operators return memory outside of their operand.
 BEYOND = re.compile(r"(resize_|resize_as_|as_strided.*)$")
 
 
@@ -32,7 +32,7 @@ def _reversed(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _stepped(tensor: torch.Tensor) -> torch.Tensor:
-    """Every other element of a memory that begins before the first, along the last dimension."""
+    """Copy a tensor to a view with step 2 along the last dimension and a storage offset."""
     if tensor.dim() == 0:
         return torch.stack([tensor, tensor])[1]
     memory = tensor.new_ones((*tensor.shape[:-1], 2 * tensor.shape[-1] + 3))
@@ -42,12 +42,12 @@ def _stepped(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _column(tensor: torch.Tensor, step: int) -> torch.Tensor:
-    """A column of rows of `step` elements."""
+    """Copy a tensor to one column of rows of `step` elements."""
     return torch.stack([tensor] * step, -1)[..., step // 2]
 
 
 def _expanded(tensor: torch.Tensor) -> torch.Tensor:
-    """The first slice of the outermost dimension, in place of every one."""
+    """Expand the first slice of the outermost dimension to all of them."""
     return tensor[:1].clone().expand(tensor.shape) if tensor.dim() and tensor.shape[0] > 1 else tensor
 
 
@@ -92,7 +92,7 @@ def _check(operator: OpInfo, ours: Any, settings: Settings, sample: SampleInput,
 
 
 def laid(value: Any, layout: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """A sample's value with its tensors laid out anew, over memory of their own."""
+    """Copy a sample's value with its tensors in another layout."""
     if isinstance(value, torch.Tensor):
         if value.layout != torch.strided:
             raise OutsideError(str(value.layout))

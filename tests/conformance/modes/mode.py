@@ -1,4 +1,4 @@
-"""What a mode is, and the samples that modes have in common."""
+"""Definition of a mode, and the samples that modes share."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Check = Callable[[], bool | None]
 
 @dataclass(frozen=True)
 class Settings:
-    """What of the database is asked, and where ours runs."""
+    """Selection of samples, and triten's device."""
 
     dtype: torch.dtype = torch.float32
     device: str = "cpu"
@@ -32,7 +32,7 @@ class Settings:
         return Conversion(self.device, gradients=gradients, largest=self.max_numel)
 
     def some(self, samples: Any) -> Iterator[Any]:
-        """The first `max_samples` of them, or all."""
+        """Return the first `max_samples` samples, or all."""
         return islice(samples, self.max_samples or None)
 
 
@@ -50,7 +50,7 @@ class Mode:
 
 
 def samples_of(operator: OpInfo, settings: Settings, *, requires_grad: bool = False) -> Iterator[SampleInput]:
-    """The operator's samples, always the same ones."""
+    """Return the operator's samples, with a fixed seed."""
     torch.manual_seed(0)
     return settings.some(operator.sample_inputs("cpu", settings.dtype, requires_grad=requires_grad))
 
@@ -63,7 +63,7 @@ def arguments(sample: SampleInput) -> tuple[list[Any], dict[str, Any]]:
 def ours_of(
     operator: OpInfo, convert: Conversion, positional: list[Any], named: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The same arguments as ours, in our order."""
+    """Convert the arguments to triten's, in triten's order."""
     if operator.name.endswith("polygamma") and "n" in named:
         positional, named = [*positional, named["n"]], {k: v for k, v in named.items() if k != "n"}
     return ordered(operator, [convert(value) for value in positional]), {
@@ -72,12 +72,12 @@ def ours_of(
 
 
 def tensors_of(value: Any, kind: type = torch.Tensor) -> list[Any]:
-    """The tensors in `value`, theirs or, by `kind`, ours."""
+    """Return the tensors in `value`: PyTorch's, or triten's if `kind` says so."""
     return [leaf for leaf in flat(value) if isinstance(leaf, kind)]
 
 
 def on_meta(value: Any) -> Any:
-    """A sample's value on PyTorch's Meta device, with its strides and offsets."""
+    """Return a sample's value on PyTorch's Meta device, with its strides and offsets."""
     if isinstance(value, torch.Tensor):
         elements = value.untyped_storage().nbytes() // value.element_size()
         whole = torch.empty(elements, dtype=value.dtype, device="meta")

@@ -1,8 +1,9 @@
-"""Modules: each entry of PyTorch's ModuleInfo database, built by both, with theirs' parameters copied over by name.
+"""Each entry of PyTorch's ModuleInfo database behaves as PyTorch's module, with the parameters copied over by
+name.
 
-Asked are, in training and in evaluation: results, gradients of inputs and parameters, buffers afterwards; the names
-and the order of `state_dict`; `repr`; pickling; conversion to other dtypes; operands that step over memory, and
-channels-last ones; refusals.
+The checks, in training and in evaluation mode, are: results; gradients of inputs and parameters; buffers
+after the call; the names and the order of `state_dict`; `repr`; pickling; conversion to other dtypes; strided
+and channels-last operands; refusals.
 """
 
 import pickle
@@ -25,7 +26,7 @@ Prepared = Callable[[torch.Tensor], torch.Tensor]
 
 
 def chosen(pattern: str, dtype: torch.dtype | None) -> Iterator[ModuleInfo]:
-    """The database's modules whose names `pattern` finds, and which take `dtype`."""
+    """Yield the database's modules whose names match `pattern` and which take `dtype`."""
     for info in module_db:
         if re.search(pattern, info.name) and (dtype is None or dtype in info.supported_dtypes("cpu")):
             yield info
@@ -55,7 +56,7 @@ def same(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def stepped(tensor: torch.Tensor) -> torch.Tensor:
-    """The same values, every second element of a larger block."""
+    """Return the same values as a view with step 2 along the last dimension."""
     if tensor.dim() == 0:
         return tensor
     wide = tensor.detach().repeat_interleave(2, -1)[..., ::2]
@@ -98,7 +99,7 @@ class Pair:
         self.given = _prepared((list(given.args), dict(given.kwargs)), prepared)
 
     def called(self) -> tuple[Any, Any]:
-        """What a call of each gives; leaves, theirs and ours, are kept in `leaves`."""
+        """Call both modules and return the outcomes; `leaves` keeps the leaves of both."""
         positional, named = copied(self.given)
         convert = self.settings.conversion(gradients=True)
         mine, mine_named = convert(positional), convert(named)
@@ -169,7 +170,7 @@ class Pair:
             raise Difference(f"{self.theirs!r} expected, {self.ours!r} given")
 
     def pickled(self) -> None:
-        """A module that went through `pickle` computes as before."""
+        """Check that a pickled and unpickled module computes as before."""
         self.load()
         again = pickle.loads(pickle.dumps(self.ours))
         if repr(again) != repr(self.ours) or list(again.state_dict()) != list(self.ours.state_dict()):
@@ -180,7 +181,7 @@ class Pair:
         compare_outcomes(*self.called(), free=free)
 
     def converted(self) -> None:
-        """The dtypes that `to`, `half` and `double` leave, also of buffers that are no floats."""
+        """Check the dtypes after `to`, `half` and `double`, including those of non-float buffers."""
         if self.info.is_lazy:
             compare_outcomes(*self.called(), free=True)
         for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
@@ -208,7 +209,7 @@ class Pair:
                 raise Difference(f"strides {want.stride()} expected, {tuple(got.stride())} given")
 
     def _is_random(self) -> bool:
-        """Whether theirs gives something else for another seed."""
+        """Return True if PyTorch's module gives another result for another seed."""
         results = []
         for seed in (1, 2, 3):
             positional, named = copied(self.given)
@@ -226,7 +227,7 @@ class Pair:
 
 
 def _in_their_words(text: str) -> str:
-    """A `repr` of ours, with the names that hold PyTorch's."""
+    """Replace triten's module names by PyTorch's in a `repr`."""
     return text.replace("triten.", "torch.")
 
 
@@ -241,7 +242,7 @@ def _prepared(value: Any, prepare: Prepared) -> Any:
 
 
 def _argument(convert: Conversion, value: Any) -> Any:
-    """A constructor's argument as ours: functions by their name, and the layer that encoders are given."""
+    """Convert a constructor's argument: functions by name, and the layer that encoders take."""
     if isinstance(value, torch.nn.TransformerEncoderLayer):
         layer = tt.nn.TransformerEncoderLayer(
             value.linear1.in_features,

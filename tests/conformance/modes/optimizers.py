@@ -1,9 +1,10 @@
-"""Optimizers: each configuration of PyTorch's OptimizerInfo database, stepped beside PyTorch's from equal starts.
+"""Each configuration of PyTorch's OptimizerInfo database steps as PyTorch's optimizer does from the same
+start.
 
-Asked are: some steps with every configuration, plain and with every implementation that the database lists; the
-state, its names, dtypes and values; `state_dict` taken in the middle and loaded into a fresh optimizer, and theirs
-loaded into ours; groups of parameters with options of their own; `repr`; what each option does on the CPU where it is
-refused; refusals.
+The checks are: some steps with every configuration, plain and with every implementation that the database
+lists; the state, its names, dtypes and values; `state_dict` taken in the middle and loaded into a fresh
+optimizer, and PyTorch's loaded into triten's; parameter groups with their own options; `repr`; the effect on
+the CPU of each option that it refuses; refusals.
 """
 
 import re
@@ -30,7 +31,7 @@ SHAPES = ((3, 4), (4,), (2, 3, 2), ())
 
 
 def chosen(pattern: str, dtype: torch.dtype | None) -> Iterator[OptimizerInfo]:
-    """The database's optimizers whose names `pattern` finds; those of sparse gradients alone are none."""
+    """Yield the database's optimizers whose names match `pattern`, except those only for sparse gradients."""
     for info in optim_db:
         if re.search(pattern, info.name) and not info.only_supports_sparse_grads:
             yield info
@@ -95,7 +96,7 @@ class Pair:
         return [{"params": parameters[:1], "lr": 0.05}, {"params": parameters[1:]}]
 
     def both_made(self) -> bool:
-        """Whether there are two optimizers; else both were refused. Raises Difference where one was."""
+        """Return True if both optimizers exist, False if both libraries refused. Raises Difference if one refused."""
         compare_outcomes(_plain(self.made_theirs), _plain(self.made_ours))
         return self.made_theirs.raised is None
 
@@ -111,7 +112,7 @@ class Pair:
             self.compare(theirs, ours)
 
     def step(self, theirs: Any, ours: Any, number: int) -> tuple[Outcome, Outcome]:
-        """One step of each, by gradients that depend on where they are."""
+        """Step both optimizers with the same gradients."""
         if self.info.step_requires_closure:
             return (
                 outcome(lambda: theirs.step(lambda: _loss(torch, theirs, self.theirs))),
@@ -176,7 +177,7 @@ class Pair:
         self.compare(theirs, fresh)
 
     def described(self) -> None:
-        """What `repr` and `defaults` say."""
+        """Compare `repr` and `defaults`."""
         if not self.both_made():
             return
         theirs, ours = self.made_theirs.value, self.made_ours.value
@@ -190,7 +191,7 @@ class Pair:
 
 
 def _numbers(value: Any) -> Any:
-    """A state; numbers that stand among others, for a tensor of no dimensions or for themselves, as numbers."""
+    """Return a state's leaves with 0-dimensional tensors as Python numbers."""
     if not isinstance(value, torch.Tensor | tt.Tensor) or value.ndim == 0:
         leaves = [leaf for leaf in flat(value) if leaf is not None]
         return [leaf.item() if hasattr(leaf, "item") and leaf.ndim == 0 else leaf for leaf in leaves]
@@ -198,7 +199,7 @@ def _numbers(value: Any) -> Any:
 
 
 def _plain(made: Outcome) -> Outcome:
-    """Whether it was made, without what."""
+    """Return the outcome without its value."""
     return Outcome(None, made.raised)
 
 

@@ -61,7 +61,7 @@ def _on_meta(result: torch.Tensor) -> torch.Tensor:
     return torch.empty(result.shape, dtype=result.dtype, device="meta")
 
 
-# What is put in place of each result.
+# Replacements for each result.
 OUTPUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "fitting": _fitting,
     "larger": _larger,
@@ -151,7 +151,7 @@ def _asking(value: Any) -> Any:
 
 
 def _shifted(results: list[torch.Tensor], positional: list[Any]) -> tuple[list[torch.Tensor], list[Any]]:
-    """An output that begins one element behind an input of its shape and dtype, over the same memory."""
+    """Return an output that overlaps an input of its shape and dtype, one element further on."""
     for place, value in enumerate(positional):
         if (
             isinstance(value, torch.Tensor)

@@ -1,9 +1,9 @@
-"""Sparse layouts: what operators do with tensors of each, beside PyTorch, on drawn tensors.
+"""Operators treat sparse tensors of each layout as PyTorch's do, on random tensors.
 
-The database has few samples for sparse layouts, so that cases are drawn here: for each operator that PyTorch registers
-for a sparse key, and for operators that it refuses, tensors of each layout with repeated coordinates, dense dimensions,
-batches, blocks and no element at all. Asked are layout, shape, dtype and values of results, and the type
-of a refusal; in float64 also gradients, where PyTorch has them.
+The database has few samples for sparse layouts, so this module generates cases. It takes each operator that
+PyTorch registers for a sparse key, and operators that it refuses. The tensors of each layout have repeated
+coordinates, dense dimensions, batches, blocks or no elements. The checks compare layout, shape, dtype and
+values of results, and the type of a refusal. In float64 they also compare gradients, if PyTorch has them.
 """
 
 import re
@@ -216,7 +216,7 @@ CALLS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
 
 
 def questions(pattern: str, dtype: torch.dtype | None) -> Iterator[Question]:
-    """Those whose names a pattern finds."""
+    """Yield the questions whose names match a pattern."""
     for name in UNARY:
         if re.search(pattern, name):
             yield Question(name, partial(_unary, name))
@@ -226,7 +226,7 @@ def questions(pattern: str, dtype: torch.dtype | None) -> Iterator[Question]:
 
 
 def _repeated(x: Any) -> Any:
-    """A dense matrix of rows enough for metadata of sparse tensor cores."""
+    """Return a dense matrix with enough rows for the metadata of sparse tensor cores."""
     return x.to_dense().reshape(4, -1).repeat(16, 16)
 
 
@@ -240,7 +240,7 @@ def _unary(name: str, lib: Any, x: Any, y: Any, d: Any) -> Any:
 
 
 def drawn(rng: np.random.Generator, layout: str, dtype: torch.dtype, number: int) -> torch.Tensor:
-    """A tensor of a layout: every second one of coordinates has repeated ones, every third a dense dimension."""
+    """Generate a tensor of a layout; for COO every second one is uncoalesced and every third has a dense dimension."""
     if layout == "sparse_coo":
         dense = (2,) if number % 3 == 2 else ()
         nnz = 0 if number == 5 else 9
@@ -256,7 +256,7 @@ def drawn(rng: np.random.Generator, layout: str, dtype: torch.dtype, number: int
 
 
 def ours(tensor: torch.Tensor, device: str) -> Any:
-    """The same tensor of ours."""
+    """Convert the tensor to triten's."""
     place = tt.device(device)
     if tensor.layout == torch.strided:
         return tt.from_numpy(tensor.detach().numpy().copy()).to(place)
@@ -327,7 +327,7 @@ def _compared(question: Question, given: tuple[torch.Tensor, ...], settings: Set
 def _compared_with_dense(
     question: Question, given: tuple[torch.Tensor, ...], mine: Any, settings: Settings
 ) -> None:
-    """Where this build of PyTorch cannot go on: ours beside PyTorch's of dense tensors."""
+    """Compare triten's result with PyTorch's on dense tensors, for calls that this build of PyTorch lacks."""
     dense = outcome(lambda: question.call(torch, *[each.to_dense() for each in given]))
     if dense.raised is not None or not isinstance(dense.value, torch.Tensor):
         raise OutsideError("PyTorch has nothing to compare with")
@@ -337,7 +337,7 @@ def _compared_with_dense(
 
 
 def _gradient(question: Question, given: tuple[torch.Tensor, ...], settings: Settings) -> None:
-    """The gradients of x and d, where PyTorch has them."""
+    """Compare the gradients of x and d, if PyTorch has them."""
     x, y, d = given
     leaves = (x.clone().requires_grad_(), d.clone().requires_grad_())
 

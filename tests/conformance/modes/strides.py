@@ -41,7 +41,8 @@ class Lie(NamedTuple):
         """Without what no element shows."""
         empty = 0 in self.shape
         stride = tuple(0 if empty or n == 1 else s for n, s in zip(self.shape, self.stride, strict=True))
-        # Nobody can reach the base of a view that shares nothing with the arguments; nor any element of none.
+        # No caller can reach the base of a view that shares nothing with the arguments, or any element of
+        # an empty view.
         return self._replace(
             stride=stride,
             is_view=self.is_view and bool(self.shares) and not empty,
@@ -141,7 +142,7 @@ def _into(
 
 
 def _output(lie: Lie, form: str, library: Any, device: str) -> Any:
-    """An empty output to be resized, or one of the right shape in strides of its own: the first is the innermost."""
+    """Return an empty output to resize, or a strided one of the right shape whose first dimension is the innermost."""
     dtype, strides, step = getattr(library, lie.dtype), [], 2
     if form == "resized out":
         return library.empty_strided((0,), (1,), dtype=dtype, device=device)

@@ -46,7 +46,7 @@ def lower(n: int) -> torch.Tensor:
 
 
 def _unpooled(*shape: int) -> Callable[[], Made]:
-    """What max pooling by windows of 2 left of `shape`, and from where."""
+    """Return a maker of the values and indices that max pooling by windows of 2 returns for `shape`."""
 
     def made() -> Made:
         pool = {

@@ -44,7 +44,7 @@ class Operands(NamedTuple):
 
 
 def small(operator: OpInfo) -> Iterator[Operands]:
-    """The samples with elements, the first ones first; those of a few elements last."""
+    """Yield the non-empty samples in order, those with few elements last."""
     tiny = []
     for sample in islice(samples_of(operator, Settings()), FIRST_SAMPLES):
         found = Operands(*arguments(sample))
@@ -74,7 +74,7 @@ def large(operator: OpInfo) -> Iterator[Iterator[Operands]]:
 
 
 def seconds_of(call: Callable[[], Any]) -> float:
-    """How long the call takes; infinity where it is refused."""
+    """Return the call's duration; infinity if the operator refuses it."""
     try:
         call()
         start = time.perf_counter()
@@ -119,7 +119,7 @@ def _grown(sample: Operands, elements: int, grow: Callable[[Any], Any]) -> Opera
 
 
 def _refilled(tensor: torch.Tensor, shape: Any) -> torch.Tensor:
-    """A tensor of `shape` with values between those that `tensor` has: integers and bools are some of them."""
+    """Return a tensor of `shape` whose values lie between those of `tensor`; integers and bools are sampled from it."""
     count = math.prod(shape)
     known = tensor.detach().reshape(-1)
     if not known.is_floating_point():

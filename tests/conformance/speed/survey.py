@@ -65,7 +65,7 @@ def survey(options: Namespace) -> int:
 
 
 def measured(pattern: str, part: tuple[int, int] = (1, 1)) -> Iterator[Row]:
-    """The rows of every operator whose name `pattern` finds, or of each of `part`: the first of three, say."""
+    """Measure the operators whose names match `pattern`, or one part of them: the first of three, for example."""
     number, of = part
     operators = list(chosen(pattern, torch.float32))[number - 1 :: of]
     for start in range(0, len(operators), TOGETHER):
@@ -95,7 +95,7 @@ def contest(operator: OpInfo, size: str) -> tuple[str, dict[str, Slice]] | None:
 
 
 def _highest(operator: OpInfo, ladder: Iterator[Operands]) -> tuple[str, dict[str, Slice]] | None:
-    """The largest of growing operands that PyTorch takes `LONGEST` for."""
+    """Return the largest of growing operands that PyTorch processes within `LONGEST`."""
     found = None
     for operands in ladder:
         rivals, seconds = _rivals(operator, operands)
@@ -134,7 +134,7 @@ def _rivals(operator: OpInfo, operands: Operands) -> tuple[dict[str, Slice] | No
 
 
 def summary(rows: list[Row]) -> str:
-    """The geometric means, and the rows that are slowest, beginning with the worst."""
+    """Return the geometric means and the slowest rows, worst first."""
     lines = []
     for size in SIZES:
         ratios = [row.ratio for row in rows if row.size == size]

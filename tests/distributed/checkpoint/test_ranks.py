@@ -28,7 +28,7 @@ WHOLE = tt.arange(35.0).view(5, 7)
 
 @contextmanager
 def folder() -> Iterator[str]:
-    """One that all processes see."""
+    """Yield a folder that all processes share."""
     names = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
     dist.broadcast_object_list(names)
     name = names[0]

@@ -15,7 +15,7 @@ from triten.distributed.pipelining.timetable import timetable
 
 
 def short(order: list[Action | None]) -> str:
-    """A rank's row of a figure: forwards as numbers, backwards as letters."""
+    """Format a rank's row of a figure: forwards as numbers, backwards as letters."""
     return "".join(
         "."
         if each is None

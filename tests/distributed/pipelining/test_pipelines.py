@@ -36,7 +36,7 @@ def layers(seed: int = 0) -> list[Any]:
 
 
 def reference(microbatches: int, scale: bool = True) -> tuple[list[Any], Any, list[Any]]:
-    """The whole model in one process, microbatch by microbatch."""
+    """Run the whole model in one process, microbatch by microbatch."""
     model = nn.Sequential(*layers())
     x, y = batch()
     losses = []
@@ -145,7 +145,7 @@ def test_several_results_keyword_arguments_and_buffers(rank: int, size: int) -> 
 
 @on_ranks(2)
 def test_with_sharded_layers(rank: int, size: int) -> None:
-    """A pipeline of this process alone, whose layers are sharded among both."""
+    """Check a pipeline of this process alone whose layers are sharded over both ranks."""
     alone = [dist.new_group([number]) for number in range(size)][rank]
     expected = nn.Sequential(*reference(2)[0])
     model = nn.Sequential(*layers())
@@ -243,7 +243,7 @@ def test_a_stage_that_does_not_run_on_meta_tensors() -> None:
 
 
 class Skipping(nn.Module):
-    """What the first part computes, and an argument, are used in the last one."""
+    """Model whose last stage uses the first stage's result and an argument."""
 
     def __init__(self) -> None:
         super().__init__()

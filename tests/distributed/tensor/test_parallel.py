@@ -28,7 +28,7 @@ _meshes: dict[tuple[int, ...], dist.DeviceMesh] = {}
 
 
 def mesh_of(*shape: int) -> dist.DeviceMesh:
-    """A mesh of the world, made once."""
+    """Return a mesh of the world, made once."""
     if shape not in _meshes:
         _meshes[shape] = dist.init_device_mesh("cpu", shape, mesh_dim_names=("dp", "tp")[-len(shape) :])
     return _meshes[shape]
@@ -243,7 +243,7 @@ def test_loss_parallel(rank: int, size: int) -> None:
         assert narrow.log_softmax(1).dtype is tt.bfloat16
         with pytest.raises(IndexError, match="expected targets from 0 to 5"):
             F.cross_entropy(narrow, tt.tensor([0, 6, 1, 1]))
-        # Where rows are whole, nothing is otherwise.
+        # Unsharded rows keep the usual rule.
         rows = distribute_tensor(tt.randn(4, 6), mesh, [Shard(0)])
         assert rows.log_softmax(1).placements == (Shard(0),)
 

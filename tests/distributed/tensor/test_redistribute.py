@@ -32,7 +32,7 @@ _meshes: dict[tuple[int, ...], DeviceMesh] = {}
 
 
 def mesh_of(*shape: int) -> DeviceMesh:
-    """A mesh of the world, made once."""
+    """Return a mesh of the world, made once."""
     if shape not in _meshes:
         _meshes[shape] = init_device_mesh("cpu", shape, mesh_dim_names=("dp", "tp")[: len(shape)])
     return _meshes[shape]

@@ -39,7 +39,7 @@ def layouts(shape: tuple[int, ...], mesh: DeviceMesh) -> list[list[Placement]]:
 
 
 def spread(x: tt.Tensor, mesh: DeviceMesh, placements: Sequence[Placement]) -> DTensor:
-    """A tensor that lies so; what is to be summed is not the same in all processes."""
+    """Distribute a tensor by its placements; the local terms of a partial sum differ between the processes."""
     if not any(each.is_partial() for each in placements):
         return distribute_tensor(x, mesh, placements).requires_grad_(x.is_floating_point())
     rank = mesh.get_local_rank()
@@ -58,7 +58,7 @@ def check(name: str, case: Case, mesh: DeviceMesh, quietly: bool = True) -> None
     if derivable:
         tt.autograd.backward(derivable, weights)
     every = list(product(*[layouts(shape, mesh) for shape in shapes]))
-    # Of many combinations some: a prime step takes all layouts of each tensor.
+    # Take a subset of the combinations: a prime step covers all layouts of each tensor.
     most = 25 if mesh.ndim == 1 else 4
     step = next(step for step in (1, 2, 3, 5, 7, 11) if len(every) <= step * most)
     for chosen in every[::step]:
