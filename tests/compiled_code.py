@@ -1,4 +1,4 @@
-"""Whether loops can be compiled here; a missing llvmlite is a failure where a wheel of it exists."""
+"""Detection of compiled loops; a missing llvmlite is a failure if a wheel of it exists."""
 
 import sys
 import sysconfig

@@ -1,12 +1,12 @@
-"""Settings of the whole test run: which CUDA driver, the seed, and the devices that a test is repeated on.
+"""Settings of the whole test run: the CUDA driver, the seed, and the devices that a test is repeated on.
 
-Before each test the seeds of triten's generators and of Python's `random` are set from the run's seed and the test's
-own name, so that neither the order of tests nor their distribution over processes changes what a test draws. The
-fixture `rng` is a NumPy generator with the same seed. The run's seed is 0; ``--seed N`` (and `make test-random`, which
-chooses a new one and prints it) gives every test other numbers.
+Before each test the seeds of triten's generators and of Python's `random` are set from the run's seed and the
+test's name. A test's random numbers therefore do not depend on the order of tests or their distribution over
+processes. The fixture `rng` is a NumPy generator with the same seed. The run's seed is 0 by default; ``--seed
+N`` changes every test's random numbers. `make test-random` chooses and prints a new seed.
 
-What several folders of tests use lies in `triten.tests.shared`, which its docstring lists; what one folder uses lies in
-that folder's `conftest.py`.
+Code that several folders of tests share is in `triten.tests.shared`, whose docstring lists it. Fixtures of
+one folder are in that folder's `conftest.py`.
 """
 
 import gc
@@ -70,10 +70,10 @@ def pytest_runtest_logfinish() -> None:
 
 
 def forget_heap() -> None:
-    """Keep what lives out of later collections.
+    """Exclude live objects from later garbage collections.
 
-    Tests by the ten thousand, and the plans and modules that they leave, are objects which no collection frees and each
-    would walk through, for a second in the end: whatever captures a graph or waits for memory collects.
+    Thousands of tests leave plans and modules that no collection frees but each would traverse, in the end
+    for a second. Code that captures a graph or waits for memory triggers a collection.
     """
     gc.collect()
     gc.freeze()
@@ -100,13 +100,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    """The test's own seed, the same in each run with the same seed."""
+    """Return the test's seed, which depends on the run's seed and the test's name."""
     return _seed_of(request.node)
 
 
 @pytest.fixture
 def rng(seed: int) -> np.random.Generator:
-    """A generator of random numbers with the test's own seed."""
+    """Return a random generator with the test's own seed."""
     return np.random.default_rng(seed)
 
 
@@ -124,7 +124,7 @@ def launch_blocking() -> Iterator[None]:
 
 @pytest.fixture(params=["cpu", "cuda"])
 def device(request: pytest.FixtureRequest) -> str:
-    """The name of a device; a test that takes it runs once on each."""
+    """Return the name of a device; a test that takes it runs once on each."""
     name: str = request.param
     if name == "cuda" and importlib.util.find_spec("triton") is None:
         pytest.skip("triton has no wheel for this platform")

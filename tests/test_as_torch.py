@@ -14,7 +14,7 @@ PACKAGE_PARENT = str(Path(tt.__file__).parents[1])
 
 
 def run(*arguments: str, cwd: Path, code: int = 0, text: str | None = None) -> str:
-    """What a python process prints, errors included; it sees this package and the folder `cwd`."""
+    """Return the output and errors of a python process that sees this package and the folder `cwd`."""
     environment = {**os.environ, "PYTHONPATH": PACKAGE_PARENT, "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(
         [sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True, input=text
@@ -24,7 +24,7 @@ def run(*arguments: str, cwd: Path, code: int = 0, text: str | None = None) -> s
 
 
 def as_torch(program: str, tmp_path: Path, *arguments: str, code: int = 0) -> str:
-    """What a script prints under ``python -m triten.as_torch``."""
+    """Return a script's output under ``python -m triten.as_torch``."""
     (tmp_path / "program.py").write_text(program)
     return run("-m", "triten.as_torch", "program.py", *arguments, cwd=tmp_path, code=code)
 
@@ -288,7 +288,7 @@ def test_names_in_texts_are_pytorch_s(tmp_path: Path) -> None:
 
 
 def test_numpy_refuses_what_numpy_does_not_have(tmp_path: Path) -> None:
-    """Where this package by its own name gives arrays of ml_dtypes' dtypes."""
+    """Check that `numpy()` refuses dtypes that NumPy lacks; under its own name, triten returns ml_dtypes' dtypes."""
     program = """
 import torch
 for dtype in (torch.bfloat16, torch.float8_e4m3fn, torch.complex32, torch.float16, torch.uint16):

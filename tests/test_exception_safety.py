@@ -1,7 +1,8 @@
 # ruff: noqa: E402 - nothing of this file runs where Triton has no wheel
-"""An error inside any layer leaves operands, versions, histories and the thread's state as they were.
+"""An error inside any layer leaves operands, versions, autograd histories and the thread's state unchanged.
 
-What fails is put into each layer in turn: kernels through the recorders that surround them, the rest by registration.
+The tests inject an error into each layer in turn: into kernels through the recorders that surround them, into
+other layers by registration.
 """
 
 import gc
@@ -47,7 +48,7 @@ LAST = driver().device_count() - 1
 
 
 class Fault(Exception):
-    """What the tests raise; nothing of the package catches it, or takes it for its own."""
+    """The tests' own error, which the package neither catches nor confuses with its own."""
 
 
 def fault(*_, **__):
@@ -55,7 +56,7 @@ def fault(*_, **__):
 
 
 def bytes_of(data):
-    """A tensor's bytes and those behind it in its memory, read without an operator."""
+    """Return a tensor's bytes and the bytes behind it in its memory, read without an operator."""
     if isinstance(data, np.ndarray):
         return data.tobytes()
     if data.device.type == "meta":
@@ -66,7 +67,7 @@ def bytes_of(data):
 
 
 def tensor_state(tensor, values=True):
-    """A tensor's bytes, metadata, version and history."""
+    """Return a tensor's bytes, metadata, version and history."""
     meta = tensor._autograd
     return {
         "values": bytes_of(tensor._data) if values else None,
@@ -82,7 +83,7 @@ def tensor_state(tensor, values=True):
 
 @contextmanager
 def untouched(*tensors, error=Fault, match="here", values=True):
-    """The block raises, and neither thread nor tensors show it."""
+    """Check that the block raises and leaves the thread and the tensors unchanged."""
     before = [tensor_state(t, values) for t in tensors]
     state = thread_state()
     with pytest.raises(error, match=match):
@@ -94,7 +95,7 @@ def untouched(*tensors, error=Fault, match="here", values=True):
 
 @contextmanager
 def failing_kernels(at=0, after=False, name=""):
-    """Each kernel whose name begins so fails, from the call number `at` on: before it computes, or right after."""
+    """Fail kernels with this name prefix from call `at` on, before or after they compute."""
     calls = [0]
 
     def surround(kernel, dtype, function):
@@ -122,7 +123,7 @@ def failing_kernels(at=0, after=False, name=""):
 
 @pytest.fixture
 def library(request):
-    """A library of the test's own namespace, and its operators."""
+    """Yield a library of the test's own namespace, and its operators."""
     name = request.function.__name__
     with tt.library.Library(name, "DEF") as lib:
         yield lib, getattr(tt.ops, name)
@@ -190,7 +191,7 @@ IN_PLACE = {
 @pytest.mark.parametrize("grad", [False, True], ids=["plain", "grad"])
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_a_kernel_that_fails_in_place(device, name, grad, after):
-    """Neither version nor history say that it was written. What a kernel did write stays written, as in PyTorch."""
+    """Check that version and history show no write. As in PyTorch, the kernel's partial write stays."""
     a, b, c = matrix(device), matrix(device, grad), matrix(device)
     view = a.view(4)
     with failing_kernels(after=after), untouched(a, b, c, view, values=not after):
@@ -411,7 +412,7 @@ def test_a_function_whose_backward_fails(device, create_graph):
 
 
 def test_an_output_that_cannot_be_aliased():
-    """The result of a Function that returns its input is an alias, made with grad mode off."""
+    """Check a Function that returns its input: its result is an alias, made with grad mode off."""
 
     class Same(tt.autograd.Function):
         @staticmethod
@@ -483,7 +484,7 @@ def test_a_hook_that_fails(device, name):
 
 
 def test_a_hook_after_accumulation_that_fails(device):
-    """The gradient was added before; the lock that leaves share is free again."""
+    """Check that the gradient was accumulated before the hook, and that the leaves' shared lock is free."""
     x = matrix(device, grad=True)
     handle = x.register_post_accumulate_grad_hook(fault)
     state = thread_state()

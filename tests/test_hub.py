@@ -34,7 +34,7 @@ number = 3
 
 @pytest.fixture(autouse=True)
 def hub_dir(tmp_path, monkeypatch):
-    """An empty folder of the hub's, and no way out of this machine."""
+    """Yield an empty hub folder, with no access to the network."""
     monkeypatch.setattr(hub, "_hub_dir", None)
     for name in ("TORCH_HUB", "XDG_CACHE_HOME", "GITHUB_TOKEN"):
         monkeypatch.delenv(name, raising=False)
@@ -106,7 +106,7 @@ def test_folders_follow_the_environment(monkeypatch, tmp_path):
 
 @pytest.fixture
 def served(tmp_path):
-    """A folder, and the URL under which a server on this machine gives its files."""
+    """Yield a folder, and the URL at which a local server serves its files."""
     folder = tmp_path / "served"
     folder.mkdir()
 
@@ -191,7 +191,7 @@ def test_a_zipped_file_of_weights_is_unpacked(served, tmp_path):
 
 @pytest.fixture
 def on_github(repository, tmp_path, monkeypatch):
-    """The repository as GitHub would give it: an archive of one folder."""
+    """Serve the repository as GitHub would: an archive of one folder."""
     path = tmp_path / "archive.zip"
     with zipfile.ZipFile(path, "w") as archive:
         for file in repository.iterdir():

@@ -1,11 +1,11 @@
-"""Inside the package every import is relative and runs downwards, those inside functions too.
+"""Inside the package every import is relative and points to a lower layer, including imports in functions.
 
 runtime < dispatch < cpu_fallback, triton_kernels < the root's modules and nn < perf
 
-Modules of other packages are imported by ``from package import module``. After an interrupt ``import package.module``
-may leave the package without that attribute for good.
+Modules of other packages are imported by ``from package import module``. An interrupt of ``import
+package.module`` may permanently leave the package without that attribute.
 
-Inside `dispatch` and `runtime` the order is that of `ROOMS`, lowest first; `UPWARDS` lists what climbs all the same.
+Inside `dispatch` and `runtime` the order is that of `ROOMS`, lowest first; `UPWARDS` lists the exceptions.
 """
 
 import ast
@@ -100,7 +100,7 @@ UPWARDS = {
 
 
 def package_modules() -> list[str]:
-    """The dotted names of all modules, from the files: `triten.runtime.device`."""
+    """Return the dotted names of all modules, from the files: `triten.runtime.device`."""
     folders = [
         child
         for child in ROOT.iterdir()
@@ -115,19 +115,19 @@ def package_modules() -> list[str]:
 
 @cache
 def known_modules() -> frozenset[str]:
-    """Every module's name, packages by their own."""
+    """Return every module's name; a package has its own name."""
     return frozenset(module.removesuffix(".__init__") for module in package_modules())
 
 
 def part_of(module: str) -> str:
-    """The top folder of a module, or `root` for the root's modules and `nn`."""
+    """Return the top folder of a module, or `root` for the root's modules and `nn`."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 and parts[1] in LAYERS else "root"
 
 
 @cache
 def room_of(module: str) -> int:
-    """The layer inside `dispatch` or `runtime` that a module belongs to."""
+    """Return the layer inside `dispatch` or `runtime` that a module belongs to."""
     folder, _, inside = module.removeprefix("triten.").partition(".")
     places = [(place, layer) for layer, places in enumerate(ROOMS[folder]) for place in places]
     fitting = [
@@ -146,7 +146,7 @@ def statements(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
 
 @cache
 def import_statements(source: str) -> tuple[ast.Import | ast.ImportFrom, ...]:
-    """The imports of `source`, in functions and under TYPE_CHECKING too."""
+    """Return the imports of `source`, including those in functions and under TYPE_CHECKING."""
     return tuple(
         node for node in statements(ast.parse(source).body) if isinstance(node, ast.Import | ast.ImportFrom)
     )
@@ -178,7 +178,7 @@ def imported_modules(source: str, module: str) -> Iterator[tuple[int, str]]:
 
 
 def violations(source: str, module: str) -> list[str]:
-    """What in `source`, the text of `module`, breaks the rules; empty if nothing does."""
+    """Return the violations in `source`, the text of `module`; empty if there are none."""
     here = part_of(module)
     layer = LAYERS.get(here, ROOT_LAYER)
     absolute = {

@@ -1,6 +1,7 @@
-"""Every public function and method says what it computes, takes and gives, and has an example that runs.
+"""Every public function and method documents its computation, arguments and result, with an example that
+runs.
 
-What documents an operator stands in `dispatch/native_functions/`; functions that are written by hand have docstrings.
+The documentation of operators is in `dispatch/native_functions/`; hand-written functions have docstrings.
 `python -m triten.dispatch.codegen.check_docs` says what to write.
 """
 
@@ -63,7 +64,7 @@ DESCRIBED += [(name, value) for name, value in tensor_attributes() if isinstance
 
 
 def described_parameters(text: str) -> set[str]:
-    """The names of a docstring's section ``Args:``."""
+    """Return the names in a docstring's section ``Args:``."""
     section = re.search(r"^Args:\n((?:(?:    .*)?(?:\n|$))*)", text, re.MULTILINE)
     entries = re.findall(
         r"^    (\*{0,2}\w[\w, *]*)(?: \([^)]*\))?: ", section[1] if section else "", re.MULTILINE
@@ -72,7 +73,7 @@ def described_parameters(text: str) -> set[str]:
 
 
 def taken_parameters(function: Callable[..., Any]) -> set[str]:
-    """The names of a function's parameters; of one that takes ``*args`` nothing is known."""
+    """Return a function's parameter names; empty if it takes ``*args`` and ``**kwargs``."""
     parameters = inspect.signature(function).parameters
     if {"args", "kwargs"} <= set(parameters):
         return set()
@@ -111,7 +112,7 @@ def test_classes_and_properties_have_a_sentence(name: str, value: Any) -> None:
 
 
 def examples() -> dict[str, str]:
-    """Each docstring once: methods share those of functions."""
+    """Return each docstring once: methods share those of functions."""
     by_text = {inspect.getdoc(function) or "": name for name, function in reversed(FUNCTIONS.items())}
     return {name: text for text, name in by_text.items() if ">>> " in text}
 

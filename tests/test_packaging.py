@@ -1,4 +1,4 @@
-"""What is installed is what is in the tree, once, and importing it stays cheap."""
+"""The installed files are those of the tree, each once, and importing the package stays cheap."""
 
 import importlib
 import os
@@ -20,7 +20,7 @@ HEAVY = ("triton", "cupy", "scipy", "yaml", "plotly", "rich", "torch")
 
 
 def package_folders(folder: Path = ROOT) -> Iterator[Path]:
-    """The root and every folder below it that holds Python modules of the package."""
+    """Yield the root and every folder below it that holds Python modules of the package."""
     if any(folder.glob("*.py")):
         yield folder
     for child in sorted(folder.iterdir()):
@@ -43,7 +43,7 @@ def test_the_imported_package_is_this_checkout() -> None:
 
 
 def test_setup_finds_the_folders_with_modules() -> None:
-    """Those without `__init__.py` have the names of modules of Python's own, or of the package that they use."""
+    """Check the folders; those without `__init__.py` are named after standard modules or a package that they use."""
     folders = list(package_folders())
     without = [folder.name for folder in folders if not (folder / "__init__.py").exists()]
     assert without == sorted(set(without) & (sys.stdlib_module_names | {"onnx", "safetensors"}))

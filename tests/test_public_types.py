@@ -1,4 +1,4 @@
-"""What a type checker says of the public names: `make type` reads the `assert_type`s, pytest runs them."""
+"""Type checkers infer the asserted types of public names: `make type` reads the `assert_type`s, pytest runs them."""
 
 from __future__ import annotations
 

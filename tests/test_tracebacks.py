@@ -22,7 +22,7 @@ from triten.runtime.traceback_filter import api_boundary, hide_inner_frames
 F = tt.nn.functional
 NOTE = "TRITEN_FULL_TRACEBACK=1 shows them"
 
-# What they do is not undone, or is no call with tensors.
+# These functions have effects that are not undone, or take no tensors.
 LEFT_OUT = {
     "autocast_decrement_nesting",
     "autocast_increment_nesting",
@@ -45,7 +45,7 @@ def no_environment(monkeypatch):
 
 
 def operators():
-    """Every public operator: its name as a program writes it, the function."""
+    """Yield every public operator: its name in programs, and the function."""
     for prefix, namespace in (
         ("tt", tt),
         ("tt.linalg", tt.linalg),
@@ -86,7 +86,7 @@ def bad_calls(name):
 
 
 def own_frames(error):
-    """The package's frames in an error's traceback."""
+    """Return the package's frames in an error's traceback."""
     return [
         entry.tb_frame
         for entry in entries(error)
@@ -102,7 +102,7 @@ def entries(error):
 
 
 def raised(call, *args, **kwargs):
-    """The error of a call, None if there is none."""
+    """Return the error of a call, or None."""
     try:
         call(*args, **kwargs)
     except Exception as error:
@@ -450,7 +450,7 @@ def test_what_stays_is_marked_for_pytest_and_ipython():
 
 
 def printed(program, **environment):
-    """The lines that a program leaves on standard error."""
+    """Return the lines that a program prints on standard error."""
     made = subprocess.run(
         [sys.executable, "-P", "-c", textwrap.dedent(program)],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""What is tried of another library: a few lines of preparation, and calls, each beside the same on NumPy's arrays."""
+"""Another library's test cases: setup code, and calls that run with tensors and with NumPy arrays."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Client:
 
 
 class Finding(NamedTuple):
-    """What came of a call: what it gave, whether in the operands' memory, and what was wrong, if anything."""
+    """Result of a call: its kind, whether it shares the operands' memory, and an error if there was one."""
 
     text: str
     gives: str

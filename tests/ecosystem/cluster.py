@@ -11,7 +11,7 @@ from distributed import Client, LocalCluster
 
 
 def package() -> str:
-    """What a worker has imported to compute with."""
+    """Return the name of the package that a worker imported."""
     return sys.modules["triten"].__name__
 
 

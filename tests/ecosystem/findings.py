@@ -1,4 +1,4 @@
-"""What a client's calls give, found in a process of its own."""
+"""Results of a client's calls, computed in a separate process."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def _finding(call: Call, client: Client, device: str) -> Finding:
 
 
 def main(name: str) -> dict[str, list[Finding]]:
-    """What the calls of one client give, on the CPU and on CUDA."""
+    """Return the results of one client's calls, on the CPU and on CUDA."""
     client = next(each for each in CLIENTS if each.name == name)
     return {
         "cpu": [_finding(call, client, "cpu") for call in client.calls],

@@ -15,7 +15,7 @@ _RESULTS = {"tensor": "tensor", "array": "NumPy array", "other": "number or obje
 
 
 def rows(client: Client, found: Mapping[str, Sequence[Finding]]) -> str:
-    """The lines of one client."""
+    """Return the table rows of one client."""
     cuda = {each.text: _RESULTS[each.gives] for each in found["cuda"]}
     return "".join(
         f"| {client.name} | `{each.text}` | {_RESULTS[each.gives]} | {'shared' if each.shares else 'new'} | "
@@ -25,7 +25,7 @@ def rows(client: Client, found: Mapping[str, Sequence[Finding]]) -> str:
 
 
 def table() -> str:
-    """The lines of all clients, which have to be installed."""
+    """Return the table of all clients, which must be installed."""
     return _HEADING + "".join(rows(client, findings(client)) for client in CLIENTS)
 
 

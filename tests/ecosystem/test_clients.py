@@ -1,4 +1,4 @@
-"""Other libraries with tensors in the place of arrays: results, and what the documentation says of them."""
+"""Other libraries accept tensors instead of arrays; the results match the documentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where factories put tensors: a thread's ``with`` block, the default of the process, the device that is named."""
+"""Factories use the named device, a thread's ``with`` block, or the process's default, in that order."""
 
 import threading
 

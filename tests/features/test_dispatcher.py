@@ -147,7 +147,7 @@ def test_kernels_may_ask_for_the_key_set_and_redispatch() -> None:
 
 
 def test_the_table_falls_through_and_back() -> None:
-    """A key's kernel is its own, an alias', the fallback of its key, or the next key's."""
+    """Check the order of kernels: the key's own, an alias key's, the key's fallback, the next key's."""
     with tt.library.Library(NS, "DEF") as lib, tt.library.Library("_", "IMPL") as every:
         lib.define("f(Tensor x) -> str")
         lib.impl("f", lambda x: "composite", "CompositeExplicitAutograd")

@@ -91,7 +91,7 @@ def test_the_profiler_records_operators_and_kernels(tmp_path: Any) -> None:
 
 
 def test_layers_stand_in_each_other() -> None:
-    """A mode in autocast in vmap in grad: each does its own to the same call."""
+    """Check that a mode in autocast in vmap in grad each apply to the same call."""
     x = tt.ones(3, 2, 2)
     log = Log()
 

@@ -1,4 +1,4 @@
-"""What Python's operators and conversions refuse, by the type of the error, as PyTorch's tensors do."""
+"""Python's operators and conversions refuse the same operands as PyTorch's tensors, with the same error types."""
 
 import operator
 

@@ -1,4 +1,4 @@
-"""Quantized tensors on every backend: quantize, dequantize, integers, sigmoid, add, products of matrices."""
+"""Quantized tensors on every backend: quantize, dequantize, integers, sigmoid, add, matmul."""
 
 import pytest
 

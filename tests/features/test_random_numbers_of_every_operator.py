@@ -1,7 +1,8 @@
-"""Every operator that takes a generator draws the same on the CPU and on CUDA, whatever the sizes and strides.
+"""Every operator that takes a generator returns the same values on the CPU and on CUDA, for all sizes and
+strides.
 
-The registry says which operators those are; a case is asked for each. Shapes, strides and seeds are drawn anew at each
-run and named on failure.
+The registry lists those operators, and the test requires a case for each. Each run generates new shapes,
+strides and seeds, and names them on failure.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ Case = tuple[tuple[Any, ...], Callable[[Draw, Any, Any], Any]]
 
 
 def in_place(name: str, dtypes: tuple[Any, ...], *given: Any) -> dict[str, Case]:
-    """A method that fills, and the function that gives a filled copy."""
+    """Return the cases of an in-place method and of the function that returns a filled copy."""
     overload = name.split(".")
     packet, kind = overload[0], overload[1] if len(overload) > 1 else "default"
 
@@ -75,7 +76,7 @@ def in_place(name: str, dtypes: tuple[Any, ...], *given: Any) -> dict[str, Case]
 
 
 def factory(overload: str, dtypes: tuple[Any, ...], *given: Any) -> Case:
-    """A factory by its schema: `given` after the sizes or the tensor."""
+    """Return the case of a factory by its schema: `given` follows the sizes or the tensor."""
     packet, kind = overload.split(".")
     function = getattr(getattr(tt.ops.aten, packet), kind)
 

@@ -51,7 +51,7 @@ print(sorted(name for name in ("triton", "cupy") if name in sys.modules))
 
 
 def program(device: str) -> list[object]:
-    """A small training run, as a user writes it once for every machine."""
+    """Run a small training loop, written once for every device."""
     tt.manual_seed(0)
     x, target = tt.randn(16, 4, device=device), tt.rand(16, 1, device=device)
     weight = tt.randn(4, 1, device=device).mul_(0.1).requires_grad_()

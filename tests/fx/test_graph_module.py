@@ -160,7 +160,7 @@ def test_a_get_attr_without_a_reference_warns(traced: fx.GraphModule) -> None:
 
 
 def test_a_subclass_may_begin_without_a_graph(model: Model) -> None:
-    """As the modules of torchvision's feature extraction do, which have a graph for each mode."""
+    """Check a subclass with a graph for each mode, as in torchvision's feature extraction."""
 
     class TwoGraphs(fx.GraphModule):
         def __init__(self, root, train_graph, eval_graph):

@@ -24,12 +24,12 @@ def nodes(graph: fx.Graph) -> list[tuple[Any, ...]]:
 
 
 def code(function: Any, **options: Any) -> list[str]:
-    """The lines of a traced program."""
+    """Return the lines of a traced program."""
     lines = fx.symbolic_trace(function, **options).code.strip().splitlines()
     return [line.strip() for line in lines if line.strip()]
 
 
-# What is refused
+# Unsupported functions
 
 
 def with_if(x):

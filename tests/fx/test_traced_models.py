@@ -364,7 +364,7 @@ EXPECTATIONS = expectations()
 
 
 def line(node: tt.fx.Node) -> str:
-    """A node as the file has it."""
+    """Format a node as the file does."""
     target = node.target if isinstance(node.target, str) else node.target.__name__
     return f"{node.op} {node.name} {target}"
 
@@ -433,7 +433,7 @@ def test_the_traced_program_gives_what_the_program_gives(name: str) -> None:
 
 
 def as_list(value: Any) -> list[Any]:
-    """The results of a program, one after the other."""
+    """Flatten the results of a program."""
     if isinstance(value, dict):
         value = tuple(value.values())
     if isinstance(value, tuple):

@@ -11,7 +11,7 @@ nn = tt.nn
 
 
 def of_channels(kind, rank, *options, **named):
-    """How a lazy layer over some dimensions is made, what it becomes, and the sizes of an input."""
+    """Return a maker of a lazy layer, the layer's final class, and the sizes of an input."""
     lazy = getattr(nn, f"Lazy{kind}{rank}d")
     sizes = (2, 6, *(4,) * rank)
     return lambda **others: lazy(*options, **named, **others), getattr(nn, f"{kind}{rank}d"), sizes

@@ -16,7 +16,7 @@ forward = tt.nn.functional.multi_head_attention_forward
 def reference(
     layer: tt.nn.MultiheadAttention, q: Any, k: Any, v: Any, mask: Any = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The result and the weights of all heads, by the definition, for inputs (N, L, E) and a mask over scores."""
+    """Compute the result and all heads' weights by definition, for inputs (N, L, E) and a mask over scores."""
     p = {name: x.detach().cpu().double().numpy() for name, x in layer.named_parameters()}
     width, heads = layer.embed_dim, layer.num_heads
     if "in_proj_weight" in p:
@@ -45,7 +45,7 @@ def reference(
 
 
 def made(rng: np.random.Generator, device: str = "cpu", **options: Any) -> tt.nn.MultiheadAttention:
-    """A layer whose biases are numbers too."""
+    """Return a layer with random parameters, including the biases."""
     layer = tt.nn.MultiheadAttention(8, 2, batch_first=True, device=device, dtype=tt.float64, **options)
     with tt.no_grad():
         for parameter in layer.parameters():

@@ -31,7 +31,7 @@ def shared(of, also, kind):
 
 
 def says_what_it_takes(*functions):
-    """Whether none takes just any arguments, as layers without any and overloads resolved by their schemas do."""
+    """Return True if no function takes arbitrary arguments; layers without arguments and overloads do."""
     return not any(takes_anything(function) for function in functions)
 
 

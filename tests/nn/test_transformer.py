@@ -32,7 +32,7 @@ def attended(layer: Any, x: Any, memory: Any, mask: Any) -> Any:
 
 
 def expected(layer: Any, x: Any, memory: Any, masks: tuple[Any, Any]) -> Any:
-    """A layer of the encoder, or with `memory` of the decoder."""
+    """Compute a layer of the encoder, or of the decoder if `memory` is given."""
 
     def net(y: Any) -> Any:
         return layer.linear2(layer.activation(layer.linear1(y)))
@@ -124,7 +124,7 @@ def test_the_whole_model(device: str) -> None:
     memory = model.encoder(src)
     out = model(src, tgt, tgt_mask=mask.double())
     close(out, model.decoder.norm(model.decoder.layers[0](tgt, memory, mask.double())))
-    # What comes later changes nothing that stands before it.
+    # Later positions do not affect earlier outputs.
     out[0].sin().sum().backward()
     assert tgt.grad[1:].abs().sum().item() == 0 and tgt.grad[0].abs().sum().item() > 0
 

@@ -40,7 +40,7 @@ def reference(
 
 
 def reference_gradients(g: Any, q: Any, k: Any, v: Any, *rest: Any) -> tuple[Any, Any, Any]:
-    """The gradients of query, key and value in float64."""
+    """Compute the gradients of query, key and value in float64."""
     *_, scale = rest
     group = q.shape[1] // k.shape[1]
     kk, vv = (np.repeat(np.asarray(x, np.float64), group, 1) for x in (k, v))

@@ -23,7 +23,7 @@ INDICES = [
 
 
 def translated(index):
-    """The index, with tensors for NumPy's arrays."""
+    """Convert an index's NumPy arrays to tensors."""
     if isinstance(index, tuple):
         return tuple(map(translated, index))
     return tt.tensor(index.tolist()) if isinstance(index, np.ndarray) else index

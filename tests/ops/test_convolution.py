@@ -25,7 +25,7 @@ def reference(
     dilation: Sequence[int] = (1, 1),
     groups: int = 1,
 ) -> Array:
-    """The definition: for each tap the product of a strided slice and the weights of that tap."""
+    """Compute a convolution by its definition: for each tap, a strided slice times that tap's weights."""
     border = [(0, 0), (0, 0), *[(p, p) for p in padding]]
     padded = np.pad(x, border)
     kernel = w.shape[2:]
@@ -294,7 +294,7 @@ TRANSPOSED: dict[str, dict[str, Any]] = {
 
 
 def transposed_operands(case: str, **options: Any) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
-    """The function of a transposed case, its operands and its window."""
+    """Return the function of a transposed case, its operands and its window."""
     window = {k: v for k, v in TRANSPOSED[case].items() if k not in "xw"}
     x, w = TRANSPOSED[case]["x"], TRANSPOSED[case]["w"]
     sizes = [x, w, (w[1] * window.get("groups", 1),)]

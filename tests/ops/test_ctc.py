@@ -19,7 +19,7 @@ def collapsed(path: tuple[int, ...], blank: int) -> tuple[int, ...]:
 
 
 def likelihoods(log_probs: np.ndarray, blank: int) -> dict[tuple[int, ...], float]:
-    """The probability of every sequence of labels, by all of its alignments."""
+    """Compute the probability of every label sequence by enumerating all of its alignments."""
     found: dict[tuple[int, ...], float] = {}
     times, classes = log_probs.shape
     for path in itertools.product(range(classes), repeat=times):

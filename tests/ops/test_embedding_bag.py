@@ -13,7 +13,7 @@ MODES = ("sum", "mean", "max")
 
 
 def reference(table, indices, offsets, mode, weights, last, padding):
-    """A row for each bag, and how many rows each has."""
+    """Return a row for each bag, and the number of items in each bag."""
     ends = offsets[1:] if last else np.append(offsets[1:], len(indices))
     rows, counts = [], []
     for start, end in zip(offsets[: len(ends)], ends, strict=True):

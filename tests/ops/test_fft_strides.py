@@ -1,4 +1,4 @@
-"""Where the elements of a Fourier transform lie: as PyTorch 2.13 has them, transformed dimensions innermost."""
+"""Fourier transforms have the strides of PyTorch 2.13: transformed dimensions are innermost."""
 
 from typing import Any
 

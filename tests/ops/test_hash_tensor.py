@@ -10,7 +10,7 @@ import triten as tt
 
 
 def bits_of(value):
-    """Of a Python number: of its float64, or of its int64."""
+    """Return the bits of a Python number's float64 or int64."""
     return struct.unpack("<Q", struct.pack("<d" if isinstance(value, float) else "<q", value))[0]
 
 

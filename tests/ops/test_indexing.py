@@ -82,12 +82,12 @@ FORMS = [
 
 
 def numpys(index):
-    """The index as NumPy takes it: an empty list is a list of integers there too."""
+    """Convert an index for NumPy, where an empty list must also be a list of integers."""
     return np.zeros(0, np.int64) if isinstance(index, list) and not index else index
 
 
 def in_tensors(index):
-    """The index with tensors in place of lists and arrays."""
+    """Convert an index's lists and arrays to tensors."""
     items = index if isinstance(index, tuple) else (index,)
     made = []
     for item in items:

@@ -1,8 +1,9 @@
-"""Integers of tensors and arguments that say where memory is read or written: wrong ones are refused.
+"""Operators refuse invalid integers, in tensors and arguments, that determine where memory is read or
+written.
 
-The table is that of `docs/numerics.md`, "Integers that reach memory": a row is an operator and one of its integers, and
-what is refused. On a GPU the kernels raise a flag; in the interpreter, which reads the host's memory, an index that
-nobody checked would end the process.
+The table is that of `docs/numerics.md`, "Integers that reach memory". A row is an operator, one of its
+integers, and the refused values. On a GPU the kernels raise a flag. The interpreter reads host memory, so an
+unchecked index would crash the process.
 """
 
 from collections.abc import Callable

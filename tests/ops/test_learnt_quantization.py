@@ -93,7 +93,7 @@ def test_channels_refuse(change, error, words):
 
 @pytest.mark.parametrize("axis", [None, 0, 1])
 def test_learnt_numbers_have_the_gradients_of_the_paper(rng, device, axis):
-    """Each element's share, from its definition in float64."""
+    """Compare each element's gradient with its definition in float64."""
     low, high, factor = -8, 7, 0.3
     x, grad = rng.standard_normal((4, 5)) * 3, rng.standard_normal((4, 5))
     count = 1 if axis is None else x.shape[axis]
@@ -177,7 +177,7 @@ def test_state_that_is_not_there_yet(device):
 
 
 def test_ranges_without_width(device):
-    """A constant has a scale, and zero stays exact."""
+    """Check that a constant has a scale, and that zero stays exact."""
     for value, expected in ((0.0, 0.1), (1e-9, 6.1e-5), (-1e-9, 6.1e-5), (1e-43, 0.1)):
         low, high, scale, zero = state(device)
         x = tt.full((3,), value, device=device)

@@ -1,4 +1,4 @@
-"""Products of matrices and vectors: values, edges, forms, errors, derivatives."""
+"""Matmul and matrix-vector operators: values, edge cases, forms, errors, derivatives."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def sample(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray[Any,
 
 
 def tensor(array: Any, dtype: str) -> Any:
-    """An array as a tensor of a dtype."""
+    """Convert an array to a tensor of a dtype."""
     return tt.from_numpy(np.asarray(array)).to(getattr(tt, dtype))
 
 
 def wide(x: Any) -> Any:
-    """A tensor as an array that NumPy computes with."""
+    """Convert a tensor to an array in which NumPy can compute."""
     return np.asarray((x if x.dtype in (tt.complex64, tt.complex128) else x.to(tt.float64)).numpy())
 
 
@@ -338,7 +338,7 @@ def test_meta(name: str, shapes: tuple[tuple[int, ...], ...]) -> None:
 
 
 def leaf(shape: tuple[int, ...], seed: int) -> Any:
-    """A float64 leaf."""
+    """Return a float64 leaf."""
     return tt.from_numpy(np.asarray(sample(shape, "float64", seed))).requires_grad_()
 
 

@@ -1,4 +1,4 @@
-"""nll_loss, cross_entropy, mse_loss and kin: values against plain NumPy, shapes, weights, errors."""
+"""nll_loss, cross_entropy, mse_loss and similar losses: values against plain NumPy, shapes, weights, errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def class_samples(shape: tuple[int, ...]) -> tuple[Any, Any, Any]:
 
 
 def nll(log_probabilities: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
-    """One sample after another, as the definition has it."""
+    """Compute the loss one sample at a time, by its definition."""
     moved = log_probabilities if log_probabilities.ndim == 1 else np.moveaxis(log_probabilities, 1, -1)
     losses, weights = np.zeros(target.shape), np.zeros(target.shape)
     for place in np.ndindex(target.shape):

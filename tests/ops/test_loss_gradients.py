@@ -17,7 +17,7 @@ STEP = 1e-6
 
 
 def numerical(function: Callable[[Any], float], array: Any) -> Any:
-    """The gradient of a scalar function of an array by central differences."""
+    """Compute the gradient of a scalar function of an array by central differences."""
     out = np.zeros_like(array)
     for place in np.ndindex(array.shape):
         shifted = array.copy()
@@ -29,7 +29,7 @@ def numerical(function: Callable[[Any], float], array: Any) -> Any:
 
 
 def weighed(result: Any) -> Any:
-    """A scalar from any result: its elements times fixed numbers that differ."""
+    """Reduce any result to a scalar: the sum of its elements times fixed, distinct weights."""
     results = result if isinstance(result, tuple) else (result,)
     total = None
     for part in results:

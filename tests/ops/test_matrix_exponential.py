@@ -19,7 +19,7 @@ def anywhere(n: int, norms: list[float], is_complex: bool, seed: int = 0) -> np.
 
 
 def by_series(A: np.ndarray) -> np.ndarray:
-    """The exponential in extended precision: the series of the matrix made tiny, squared again."""
+    """Compute the exponential in extended precision: the series of a scaled-down matrix, repeatedly squared."""
     wide = np.clongdouble if A.dtype.kind == "c" else np.longdouble
     halvings = 12
     scaled = A.astype(wide) / 2**halvings
@@ -61,7 +61,7 @@ def test_polynomials_are_those_of_the_series(degree: int) -> None:
         12: made._degree_12,
         18: made._degree_18,
     }
-    # Of a nilpotent shift the powers are the diagonals above: every coefficient stands in the first row.
+    # The powers of a nilpotent shift are the upper diagonals: every coefficient appears in the first row.
     shift = tt.from_numpy(np.eye(21, k=1)[None])
     wanted = [1 / np.prod(np.arange(1.0, k + 1)) if k <= degree else 0.0 for k in range(21)]
     np.testing.assert_allclose(polynomial[degree](shift).numpy()[0, 0], wanted, rtol=2e-12, atol=1e-30)

@@ -1,4 +1,6 @@
-"""layer_norm, rms_norm, group_norm, batch_norm and kin on the CPU: values against float64, statistics, errors."""
+"""layer_norm, rms_norm, group_norm, batch_norm and similar ones on the CPU: values against float64,
+statistics, errors.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ TOLERANCE = {tt.float64: 1e-12, tt.float32: 4e-6, tt.bfloat16: 1.2e-2, tt.float1
 
 
 def rounded(array: Any, dtype: tt.dtype) -> tuple[tt.Tensor, Any]:
-    """A tensor, and its values in float64."""
+    """Return a tensor, and its values in float64."""
     made = tt.from_numpy(np.asarray(array).astype(dtype.np))
     return made, made.to(tt.float64).numpy().copy()
 
@@ -31,7 +33,7 @@ def normal(x: Any, axes: tuple[int, ...], eps: float, centred: bool = True) -> A
 
 
 def along(row: Any, rank: int) -> Any:
-    """A value for each channel of (N, C, ...)."""
+    """Reshape a row to one value for each channel of (N, C, ...)."""
     return row.reshape(1, -1, *(1,) * (rank - 2))
 
 

@@ -145,7 +145,7 @@ def test_what_pytorch_gives(rng, dtype):
 
 @pytest.mark.parametrize("order", [(1, 0), (1, 2, 0), (0, 3, 1, 2)])
 def test_memory_in_any_order(order):
-    """A row of permuted tensors is one block of memory all the same."""
+    """Check that permuted dense tensors are updated in place."""
     sizes = (4, 3, 5, 2)[: len(order)]
     rng = np.random.default_rng(3)
     p, g = (rng.standard_normal(sizes).transpose(order) for _ in range(2))
@@ -220,7 +220,7 @@ def test_a_scale_of_one_element():
 
 
 def test_gradients_may_be_recorded():
-    """As in PyTorch a step is no part of a graph, whether or not gradients are recorded."""
+    """Check that a step records no graph in either grad mode, as in PyTorch."""
     p = tt.ones(3, requires_grad=True)
     tt._fused_sgd_([p], [tt.ones(3)], [], **SGD)
     assert p.is_leaf

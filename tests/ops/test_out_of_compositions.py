@@ -10,7 +10,7 @@ SHARES = "some elements of the input tensor and the written-to tensor refer to a
 
 
 def _far(tensor, device):
-    """An output on another device than `tensor`'s."""
+    """Return an output on another device than `tensor`'s."""
     return tt.empty(tensor.shape, dtype=tensor.dtype, device="meta")
 
 

@@ -140,7 +140,7 @@ SECOND = {
 
 @pytest.mark.parametrize("name", sorted(SECOND))
 def test_second_derivative(name):
-    """The derivative of the first derivative, which is itself a differentiable function."""
+    """Check the second derivative: the derivative of the differentiable first derivative."""
     function, *arrays = SECOND[name]
 
     def first(*tensors):

@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 
 
 def output_size(n: int, k: int, s: int, p: int, d: int, ceil_mode: bool) -> int:
-    """As the documentation of PyTorch has it."""
+    """Return the output size by the formula of PyTorch's documentation."""
     reach = n + 2 * p - d * (k - 1) - 1
     out = (-(-reach // s) if ceil_mode else reach // s) + 1
     return out - 1 if ceil_mode and (out - 1) * s >= n + p else out

@@ -1,4 +1,4 @@
-"""Matrix products of float16 and bfloat16 with results of float32: `out_dtype`."""
+"""Matmul of float16 and bfloat16 with float32 results: `out_dtype`."""
 
 from __future__ import annotations
 

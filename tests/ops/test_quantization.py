@@ -17,7 +17,7 @@ backward = tt.ops.aten.fake_quantize_per_tensor_affine_cachemask_backward
 
 
 def expected(x: Any, scale: float, zero_point: int, low: int, high: int) -> tuple[Any, Any]:
-    """The definition, in float32 as PyTorch has it, in float64 up to the rounded steps of float64."""
+    """Compute the definition, in float32 as in PyTorch; in float64 up to the rounded steps, which are float64."""
     step = np.float32(scale)
     with np.errstate(all="ignore"):
         steps = np.rint(x * x.dtype.type(np.float32(1) / step)) + x.dtype.type(zero_point)

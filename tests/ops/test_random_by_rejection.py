@@ -24,7 +24,7 @@ def drawn(draw, seed=5):
 
 
 def p_of_counts(numbers, distribution):
-    """The chi-square test's p of whole numbers, over classes of a probability of 1 / 40 at least."""
+    """Return the chi-square test's p-value of integer samples, over bins of probability 1 / 40 or more."""
     edges = np.unique(distribution.ppf(np.linspace(0.025, 0.975, 39)))
     probabilities = np.diff(np.concatenate([[0.0], distribution.cdf(edges), [1.0]]))
     counts = np.bincount(np.searchsorted(edges, numbers), minlength=len(edges) + 1)

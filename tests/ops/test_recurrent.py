@@ -26,7 +26,7 @@ def sigmoid(x: Array) -> Array:
 
 
 def step(mode: str, x: Array, state: Sequence[Array], w: Sequence[Any]) -> tuple[Array, ...]:
-    """One step by the equations of the layers' documentation."""
+    """Compute one step by the equations of the layers' documentation."""
     w_ih, w_hh, b_ih, b_hh, w_hr = w
     return after_products(mode, x @ w_ih.T + b_ih, state[0] @ w_hh.T + b_hh, state, w_hr)
 
@@ -49,7 +49,7 @@ def after_products(
 def layer(
     mode: str, x: list[Array], states: list[tuple[Array, ...]], weights: list[Any], directions: int
 ) -> tuple[list[Array], list[tuple[Array, ...]]]:
-    """All layers over one sequence, its steps (1, I): the outputs of each step and the last states."""
+    """Run all layers over one sequence, whose steps are (1, I); return each step's outputs and the last states."""
     ends = []
     for at in range(0, len(weights), directions):
         outputs = []
@@ -197,7 +197,7 @@ STEPS = {
 def test_gradients_of_a_step_are_those_of_its_differentiable_form(
     rng: np.random.Generator, device: str, name: str, biased: bool
 ) -> None:
-    """What backward takes from the step's workspace, and what it makes of operators to be differentiated again."""
+    """Compare the gradients from the step's workspace with those of its differentiable form."""
     gates, count = STEPS[name]
     operands = leaves(
         rng, device, (5, gates * 3), (5, gates * 3), (5, 3), *[(gates * 3,)] * (2 if biased else 0)
@@ -348,7 +348,7 @@ def test_integers_are_refused() -> None:
 
 
 def test_autocast_on_the_cpu_keeps_a_wide_state() -> None:
-    """The CPU has no fused step in its lists: products are narrow, and the state is what operators make of both."""
+    """Check that autocast on the CPU, without a fused step, runs the matmuls in bfloat16 and keeps a float32 state."""
     cell = [tt.ones(8, 3), tt.ones(8, 2)]
     with tt.autocast("cpu", tt.bfloat16):
         hidden, state = tt.lstm_cell(tt.ones(1, 3), [tt.zeros(1, 2), tt.ones(1, 2)], *cell)
@@ -359,7 +359,7 @@ LAYERS = ("rnn_relu", "rnn_tanh", "lstm", "gru")
 
 
 def whole(mode: str, reverse: bool, by_steps: bool, operands: Sequence[Any]) -> list[Any]:
-    """The output and the last states, of the layer's operator or of the operators of its steps."""
+    """Return the output and the last states, of the layer's operator or of its steps' operators."""
     x, w_ih, w_hh, b_ih, b_hh, *state = operands
     kind = getattr(recurrent, mode.removeprefix("rnn_").upper())
     weights = recurrent.Weights(w_ih, w_hh, b_ih, b_hh)

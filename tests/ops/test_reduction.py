@@ -31,7 +31,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
 
 
 def tensor(array: Any) -> Any:
-    """A tensor with its own copy of an array."""
+    """Return a tensor with its own copy of an array."""
     return tt.from_numpy(np.array(array))
 
 
@@ -42,7 +42,7 @@ def array_of(dtype: str, shape: tuple[int, ...], seed: int = 0) -> Any:
 
 
 def laid_out(array: Any, layout: str) -> Any:
-    """The tensor of an array in another memory layout, of the same values."""
+    """Return an array as a tensor of another memory layout."""
     if layout == "contiguous":
         return tensor(array)
     if layout == "transposed":

@@ -1,4 +1,4 @@
-"""What operators refuse of values, dtypes and shapes, with PyTorch's types of exceptions, on every backend."""
+"""Operators refuse invalid values, dtypes and shapes with PyTorch's exception types, on every backend."""
 
 import math
 

@@ -16,7 +16,7 @@ def bytes_of(x):
 
 
 def powers(device="cpu"):
-    """Every code."""
+    """Return every code."""
     return tt.arange(256).to(tt.uint8).view(E8M0).to(device)
 
 
@@ -50,7 +50,7 @@ def test_float32_becomes_the_nearest_power(device, rng):
 @pytest.mark.parametrize(
     ("dtype", "values", "codes"),
     [
-        # What PyTorch 2.13 gives.
+        # Expected values from PyTorch 2.13.
         (tt.float64, [1.5, 1.5 - 2**-40, 1e300, 1e-300, -1e300, 3.4e38], [128, 128, 255, 0, 255, 255]),
         (
             tt.float32,

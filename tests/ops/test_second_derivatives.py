@@ -23,7 +23,7 @@ def numbers(rng):
 
 
 def differences(function, arguments, directions, step=1e-6):
-    """The change of `function` along directions, by central differences."""
+    """Compute the directional derivative of `function` by central differences."""
     ends = [
         function(*(a + s * step * d for a, d in zip(arguments, directions, strict=True))) for s in (1, -1)
     ]
@@ -31,7 +31,7 @@ def differences(function, arguments, directions, step=1e-6):
 
 
 def gradients(function, seed):
-    """A function of NumPy arrays: the gradients of those by `seed`."""
+    """Return the function of NumPy arrays that computes gradients for `seed`."""
 
     def first(*arrays):
         leaves = [tt.from_numpy(a.copy()).requires_grad_() for a in arrays]
@@ -184,7 +184,7 @@ def test_of_exponential_units_where_the_exponential_overflows(name: str, device:
 
 
 def _weighted(function):
-    """The function's results times fixed numbers, through a sine, so that no second derivative is constant."""
+    """Return a weighted sum of the function's results and their sines, so that no second derivative is constant."""
 
     def scalar(x):
         out = function(x)

@@ -26,7 +26,7 @@ CASES = [
 
 
 def expected(a: np.ndarray, lengths: Any, axis: int, reduce: str, initial: float | None) -> np.ndarray:
-    """One segment after another."""
+    """Reduce one segment after another."""
     counts = np.asarray(lengths)
     out = np.empty((*a.shape[:axis], counts.shape[-1], *a.shape[axis + 1 :]))
     for row in np.ndindex(*a.shape[:axis]):

@@ -1,4 +1,4 @@
-"""What a step computes: each algorithm written out in float64, at once and operation by operation, on both backends."""
+"""A step computes its algorithm, as written out in float64, fused and operation by operation, on both backends."""
 
 import math
 from importlib.util import find_spec

@@ -39,7 +39,7 @@ def parameters(device: str) -> list[tt.Tensor]:
 
 
 def run(make: Make, device: str, **options: Any) -> list[Any]:
-    """The parameters and their states after some steps, of which one parameter misses the first."""
+    """Run some steps, of which one parameter misses the first; return the parameters and their states."""
     given = parameters(device)
     optimizer = make(given, **options)
     rng = np.random.default_rng(5)

@@ -149,7 +149,7 @@ declare(unlaunched, **TEXTS, dtypes=("fp32",), configurations=(LINE,), loads=("x
 
 
 def launch(kernel, constants, dtype="fp32", warps=4, stages=3, **numbers):
-    """A launch over two aligned tensors."""
+    """Return a launch over two aligned tensors."""
     signature = {"x": f"*{dtype}", "out": f"*{dtype}", **dict.fromkeys(numbers, "i32")}
     planned = Launch(device("cuda", 0), kernel, signature, constants, num_warps=warps, num_stages=stages)
     return lambda: planned((1, 1, 1), 1 << 20, 1 << 21, *numbers.values())

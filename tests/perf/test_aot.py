@@ -41,7 +41,7 @@ OTHERS = tuple(target for target in (*TARGETS, *CARDS) if target != WHOLE)
 
 
 def depends_on_the_target(one: Declaration) -> bool:
-    """Whether matrix instructions, types that some target lacks, or occupancies by target are declared."""
+    """Return True if a declaration has tensor cores, dtypes that some target lacks, or occupancies by target."""
     blocks = (c.blocks for each in one.configurations.values() for c in each)
     narrow = set(FLOATS8) & one.configurations.keys()
     return bool(one.tensor_cores or one.exact or narrow) or any(isinstance(b, Mapping) for b in blocks)
@@ -49,7 +49,7 @@ def depends_on_the_target(one: Declaration) -> bool:
 
 @cache
 def declared_for(target: int) -> dict[str, Declaration]:
-    """The declarations of the kernels that a target takes, by the kernel's name."""
+    """Return the declarations of a target's kernels, by the kernel's name."""
     KernelPackage("triten.triton_kernels", "cuda").load()  # so that all are declared
     return {
         name: one
@@ -85,7 +85,7 @@ SPECIALIZED = (
 
 
 def with_matrix_instructions(target: int) -> set[str]:
-    """The kernels that multiply 16-bit floats by matrix instructions of a target."""
+    """Return the kernels that use a target's matrix instructions for 16-bit floats."""
     return {
         *(
             ("matmul_persistent", "grouped_matmul_bulk", "attention_bulk", "convolve_bulk")
@@ -112,9 +112,10 @@ def with_matrix_instructions(target: int) -> set[str]:
 
 @pytest.mark.parametrize("target", (WHOLE, *OTHERS))
 def test_every_kernel_keeps_to_its_budget(pytestconfig, target):
-    """One configuration of each kernel, which for most targets is one of each kind; the whole is `make aot`.
+    """Compile one configuration of each kernel, for most targets one kernel of each kind; `make aot` compiles
+    all.
 
-    The run's seed takes turns among the kernels of a kind.
+    The run's seed alternates among the kernels of a kind.
     """
     folder = pytestconfig.cache.mkdir("triten-aot")
     full = (
@@ -132,7 +133,7 @@ def test_every_kernel_keeps_to_its_budget(pytestconfig, target):
 
 
 def test_kernels_of_every_kind_are_compiled_for_every_target():
-    """One of each kind at a time, and with time all of them."""
+    """Check that each run takes one kernel of each kind, and that all runs together take every kernel."""
     for target in OTHERS:
         turns = [one_of_each_kind(target, turn) for turn in range(12)]
         depending = {n for n, one in declared_for(target).items() if depends_on_the_target(one)}

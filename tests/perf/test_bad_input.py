@@ -17,7 +17,7 @@ from triten.perf.suite.results import Result, Row
 
 SAMPLES = [1.0, 1.1, 0.9, 1.0, 1.2, 1.0, 1.1]
 
-# What stands in the folder, by name.
+# Files in the folder, by name.
 BAD_FILES = {
     "cut.json": ("damaged, or no result file: not JSON", lambda text: text[:200]),
     "empty.json": ("damaged, or no result file: not JSON", lambda text: ""),
@@ -116,7 +116,7 @@ REFUSED = [
 def refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[[list[str]], str]:
-    """The one line that a command says when it refuses, run in a folder of good and bad files without a GPU."""
+    """Return the one-line error of a command, run in a folder of good and bad files without a GPU."""
     row = Row("s", "o", "n", "1", "float32", "cpu", samples={"triten": SAMPLES})
     Result({"host": "h"}, {}, {"confidence": 0.95}, rows=[row]).write(tmp_path / "good.json")
     text = (tmp_path / "good.json").read_text()

@@ -1,4 +1,4 @@
-"""What is read in disassemblies, on small texts of the tools' own."""
+"""Parsers of disassemblies read small outputs of the tools correctly."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the gate launches: every candidate that a kernel declares, not only what is chosen where nothing is known."""
+"""The gate launches every candidate that a kernel declares, not only the default choice."""
 
 from triten.dispatch.structured.stub import load_kernels
 from triten.perf.ahead_of_time.recording import takes, untried

@@ -159,7 +159,7 @@ def test_of_nested_loops_the_innermost_with_products_is_taken():
 
 
 def test_what_follows_the_last_step_of_a_tile_is_no_part_of_a_step():
-    """A persistent kernel's loop goes over the steps of all of its tiles, and stores a tile behind a branch."""
+    """Check a persistent kernel, whose loop covers all tiles' steps and stores a tile behind a branch."""
     found = schedule_of(
         sass("""
         .L_x_0:

@@ -33,7 +33,7 @@ def test_without_a_gpu_nothing_is_written(tmp_path, capsys, monkeypatch):
 
 
 def test_a_table_is_renewed(tmp_path):
-    """New answers in the place of old ones, others kept, those of another version of the kernel left out."""
+    """Check that new entries replace old ones, and that entries of another kernel version are dropped."""
     path = tmp_path / "tables" / "sm_90.json"
     tune.write_table(path, 90, "some GPU", [entry("1"), entry("2")])
     tune.write_table(path, 90, "some GPU", [entry("0", source="0"), entry("3")])

@@ -30,7 +30,7 @@ WATCHED = [
 
 
 def archive_of(pickled, storages=None, method=zipfile.ZIP_STORED, folder="archive", others=()):
-    """The archive of a pickle, with the bytes of storages by their keys."""
+    """Return the archive of a pickle, with the bytes of storages by key."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", method) as archive:
         archive.writestr(f"{folder}/data.pkl", pickled)
@@ -72,7 +72,7 @@ def archive():
 
 @pytest.fixture
 def unchanged():
-    """No class, function, dtype or module is another after the test, and none was imported."""
+    """Check that the test changes no class, function, dtype or module, and imports none."""
     warm_up()
     before, modules = snapshot(), set(sys.modules)
     yield

@@ -46,7 +46,7 @@ def test_a_record_that_claims_another_size(archive):
 
 
 def test_records_that_share_bytes(archive):
-    """A record's header lies in the bytes of the one before: a chain of such makes a small file a large archive."""
+    """Check records whose headers overlap the previous record, which make a small file a large archive."""
     inner = archive(b"\x80\x02N.", {"0": bytes(1000)})
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as made:
@@ -94,7 +94,7 @@ def test_bytes_that_changed():
 
 
 def test_no_checksum_is_none_to_be_checked(archive):
-    """As PyTorch writes after `set_crc32_options(False)`."""
+    """Load a file without checksums, as PyTorch writes it after `set_crc32_options(False)`."""
     data = bytearray(archive(b"\x80\x02K\x07."))
     at = data.index(b"PK\x01\x02") + 16
     data[at : at + 4] = bytes(4)

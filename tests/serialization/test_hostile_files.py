@@ -66,7 +66,7 @@ def saved(value, protocol):
 
 
 def old_format(value):
-    """The pickle of a value's storage-free part, as the older format has it."""
+    """Return the pickle of a value without storages, in the older format."""
     head = [0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}]
     return b"".join(pickle.dumps(each, 2) for each in [*head, value, []])
 
@@ -94,7 +94,7 @@ def changed(data, draw):
 
 
 def repacked(data, draw):
-    """An archive with a changed pickle."""
+    """Return an archive with a changed pickle."""
     file = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(file, "w") as new:
         for name in old.namelist():

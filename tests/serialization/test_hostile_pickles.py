@@ -1,4 +1,4 @@
-"""Pickles that nobody would write in good faith: refused, cheaply, and nothing in the process is another afterwards."""
+"""Malicious pickles are refused at low cost, and leave the process unchanged."""
 
 import collections
 import enum
@@ -48,7 +48,7 @@ def tensor(offset, size, stride, rest=b"\x89N", **options):
 
 
 def of_type(kind):
-    """The call that rebuilds a tensor of a class, of one on Meta."""
+    """Return the call that rebuilds a tensor of a class from a Meta tensor."""
     function = name("torch._utils", "_rebuild_meta_tensor_no_storage")
     arguments = b"(" + name("torch", "float32") + numbers([2]) + numbers([1]) + b"\x89t"
     return name("torch._tensor", "_rebuild_from_type_v2") + b"(" + function + kind + arguments + b"Nt"
@@ -308,7 +308,7 @@ def test_keys_of_the_same_hash(archive):
     keys = b"".join(number(modulus * i) + b"N" for i in range(1, 3000))
     data = archive(PROTO + b"}(" + keys + b"u.")
     refused(data, "take longer than its size accounts for")
-    # As many that are as large have hashes of their own, and so have the same in many dicts.
+    # Equally large inputs with distinct hashes load, and so do equal keys in many dicts.
     large = {modulus * 5 + i: None for i in range(3000)}
     alike = [{modulus: i, (1, 2): i, -1.5: i} for i in range(3000)]
     frozen = [frozenset({(1, 2), modulus}) for _ in range(3000)]
@@ -505,7 +505,7 @@ def test_states_of_slots_are_those_of_the_class(archive):
 
 
 def test_a_state_makes_no_setstate(archive):
-    """An attribute of that name is not called."""
+    """Check that `load` does not call a `__setstate__` attribute."""
     planted = b"}" + text("__setstate__") + name("torch._utils", "_rebuild_parameter") + b"sb"
     with allowed(Plain):
         found = tt.load(

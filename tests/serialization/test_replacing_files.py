@@ -102,7 +102,7 @@ def test_a_killed_process_leaves_the_old_file(path):
     )
     assert done.returncode == -signal.SIGKILL
     assert tt.load(path) == {"x": 1}
-    # Of a killed process a temporary file remains, which says whose it is.
+    # A killed process leaves a temporary file, whose name identifies the process.
     (left,) = [name for name in os.listdir(path.parent) if name != path.name]
     assert left.startswith(".triten-")
 

@@ -1,14 +1,16 @@
-"""What tests of several folders use, named for what it is: ``from triten.tests.shared.threads import together``.
+"""Code that tests of several folders share, in modules named for their content.
 
-* `allocator_model`: the caching allocator beside a model of it.
-* `comparison`: whether tensors and arrays are near.
-* `operands`: leaves of graphs, and options of optimizers.
-* `pinned_model`: the allocator of page-locked memory beside a model of it.
-* `processes`: programs that run in a process of their own.
-* `thread_state`: what a thread's modes and keys are.
-* `threads`: functions in other threads, at once or one, and waiting for what comes in its own time.
+Import it as ``from triten.tests.shared.threads import together``. The modules include:
 
-Fixtures do not belong here, but into a `conftest.py`; nor does what one folder alone uses: functions of that kind are
-in a module of that folder. `tests` has no `__init__.py`, so that pytest does not import the root, which is the package
-`triten`, a second time; its folders are found below `triten` all the same.
+- `allocator_model`: the caching allocator and a model of it;
+- `comparison`: closeness of tensors and arrays;
+- `operands`: leaves of graphs, and options of optimizers;
+- `pinned_model`: the allocator of page-locked memory and a model of it;
+- `processes`: programs that run in a separate process;
+- `thread_state`: a thread's modes and keys;
+- `threads`: functions in other threads, concurrent or single, and waiting for asynchronous conditions.
+
+Fixtures belong in a `conftest.py`. Functions that only one folder uses belong in a module of that folder.
+`tests` has no `__init__.py`, so that pytest does not import the root, which is the package `triten`, a second
+time; its folders are still found below `triten`.
 """

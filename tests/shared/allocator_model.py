@@ -1,8 +1,13 @@
-"""The caching allocator beside a model of what a correct one would hold, over two drivers that a test steers.
+"""The caching allocator checked against a model of a correct one, over two drivers that a test controls.
 
-`Model` makes the same calls of the allocator and of itself, and `check` holds them together: blocks tile their segments
-and live ones are apart; nothing is handed out before all work on it, on all streams, is done; a stream's memory and a
-pool's do not mix; statistics equal a recount. At the end (`finish`) everything is given back, and nothing is left.
+`Model` makes the same calls on the allocator and on itself, and `check` compares the two:
+
+- blocks tile their segments, and live blocks do not overlap;
+- the allocator reuses no memory before all work on it, on all streams, is done;
+- memory of different streams or pools does not mix;
+- statistics equal a recount.
+
+At the end, `finish` frees everything and checks that nothing is left.
 """
 
 import gc
@@ -209,7 +214,7 @@ class Model:
             uses[stream] = self.cuda.work[device, stream]
 
     def fail(self, nbytes, device, stream):
-        """No memory at the first or at both tries; a free block may still serve."""
+        """Refuse memory at the first attempt or at both; a free block may still serve the request."""
         before = nested_stats(self.allocator, device)
         try:
             self.malloc(nbytes, device, stream)
@@ -234,7 +239,7 @@ class Model:
                 assert in_use or kept, "a segment that nobody uses was kept"
 
     def limit(self, device, fraction):
-        """A share of the device's memory, beyond which no segment is added."""
+        """Limit the allocator to a fraction of the device's memory; it adds no segment beyond that."""
         set_fraction(self.allocator, device, fraction)
         reserved = nested_stats(self.allocator, device)["reserved_bytes"]["all"]["current"]
         self.ceilings[device] = max(int(TOTAL * fraction), reserved)

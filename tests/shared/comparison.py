@@ -1,4 +1,4 @@
-"""Whether tensors and arrays are near."""
+"""Closeness of tensors and arrays."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ import triten as tt
 
 
 def as_array(x: Any) -> np.ndarray:
-    """A tensor's elements on the host, 16-bit and 8-bit floats widened to float32; anything else as NumPy takes it."""
+    """Return the elements on the host; 16-bit and 8-bit floats become float32."""
     if not isinstance(x, tt.Tensor):
         return np.asarray(x)
     x = x.detach().cpu()

@@ -27,5 +27,5 @@ ADAM: dict[str, Any] = {
 
 
 def leaf(*values: Any, dtype: tt.dtype = tt.float32) -> tt.Tensor:
-    """A vector of these values, 1 and 2 if there are none, that requires gradients."""
+    """Return a vector that requires grad; its default values are 1 and 2."""
     return tt.tensor(values or (1.0, 2.0), dtype=dtype).requires_grad_()

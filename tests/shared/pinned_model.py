@@ -32,7 +32,7 @@ class PinnedModel:
         self.live.pop(self._address(index))
 
     def copy(self, index, which):
-        """A copy that does not wait for its end, on a stream."""
+        """Enqueue an asynchronous copy on a stream."""
         address = self._address(index)
         stream = self.streams[which]
         block = self.allocator.find(address)
@@ -43,7 +43,7 @@ class PinnedModel:
         self.pending.setdefault(address, []).append(event.record)
 
     def step(self, which):
-        """One operation of a stream comes to its end."""
+        """Complete one operation of a stream."""
         self.cuda.step(self.streams[which])
 
     def empty(self):

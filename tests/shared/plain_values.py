@@ -5,7 +5,7 @@ from typing import Any
 
 
 def plain_values() -> list[Any]:
-    """One of each kind, new every time."""
+    """Return a new value of each kind."""
     return [
         1,
         2.5,

@@ -22,7 +22,7 @@ class NotSmoothError(Exception):
 
 
 def loss_of(function: Callable[..., Any]) -> Loss:
-    """The weighted sum of a function's floating-point results."""
+    """Return the weighted sum of a function's floating-point results."""
 
     def loss(*values: Any) -> Any:
         total: Any = 0
@@ -40,7 +40,7 @@ def loss_of(function: Callable[..., Any]) -> Loss:
 
 
 def _gradients(total: Any, leaves: Sequence[Any], **options: Any) -> list[Any]:
-    """The gradients, zeros where there is none."""
+    """Return the gradients, with zeros for unused leaves."""
     if not isinstance(total, tt.Tensor) or not total.requires_grad:
         return [tt.zeros_like(leaf) for leaf in leaves]
     found = tt.autograd.grad(total, leaves, allow_unused=True, **options)
@@ -52,7 +52,7 @@ def _inner(one: Sequence[Any], other: Sequence[Any]) -> Any:
 
 
 def difference(loss: Loss, values: Sequence[Any], along: Sequence[Any], step: float) -> np.ndarray:
-    """The change of the gradient along a direction. Raises NotSmoothError if both sides differ."""
+    """Return the gradient's directional derivative. Raises NotSmoothError if the two sides differ."""
     ends = []
     for sign in (1, -1, 0):
         moved = [(x + sign * step * v).detach().requires_grad_() for x, v in zip(values, along, strict=True)]
@@ -94,7 +94,7 @@ def reverse_over_forward(loss: Loss, values: Sequence[Any], along: Sequence[Any]
 
 
 def mapped_forward_over_reverse(loss: Loss, values: Sequence[Any], along: Sequence[Any]) -> list[Any]:
-    """The same as a row of `tt.func.hessian`."""
+    """Compute the Hessian-vector product as `tt.func.hessian` does."""
     places = tuple(range(len(values)))
     both = [tt.stack([2 * v, v]) for v in along]
     gradient = tt.func.grad(loss, places)
@@ -103,7 +103,7 @@ def mapped_forward_over_reverse(loss: Loss, values: Sequence[Any], along: Sequen
 
 
 def mapped_reverse_over_forward(loss: Loss, values: Sequence[Any], along: Sequence[Any]) -> list[Any]:
-    """The same as a row of ``jacrev(jacfwd(...))``."""
+    """Compute the Hessian-vector product as ``jacrev(jacfwd(...))`` does."""
     both = [tt.stack([2 * v, v]) for v in along]
 
     def total(*values: Any) -> Any:
@@ -113,7 +113,7 @@ def mapped_reverse_over_forward(loss: Loss, values: Sequence[Any], along: Sequen
 
 
 def forward_over_forward(loss: Loss, values: Sequence[Any], along: Sequence[Any]) -> list[Any]:
-    """The tangent of the tangent, which is a number: along the direction once more."""
+    """Compute the second derivative along the direction, a number, by forward mode over forward mode."""
     given = tuple(along)
     return [tt.func.jvp(lambda *x: tt.func.jvp(loss, x, given)[1], tuple(values), given)[1]]
 
@@ -131,7 +131,7 @@ ORDERS = {
 def disagreements(
     function: Callable[..., Any], values: Sequence[Any], orders: Sequence[str] = tuple(ORDERS)
 ) -> Iterator[tuple[str, str]]:
-    """The orders of modes that do not give the Hessian times a direction, and what they give or raise.
+    """Yield the orders of modes with a wrong Hessian-vector product, and their result or error.
 
     Args:
         function: from float64 tensors to a tensor or several.

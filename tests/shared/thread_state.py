@@ -1,4 +1,4 @@
-"""What a thread's modes, keys and settings are, to be the same after a test as before."""
+"""A thread's modes, keys and settings, which a test must leave unchanged."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from triten.runtime.local_dispatch_key_set import local, modes
 
 
 def modes_and_keys() -> tuple[list[Any], int, int]:
-    """The thread's modes, and its included and excluded keys."""
+    """Return the thread's modes, and its included and excluded keys."""
     return list(modes), local.included, local.excluded
 
 

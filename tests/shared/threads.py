@@ -12,12 +12,12 @@ PATIENCE = 300.0
 
 
 def in_thread(function: Callable[[], Result], name: str | None = None) -> Result:
-    """What the function returns in a thread of its own; what it raises there is raised here."""
+    """Run the function in a new thread; return its result or raise its error."""
     return together(function, name=name)[0]
 
 
 def together(*functions: Callable[[], Any], name: str | None = None) -> list[Any]:
-    """What each function returns in a thread of its own, all begun at once; the first that raises raises here."""
+    """Run the functions concurrently in new threads; return their results or raise the first error."""
     start = threading.Barrier(len(functions))
     results: list[Any] = [None] * len(functions)
     errors: list[BaseException] = []
@@ -49,7 +49,7 @@ def join(*threads: threading.Thread) -> None:
 
 
 def eventually(condition: Callable[[], bool]) -> bool:
-    """Whether a condition becomes true, for which other threads may take any time."""
+    """Wait for a condition that other threads make true; return False after a long timeout."""
     until = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > until:

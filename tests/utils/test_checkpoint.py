@@ -140,7 +140,7 @@ def test_autocast_and_keywords_are_the_same_again():
 
 
 def of_calls(*functions):
-    """A function that is another one in each call."""
+    """Return a function that calls the next of `functions` each time."""
     rest = iter(functions)
     return lambda x: next(rest)(x)
 

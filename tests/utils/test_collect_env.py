@@ -1,4 +1,4 @@
-"""What a bug report says of the machine."""
+"""A bug report describes the machine."""
 
 import subprocess
 import sys

@@ -44,7 +44,7 @@ class Rows(Dataset):
 
 
 class Calling(Dataset):
-    """What a function gives for each index."""
+    """Dataset that calls a function for each index."""
 
     def __init__(self, function, count=6):
         self.function, self.count = function, count

@@ -15,7 +15,7 @@ fx = tt.fx
 
 
 class Drawn:
-    """What the stand-in makes: names and options of each call."""
+    """Objects of the stand-in library: names and options of each call."""
 
     def __init__(self, *names: str, **options: Any) -> None:
         self.names, self.options = names, options

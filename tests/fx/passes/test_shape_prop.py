@@ -1,4 +1,4 @@
-"""What `ShapeProp` notes about results (torch.fx.passes.shape_prop)."""
+"""`ShapeProp` records the metadata of results (torch.fx.passes.shape_prop)."""
 
 import pytest
 

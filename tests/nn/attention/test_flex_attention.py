@@ -107,7 +107,7 @@ EXPECTED = {
 
 
 def case(name: str, device: str) -> tuple[tuple[tt.Tensor, ...], dict[str, Any]]:
-    """The operands and options of a row of `EXPECTED`."""
+    """Return the operands and options of a row of `EXPECTED`."""
     q, k, v = operands(device)
     options: dict[str, Any] = {}
     if name == "scaled":

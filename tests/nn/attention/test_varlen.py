@@ -37,7 +37,7 @@ def packed(heads: int = 2, dtype: tt.dtype = tt.float16) -> tuple[tt.Tensor, ...
 def alone(
     q: tt.Tensor, k: tt.Tensor, v: tt.Tensor, window: tuple[int, int], lengths: tuple[int, ...] = KEYS
 ) -> tuple[tt.Tensor, tt.Tensor]:
-    """The outputs and sums of each sequence by itself, in float32, with the first so many of its keys."""
+    """Compute each sequence's outputs and sums separately, in float32, with its first `lengths` keys."""
     outputs, sums = [], []
     for queries, keys, used, first, first_key in zip(
         QUERIES, KEYS, lengths, starts(QUERIES).tolist(), starts(KEYS).tolist(), strict=False

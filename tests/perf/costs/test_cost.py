@@ -1,4 +1,4 @@
-"""What operators cost, against counts made by hand."""
+"""Operators' costs equal counts made by hand."""
 
 import math
 import subprocess

@@ -168,7 +168,7 @@ def test_every_file_of_the_package_has_a_layer():
 
 def test_recorders_belong_to_autograd() -> None:
     def names(function):
-        """The files of the functions that a plan is made of."""
+        """Return the files of the functions in a plan."""
         cells = [cell.cell_contents for cell in function.__closure__ or ()]
         inner = [each for each in cells if isinstance(each, FunctionType)]
         return [function.__code__.co_filename, *(name for each in inner for name in names(each))]

@@ -22,7 +22,7 @@ def trained(model: Any, optimizer: Any, images: tt.Tensor, labels: tt.Tensor) ->
 
 
 def digits() -> Program:
-    """A step of the digits example."""
+    """Return a training step of the digits example."""
     model = tt.nn.Sequential(
         tt.nn.Conv2d(1, 16, 3, padding=1), tt.nn.ReLU(), tt.nn.Conv2d(16, 32, 3, padding=1), tt.nn.ReLU(),
         tt.nn.MaxPool2d(2), tt.nn.Flatten(), tt.nn.Linear(512, 64), tt.nn.ReLU(), tt.nn.Linear(64, 10),
@@ -51,7 +51,7 @@ class Block(tt.nn.Module):
 
 
 def transformer() -> Program:
-    """A step of a transformer's block with AdamW."""
+    """Return a training step of a transformer block with AdamW."""
 
     def step(model: Any, optimizer: Any, x: tt.Tensor) -> None:
         model(x).square().mean().backward()
@@ -78,7 +78,7 @@ class Residual(tt.nn.Module):
 
 
 def residual_network() -> Program:
-    """A step of a small residual network."""
+    """Return a training step of a small residual network."""
     model = tt.nn.Sequential(
         tt.nn.Conv2d(3, 16, 3, padding=1), tt.nn.ReLU(), Residual(16, 16, 1), Residual(16, 32, 2),
         tt.nn.AdaptiveAvgPool2d(1), tt.nn.Flatten(), tt.nn.Linear(32, 10),
@@ -102,10 +102,10 @@ PROGRAMS = {program.__name__: program for program in (digits, transformer, resid
 
 
 def pair(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[float, float]:
-    """Seconds predicted, from measurements made now, and measured.
+    """Return the predicted seconds, from new measurements, and the measured seconds.
 
-    Of the thread's processor: a program is long enough for others to get in between, of the single calls that the
-    prediction rests on half are not.
+    Both are the thread's CPU time. A program runs long enough for other processes to preempt it. Half of the
+    single calls that the prediction rests on do not.
     """
     forget_measurements()
     predicted = tt.perf.plan(fn, *args, device="cpu").seconds

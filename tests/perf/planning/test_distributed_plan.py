@@ -59,7 +59,7 @@ def step(model: Any, optimizer: Any, x: tt.Tensor) -> None:
 
 
 def trained(model: Any, x: tt.Tensor) -> Any:
-    """An optimizer that has its states, as in all steps but the first."""
+    """Return an optimizer that has its states, as in all steps but the first."""
     optimizer = tt.optim.Adam(model.parameters())
     step(model, optimizer, x)
     return optimizer
@@ -292,7 +292,7 @@ def test_units_are_gathered_while_others_compute() -> None:
 
 @pytest.fixture
 def functional_collectives() -> Iterator[None]:
-    """`_c10d_functional`, where nobody has defined it."""
+    """Define `_c10d_functional` if it is undefined."""
     if hasattr(getattr(tt.ops, "_c10d_functional", None), "all_reduce"):
         yield
         return

@@ -1,8 +1,8 @@
-"""What `plan` predicts for the CPU, beside what this machine takes.
+"""The predictions of `plan` for the CPU are close to this machine's measurements.
 
-A machine that does other work too may slow either of the two down, so that both are taken in turn, a few times: a model
-that is wrong is wrong each time. In a process of one thread, BLAS included: two that wait for each other on busy
-processors take any time.
+Other work on the machine may slow either side, so the test interleaves both a few times: a wrong model is
+wrong each time. The process has one thread, BLAS included, because threads that wait for each other on busy
+cores take arbitrary time.
 """
 
 import os

@@ -44,7 +44,7 @@ with torch.no_grad():
 
 
 def results(command: list[str], folder: Path) -> dict[str, np.ndarray]:
-    """What a process of a library writes of the program."""
+    """Return the results that a library's worker process writes for the program."""
     with Worker(command, None, SECONDS) as worker:
         build(worker, SMALL, folder, make_weights=True)
         worker.ask("results", file=str(folder / "results.npz"))

@@ -39,7 +39,7 @@ def test_a_program_gives_what_pytorch_gave(tmp_path: Path) -> None:
 
 
 def test_a_library_agrees_with_itself_by_way_of_its_file_of_weights(tmp_path: Path) -> None:
-    # What stands in PyTorch's place is a Python in which torch is triten.
+    # The stand-in for PyTorch is a Python in which torch is triten.
     stand_in = tmp_path / "python"
     stand_in.write_text(f'#!/bin/sh\nshift\nexec "{sys.executable}" -P -m triten.as_torch "$@"\n')
     stand_in.chmod(0o755)

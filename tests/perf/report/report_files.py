@@ -33,7 +33,7 @@ def rows(slowdown: float) -> list[Row]:
 
 
 def write_files(folder: Path) -> list[Path]:
-    """The newer commit first, so that order is the report's own work."""
+    """Write the newer commit first, so that the report has to sort."""
     paths = []
     for name, day, slowdown in (("new", 2, 2.0), ("old", 1, 1.0)):
         commit = {"hash": name * 4, "time": f"2026-01-0{day}T00:00:00+00:00", "dirty": False}

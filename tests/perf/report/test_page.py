@@ -1,4 +1,4 @@
-"""The page in headless Chromium: it draws, filters, turns dark, works by keyboard and on a phone, without an error."""
+"""The page works in headless Chromium without an error: drawing, filters, dark mode, keyboard and phone."""
 
 import importlib.util
 import shutil
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is install
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Any]:
-    """The page of two files, whose console must stay empty."""
+    """Open the page of two files; its console must stay empty."""
     path = tmp_path / "dashboard.html"
     path.write_text(format_page(report_data(report_files.write_files(tmp_path))), encoding="utf-8")
     said: list[str] = []

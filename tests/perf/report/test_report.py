@@ -28,7 +28,7 @@ def files(tmp_path: Path) -> list[Path]:
 
 @pytest.fixture
 def report(monkeypatch: pytest.MonkeyPatch) -> Report:
-    """The command in this process."""
+    """Return a function that runs the command in this process."""
 
     def called(*arguments: object) -> int:
         monkeypatch.setattr(sys, "argv", ["perf", "report", *map(str, arguments)])

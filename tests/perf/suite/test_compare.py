@@ -40,7 +40,7 @@ class Done(NamedTuple):
 
 @pytest.fixture
 def compare(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Compare:
-    """The command in this process, in a folder of its own."""
+    """Return a function that runs the command in this process, in its own folder."""
     monkeypatch.chdir(tmp_path)
 
     def called(*arguments: str) -> Done:
@@ -194,7 +194,7 @@ def test_a_run_that_failed_shows_in_the_merged_row_and_limits_are_the_best() -> 
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository of two commits, whose `perf` in the working tree is newer than both."""
+    """Return a repository of two commits, whose working tree has a newer `perf` than both."""
     root = tmp_path / "checkout"
     (root / "perf").mkdir(parents=True)
     git = ["git", "-C", str(root), "-c", "user.name=n", "-c", "user.email=e@example.org"]

@@ -1,4 +1,4 @@
-"""Threads are held to cores while a run measures, those of a pool that is made anew too, and are free afterwards."""
+"""A run pins threads to cores while it measures, including those of a new thread pool, and releases them afterwards."""
 
 import hashlib
 import os

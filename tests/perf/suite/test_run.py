@@ -28,7 +28,7 @@ Perf = Callable[..., int]
 
 @pytest.fixture
 def perf(monkeypatch: pytest.MonkeyPatch) -> Iterator[Perf]:
-    """The command in this process, whose threads and cores are as they were afterwards."""
+    """Yield a function that runs the command in this process; restore threads and cores afterwards."""
     cores, threads = os.sched_getaffinity(0), tt.get_num_threads()
 
     def called(*arguments: object) -> int:

@@ -26,7 +26,7 @@ def writer(tmp_path):
 
 
 def read(folder):
-    """What TensorBoard finds in a folder."""
+    """Read the events that TensorBoard finds in a folder."""
     found = EventAccumulator(str(folder), size_guidance={"tensors": 0, "histograms": 0, "images": 0})
     found.Reload()
     return found
