@@ -34,7 +34,7 @@ IN_DOUBLE = {"gradient", "forward_ad", "gradgrad", "second_order", "modules", "o
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0: as PyTorch, or a known difference; 1: something differs; 2: PyTorch is not installed."""
+    """Return 0 if all agree or differ as known, 1 if something differs, 2 if PyTorch is not installed."""
     options = _parser().parse_args(arguments)
     if importlib.util.find_spec("torch") is None:
         print("conformance needs PyTorch as its oracle: make conformance installs it", file=sys.stderr)
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run(options: argparse.Namespace) -> "Iterator[Tally]":
-    """Ask every chosen operator in every chosen mode; print findings and totals."""
+    """Run every chosen operator in every chosen mode; print findings and totals."""
     import warnings
 
     import torch

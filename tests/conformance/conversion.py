@@ -55,7 +55,7 @@ class Conversion:
         self._kept: list[Any] = []
 
     def __call__(self, value: Any) -> Any:
-        """`value` as ours. Raises OutsideError, and MissingError for a dtype that is not there."""
+        """Convert `value` to triten's. Raises OutsideError, and MissingError for a missing dtype."""
         if isinstance(value, torch.Tensor):
             return self._tensor(value)
         if isinstance(value, torch.Size):

@@ -20,7 +20,7 @@ def judge(
     seconds: int,
     known: dict[tuple[str, str], KnownDifference],
 ) -> Tally:
-    """Ask `operator` in `mode`, for at most `seconds` (0: for as long as it takes)."""
+    """Run `operator` in `mode`, for at most `seconds` (0 for no limit)."""
     tally = Tally(title(operator), mode.name)
 
     def find(label: str, text: str) -> None:

@@ -17,7 +17,7 @@ class KnownDifference:
 
 
 def reason_for(known: dict[tuple[str, str], KnownDifference], mode: str, label: str, operator: str) -> str:
-    """Why `operator` differs in a case of that label; empty where it should not."""
+    """Return why `operator` differs in a case of that label; empty if it should not."""
     kind = f"{mode}/{label.removeprefix(mode).strip().replace(' ', '-')}"
     found = known.get((mode, operator)) or known.get((kind, operator))
     return found.reason if found else ""

@@ -63,7 +63,7 @@ def chosen(pattern: str, dtype: Any = None) -> Iterator[OpInfo]:
 
 
 def title(operator: Any) -> str:
-    """Its name, and its variant where it has several, as operators have."""
+    """Return the operator's name, with its variant if it has several."""
     variant = getattr(operator, "variant_test_name", "")
     return f"{operator.name}.{variant}" if variant else str(operator.name)
 
@@ -74,7 +74,7 @@ def values_are_free(operator: OpInfo) -> bool:
 
 
 def ordered(operator: OpInfo, arguments: list[Any]) -> list[Any]:
-    """Positional arguments of the database in the operator's own order."""
+    """Return the database's positional arguments in the operator's own order."""
     if operator.name == "einsum" and len(arguments) == 2:
         return [arguments[1], *arguments[0]]
     order = ORDER.get(operator.name, ())
@@ -105,7 +105,7 @@ def functional(operator: OpInfo, library: Any = tt) -> Callable[..., Any]:
 
 
 def in_place(operator: OpInfo) -> Callable[..., Any]:
-    """Our form that writes to its first argument: the method ``name_``, or the function with ``inplace=True``.
+    """Return the in-place form: the method ``name_``, or the function with ``inplace=True``.
 
     Raises MissingError if there is none.
     """

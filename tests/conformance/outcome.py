@@ -76,7 +76,7 @@ def compare_outcomes(
     meta: bool = False,
     computed: torch.dtype | None = None,
 ) -> None:
-    """Both gave the same, or both refused alike. Raises Difference."""
+    """Check that both gave the same result or both refused alike. Raises Difference."""
     if theirs.raised is not None:
         if ours.raised is None:
             raise Difference(
@@ -101,7 +101,7 @@ def compare_values(
     computed: torch.dtype | None = None,
     what: str = "result",
 ) -> None:
-    """Shapes, dtypes and values. Raises Difference.
+    """Compare shapes, dtypes and values. Raises Difference.
 
     Args:
         free: values are not determined.

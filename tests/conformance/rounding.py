@@ -61,7 +61,7 @@ def rounding(options: Namespace) -> int:
 
 
 def _errors(exact: torch.Tensor, ours: object, theirs: torch.Tensor, dtype: torch.dtype) -> np.ndarray:
-    """Both errors of each element that is finite for all."""
+    """Return both errors of each element that is finite in all results."""
     wide, mine, other = (
         np.ravel(array).astype(np.float64)
         for array in (array_of(exact), array_of_ours(ours), array_of(theirs))

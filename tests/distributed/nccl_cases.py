@@ -76,13 +76,13 @@ def raises(error: type[Exception], words: str) -> Iterator[None]:
 
 
 def numbers(rank: int, dtype: tt.dtype, count: int = 6) -> tt.Tensor:
-    """Small numbers of a rank, on the host, whose sums and products are exact."""
+    """Return small numbers of a rank, on the host, whose sums and products are exact."""
     values = [(3 * rank + 2 * i) % 5 for i in range(count)]
     return tt.tensor(values, dtype=tt.float32).to(dtype)
 
 
 def same(found: tt.Tensor, expected: tt.Tensor) -> None:
-    """Bits, dtypes and sizes agree."""
+    """Check that bits, dtypes and sizes agree."""
     found = found.cpu()
     assert found.dtype == expected.dtype and found.shape == expected.shape, (found, expected)
     as_bytes = [each.contiguous().reshape(-1).view(tt.uint8).tolist() for each in (found, expected)]

@@ -1,4 +1,4 @@
-"""Factories use the named device, a thread's ``with`` block, or the process's default, in that order."""
+"""Factories use the named device, a thread's ``with`` block, or the process's default device."""
 
 import threading
 

@@ -18,9 +18,9 @@ class Verdict(enum.Enum):
     AGREED = "agreed"
     REFUSED_ALIKE = "refused alike"
     KNOWN = "known difference"
-    """It differs on purpose; the campaign has the reason."""
+    """An intended difference, whose reason the target states."""
     OUTSIDE = "outside"
-    """Nothing is promised about it, or the oracle itself failed."""
+    """A case without a promise, or on which the oracle itself failed."""
 
 
 AGREED, REFUSED_ALIKE, KNOWN, OUTSIDE = Verdict
@@ -56,14 +56,14 @@ class Campaign(ABC):
     name: ClassVar[str]
     needs_oracle: ClassVar[bool] = False
     needs: ClassVar[Mapping[str, str]] = {}
-    """Environment variables of its workers, beside the parent's own."""
+    """Environment variables of the workers, in addition to the parent's."""
     limit: ClassVar[float] = 20.0
-    """Seconds that a case may take: over it, it hangs."""
+    """Time limit of a case in seconds; a slower case counts as a hang."""
     forks: ClassVar[bool] = False
     """Whether a worker is a fork of a process that has prepared, and that lives on when the worker dies: for a campaign
     whose preparation takes long and starts no threads."""
     memory_limit: ClassVar[int] = 0
-    """Bytes of address space that a worker may have; 0: as many as it likes."""
+    """Limit of a worker's address space in bytes; 0 for no limit."""
 
     def prepare(self) -> None:
         """Import and make what takes long, once in each worker, before the first case's time begins."""
@@ -78,7 +78,7 @@ class Campaign(ABC):
         """Run a case and judge it. An exception that leaves it is a finding of the kind "inner error"."""
 
     def smaller(self, case: Case) -> Iterator[Case]:
-        """Smaller cases to try in its place, those that take most away first."""
+        """Yield smaller cases to try, the largest reductions first."""
         yield from ()
 
     def describe(self, case: Case) -> str:

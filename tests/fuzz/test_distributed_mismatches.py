@@ -1,4 +1,4 @@
-"""The fuzz target of mismatched collective calls finds hangs and errors if the check is off."""
+"""The fuzz target of mismatched collective calls reports a mismatch as a finding if the check is off."""
 
 from typing import Any
 

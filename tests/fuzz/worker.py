@@ -69,19 +69,19 @@ class Worker:
             return self.campaign.judge_death(case, death.finding)
 
     def smaller(self, case: Any) -> list[Any]:
-        """`Campaign.smaller`, in the child. Raises DeathError."""
+        """Run `Campaign.smaller` in the child. Raises DeathError."""
         found: list[Any] = self._ask({"do": "smaller", "case": case}, OTHER_LIMIT)
         return found
 
     def describe(self, case: Any) -> str:
-        """`Campaign.describe`, in the child; the case itself where that fails."""
+        """Run `Campaign.describe` in the child; return the case itself if that fails."""
         try:
             return str(self._ask({"do": "describe", "case": case}, OTHER_LIMIT))
         except (DeathError, RuntimeError):
             return json.dumps(case)
 
     def record(self, case: Any) -> Any:
-        """`Campaign.record`, in the child; None where it dies there, as a case that kills the oracle does."""
+        """Run `Campaign.record` in the child; return None if the child dies, as when a case kills the oracle."""
         try:
             return self._ask({"do": "record", "case": case}, OTHER_LIMIT)
         except (DeathError, RuntimeError):

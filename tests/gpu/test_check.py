@@ -1,4 +1,4 @@
-"""The command: what it finds, what it survives, what it leaves behind."""
+"""The command finds faults, survives dying workers, and leaves a valid result file."""
 
 import itertools
 import json

@@ -124,7 +124,7 @@ class _Pair:
 
 
 def _gradients(*args: Any, **options: bool) -> Any:
-    """PyTorch's gradients. Raises OutsideError where it has no derivative of one."""
+    """Return PyTorch's gradients. Raises OutsideError if it lacks a derivative."""
     try:
         return torch.autograd.grad(*args, **options)
     except RuntimeError as error:
@@ -159,7 +159,7 @@ def _forward(
 
 
 def _random(random: np.random.Generator, tensor: torch.Tensor) -> torch.Tensor:
-    """Normal numbers of a tensor's shape and dtype, of which complex ones have both parts."""
+    """Return normal random numbers of a tensor's shape and dtype; complex ones have both parts."""
     shape = tuple(tensor.shape)
     values = torch.from_numpy(np.asarray(random.standard_normal(shape)))
     if tensor.dtype.is_complex:

@@ -50,13 +50,13 @@ def _check(operator: OpInfo, ours: Any, settings: Settings, sample: SampleInput)
 
 
 def snapshot(value: Any) -> list[tuple[tuple[int, ...], np.ndarray | None]]:
-    """Shape and bytes of every tensor in `value`."""
+    """Return the shape and bytes of every tensor in `value`."""
     tensors = [leaf for leaf in flat(value) if isinstance(leaf, tt.Tensor)]
     return [(tuple(leaf.shape), None if leaf.is_meta else array_of_ours(leaf).copy()) for leaf in tensors]
 
 
 def expect_untouched(before: list[Any], value: Any) -> None:
-    """Raises Difference if a refused call wrote to, or resized, one of its operands."""
+    """Raise Difference if a refused call wrote to, or resized, one of its operands."""
     for (shape, values), (shape_now, values_now) in zip(before, snapshot(value), strict=True):
         if shape != shape_now or (values is not None and values.tobytes() != values_now.tobytes()):
             raise Difference(f"an operand of shape {shape} is not as it was before the refusal")

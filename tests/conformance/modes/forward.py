@@ -34,7 +34,7 @@ def reference_cases(operator: OpInfo, settings: Settings) -> Iterator[tuple[str,
 
 
 def check(operator: OpInfo, ours: Any, settings: Settings, sample: SampleInput) -> None:
-    """Both make the call over arguments of their own."""
+    """Make the call in both libraries, each with its own arguments."""
     positional, named = arguments(sample)
     mine, mine_named = ours_of(operator, settings.conversion(), positional, named)
     if settings.meta:

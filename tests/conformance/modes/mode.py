@@ -56,7 +56,7 @@ def samples_of(operator: OpInfo, settings: Settings, *, requires_grad: bool = Fa
 
 
 def arguments(sample: SampleInput) -> tuple[list[Any], dict[str, Any]]:
-    """Positional and named arguments, as the database calls its operator."""
+    """Return the positional and named arguments with which the database calls its operator."""
     return [sample.input, *sample.args], dict(sample.kwargs)
 
 

@@ -110,14 +110,14 @@ class Pair:
         return theirs, given
 
     def load(self) -> None:
-        """Theirs' state, by name, into ours."""
+        """Load the state of PyTorch's module, by name, into triten's."""
         if self.info.is_lazy:
             compare_outcomes(*self.called(), free=True)
         convert = self.settings.conversion()
         self.ours.load_state_dict({name: convert(value) for name, value in self.theirs.state_dict().items()})
 
     def run(self) -> None:
-        """Results, buffers and gradients."""
+        """Compare results, buffers and gradients."""
         self.load()
         free = self._is_random()
         self.load()
@@ -148,7 +148,7 @@ class Pair:
                 compare_values(want.grad, got.grad, free=free, what=f"gradient {number}")
 
     def names(self) -> None:
-        """Names, order, shapes and dtypes of the state; `repr`; children; what of them trains."""
+        """Compare the state's names, order, shapes and dtypes; `repr`; children; trainable parameters."""
         if self.info.is_lazy:
             if repr(self.theirs) != repr(self.ours):
                 raise Difference(f"{self.theirs!r} expected, {self.ours!r} given")
@@ -191,7 +191,7 @@ class Pair:
             compare_values(list(theirs.values()), list(given.values()), free=True, what=f"{dtype} state")
 
     def in_channels_last(self) -> None:
-        """Both, and the operands, channels-last: results, and the strides of each."""
+        """Compare results and strides with channels-last modules and operands."""
         dims = {tensor.dim() for tensor in tensors_of(self.given)}
         if not dims & {4, 5} or self.info.is_lazy:
             raise OutsideError("no operand of four or five dimensions")

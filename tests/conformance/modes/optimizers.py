@@ -101,7 +101,7 @@ class Pair:
         return self.made_theirs.raised is None
 
     def stepped(self) -> None:
-        """Parameters and state after some steps."""
+        """Compare parameters and state after some steps."""
         if self.both_made():
             theirs, ours = self.made_theirs.value, self.made_ours.value
             for step in range(STEPS):
@@ -147,7 +147,7 @@ class Pair:
                 compare_values(*map(_numbers, (value, mine[name])), what=f"state {name}")
 
     def resumed(self) -> None:
-        """Ours goes on alike from a `state_dict` loaded into a fresh optimizer."""
+        """Check that a fresh optimizer continues from a loaded `state_dict`."""
         if not self.both_made():
             return
         theirs, ours = self.made_theirs.value, self.made_ours.value
@@ -162,7 +162,7 @@ class Pair:
         self.compare(theirs, ours)
 
     def from_theirs(self) -> None:
-        """Ours goes on from the state of theirs."""
+        """Check that triten's optimizer continues from the state of PyTorch's."""
         if not self.both_made():
             return
         theirs, ours = self.made_theirs.value, self.made_ours.value

@@ -59,7 +59,7 @@ def small(operator: OpInfo) -> Iterator[Operands]:
 
 
 def large(operator: OpInfo) -> Iterator[Iterator[Operands]]:
-    """Operands of up to about a million elements, growing; the likeliest rule to be taken first."""
+    """Yield growing operands of up to about a million elements, by the most likely rule first."""
     if title(operator) in LARGE:
         torch.manual_seed(0)
         yield iter([Operands(*LARGE[title(operator)]())])

@@ -83,7 +83,7 @@ def measured(pattern: str, part: tuple[int, int] = (1, 1)) -> Iterator[Row]:
 
 
 def contest(operator: OpInfo, size: str) -> tuple[str, dict[str, Slice]] | None:
-    """Both rivals' calls with the first operands that both take; None where there are none."""
+    """Return both libraries' calls with the first operands that both accept; None if there are none."""
     try:
         for ladder in large(operator) if size == "large" else map(iter, zip(small(operator))):
             if found := _highest(operator, ladder):
@@ -108,7 +108,7 @@ def _highest(operator: OpInfo, ladder: Iterator[Operands]) -> tuple[str, dict[st
 
 
 def _rivals(operator: OpInfo, operands: Operands) -> tuple[dict[str, Slice] | None, float]:
-    """Both calls, unless one refuses, and the seconds of PyTorch's."""
+    """Return both calls, unless one refuses, and the seconds of PyTorch's."""
     call = functional(operator)
     try:
         mine, mine_named = ours_of(operator, Conversion("cpu"), operands.positional, operands.named)

@@ -70,7 +70,7 @@ class Program:
     steps: int
     device: str = "cpu"
     bounded_blocks: int = BLOCKS_ALLOWED
-    """What it may hold at one time beyond another: tables of plans come and go where shapes vary."""
+    """Blocks by which the program may fluctuate: plan caches grow and shrink with varying shapes."""
 
 
 SMALL_TABLES = {"MAX_PLANS": 64, "MAX_SPECS": 512, "MOST_RUNS": 8, "MOST_GRAPHS": 8, "SIZES": 8}
@@ -78,7 +78,7 @@ SMALL_TABLES = {"MAX_PLANS": 64, "MAX_SPECS": 512, "MOST_RUNS": 8, "MOST_GRAPHS"
 
 @contextlib.contextmanager
 def small_tables() -> Iterator[None]:
-    """Tables of plans and the like come to their bounds, so that few steps tell whether they have some."""
+    """Shrink the bounds of plan caches, so that a few steps reach them."""
     modules = [module for name, module in [*sys.modules.items()] if name.startswith("triten.")]
     before = [
         (module, name, vars(module)[name])
@@ -156,7 +156,7 @@ def compiled_shapes(device: str) -> Step:
 
 
 def refusals(device: str) -> Step:
-    """Errors, their tracebacks, and graphs that are left halfway."""
+    """Return a step with errors, their tracebacks, and half-finished graphs."""
     model, _ = _model(device)
     x = tt.ones(2, 4, device=device)
 

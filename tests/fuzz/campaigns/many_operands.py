@@ -72,7 +72,7 @@ class ManyOperands(Campaign):
     limit: ClassVar[float] = 120.0
 
     def draw(self, rng: random.Random) -> Case:
-        """Counts on both sides of the bounds of kernels, and steps that make kernels of each kind."""
+        """Generate counts near the kernels' bounds, and steps that make kernels of each kind."""
         shape = dimensions(rng) if rng.random() < 0.15 else rng.choice(SHAPES)
         return {
             "inputs": rng.choice(COUNTS),
@@ -118,7 +118,7 @@ class ManyOperands(Campaign):
         return AGREED
 
     def smaller(self, case: Case) -> Iterator[Case]:
-        """Halves of the counts, then fewer steps."""
+        """Halve the counts, then drop steps."""
         for name, least in (("inputs", 1), ("outputs", 1), ("length", 0)):
             for less in (case[name] // 2, case[name] - 1):
                 if least <= less < case[name]:

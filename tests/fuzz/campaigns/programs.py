@@ -24,7 +24,7 @@ class ProgramCampaign(Campaign):
         return {"inputs": inputs, "body": body}
 
     def smaller(self, case: Case) -> Iterator[Case]:
-        """Without a half of the statements, a quarter, and so on, the last ones first; then without an input."""
+        """Drop half of the statements, a quarter, and so on, the last ones first; then drop an input."""
         body = case["body"]
         size = max(1, len(body) // 2)
         while True:
@@ -37,7 +37,7 @@ class ProgramCampaign(Campaign):
             yield {**case, "inputs": case["inputs"][:number] + case["inputs"][number + 1 :]}
 
     def family(self, case: Case, finding: Finding) -> str:
-        """Numbers and names of variables apart, the message; of values, that they differ."""
+        """Return the message without numbers and variable names; all value differences are one family."""
         if finding.kind == "wrong value":
             return finding.kind
         return super().family(case, finding)
@@ -55,7 +55,7 @@ class TwoSidedCampaign(ProgramCampaign):
     """
 
     sides: ClassVar[tuple[str, str]]
-    """What the two are called."""
+    """Names of the two sides."""
 
     @abstractmethod
     def both(self, statements: list[str], *, wide: bool = False) -> tuple[Record, Record]:
@@ -92,14 +92,14 @@ class Programs(TwoSidedCampaign):
     sides = ("triten", "PyTorch")
 
     def both(self, statements: list[str], *, wide: bool = False) -> tuple[Record, Record]:
-        """Here and in PyTorch, with one thread."""
+        """Run the statements in triten and in PyTorch, with one thread."""
         import torch
 
         torch.set_num_threads(1)
         return run(tt, statements, wide=wide), run(torch, statements, settle=True, wide=wide)
 
     def record(self, case: Case) -> Case:
-        """With what PyTorch did."""
+        """Return the case with PyTorch's record."""
         import torch
 
         expected = run(torch, [*case["inputs"], *case["body"]], settle=True)

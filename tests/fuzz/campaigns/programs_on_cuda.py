@@ -31,7 +31,7 @@ class InterpretedPrograms(TwoSidedCampaign):
         return {"inputs": inputs, "body": body}
 
     def both(self, statements: list[str], *, wide: bool = False) -> tuple[Record, Record]:
-        """On the simulated GPU and on the CPU."""
+        """Run the statements on the simulated GPU and on the CPU."""
         expected = run(tt, statements, wide=wide)
         with tt.device("cuda"):
             return run(tt, on_cuda(statements), wide=wide), expected

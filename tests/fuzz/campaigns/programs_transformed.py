@@ -114,7 +114,7 @@ def _smooth(function: Computes) -> Callable[[tt.Tensor], tt.Tensor]:
 
 
 def check_grad(function: Computes, x: tt.Tensor) -> None:
-    """`tt.func.grad` beside backward."""
+    """Compare `tt.func.grad` with backward."""
     total = _smooth(function)
     found = tt.func.grad(total)(x)
     leaf = x.clone().requires_grad_()
@@ -124,7 +124,7 @@ def check_grad(function: Computes, x: tt.Tensor) -> None:
 
 
 def check_jvp(function: Computes, x: tt.Tensor) -> None:
-    """`tt.func.jvp` beside `tt.func.vjp`: both give one directional derivative."""
+    """Compare `tt.func.jvp` with `tt.func.vjp`: both give one directional derivative."""
     total = _smooth(function)
     direction = (x * 3 + 1).sin()
     value, forward = tt.func.jvp(total, (x,), (direction,))
@@ -140,7 +140,7 @@ def check_jvp(function: Computes, x: tt.Tensor) -> None:
 
 
 def check_compiled(function: Computes, x: tt.Tensor) -> None:
-    """Transforms of the compiled program beside those of the program."""
+    """Compare transforms of the compiled program with those of the program."""
     total = _smooth(function)
     compiled = tt.compile(total)
     direction = (x * 3 + 1).sin()

@@ -231,7 +231,7 @@ ON_CUDA = ("tensors", "modules", "graphs", "own_generators")
 
 
 def register() -> None:
-    """Operators and kernels come and go, of names of their own and of one that all call."""
+    """Register and remove operators and kernels, under new names and under a name that all threads call."""
     with tt.library.Library("t_fuzz_threads", "FRAGMENT") as lib:
         lib.define("twice(Tensor x) -> Tensor")
         lib.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
@@ -264,7 +264,7 @@ def _in_child(x: Any) -> Any:
 
 
 def start_processes() -> None:
-    """Processes that start anew get tensors and send results, while others compute."""
+    """Send tensors to new processes and receive their results, while other threads compute."""
     for method in ("spawn", "forkserver"):
         with multiprocessing.get_context(method).Pool(1) as pool:
             assert pool.apply(_in_child, (tt.ones(3),)) == 6.0

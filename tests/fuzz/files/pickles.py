@@ -135,7 +135,7 @@ def is_pickle(data):
 
 
 def _opcodes(data):
-    """(name, begin, end) of each opcode, of all pickles in a row."""
+    """Return (name, begin, end) of each opcode, of all consecutive pickles."""
     found = []
     base = 0
     while data[base : base + 1] == b"\x80":
@@ -176,7 +176,7 @@ def _draw_piece(rng):
 
 
 def _new(rng, name):
-    """Another opcode in place of one of this name; None for one that stays."""
+    """Return a replacement for an opcode of this name; None if it has none."""
     if name in NUMBER_CODES:
         return rng.choice(
             [_number(rng.choice(NUMBERS)), _number(rng.choice(NUMBERS)), b"\x88", b"N", b"]", b")"]

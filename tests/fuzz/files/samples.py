@@ -56,7 +56,7 @@ def _values():
 
 @functools.cache
 def archives():
-    """Files of `tt.save`."""
+    """Return files of `tt.save`."""
     tt.manual_seed(0)
     return {
         f"{name}, protocol {protocol}": saved(value, protocol)
@@ -67,7 +67,7 @@ def archives():
 
 @functools.cache
 def legacy():
-    """Files of the format before PyTorch 1.6."""
+    """Return files of the format before PyTorch 1.6."""
     head = [0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}]
     plain = {"n": [1, 2.5, "text", (1, 2), {3}], "m": Counter("aab")}
     without = b"".join(pickle.dumps(each, 2) for each in [*head, plain, []])
@@ -76,7 +76,7 @@ def legacy():
 
 @functools.cache
 def safetensors():
-    """Files of safetensors."""
+    """Return files of safetensors."""
     several = {
         "weight": tt.arange(6.0).view(3, 2),
         "half": tt.ones(2, dtype=tt.bfloat16),
@@ -115,7 +115,7 @@ def _program(module, *args, **options):
 
 @functools.cache
 def programs():
-    """Files of `tt.export.save`."""
+    """Return files of `tt.export.save`."""
     tt.manual_seed(0)
     program, data = _program(_Program(), tt.ones(4, 3))
     binary = KernelBinary("add", 90, b"code", {}, ("*fp32", "i32"), 4, 1, 0, 0, 1)
@@ -140,7 +140,7 @@ def state():
 
 @functools.cache
 def checkpoints():
-    """Folders of `triten.distributed.checkpoint`."""
+    """Return folders of `triten.distributed.checkpoint`."""
     with tempfile.TemporaryDirectory() as folder:
         checkpoint.save(state(), checkpoint_id=folder, no_dist=True)
         found = _folder(folder)
@@ -155,7 +155,7 @@ def checkpoints():
 
 @functools.cache
 def foreign_checkpoints():
-    """Folders of PyTorch's distributed checkpoints."""
+    """Return folders of PyTorch's distributed checkpoints."""
     return {"state": _folder(PYTORCH_CHECKPOINT)}
 
 
@@ -165,7 +165,7 @@ def _folder(folder):
 
 @functools.cache
 def results():
-    """Result files of the performance suite."""
+    """Return result files of the performance suite."""
     row = Row("elementwise", "add", "a + b", "4x4", "float32", "cpu", bytes=192, flops=16,
               samples={"triten": [1e-6] * 7, "torch": [2e-6] * 7}, bar=Bar("torch", 1.5))  # fmt: skip
     other = Row("elementwise", "mul", "a * b", "4x4", "float32", "cpu", note="missing in torch: mul")
@@ -176,7 +176,7 @@ def results():
 
 @functools.cache
 def kernels():
-    """Entries of the store of compiled kernels."""
+    """Return entries of the store of compiled kernels."""
     maps = ({"rank": 2, "swizzle": 3},)
     binary = KernelBinary("add", 90, b"code", {}, ("*fp32", "i32"), 4, 1, 0, 0, 1, tensor_maps=maps)
     return {"kernel": {f"{KEY}.kernel": pack(KEY, binary)}}
@@ -184,14 +184,14 @@ def kernels():
 
 @functools.cache
 def tuning():
-    """Entries of the measured configurations."""
+    """Return entries of the measured configurations."""
     entry = Entry("module:kernel", "0a1b", "bf16", "4096:16", (128, 64), 4, 3, {"128x64, 4, 3": 10.5}, "H100")
     return {"entry": {"entry.json": json.dumps(entry.as_json()).encode()}}
 
 
 @functools.cache
 def compilations():
-    """Results of compilations ahead of time, and error files of workers."""
+    """Return results of ahead-of-time compilations, and error files of workers."""
     error = {
         "message": {
             "message": "ValueError: x",
@@ -203,7 +203,7 @@ def compilations():
 
 
 def compressed(files):
-    """Files as text, for a case that does not depend on what samples are."""
+    """Return files as text, so that a case does not depend on the samples."""
     return {name: base64.b64encode(zlib.compress(data, 9)).decode() for name, data in files.items()}
 
 

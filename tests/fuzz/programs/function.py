@@ -57,7 +57,7 @@ class Function:
         return Function(inputs, variables["program"], text)
 
     def arguments(self) -> dict[str, Any]:
-        """New inputs, by name."""
+        """Return new inputs by name."""
         variables: dict[str, Any] = {"tt": tt}
         for text in self.inputs:
             exec(text, variables)

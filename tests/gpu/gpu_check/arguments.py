@@ -96,7 +96,7 @@ Leaf = Callable[[Any], Any]
 
 
 def map_leaves(value: Any, change: Leaf) -> Any:
-    """`value` with every element of its lists and tuples changed."""
+    """Apply a function to every element of nested lists and tuples."""
     if isinstance(value, list | tuple):
         return type(value)(map_leaves(item, change) for item in value)
     return change(value)
@@ -119,7 +119,7 @@ def draw(rng: np.random.Generator, leaf: Any, dtype: tt.dtype, sizes: Sizes) -> 
 def draw_values(
     rng: np.random.Generator, shape: tuple[int, ...], dtype: tt.dtype, low: float, high: float
 ) -> np.ndarray[Any, Any]:
-    """Values that the dtype holds: floats between the bounds, small integers of the bounds' signs."""
+    """Return random values of the dtype: floats within the bounds, small integers of the bounds' signs."""
     if dtype is tt.bool:
         return rng.integers(1 if low > 0 else 0, 2, shape).astype(bool)
     if dtype.is_complex:
@@ -134,7 +134,7 @@ def draw_values(
 def draw_indices(
     rng: np.random.Generator, shape: tuple[int, ...], below: int, leaf: I
 ) -> np.ndarray[Any, Any]:
-    """Indices; `unique` wants the last dimension to be at most `below`."""
+    """Return random indices; `unique` requires the last dimension to be at most `below`."""
     if below == 0:
         return np.zeros(shape, np.int64)
     if leaf.unique and shape:

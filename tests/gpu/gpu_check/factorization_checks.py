@@ -16,7 +16,7 @@ DTYPES = ("float32", "complex128", "float64", "complex64")
 
 
 def matrices(square: bool = False) -> Iterator[tuple[str, Any]]:
-    """Random matrices on the device, and what to call them; every other one is transposed in memory."""
+    """Return random matrices on the device with their names; every second one is transposed in memory."""
     rng = np.random.default_rng(7)
     for dtype in some_of(DTYPES[:2] if is_rehearsal() else DTYPES):
         for number, shape in enumerate(SHAPES):

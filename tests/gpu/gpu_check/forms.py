@@ -142,7 +142,7 @@ class Call:
 
     @property
     def largest(self) -> float:
-        """The largest absolute value among the floating-point operands."""
+        """Return the largest absolute value among the floating-point operands."""
         found = 0.0
         for operand in operands_in([self.args, list(self.kwargs.values())]):
             if operand.values.dtype.kind not in "biu" and operand.values.size:
@@ -151,7 +151,7 @@ class Call:
         return found
 
     def target(self, name: str, device: str) -> dict[str, Any]:
-        """`device=` for a factory."""
+        """Return `device=` for a factory."""
         names = {argument.name for argument in self.forms.schemas[name].arguments}
         return {"device": device} if "device" in names and not names & {"self", "out"} else {}
 

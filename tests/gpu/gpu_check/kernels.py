@@ -13,7 +13,7 @@ FOLDER = Path(tt.__file__).parent / "triton_kernels"
 
 @lru_cache(maxsize=1)
 def entry_kernels() -> dict[str, str]:
-    """Kernels that are launched, rather than called by others, with the file that each is in."""
+    """Return the kernels that are launched directly, with each kernel's file."""
     functions: dict[str, tuple[str, ast.FunctionDef]] = {}
     launched: set[str] = set()
     for path in sorted(FOLDER.rglob("*.py")):

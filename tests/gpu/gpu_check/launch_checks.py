@@ -73,7 +73,7 @@ class Raw:
             cupy.cuda.driver.funcSetAttribute(self.function, 8, self.metadata.shared)
 
     def launch(self, grid: tuple[int, int, int], stream: int, format_: str, *values: Any) -> None:
-        """Through `cupy.cuda.driver.launchKernel`, the arguments packed at their natural alignment."""
+        """Launch through `cupy.cuda.driver.launchKernel`, with arguments packed at their natural alignment."""
         from cupy.cuda import driver
 
         buffer, table = packed(format_, values)
@@ -85,7 +85,7 @@ class Raw:
 
 
 def packed(format_: str, values: tuple[Any, ...]) -> tuple[Any, Any]:
-    """Arguments in a buffer, and the table of pointers into it; the two scratch pointers are added."""
+    """Pack arguments into a buffer, with the table of pointers into it; add the two scratch pointers."""
     codes = [*format_, "Q", "Q"]
     layout = "@" + "".join(codes)
     buffer = ctypes.create_string_buffer(struct.calcsize(layout))
@@ -290,7 +290,7 @@ def cubins_load() -> str:
 
 
 def cost_of(call: Any) -> float:
-    """Host microseconds of a call: the median over rounds, the device idle at the beginning of each."""
+    """Measure a call's host microseconds: the median over rounds that start with an idle device."""
     rounds, repetitions = (2, 3) if is_rehearsal() else (15, 200)
     times = []
     for _ in range(rounds):

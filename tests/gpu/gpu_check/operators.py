@@ -28,7 +28,7 @@ class Forms:
 
 
 def overload(name: str) -> Any:
-    """``add.Tensor`` as an object to call."""
+    """Return the overload ``add.Tensor`` as a callable."""
     base, _, rest = name.partition(".")
     return getattr(getattr(tt.ops.aten, base), rest or "default")
 
@@ -73,7 +73,7 @@ def has_own_kernel(name: str) -> bool:
 
 
 def unsampled(samples: Iterable[Sample]) -> list[str]:
-    """Operators, by one overload each, that neither a row reaches nor a reason excuses."""
+    """Return operators, by one overload each, that no row reaches and no reason excuses."""
     by_name = all_forms()
     reached = {id(by_name[sample.operator]) for sample in samples}
     missing: dict[int, str] = {}

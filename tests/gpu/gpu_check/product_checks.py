@@ -25,7 +25,7 @@ FAR = 2**31 + 16
 
 
 def free_memory() -> int:
-    """Bytes that may be asked for."""
+    """Return the number of bytes that a check may allocate."""
     return int(tt.cuda.mem_get_info()[0])
 
 
@@ -36,7 +36,7 @@ def needs_memory(nbytes: int) -> None:
 
 
 def drawn(rng: np.random.Generator, dtype: tt.dtype, *sizes: int) -> tuple[Any, Any]:
-    """Normal numbers of a dtype on the device, and their values in float64."""
+    """Return normal random numbers of a dtype on the device, and their values in float64."""
     host = tt.from_numpy(rng.standard_normal(sizes).astype(np.float32)).to(dtype)
     return host.to("cuda"), host.to(tt.float64).numpy()
 
@@ -120,7 +120,7 @@ def products_with_scales_of_parts() -> str:
 
 
 def check_8_bits(got: Any, exact: np.ndarray, magnitude: np.ndarray, label: str) -> None:
-    """Hold a result to what the tensor cores of sm_90 keep."""
+    """Compare a result with the precision that the tensor cores of sm_90 keep."""
     error = np.abs(got.cpu().to(tt.float64).numpy() - exact)
     allowed = LOST * magnitude + UNIT[got.dtype] * np.abs(exact)
     require(
@@ -263,7 +263,7 @@ def semi_structured_products() -> str:
 
 
 def check_rounded(got: Any, x: np.ndarray, y: np.ndarray, dtype: Any, label: str) -> None:
-    """Hold a product to a rounded weight, and to float32's sums."""
+    """Compare a matmul with a rounded weight and float32 sums."""
     exact, magnitude = x @ y.T, np.abs(x) @ np.abs(y).T
     error = np.abs(got.cpu().to(tt.float64).numpy() - exact)
     unit = UNIT[dtype]

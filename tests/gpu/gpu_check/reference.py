@@ -48,7 +48,7 @@ def reference_dtype(sample: Sample, dtype: tt.dtype) -> tt.dtype:
 
 
 def wide(dtype: tt.dtype) -> tt.dtype:
-    """float64 or complex128 for floating-point dtypes, others as they are."""
+    """Return float64 or complex128 for floating-point dtypes, other dtypes unchanged."""
     if dtype.is_complex:
         return tt.complex128
     return tt.float64 if dtype.is_floating_point else dtype

@@ -71,7 +71,7 @@ class Results:
 
     @property
     def failed(self) -> list[str]:
-        """The names of what failed or died."""
+        """Return the names of the checks that failed or died."""
         return [name for name, answer in self.checks.items() if answer["status"] in BAD]
 
     def table(self) -> str:

@@ -324,7 +324,7 @@ WITHOUT_SAMPLE = {
 
 
 def reason_without_sample(schema: Any) -> str | None:
-    """Why an overload needs no row of its own; None if it does."""
+    """Return why an overload needs no row of its own; None if it needs one."""
     types = [str(argument.type) for argument in schema.arguments]
     if any("Dimname" in text for text in types):
         return "names of dimensions become numbers before any kernel: the overload with numbers is sampled"

@@ -16,12 +16,12 @@ F = tt.nn.functional
 
 
 def numbers(*sizes: int) -> Any:
-    """Normal numbers, on the host."""
+    """Return normal random numbers on the host."""
     return tt.from_numpy(fresh_numbers().standard_normal(sizes).astype(np.float32))
 
 
 def few_numbers(*sizes: int) -> Any:
-    """Whole numbers from -9 to 8 of one byte."""
+    """Return int8 numbers from -9 to 8."""
     return tt.from_numpy(fresh_numbers().integers(-9, 9, sizes).astype(np.int8))
 
 
@@ -64,7 +64,7 @@ def packed(q: Any, k: Any, v: Any) -> Any:
 
 
 def in_window(q: Any, k: Any, v: Any) -> Any:
-    """Attention of two batches in a window."""
+    """Compute windowed attention of two batches."""
     heads = (x.reshape(2, -1, *x.shape[1:]).transpose(1, 2) for x in (q, k, v))
     return tt.ops.aten._sliding_window_attn(*heads, 40, 0)[0].float()
 

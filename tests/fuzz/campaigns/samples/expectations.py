@@ -13,7 +13,7 @@ TOLERANCES = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 2e-5, "complex64":
 
 
 def expectation(outcome: Any) -> dict[str, Any]:
-    """PyTorch's outcome as JSON: the exception's built-in type, or every tensor and number of the result."""
+    """Return PyTorch's outcome as JSON: the error's built-in type, or the result's tensors and numbers."""
     from ....conformance.conversion import array_of, flat
 
     if outcome.raised is not None:

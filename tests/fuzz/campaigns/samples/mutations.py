@@ -198,7 +198,7 @@ INTEGERS = (0, 1, -1, 127, -128, 255, 32767, 2**31 - 1, -(2**31), 2**53 + 1, 2**
 
 
 def values(rng: random.Random, case: Case) -> bool:
-    """Some elements at the edges of their dtype."""
+    """Set some elements to edge values of their dtype."""
     place = _some(rng, case)
     if place is None:
         return False
@@ -236,7 +236,7 @@ def sharing(rng: random.Random, case: Case) -> bool:
 
 
 def gradients(rng: random.Random, case: Case) -> bool:
-    """Tensors ask for gradients, and the results are differentiated by them."""
+    """Make tensors require grad, so that the call's gradients are compared."""
     found = tensor_places(case)
     inexact = [value for _, value in found if numpy_dtype(_dtype(case, value)).kind not in "iub"]
     if not inexact:

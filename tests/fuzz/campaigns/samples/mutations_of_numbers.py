@@ -110,7 +110,7 @@ def series(rng: random.Random, case: Case) -> bool:
 
 
 def another_type(rng: random.Random, case: Case) -> bool:
-    """Any argument of a type that it is not."""
+    """Replace any argument by a value of a wrong type."""
     found = argument_places(case)
     if not found:
         return False
@@ -183,7 +183,7 @@ def dim(rng: random.Random, case: Case) -> bool:
 def output(
     rng: random.Random, case: Case, results: tuple[tuple[tuple[int, ...], str], ...], single: bool
 ) -> None:
-    """``out=``: fitting, of another dtype or size, strided, or over an operand's memory."""
+    """Add ``out=``: fitting, of another dtype or size, strided, or over an operand's memory."""
     outputs = [_output(rng, case, sizes, name) for sizes, name in results]
     if rng.random() < 0.05:
         outputs = outputs[:-1] or [outputs[0], outputs[0]]

@@ -15,7 +15,7 @@ WIDE = 1e3
 
 
 def oddities(case: dict[str, Any]) -> set[str]:
-    """Names of what is odd: "empty", "not finite", "negative zero", "singular", "wide range"."""
+    """Return the odd properties: "empty", "not finite", "negative zero", "singular", "wide range"."""
     return {name for array in _arrays(case) for name in _oddities(array)}
 
 

@@ -103,7 +103,7 @@ class Call:
 
 
 def run(case: Case) -> CaseOutcome:
-    """Both make the call over memory of their own."""
+    """Make the call in both libraries, each over its own memory."""
     ours = Call(case, tt, case["device"])
     theirs = theirs_of(case)
     found = _judge(case, theirs, ours)
@@ -113,7 +113,7 @@ def run(case: Case) -> CaseOutcome:
 
 
 def theirs_of(case: Case) -> Call:
-    """PyTorch's side, on its CPU. A crash or a hang inside is known by this function's name in the stack."""
+    """Run PyTorch's call on its CPU; this function's name in a stack identifies PyTorch's crashes and hangs."""
     return Call(case, torch, "cpu")
 
 
@@ -246,7 +246,7 @@ def _narrowest(case: Case) -> torch.dtype | None:
 
 
 def _wide_call(case: Case) -> Any:
-    """PyTorch's result in the widest dtypes, of whole numbers too."""
+    """Return PyTorch's result in the widest dtypes, including integers."""
     wide, wide_named = widened(Builder(case, torch).arguments())
     torch.set_default_dtype(torch.float64)
     try:
@@ -284,7 +284,7 @@ class _Made:
 
 
 def _operands(case: Case, theirs: Call, ours: Call) -> Finding | None:
-    """Operands after a call that both took: written alike, or left alone."""
+    """Compare the operands after a successful call: equally written, or unchanged."""
     try:
         compare_values(
             theirs.builder.tensors, ours.builder.tensors, computed=_narrowest(case), what="operand"
@@ -329,7 +329,7 @@ def _is_undefined(case: Case) -> bool:
 
 
 def _layout(case: Case, theirs: Call, ours: Call) -> Finding | None:
-    """Strides and what shares memory, where PyTorch's CPU and its Meta agree about them."""
+    """Compare strides and memory sharing, if PyTorch's CPU and Meta backends agree about them."""
     if case["backward"]:
         return None
     want, got = _lies(theirs), _lies(ours)

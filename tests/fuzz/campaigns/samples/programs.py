@@ -10,7 +10,7 @@ MOST_SHOWN = 64
 
 
 def program(case: dict[str, Any]) -> str:
-    """Lines that a person can paste: the arguments, then the call."""
+    """Return lines that a person can paste: the arguments, then the call."""
     lines = ["import numpy as np", "import triten as tt  # or: import torch as tt"]
     used = sorted({value["tensor"][0] for _, value in argument_places(case) if is_tensor(value)})
     device = "" if case["device"] == "cpu" else f", device={case['device']!r}"

@@ -13,7 +13,7 @@ Case = dict[str, Any]
 
 
 def smaller(case: Case) -> Iterator[Case]:
-    """Candidates, those that take most away first; none is larger than the case."""
+    """Yield candidates, the largest reductions first; none is larger than the case."""
     for name in list(case["named"]):
         again = copy.deepcopy(case)
         del again["named"][name]

@@ -22,7 +22,7 @@ NARROW = {
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """NumPy's dtype for a tensor's."""
+    """Return NumPy's dtype for a tensor's dtype."""
     return np.dtype(NARROW[name][0] if name in NARROW else name)
 
 
@@ -111,7 +111,7 @@ class Builder:
         """Those that were made, in order."""
 
     def arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        """Positional and named arguments of the call."""
+        """Return the positional and named arguments of the call."""
         positional = [self(value) for value in self._case["arguments"]]
         named = {name: self(value) for name, value in self._case["named"].items()}
         if named.get("device") == "cpu":
