@@ -1,4 +1,4 @@
-"""Collectives as operators, in one process: what the dispatcher, its layers and graphs make of them."""
+"""Collectives as operators in one process: dispatch, dispatch layers, and graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives of 2 and 4 processes: every function, reduction and dtype, views, and what is refused."""
+"""Collectives of 2 and 4 processes: every function, reduction and dtype, views, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks of `DistributedDataParallel`: what they see, what they make of gradients, and in which order."""
+"""Hooks of `DistributedDataParallel`: their inputs, their effect on gradients, and their order."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_meta_tensors_of_many_ranks(many: None) -> None:
 def test_averages_divide_by_the_number_of_processes(many: None) -> None:
     model = DDP(nn.Linear(1, 1), bucket_cap_mb=1)
     model(tt.full((1, 1), 16.0)).backward()
-    assert model.module.weight.grad.item() == 2.0  # nobody else adds
+    assert model.module.weight.grad.item() == 2.0  # no other rank contributes
 
 
 def test_arguments(alone: None) -> None:

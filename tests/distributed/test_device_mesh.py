@@ -1,4 +1,4 @@
-"""Meshes: how processes lie in them, their parts, and their groups."""
+"""Device meshes: the processes' coordinates, submeshes, and groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optimizers of 2 processes: what they do to parameters is what one optimizer does."""
+"""Optimizers of 2 processes update parameters as one optimizer does."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ store.set(f"through {rank}", ""); store.wait(["through 0", "through 1"], timedel
 @needs_mpi
 def test_the_store_dies_with_its_process() -> None:
     listener = socket.socket()
-    listener.bind(("localhost", 0))  # bound but not listening: nobody else takes it, and the store may
+    listener.bind(("localhost", 0))  # bound but not listening: it reserves the port for the store
     port = listener.getsockname()[1]
     listener.close()
     begin = f"start(init_method='tcp://localhost:{port}', rank=rank, world_size=2); {SMALL}; "
@@ -185,7 +185,7 @@ def test_groups_give_their_communicators_back(rank: int, size: int) -> None:
         group = dist.new_group()
         made: Any = group.communicator("cpu")
         x = tt.ones(1 << 13)
-        dist.all_reduce(x, group=group, async_op=True)  # nobody waits for it but the group's end
+        dist.all_reduce(x, group=group, async_op=True)  # only the end of the group waits for it
         dist.destroy_process_group(group)
         assert x[0].item() == size
         assert all(each == made.mpi.COMM_NULL for each in (made.comm, made._exchange, made._header_comm))

@@ -1,4 +1,4 @@
-"""`fully_shard` in one process: what it asks, refuses, and does to a module."""
+"""`fully_shard` in one process: its arguments, its refusals, and its effect on a module."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def assert_same_grads(model: Any, reference: Any) -> None:
 def test_the_class_and_its_methods() -> None:
     model, _ = pair()
     assert type(model).__name__ == "FSDPSequential" and isinstance(model, (FSDPModule, nn.Sequential))
-    assert type(model[:2]) is nn.Sequential  # a part of it is sharded by nobody
+    assert type(model[:2]) is nn.Sequential  # a slice of the model is not sharded
     assert type(model[1]) is nn.Tanh
     assert fully_shard.state(model) is model._get_fsdp_state()
     with pytest.raises(AssertionError, match="does not support deepcopy"):

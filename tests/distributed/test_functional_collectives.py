@@ -266,7 +266,7 @@ def several(x: tt.Tensor) -> Any:
     dist.broadcast(lists[0], 1)
     exchanged = tt.empty_like(x)
     dist.all_to_all_single(exchanged, lists[0] - lists[1])
-    tt.ops._c10d_functional.all_reduce(x, "sum", "0")  # that nobody waits for
+    tt.ops._c10d_functional.all_reduce(x, "sum", "0")  # no caller waits for it
     return exchanged
 
 

@@ -1,4 +1,4 @@
-"""Groups of some of the processes, and those that are not in them."""
+"""Groups with a subset of the processes, and the processes outside of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The watchdog's decisions, by a clock that the test holds, over communications that are made up."""
+"""The watchdog decides correctly for simulated communications, under a clock that the test controls."""
 
 from __future__ import annotations
 

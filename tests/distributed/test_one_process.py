@@ -1,4 +1,4 @@
-"""`tt.distributed` in a program of one process: questions are answered, what needs a group is refused."""
+"""`tt.distributed` in one process answers queries and refuses calls that need a group."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""`python -m triten.distributed.run`: its options, what workers are told, how they and their agent end."""
+"""`python -m triten.distributed.run`: options, the workers' environment, and how workers and agent end."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Tensors of a GPU in a group of the host's backend: copied there and back."""
+"""GPU tensors in a group of the CPU backend are copied to the host and back."""
 
 from __future__ import annotations
 

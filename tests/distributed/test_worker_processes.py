@@ -1,4 +1,4 @@
-"""Processes of workers: functions and commands, what they return, leave behind, and fail with."""
+"""Worker processes: functions and commands, their results, leftovers, and errors."""
 
 import json
 import os

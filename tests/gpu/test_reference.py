@@ -1,4 +1,4 @@
-"""How results are judged: what is found, and what a bound follows from."""
+"""The tolerances detect wrong results, and each bound follows from the dtype and the operation."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The gate: every kernel that ships keeps to what is declared of it, and what does not is found.
+"""The gate: every shipped kernel meets its declaration, and the gate detects violations.
 
 Compilation runs in processes without the interpreter; results are kept in pytest's cache by a hash of their source.
 """

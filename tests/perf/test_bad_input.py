@@ -1,4 +1,4 @@
-"""Every command refuses bad input in one line that says what is wrong, with status 2, and measures nothing."""
+"""Every command refuses bad input with a one-line error and status 2, and measures nothing."""
 
 import importlib.util
 import json

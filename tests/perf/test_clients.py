@@ -1,4 +1,4 @@
-"""The harness of third-party packages: what counts as a pass."""
+"""The harness of third-party packages counts passes correctly."""
 
 import json
 

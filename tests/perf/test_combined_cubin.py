@@ -1,4 +1,4 @@
-"""Cubins that are disassembled together: each has the code that it has alone."""
+"""Cubins that are disassembled together give the same code as separately."""
 
 import base64
 import subprocess

@@ -1,4 +1,4 @@
-"""A kernel's parameters in PTX against what a launch packs, with mismatches of each kind planted."""
+"""A kernel's parameters in PTX match those that a launch packs; injected mismatches are detected."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""Ranks that a measurement starts: what they answer, and what is said when one ends."""
+"""Ranks that a measurement starts: their answers, and the error after one dies."""
 
 import importlib.util
 import sys

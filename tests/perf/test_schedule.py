@@ -1,4 +1,4 @@
-"""The main way of a kernel, read in SASS as `nvdisasm` writes it."""
+"""A kernel's main path, read from SASS as `nvdisasm` writes it."""
 
 import pytest
 

@@ -308,7 +308,7 @@ def test_keys_of_the_same_hash(archive):
     keys = b"".join(number(modulus * i) + b"N" for i in range(1, 3000))
     data = archive(PROTO + b"}(" + keys + b"u.")
     refused(data, "take longer than its size accounts for")
-    # Equally large inputs with distinct hashes load, and so do equal keys in many dicts.
+    # Equally many large keys load if their hashes differ, and so do colliding keys in different dicts.
     large = {modulus * 5 + i: None for i in range(3000)}
     alike = [{modulus: i, (1, 2): i, -1.5: i} for i in range(3000)]
     frozen = [frozenset({(1, 2), modulus}) for _ in range(3000)]

@@ -335,7 +335,7 @@ def over_a_pipe(value):
     ours, theirs = multiprocessing.Pipe()
 
     def sending():
-        with theirs:  # Closed where it fails, so that nobody waits.
+        with theirs:  # Closed on failure, so that no thread waits.
             send(theirs, value)
 
     thread = threading.Thread(target=sending)

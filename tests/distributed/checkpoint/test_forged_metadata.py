@@ -1,4 +1,4 @@
-"""Metadata with right checksums that say what cannot be: refused before memory is taken."""
+"""Metadata with valid checksums but impossible values is refused before memory is allocated."""
 
 import json
 import zlib

@@ -1,4 +1,4 @@
-"""Checkpoints of several processes: who writes what, other placements and numbers of processes, and failures."""
+"""Checkpoints of several processes: the writers, other placements and world sizes, and failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints of one process: what is written, what is read, and what damage does."""
+"""Checkpoints of one process load the saved values; damaged files are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of each schedule, beside the figures of the papers."""
+"""Each schedule has the order in the papers' figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Distributed tensors: made, taken apart, and lying otherwise, with gradients."""
+"""Distributed tensors: construction, local parts, redistribution, and gradients."""
 
 from __future__ import annotations
 

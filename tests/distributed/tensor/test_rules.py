@@ -1,4 +1,4 @@
-"""Operators on distributed tensors: each, however its tensors lie, is the same as on whole ones, backward too."""
+"""Operators on distributed tensors agree with those on whole tensors for every placement, backward too."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class ProcessState(Campaign):
         return AGREED if found[0] == "value" else _finding(found, f"{case['use']}, moment {at}")
 
     def _forked(self, case: Case) -> Outcome:
-        """Fork during another thread's first use; the child starts its own."""
+        """Fork during another thread's first use; the child then makes its own first use."""
         at = self._moment(case)
 
         def parent() -> Any:

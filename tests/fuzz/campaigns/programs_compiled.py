@@ -111,7 +111,7 @@ class CompiledProgramsOnCuda(CompiledPrograms):
             return super().run(case)
 
     def is_exact(self, inputs: list[str], body: list[str]) -> bool:
-        """Accept other rounding: fused reductions use other tiles."""
+        """Return True if the body has no sum: fused reductions on CUDA use other tiles."""
         return not any(SUM.search(each) for each in body)
 
 

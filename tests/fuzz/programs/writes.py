@@ -181,7 +181,7 @@ def indexed(scope: Scope) -> str:
         "resize_(2)" if scope.chance(0.2) else "view(-1).add_(1)",
     )
     if form == "resize_(2)" and scope[a].numel() < 2:
-        form = "resize_(1)"  # what memory holds beyond a tensor is nobody's
+        form = "resize_(1)"  # memory beyond a tensor is uninitialized
     if form.startswith("index_put_") and scope[a].shape[0] == 1:
         form = form.replace("[0, -1]", "[0]", 1)  # which of two writes to one place counts is not defined
     return f"{a}." + form.format(a=a, b=b, d=d, n=scope.scalar())

@@ -14,7 +14,7 @@ import numpy as np
 import triten as tt
 
 PATTERN = 0xFF
-"""Fills what nobody wrote: NaN in every floating-point format, -1 or the largest value as an integer, no bool."""
+"""Fill of unwritten memory: NaN as any float, -1 or the largest value as an integer, an invalid bool."""
 
 CONTIGUOUS, TRANSPOSED, SLICED, UNALIGNED = "contiguous", "transposed", "sliced", "unaligned"
 EXPANDED, CHANNELS_LAST, ZERO_SIZE, NO_DIMENSION, SPECIAL = (

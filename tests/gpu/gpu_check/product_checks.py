@@ -25,7 +25,7 @@ FAR = 2**31 + 16
 
 
 def free_memory() -> int:
-    """Return the number of bytes that a check may allocate."""
+    """Return the free device memory in bytes."""
     return int(tt.cuda.mem_get_info()[0])
 
 

@@ -1,4 +1,4 @@
-"""`python -m triten.perf profile`: what it says of a program, and of what is no program.
+"""`python -m triten.perf profile` profiles a program, and refuses files that are not programs.
 
 The clock is the test's: time passes where the test says so, and the timer's signal comes then.
 """

@@ -1,4 +1,4 @@
-"""Collectives by the alpha-beta model, against what is counted by hand for 2 and 4 ranks."""
+"""The alpha-beta model of collectives equals counts made by hand for 2 and 4 ranks."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`tt.perf.plan` on a mesh: bytes, calls, memory and the order of things, against what is counted by hand."""
+"""`tt.perf.plan` on a mesh: bytes, calls, memory and order equal counts made by hand."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping

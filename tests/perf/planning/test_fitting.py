@@ -1,4 +1,4 @@
-"""The fit of latency, bandwidth and reductions, against times that are known to follow a link."""
+"""The fit recovers latency, bandwidth and reductions from times that follow a known link."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which calls are measured together, and on what."""
+"""Selection of the calls that are measured together, and their operands."""
 
 import math
 from collections.abc import Callable

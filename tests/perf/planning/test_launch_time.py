@@ -1,4 +1,4 @@
-"""The model of a launch's time on small cases whose answers are known."""
+"""The model of a launch's time gives the known answers on small cases."""
 
 import dataclasses
 

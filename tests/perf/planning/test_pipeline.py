@@ -1,4 +1,4 @@
-"""Pipelines: how units are divided and when stages work, against what is counted by hand."""
+"""Pipelines: the division of units and the schedule of stages equal counts made by hand."""
 
 import pytest
 

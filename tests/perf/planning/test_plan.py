@@ -1,4 +1,4 @@
-"""`tt.perf.plan`: operators, memory, rooflines of GPUs, and refusals, against what was counted by hand."""
+"""`tt.perf.plan`: operators, memory, rooflines of GPUs, and refusals equal counts made by hand."""
 
 import json
 import subprocess

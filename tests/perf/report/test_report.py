@@ -1,4 +1,4 @@
-"""The report's data and texts, and what is refused."""
+"""The report has the right data and texts, and refuses invalid files."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""Comparisons: what differs is told from what does not, and two commits are measured in turn."""
+"""Comparisons detect differences and no others, and measure two commits alternately."""
 
 import random
 import subprocess

@@ -1,4 +1,4 @@
-"""Intervals hold what they promise, whatever the distribution."""
+"""Confidence intervals have the promised coverage for every distribution."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""The result file: what is written is read, and what is no result is refused with its place."""
+"""The result file reads back as written; an invalid file is refused with the place of the error."""
 
 import json
 import tracemalloc

@@ -1,4 +1,4 @@
-"""The command: every row runs and agrees at tiny sizes, bad input is refused, what was done is kept."""
+"""The command runs every row at tiny sizes with agreeing results, refuses bad input, and keeps finished rows."""
 
 import os
 import subprocess
