@@ -14,7 +14,7 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 def modules_with_examples() -> list[str]:
-    """Dotted names of the modules whose text holds a doctest."""
+    """Return the dotted names of the modules that contain a doctest."""
     folders = [
         child
         for child in ROOT.iterdir()

@@ -630,7 +630,7 @@ def test_a_custom_operator_that_fails_while_it_writes():
 
 
 def test_a_kernel_that_leaves_its_guards_open_is_the_callers_own_affair(library):
-    """Guards inside a kernel that raises are closed by their blocks."""
+    """Check that guards inside a kernel that raises are closed by their blocks."""
     lib, ops = library
     lib.define("f(Tensor x) -> Tensor")
 

@@ -137,7 +137,7 @@ def room_of(module: str) -> int:
 
 
 def statements(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """Statements and those inside them, without the expressions, which make most of a file."""
+    """Yield nested statements, skipping expressions, which make up most of a file."""
     for node in nodes:
         yield node
         for field in ("body", "handlers", "cases", "orelse", "finalbody"):
@@ -153,7 +153,7 @@ def import_statements(source: str) -> tuple[ast.Import | ast.ImportFrom, ...]:
 
 
 def imported_modules(source: str, module: str) -> Iterator[tuple[int, str]]:
-    """Line and absolute name of each import of `source`.
+    """Return the line and absolute name of each import of `source`.
 
     `module` is the dotted name, ending in `.__init__` for a package.
     """

@@ -50,7 +50,7 @@ def tensor_attributes() -> Iterator[tuple[str, Any]]:
 
 
 def functions() -> dict[str, Callable[..., Any]]:
-    """Public functions and methods by name, each under one name of a namespace."""
+    """Return the public functions and methods by name, each under one name of a namespace."""
     found: dict[str, Callable[..., Any]] = {}
     for name, value in [*public_values(), *tensor_attributes()]:
         if callable(value) and not inspect.isclass(value) and (value not in found.values()):

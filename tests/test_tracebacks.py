@@ -68,7 +68,7 @@ OPERATORS = {name: function for name, function in operators() if name.rpartition
 
 
 def bad_calls(name):
-    """Positional and keyword arguments, by what is wrong with them."""
+    """Return positional and keyword arguments, by the error in them."""
     x = tt.ones(2, 3)
     itself = (x,) if name.startswith("Tensor.") else ()
     yield "none", itself, {}
@@ -551,7 +551,7 @@ def test_a_handler_is_no_instruction_of_a_call_without_error(function):
 
 
 def test_a_traceback_through_a_plan_shows_its_line():
-    """In a process of its own: where many plans were made, the lines of the first ones are gone."""
+    """Test in a new process: after many plans, the source lines of the first ones are evicted."""
     program = """
         import sys, traceback
         import triten as tt

@@ -31,7 +31,7 @@ class DType:
 
 @dataclass
 class Draw:
-    """Draws of one test; `promotes` says which pairs of dtypes the standard promotes."""
+    """Random inputs of one test; `promotes` says which pairs of dtypes the standard promotes."""
 
     rng: np.random.Generator
     promotes: Any
@@ -85,7 +85,7 @@ class Draw:
         return np.asarray(values, dtype)
 
     def number(self, dtype: str) -> Any:
-        """A Python number of a dtype's kind, but 0."""
+        """Return a nonzero Python number of a dtype's kind."""
         return {"b": True, "i": -3, "u": 3, "f": 1.5, "c": 1 + 2j}[np.dtype(dtype).kind]
 
     def axis(self, rank: int) -> int:

@@ -297,7 +297,7 @@ TOLERANCE = {"float32": 1e-4, "complex64": 1e-4, "float64": 1e-11, "complex128":
 
 
 def translated(value: Any, namespace: Any, array: Callable[[Any], Any]) -> Any:
-    """An argument for a namespace."""
+    """Convert an argument for a namespace."""
     if isinstance(value, DType):
         return getattr(namespace, value.name)
     if isinstance(value, np.ndarray):

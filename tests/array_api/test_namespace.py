@@ -15,7 +15,7 @@ import triten.array_api as xp
 
 
 def strict_functions() -> list[tuple[ModuleType, str]]:
-    """The functions of array-api-strict, each with our namespace for it."""
+    """Return the functions of array-api-strict, each with triten's namespace for it."""
     strict = pytest.importorskip("array_api_strict")
     own = [
         (theirs, ours, name)

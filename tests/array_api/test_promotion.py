@@ -18,7 +18,7 @@ OPERATORS = (
 
 
 def expected(a: tt.dtype, b: tt.dtype) -> tt.dtype | None:
-    """The least dtype of a pair's family that holds both, found by its limits."""
+    """Return the smallest dtype of a pair's family that holds both, found by its limits."""
     if a is b:
         return a
     if a.is_integral and b.is_integral:

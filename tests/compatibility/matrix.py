@@ -75,7 +75,7 @@ class Row:
 
 @cache
 def lower_bounds() -> dict[str, str]:
-    """The oldest version of each package that pyproject.toml allows."""
+    """Return the oldest version of each package that pyproject.toml allows."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     bounds = {}
@@ -121,7 +121,7 @@ def version_of(python: Path | str) -> str | None:
 
 @cache
 def interpreter(version: str) -> Path | None:
-    """The newest interpreter of a version, or None: PATH's, then pyenv's and uv's."""
+    """Return the newest interpreter of a version, or None: from PATH, then from pyenv and uv."""
     homes = (
         (Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions", f"{version}*/bin/python"),
         (Path("~/.local/share/uv/python").expanduser(), "cpython-3*/bin/python"),
@@ -133,7 +133,7 @@ def interpreter(version: str) -> Path | None:
 
 
 def environment(row: Row, python: Path, folder: Path) -> Path:
-    """The row's Python, with its packages. Raises CalledProcessError if they cannot be had."""
+    """Return the row's Python, with its packages. Raises CalledProcessError if installing them fails."""
     home = folder / row.name
     inside = home / "bin" / "python"
     ready = home / ".installed"
@@ -159,7 +159,7 @@ def environment(row: Row, python: Path, folder: Path) -> Path:
 
 
 def run(row: Row, check: str, python: Path, folder: Path, workers: str) -> tuple[bool, str]:
-    """Whether a check passed, and pytest's own count; what failed is printed."""
+    """Return the check's success and pytest's own count; print a failure's output."""
     path = folder / "path"
     path.mkdir(exist_ok=True)
     if not (path / "triten").exists():
@@ -190,7 +190,7 @@ def versions(python: Path) -> str:
 
 
 def ask(row: Row, checks: list[str], folder: Path, workers: str) -> Iterator[tuple[str, str, str, str]]:
-    """Of each check of a row: the verdict, the environment, the check, and what was counted."""
+    """Yield each check's result for a row: its success, the environment, the check, and the count."""
     python = interpreter(row.python)
     if python is None:
         yield "missing", f"Python {row.python}", row.name, "no interpreter of this version was found"

@@ -10,19 +10,19 @@ __all__ = ["Call", "Client", "Finding"]
 
 @dataclass(frozen=True)
 class Call:
-    """One expression that is evaluated with tensors in it, and with arrays.
+    """An expression that is evaluated with tensors and with arrays.
 
     Attributes:
-        text: the expression. It may use the names that the preparation defines, and `x` (4x6, float32), `y` (4x6,
+        text: The expression. It may use the names that the preparation defines, and `x` (4x6, float32), `y` (4x6,
             positive), `m` (6x6, positive definite), `v` and `w` (24 numbers each), `k` (24 integers of 0 to 2), and
             `xp`, the namespace of the array API.
-        gives: "tensor" where the result, or what it consists of, are tensors on the device of the arguments; "array"
-            for arrays of NumPy; "other" for anything else, which has to be equal all the same.
-        shares: whether the result lies in the memory of `x`.
-        expected: an expression with arrays for what cannot be computed by `text` with them; None for what gives no
-            numbers, such as a picture, and needs only to work.
-        tolerance: the greatest error, relative to the largest expected number.
-        cuda: whether the call is made for tensors on CUDA, too. Where a client reads memory on the host, it is not.
+        gives: "tensor" if the result consists of tensors on the arguments' device; "array" for NumPy arrays; "other"
+            for anything else, which must also be equal. Default: "tensor".
+        shares: If True, the result shares memory with `x`. Default: False.
+        expected: An expression with arrays, for calls in which `text` does not work with arrays. None for results
+            without numbers, such as a picture: the call only needs to succeed.
+        tolerance: The greatest error, relative to the largest expected number. Default: 1e-4.
+        cuda: If True, the call also runs on CUDA tensors. False for clients that read host memory. Default: True.
     """
 
     text: str

@@ -16,7 +16,7 @@ def package() -> str:
 
 
 def main() -> None:
-    """Arrays, functions and modules in two workers."""
+    """Compute with arrays, functions and modules in two workers."""
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "processes": True}
     with LocalCluster(**options) as cluster, Client(cluster) as client:
         x = tt.arange(24.0).view(4, 6)

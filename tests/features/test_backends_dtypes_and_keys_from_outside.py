@@ -69,7 +69,7 @@ def test_other_backends_route_to_their_kernels(backend: str) -> None:
 
 
 def test_a_device_type_a_dtype_and_a_key_come_from_outside() -> None:
-    """In a process of its own: they are for the life of one."""
+    """Test in a new process, because registrations last as long as the process."""
     done = subprocess.run(
         [sys.executable, "-P", "-c", PROGRAM], env={**os.environ}, capture_output=True, text=True
     )

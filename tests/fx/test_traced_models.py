@@ -351,7 +351,7 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
 
 
 def expectations() -> dict[str, tuple[list[str], str]]:
-    """Nodes and code by the program's name."""
+    """Return nodes and code by the program's name."""
     found = {}
     for section in EXPECTED.read_text().split("=== ")[1:]:
         name, _, text = section.partition("\n")

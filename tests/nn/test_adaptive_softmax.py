@@ -7,7 +7,7 @@ from triten import nn
 
 
 def layer(device: str) -> nn.AdaptiveLogSoftmaxWithLoss:
-    """Eight features, twelve classes in a head of four and two clusters, with fixed weights."""
+    """Return a layer of eight features and twelve classes, a head of four and two clusters, with fixed weights."""
     made = nn.AdaptiveLogSoftmaxWithLoss(8, 12, [4, 8], div_value=2.0, head_bias=True, device=device)
     with tt.no_grad():
         for i, parameter in enumerate(made.parameters()):

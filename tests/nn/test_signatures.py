@@ -13,7 +13,7 @@ KEYWORDS_OF_FUNCTIONS = {"sigmoid", "tanh"}
 
 
 def described(function):
-    """Its parameters; functions that are defaults by their names."""
+    """Return a function's parameters; default values that are functions are given by name."""
     parameters = inspect.signature(function).parameters.values()
     return [
         (p.name, p.kind, p.default.__name__ if inspect.isfunction(p.default) else p.default)

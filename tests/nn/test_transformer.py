@@ -18,7 +18,7 @@ OPTIONS: dict[str, Any] = {"dim_feedforward": 12, "dropout": 0.0, "dtype": tt.fl
 
 
 def attended(layer: Any, x: Any, memory: Any, mask: Any) -> Any:
-    """Attention over (N, L, E) by ordinary operators, `mask` being added to scores."""
+    """Compute attention over (N, L, E) with ordinary operators; `mask` is added to the scores."""
     n, heads = x.shape[0], layer.num_heads
     w, b = layer.in_proj_weight.chunk(3), layer.in_proj_bias.chunk(3)
     q, k, v = (

@@ -22,7 +22,7 @@ TOLERANCE = {"float32": 3e-6, "bfloat16": 2e-2, "float16": 2e-3, "float64": 1e-1
 def reference(
     q: Any, k: Any, v: Any, mask: Any = None, is_causal: bool = False, scale: float | None = None
 ) -> tuple[Any, Any]:
-    """Attention and its weights in float64, from the definition; heads of keys are repeated."""
+    """Compute attention and its weights in float64 by definition; key heads are repeated."""
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
     if q.ndim == 4 and k.shape[1] != q.shape[1]:
         k, v = (np.repeat(x, q.shape[1] // k.shape[1], 1) for x in (k, v))

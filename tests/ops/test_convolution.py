@@ -48,7 +48,7 @@ def reference(
 
 
 def sample(*shape: int, seed: int = 0) -> Array:
-    """Normal float64 numbers."""
+    """Return normal float64 numbers."""
     return np.random.default_rng(seed).standard_normal(shape)
 
 
@@ -75,7 +75,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def operands(case: str, dtype: Any = None) -> tuple[Array, Array, Array, dict[str, Any]]:
-    """Input, weight, bias and window of a case."""
+    """Return the input, weight, bias and window of a case."""
     window = {k: v for k, v in CASES[case].items() if k not in "xw"}
     x, w = sample(*CASES[case]["x"]), sample(*CASES[case]["w"], seed=1)
     b = sample(w.shape[0], seed=2)

@@ -14,7 +14,7 @@ DEVICES = ("cpu", "cuda")
 
 
 def collapsed(path: tuple[int, ...], blank: int) -> tuple[int, ...]:
-    """Repetitions once, and no blanks."""
+    """Merge repeated labels and drop blanks."""
     return tuple(label for label, _ in itertools.groupby(path) if label != blank)
 
 

@@ -11,7 +11,7 @@ INTEGERS = ["int8", "int16", "int32", "int64", "uint8"]
 
 
 def pairs(dtype, rng):
-    """Random numbers of every size, and each pair of the dtype's edges."""
+    """Return random numbers of every size, and each pair of the dtype's edge values."""
     bounds = np.iinfo(dtype)
     edges = np.array([bounds.min, bounds.max, 0, 1, 6, bounds.min + 1], dtype)
     values = rng.integers(bounds.min, bounds.max, (2, 40), dtype, endpoint=True)

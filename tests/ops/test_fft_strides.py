@@ -10,7 +10,7 @@ SIZES = (3, 4, 5, 6)
 
 
 def by_definition(sizes: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
-    """Other dimensions as they were, then those that are transformed."""
+    """Order the dimensions: the others as they were, then the transformed ones."""
     order = [d for d in range(len(sizes)) if d not in dims] + sorted(dims[:-1]) + [dims[-1]]
     strides, step = [0] * len(sizes), 1
     for d in reversed(order):

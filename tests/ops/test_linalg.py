@@ -44,7 +44,7 @@ CASES = [(name, shapes) for name, several in SHAPES.items() for shapes in severa
 
 
 def sample(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray[Any, Any]:
-    """Numbers whose products are exact enough to compare."""
+    """Return numbers whose products are exact enough to compare."""
     rng = np.random.default_rng(seed)
     if dtype in INTEGERS:
         info = np.iinfo(dtype)

@@ -25,7 +25,7 @@ def log_softmax(x: Any) -> Any:
 
 
 def class_samples(shape: tuple[int, ...]) -> tuple[Any, Any, Any]:
-    """Logits, class indices and class weights."""
+    """Return logits, class indices and class weights."""
     rng = np.random.default_rng(0)
     target_shape = shape[2:] if len(shape) == 1 else (shape[0], *shape[2:])
     target = rng.integers(0, 5, target_shape if len(shape) > 1 else ())

@@ -10,7 +10,7 @@ NORMS = [1e-20, 1e-9, 1e-6, 1e-4, 1e-2, 0.2, 0.5, 1.0, 2.0, 5.0, 40.0]
 
 
 def anywhere(n: int, norms: list[float], is_complex: bool, seed: int = 0) -> np.ndarray:
-    """Matrices of those 1-norms."""
+    """Return matrices with the given 1-norms."""
     random = np.random.default_rng(seed)
     A = random.standard_normal((len(norms), n, n))
     if is_complex:

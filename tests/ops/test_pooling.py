@@ -28,7 +28,7 @@ def windows(
     dilation: Sequence[int],
     ceil_mode: bool,
 ) -> Any:
-    """For each position the rows and columns of its window that lie in the plane."""
+    """Yield, for each position, the rows and columns of its window that lie in the plane."""
     axes = []
     for n, k, s, p, d in zip(x.shape[-2:], kernel, stride, padding, dilation, strict=True):
         count = output_size(n, k, s, p, d, ceil_mode)
@@ -38,7 +38,7 @@ def windows(
 
 
 def max_reference(x: Array, *window: Any) -> tuple[Array, Array]:
-    """Values and indices; of equals the first, of NaNs the last."""
+    """Compute max pooling and its indices: the first of equal values, the last of NaNs."""
     rows, columns = windows(x, *window)
     shape = (*x.shape[:-2], len(rows), len(columns))
     values, indices = np.empty(shape, x.dtype), np.empty(shape, np.int64)
@@ -74,7 +74,7 @@ def average_reference(
 
 
 def sample(*shape: int) -> Array:
-    """Distinct numbers, so that every maximum is alone."""
+    """Return distinct numbers, so that every maximum is unique."""
     count = int(np.prod(shape))
     return np.random.default_rng(0).permutation(count).reshape(shape).astype("float64") - count / 2
 

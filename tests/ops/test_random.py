@@ -39,7 +39,7 @@ def test_known_answers_of_random123(counter, key, answer):
 
 
 def reference_words(seed, counter):
-    """Philox 4x32-10 in Python integers."""
+    """Compute Philox 4x32-10 with Python integers."""
     c = [counter & 0xFFFFFFFF, counter >> 32, 0, 0]
     k = [seed & 0xFFFFFFFF, seed >> 32]
     for _ in range(10):

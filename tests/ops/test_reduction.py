@@ -36,7 +36,7 @@ def tensor(array: Any) -> Any:
 
 
 def array_of(dtype: str, shape: tuple[int, ...], seed: int = 0) -> Any:
-    """Normal numbers in a dtype, ml_dtypes' among them."""
+    """Return normal numbers in a dtype, including ml_dtypes' dtypes."""
     kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
     return np.random.default_rng(seed).standard_normal(shape).astype(kind)
 

@@ -85,7 +85,7 @@ def advance(scheduler, epoch):
 
 
 def seen(scheduler):
-    """Rates and momenta."""
+    """Return learning rates and momenta."""
     groups = scheduler.optimizer.param_groups
     momenta = [group["betas"][0] if "betas" in group else group["momentum"] for group in groups]
     return [*(float(group["lr"]) for group in groups), *momenta, *map(float, scheduler.get_last_lr())]

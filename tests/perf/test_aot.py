@@ -168,7 +168,7 @@ FAULTS = [
 
 
 def test_every_fault_is_found_and_no_other(tmp_path):
-    """In one run, as the compilations are dear; the second takes what it can from the cache."""
+    """Test both in one run, because compilations are slow; the second one uses the cache."""
     outcome = aot.hold([90], FAILING, workers=WORKERS, cache=tmp_path)
     faults = [fault.removeprefix("sm_90: ") for fault in outcome.faults]
     for start, end in FAULTS:

@@ -13,7 +13,7 @@ from triten.perf.ahead_of_time.schedule import (
 
 
 def sass(text):
-    """Lines with addresses, as a disassembly has them; labels as they are."""
+    """Add addresses to lines, as in a disassembly; labels stay unchanged."""
     lines, address = [], 0
     for line in text.strip().splitlines():
         line = line.strip()

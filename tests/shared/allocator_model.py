@@ -283,7 +283,7 @@ class Model:
                         self.allocator.release_pool(device, pool)
 
     def in_threads(self, seed):
-        """Requests and frees at once; frees of blocks that another thread took, too."""
+        """Allocate and free concurrently, including blocks that another thread allocated."""
         handed_over, failures = [], []
 
         def work(number):

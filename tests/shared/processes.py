@@ -33,6 +33,6 @@ def run_python(
 
 
 def without_device_choice(**changes: str) -> dict[str, str]:
-    """This process's variables, less those by which the tests choose the interpreter, and with these changes."""
+    """Return this process's environment without the tests' interpreter settings, plus these changes."""
     kept = {k: v for k, v in os.environ.items() if k not in ("TRITEN_CUDA", "TRITON_INTERPRET")}
     return kept | changes

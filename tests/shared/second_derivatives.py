@@ -69,13 +69,13 @@ def _flat(tensors: Sequence[Any]) -> np.ndarray:
 
 
 def reverse_over_reverse(loss: Loss, values: Sequence[Any], along: Sequence[Any]) -> list[Any]:
-    """Backward through the gradients."""
+    """Run backward through the gradients."""
     leaves = [x.clone().requires_grad_() for x in values]
     return _gradients(_inner(_gradients(loss(*leaves), leaves, create_graph=True), along), leaves)
 
 
 def forward_over_reverse(loss: Loss, values: Sequence[Any], along: Sequence[Any]) -> list[Any]:
-    """Tangents of the gradients."""
+    """Compute the tangents of the gradients."""
     with tt.autograd.forward_ad.dual_level():
         leaves = [x.clone().requires_grad_() for x in values]
         duals = [tt.autograd.forward_ad.make_dual(x, v) for x, v in zip(leaves, along, strict=True)]
@@ -84,7 +84,7 @@ def forward_over_reverse(loss: Loss, values: Sequence[Any], along: Sequence[Any]
 
 
 def reverse_over_forward(loss: Loss, values: Sequence[Any], along: Sequence[Any]) -> list[Any]:
-    """Backward through the tangent."""
+    """Run backward through the tangent."""
     leaves = [x.clone().requires_grad_() for x in values]
     with tt.autograd.forward_ad.dual_level():
         duals = [tt.autograd.forward_ad.make_dual(x, v) for x, v in zip(leaves, along, strict=True)]

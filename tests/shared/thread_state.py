@@ -19,7 +19,7 @@ def modes_and_keys() -> tuple[list[Any], int, int]:
 
 
 def thread_state() -> dict[str, Any]:
-    """Everything that the package keeps for a thread, and the flags in front of it."""
+    """Return all state that the package keeps for a thread, and the flags in front of it."""
     from triten.dispatch.core.operator_entry import observers
     from triten.dispatch.layers.profiler import session as profile_session
     from triten.runtime.cuda.driver import driver

@@ -23,19 +23,19 @@ class Sample:
     """One call of an operator.
 
     Attributes:
-        operator: the overload, without its namespace: ``add.Tensor``.
-        args, kwargs: descriptions of the arguments (`arguments.T`, `I`, `B`, `D`) or plain values.
-        kind: how results are judged. ``math``: within the units in the last place that the CUDA Programming Guide
-            promises of elementary functions; ``exact``: every bit of the CPU's in the same dtype; ``rounded``: the
-            exact result rounded once; ``random``: the CPU's bits for the same seed, and ``ulps`` of them for what a
-            logarithm or a root makes of those bits; ``shape``: the values are undefined.
-        terms: the dimensions whose product counts the terms that an element adds up; "" for one.
-        roundings: how often a value is rounded to the dtype on its way (composites round each step).
-        dtypes: letters of `DTYPES`.
-        pointwise: whether sizes do not matter, so that tensors without dimensions and special values are tried.
-        special: whether nan, infinities and negative zeros are tried.
-        backward: whether gradients are compared.
-        dense: whether the call says itself which bytes of the operand to take, which must be there.
+        operator: The overload without its namespace: ``add.Tensor``.
+        args, kwargs: Descriptions of the arguments (`arguments.T`, `I`, `B`, `D`) or plain values.
+        kind: The comparison of results. ``math``: within the units in the last place that the CUDA Programming
+            Guide promises for elementary functions. ``exact``: bitwise identical to the CPU in the same dtype.
+            ``rounded``: the exact result rounded once. ``random``: the CPU's bits for the same seed, and ``ulps``
+            of tolerance for a logarithm or a root of those bits. ``shape``: the values are undefined.
+        terms: The dimensions whose product is the number of terms in an element's sum; "" for one term.
+        roundings: The number of intermediate roundings to the dtype (composites round each step).
+        dtypes: Letters of `DTYPES`.
+        pointwise: If True, sizes do not matter, and the check adds 0-dimensional tensors and special values.
+        special: If True, the check adds nan, infinities and negative zeros.
+        backward: If True, compare gradients.
+        dense: If True, the call itself names the operand's bytes, which must exist.
     """
 
     operator: str

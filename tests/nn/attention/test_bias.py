@@ -15,7 +15,7 @@ attend = tt.nn.functional.scaled_dot_product_attention
 
 
 def operand(device: str, *shape: int) -> tt.Tensor:
-    """Numbers between -1 and 1 that repeat after eleven."""
+    """Return numbers between -1 and 1 with a period of eleven."""
     return ((tt.arange(float(math.prod(shape))) * 7 % 11 - 5) / 5).reshape(shape).to(device)
 
 

@@ -26,7 +26,7 @@ DOCUMENTS = (0, 0, 1, 1, 1), (0, 1, 1, 2, 0, 1)
 
 
 def operand(device: str, *shape: int, scale: float = 1.0) -> tt.Tensor:
-    """Numbers between -1 and 1 that repeat after eleven."""
+    """Return numbers between -1 and 1 with a period of eleven."""
     values = (tt.arange(float(math.prod(shape))) * 7 % 11 - 5) / 5 * scale
     return values.reshape(shape).to(device)
 

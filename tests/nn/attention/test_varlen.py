@@ -15,7 +15,7 @@ QUERIES, KEYS = (3, 0, 5, 2), (4, 2, 5, 1)
 
 
 def operand(*shape: int, dtype: tt.dtype = tt.float16) -> tt.Tensor:
-    """Numbers between -1 and 1 that repeat after eleven."""
+    """Return numbers between -1 and 1 with a period of eleven."""
     values = (tt.arange(float(math.prod(shape))) * 7 % 11 - 5) / 5
     return values.reshape(shape).to("cuda", dtype)
 

@@ -20,7 +20,7 @@ NEAR: dict[str, Draw] = {}
 
 
 def _ramp(t: Any, count: int) -> Any:
-    """Numbers from -1 to 1 with few bits."""
+    """Return numbers from -1 to 1 with few bits."""
     return (t.arange(count) * 64 // count - 32) / 32
 
 

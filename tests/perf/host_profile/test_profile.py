@@ -60,7 +60,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def profile(tmp_path, monkeypatch, capsys):
-    """profile(source, ...): the command in this process over a program of that text."""
+    """Return a function that profiles a program of the given text in this process."""
     monkeypatch.chdir(tmp_path)
 
     def run(source, *options, arguments=()):

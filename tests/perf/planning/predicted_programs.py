@@ -88,7 +88,7 @@ def residual_network() -> Program:
 
 
 def small_calls() -> Program:
-    """Forty calls on small tensors: overhead alone."""
+    """Return a program of forty calls on small tensors, which measures only overhead."""
 
     def program(weight: tt.Tensor, x: tt.Tensor) -> tt.Tensor:
         for _ in range(10):

@@ -47,7 +47,7 @@ def test_one_load_of_four_bytes_a_thread_does_not():
 
 
 def test_littles_law():
-    """Twice the bytes in flight, twice the bandwidth, while the latency binds."""
+    """Check that twice the bytes in flight give twice the bandwidth while latency is the limit."""
     one = Code(Schedule(instructions=10, loaded=4, batches=1), 4, 128)
     two = dataclasses.replace(one, schedule=dataclasses.replace(one.schedule, loaded=8))
     assert steady(H100, one).term == steady(H100, two).term == "bytes in flight"

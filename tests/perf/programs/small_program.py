@@ -53,7 +53,7 @@ def results(command: list[str], folder: Path) -> dict[str, np.ndarray]:
 
 
 def read_record() -> dict[str, np.ndarray]:
-    """PyTorch's results."""
+    """Return PyTorch's results."""
     return {
         name: np.array(each["values"], dtype=each["dtype"])
         for name, each in json.loads(RECORD.read_text()).items()

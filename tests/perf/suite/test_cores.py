@@ -67,7 +67,7 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
 
 @pytest.fixture
 def freed() -> Iterator[None]:
-    """Checks that the process is as free afterwards as it was, and has as many threads in triten and the BLAS."""
+    """Check that the process's affinity and its threads in triten and the BLAS are restored."""
     before, threads = available_cores(), tt.get_num_threads()
     yield
     now = available_cores()
@@ -229,7 +229,7 @@ def test_a_thread_that_runs_is_seen_at_once_and_one_that_waits_is_not() -> None:
 
 @contextmanager
 def pool(size: int) -> Iterator[list[int]]:
-    """Threads that wait: their numbers."""
+    """Start waiting threads and yield their thread IDs."""
     end, numbers, started = threading.Event(), [], threading.Barrier(size + 1)
 
     def wait() -> None:
