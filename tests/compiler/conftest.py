@@ -21,7 +21,7 @@ def nothing_stays() -> Iterator[None]:
 
 @pytest.fixture(params=[1, 2, 5])
 def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    """How many threads share the blocks of a kernel."""
+    """Run a test with each number of threads that share the blocks of a kernel."""
     before = tt.get_num_threads()
     tt.set_num_threads(request.param)
     yield request.param

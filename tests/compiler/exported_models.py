@@ -52,7 +52,7 @@ class Containers(nn.Module):
 
 
 class Counter(nn.Module):
-    """Buffers that a call writes to, one of which is given back, and a constant that is neither."""
+    """Module with two buffers that a call writes to, one of which it returns, and a constant tensor."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ CASES = {
 
 
 def made(name: str, device: str) -> nn.Module:
-    """The module of a case with the same weights each time, on a device."""
+    """Return the module of a case on a device, with the same weights at each call."""
     tt.manual_seed(0)
     module = CASES[name].module().to(device)
     for each in module.modules():

@@ -42,7 +42,9 @@ def launches(
     loss: Callable[[tt.Tensor], tt.Tensor],
     optimizer: Callable[[Any], Any],
 ) -> list[int]:
-    """Of a step that has been captured before: eager, with the model compiled, with the optimizer, too."""
+    """Count the launches of a step after its capture: eager, with the model compiled, with the optimizer
+    compiled too.
+    """
     model = model.cuda()
     made = optimizer(model.parameters())
     found = []

@@ -84,7 +84,7 @@ LEFT: dict[str, Function] = {
 
 
 def is_fused(function: Function, given: Sequence[Any]) -> bool:
-    """Whether attention's operator is in all graphs of a call."""
+    """Return True if every graph of a call has the fused attention operator, False if none has."""
     schedules = tt.compiler.explain(function, *given).schedules
     found = ["_attention" in str(schedule) for schedule in schedules]
     assert len(set(found)) == 1

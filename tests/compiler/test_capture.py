@@ -1,4 +1,4 @@
-"""What `tt.compile` captures computes what the function does: results, writes and random numbers are eager's."""
+"""A function that `tt.compile` captures has eager's results, writes and random numbers."""
 
 import functools
 from typing import Any, NamedTuple

@@ -113,7 +113,7 @@ def test_results_are_those_of_eager_calls(name: str, dtype: Any) -> None:
     ids=["one", "two", "all are results", "apart", "one tap", "depthwise", "a ragged number of channels"],
 )
 def test_what_stays(function: Callable[..., Any]) -> None:
-    """Where no fewer bytes are moved, or sums would be added in another order."""
+    """Keep the layout if channels-last moves no fewer bytes or would change the order of sums."""
     made = operands(PICTURE, WEIGHT)
     assert not choose_channels_last(graph_of(function, *made))
     agree(function, lambda: tuple(made), calls=1)
@@ -153,7 +153,9 @@ def test_results_keep_their_strides_and_write_to_nothing_else() -> None:
 
 
 def test_launches() -> None:
-    """A conversion at each end, a convolution each, and a copy of each one's weight, as before."""
+    """Launch a conversion at each end, and a convolution and a copy of its weight for each layer, as eager
+    does.
+    """
     made = operands(PICTURE, WEIGHT)
     compiled = tt.compile(three, fullgraph=True)
     compiled(*made)

@@ -115,7 +115,9 @@ def test_what_stays_apart(function: Callable[..., Any], shapes: tuple[tuple[int,
 
 
 def test_a_vector_that_is_read_in_two_ways() -> None:
-    """A norm reads it by channels, and a step along lines: what comes after the norm is a prologue by itself."""
+    """Fuse only what follows the norm: the norm reads the vector by channels, the later step reads it along
+    rows.
+    """
     function = lambda x, w, m: F.conv2d(F.batch_norm(x, m, m * m) * m, w)  # noqa: E731
     made = operands((2, 8, 6, 8), (12, 8, 1, 1), (8,))
     agree(function, lambda: tuple(made), calls=1)
@@ -202,7 +204,7 @@ def test_operands_are_computed_as_they_are_laid_out(name: str, dtype: Any, copyi
 
 @pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16], ids=str)
 def test_a_weight_is_computed_where_channels_lie_innermost(dtype: Any, copying: None) -> None:
-    """The input needs no copy, and keeps what makes it; the weight does."""
+    """Fuse the producer of the input, which needs no copy; compute the weight in a launch that copies it."""
     x, w = operands((2, 16, 7, 6), (8, 16, 3, 3), dtype=dtype)
     x = x.to(memory_format=tt.channels_last)
     function = lambda x, w: F.conv2d(x * 2, w * 3, padding=1)  # noqa: E731
@@ -299,8 +301,10 @@ print(json.dumps(found))
 
 @pytest.mark.parametrize("target", ["80", "90"])
 def test_what_is_compiled_adds_up_in_the_same_order(target: str) -> None:
-    """Of float32 a convolution rounds to TF32 by default, and a product does not: there planes are copied, and pixels
-    are read as they lie."""
+    """Check the order of sums: by default a float32 convolution rounds to TF32 and a matmul does not.
+
+    The convolution of float32 therefore copies planes and reads pixels without a copy.
+    """
     clean = {k: v for k, v in os.environ.items() if k not in ("TRITEN_CUDA", "TRITON_INTERPRET")}
     variables = {"TRITEN_CUDA": "emulate", "TRITEN_EMULATE": target, "TRITEN_TUNING_STORE": "0"}
     done = subprocess.run(

@@ -22,7 +22,7 @@ def targets(device: str) -> tt.Tensor:
 
 
 def loss(**options: Any) -> Callable[..., tt.Tensor]:
-    """A loss of the product of two matrices."""
+    """Return a function that computes cross-entropy of a matmul's result."""
 
     def made(a: tt.Tensor, b: tt.Tensor, t: tt.Tensor) -> tt.Tensor:
         found = F.cross_entropy(a @ b.t(), t, **options)

@@ -23,13 +23,15 @@ LARGE = (128, 256)
 
 
 def graphed(compiled: Any) -> list[GraphedProgram]:
-    """The programs of a compiled function or module that may be captured."""
+    """Return the programs of a compiled function or module that CUDA graphs may capture."""
     optimized = vars(compiled).get("_compiled") or compiled._optimized
     return [g for same_look in optimized.compilations.values() for each in same_look for g in each.graphed]
 
 
 def launched(call: Callable[[], Any]) -> tuple[list[str], int]:
-    """The kernels that the host launches in a call, and how many CUDA graphs."""
+    """Return the names of the kernels that the host launches in a call, and the number of CUDA graph
+    launches.
+    """
     seen: list[str] = []
 
     def observer(name: str, grid: Any, stream: int, launch: Callable[[], None]) -> None:
@@ -146,7 +148,7 @@ def test_a_result_outlives_its_graph() -> None:
 
 
 class Net(nn.Module):
-    """What training meets: a buffer that is written, draws, a weight that is used twice."""
+    """Module of a training step: a buffer that is written, a random op, a weight that is used twice."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -151,7 +151,7 @@ class Writer:
 
 
 def made(text: str, name: str) -> Callable[..., Any]:
-    """The function of a text, whose lines are known."""
+    """Return the function of a source text, and register its lines for tracebacks."""
     import contextlib
 
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
@@ -162,7 +162,9 @@ def made(text: str, name: str) -> Callable[..., Any]:
 
 
 def outcome(function: Callable[..., Any], seed: int, grad: bool, capsys: Any) -> tuple[Any, Any]:
-    """What a call gives: its result or error, effects, output, the next random number; and gradients."""
+    """Return the result or error of a call, its effects, its output, the next random number and the
+    gradients.
+    """
     tt.manual_seed(seed)
     given = [drawn(4, seed=seed + i, grad=grad) for i in range(3)]
     log: list[Any] = []

@@ -208,7 +208,7 @@ def test_inference_mode_inside() -> None:
 
 @tt.library.custom_op("compiler_tests::scaled", mutates_args=())
 def scaled(x: tt.Tensor, by: float) -> tt.Tensor:
-    """An operator of the program's own, which NumPy computes."""
+    """Scale a tensor by NumPy in a custom operator."""
     return tt.from_numpy(x.numpy() * by)
 
 

@@ -61,7 +61,7 @@ def plain(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @pytest.fixture(scope="module")
 def read_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with every program, and what it gave in another process."""
+    """Save every program with its results, read it in another process, and return the folder."""
     folder = tmp_path_factory.mktemp("programs")
     for name, case in CASES.items():
         args, kwargs = case.arguments("cpu")
@@ -94,7 +94,7 @@ def saved(module: nn.Module, *args: Any, **options: Any) -> bytes:
 
 
 def changed(data: bytes, name: str, change: Any) -> io.BytesIO:
-    """An archive with one record changed, checksums right."""
+    """Return an archive with one record changed and correct checksums."""
     made_ = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as before, zipfile.ZipFile(made_, "w") as after:
         for each in before.namelist():

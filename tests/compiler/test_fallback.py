@@ -1,4 +1,6 @@
-"""What cannot be captured runs eagerly: with its own results, its effects once a call, and its own errors."""
+"""A function that cannot be captured runs eagerly, with its own results and errors and with its effects once
+a call.
+"""
 
 import random
 from collections.abc import Callable

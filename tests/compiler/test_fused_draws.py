@@ -21,7 +21,7 @@ VIEWS = ("t", "view", "select", "transpose", "slice", "expand")
 
 
 def steps(function: Callable[..., Any], *given: Any) -> list[str]:
-    """The steps of a function's first graph, but for views: names of kernels and operators."""
+    """Return the names of the kernels and operators in a function's first graph, without views."""
     schedule = tt.compiler.explain(function, *given).schedules[0]
     schedule.check()
     nodes = [

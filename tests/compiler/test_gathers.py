@@ -27,7 +27,7 @@ def numbers(*shape: int, device: str, high: int = 10, dtype: Any = tt.int64, see
 
 
 def kernels(function: Callable[..., Any], *given: Any) -> list[str]:
-    """The kernels of a function's first graph, and the operators that are called as they are, but for views."""
+    """Return the kernels of a function's first graph and the operators that it calls, without views."""
     schedule = tt.compiler.explain(function, *given).schedules[0]
     schedule.check()
     return [

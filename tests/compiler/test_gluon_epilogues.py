@@ -104,7 +104,9 @@ print(json.dumps([
 
 @needs_gluon
 def test_what_stays_apart() -> None:
-    """A first result of other bytes than the product's, a function that has no layout there, a prologue, many tiles."""
+    """Keep apart a first result of another element size, an operator without a layout, a prologue, and many
+    tiles.
+    """
     clean = {k: v for k, v in os.environ.items() if k not in ("TRITEN_CUDA", "TRITON_INTERPRET")}
     done = subprocess.run(
         [sys.executable, "-P", "-c", PLANNING],

@@ -149,7 +149,7 @@ class Settings:
     calls = 0
 
     def of(self) -> float:
-        """What an object has of its class."""
+        """Return an attribute that the object inherits from its class."""
         return self.scale
 
     @property
@@ -159,7 +159,7 @@ class Settings:
 
     @classmethod
     def own(cls) -> float:
-        """What the class has."""
+        """Return an attribute of the class."""
         return cls.scale
 
     @staticmethod

@@ -171,7 +171,7 @@ def test_gradients_of_picks() -> None:
 @pytest.mark.parametrize("dtype", [tt.float32, tt.float64])
 @pytest.mark.parametrize("pick", ["index", "gather", "index_select"])
 def test_picks_beside_what_numpy_computes(pick: str, dtype: tt.dtype) -> None:
-    """No loop has `lgamma`, so that the kernel is cut at the pick."""
+    """Split a kernel at an indexing step, because compiled loops do not have `lgamma`."""
     of: dict[str, Any] = {
         "index": lambda y, k: y[k],
         "gather": lambda y, k: y.gather(0, k.remainder(4)),

@@ -13,7 +13,7 @@ nn = tt.nn
 
 
 def steps(function: Callable[..., Any], *args: Any) -> list[str]:
-    """The operators of a compiled call."""
+    """Return the operators of a compiled call."""
     compiled: Any = tt.compile(function, fullgraph=True, dynamic=False)
     compiled(*args)
     (found,) = compiled._optimized.graphs()

@@ -1,4 +1,4 @@
-"""`tt.compiler.minify` finds planted faults: an operator that a backend computes wrongly, or refuses."""
+"""`tt.compiler.minify` finds an injected fault: an operator that a backend computes wrongly or refuses."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ def operators(graph: Any) -> list[str]:
 
 
 def replacing(operator: Any, other: Any) -> Faulty:
-    """A backend that calls another operator in the place of one."""
+    """Return a backend that replaces one operator by another."""
 
     def faulty(graph: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
         graph = graph.copy()
@@ -30,7 +30,7 @@ def replacing(operator: Any, other: Any) -> Faulty:
 
 
 def refusing(*wanted: str) -> Faulty:
-    """A backend that raises for graphs with all of these operators."""
+    """Return a backend that raises for graphs that have all of the given operators."""
 
     def faulty(graph: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
         if set(wanted) <= set(operators(graph)):

@@ -67,7 +67,7 @@ def gradients(function: Function, args: list[tt.Tensor]) -> list[tt.Tensor]:
 
 
 def backward_kernels(function: Function, args: list[tt.Tensor]) -> list[Any]:
-    """The kernels of backward that have the gradient of a norm."""
+    """Return the kernels of backward that compute the gradient of a norm."""
     schedules = tt.compiler.explain(function, *args).schedules
     found = [kernel for schedule in schedules for kernel in schedule.kernels]
     return [kernel for kernel in found if "norm_backward" in str(kernel)]
@@ -164,7 +164,7 @@ def test_threads_share_rows(name: str, threads: int) -> None:
 
 @needs_llvm
 def test_rows_of_several_strides() -> None:
-    """Where rows are not one after another, sums have another order, and are as exact."""
+    """Compare sums over strided rows, which have another order and the same accuracy."""
 
     def f(x: tt.Tensor, r: tt.Tensor, w: tt.Tensor, b: tt.Tensor) -> tt.Tensor:
         return F.layer_norm((x * 2 + r[:1]).contiguous(), w.shape, w, b) * r[:, :1]

@@ -71,7 +71,9 @@ def test_a_row_and_a_line() -> None:
 
 
 def test_what_stays_apart() -> None:
-    """A norm by itself, one whose reader needs all of it, and one that a step behind both would come between."""
+    """Keep apart a lone norm, a norm whose consumer needs all of it, and a norm with a dependent step
+    between.
+    """
     m, v = operands(CHANNELS, CHANNELS)
     (x,) = operands(PICTURE)
     v = v.abs()

@@ -23,7 +23,7 @@ def in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def program_of(function: Callable[..., Any], *args: tt.Tensor, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The source of what computes a block."""
+    """Return the source of the program that computes a block."""
     graph = run_passes(tt.func.make_graph(function, "fake")(*args).graph)
     (kernel,) = fused_schedule(graph).kernels
     assert isinstance(kernel, RowsKernel)
@@ -99,7 +99,7 @@ TERNARY: dict[str, Callable[[Any, Any, Any], tt.Tensor]] = {
 @pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16])
 @pytest.mark.parametrize("name", [*UNARY, *BINARY, *TERNARY])
 def test_steps_may_write_over_what_they_read(name: str, dtype: Any) -> None:
-    """Each operand is the last use of a value in the middle of a kernel."""
+    """Make each operand's use the last one of a value in the middle of a kernel."""
     of = UNARY.get(name) or TERNARY.get(name) or getattr(tt, name)
 
     def f(x: tt.Tensor, y: tt.Tensor, z: tt.Tensor) -> tt.Tensor:

@@ -96,7 +96,7 @@ def operands_of(name: str, shape: tuple[int, ...], device: str, dtype: Any = tt.
 
 
 def steps_of(function: Callable[..., Any], *args: tt.Tensor) -> list[Any]:
-    """The steps of a schedule: operators in a list for a kernel, and one for a call."""
+    """Return a schedule's steps: a list of operators for a kernel, one operator for a call."""
     schedule = fused_schedule(run_passes(tt.func.make_graph(function, "fake")(*args).graph))
     schedule.check()
     return [
@@ -309,7 +309,7 @@ def test_statistics_may_be_results(device: str) -> None:
 
 @pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16, tt.int32])
 def test_places_of_extrema(dtype: Any, device: str) -> None:
-    """The first of equals, a NaN before all numbers, and its own zero of both."""
+    """Return the first of equal elements, a NaN before all numbers, and the actual zero of -0.0 and 0.0."""
 
     def f(x: tt.Tensor) -> Any:
         y = x * 1

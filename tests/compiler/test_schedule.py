@@ -33,7 +33,7 @@ def operators(graph: Any) -> list[str]:
 
 
 def shape(schedule: Schedule) -> list[Any]:
-    """The steps: a list of operators for a kernel, an operator for a call."""
+    """Return a schedule's steps: a list of operators for a kernel, one operator for a call."""
     return [
         step.node.target._opname
         if isinstance(step, OperatorCall)

@@ -9,7 +9,7 @@ from triten.compiler.schedule import OperatorCall, ReductionKernel, Schedule
 
 
 def nbytes(node: Any) -> int:
-    """Of what a step gives; a broadcast dimension is memory once."""
+    """Return the bytes of a step's results; a broadcast dimension counts once."""
     total = 0
     for spec in specs_of(node):
         count = 1

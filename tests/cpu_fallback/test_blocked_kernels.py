@@ -1,4 +1,6 @@
-"""What the host computes in blocks: norms, maxima, convolutions; every layout, one thread and several, the edges."""
+"""CPU kernels that compute in blocks: norms, maxima and convolutions in every layout, threaded or not, at
+the edges.
+"""
 
 import tracemalloc
 
@@ -16,7 +18,7 @@ from triten.cpu_fallback.pooling import pooling
 
 
 def laid_out(array, layout):
-    """A tensor of these values: contiguous, channels-last, or every second element of a larger one."""
+    """Return a tensor of these values: contiguous, channels-last, or strided by two."""
     x = tt.from_numpy(np.ascontiguousarray(array))
     if layout == "channels_last":
         return x.contiguous(memory_format=tt.channels_last)

@@ -64,7 +64,7 @@ def operands(case: str, dtype: type = np.float32) -> tuple[list[Any], Any, Any]:
 
 
 def results(given: list[Any], mask: Any, grad: Any, is_causal: bool) -> list[tt.Tensor]:
-    """The output, and the gradients of query, key and value."""
+    """Return the output and the gradients of query, key and value."""
     leaves = [each.detach().requires_grad_() for each in given]
     out = attend(*leaves, mask, is_causal=is_causal, enable_gqa=leaves[0].shape[1] != leaves[1].shape[1])
     return [out.detach(), *tt.autograd.grad(out, leaves, grad)]
@@ -77,7 +77,7 @@ def of_arrays(given: Any, mask: Any, grad: Any, is_causal: bool) -> list[Any]:
 
 
 def exact(given: Any, mask: Any, grad: Any, is_causal: bool) -> list[Any]:
-    """The same in float64, by its definition."""
+    """Compute the output and gradients in float64 from the definition of attention."""
     q, k, v, g = (each.astype(np.float64) for each in (*given, grad))
     group = q.shape[1] // k.shape[1]
     k, v = (np.repeat(each, group, 1) for each in (k, v))

@@ -40,7 +40,7 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 def by_taps(
     x: np.ndarray, w: np.ndarray, g: np.ndarray, padding: tuple[int, int], dilation: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The gradients of input and weight, tap by tap over the positions that there are."""
+    """Return the gradients of input and weight, summed tap by tap."""
     (ph, pw), (rows, columns) = padding, g.shape[2:]
     padded = np.pad(x, ((0, 0), (0, 0), (ph, ph), (pw, pw)))
     of_x, of_w = np.zeros_like(padded), np.zeros_like(w)

@@ -29,7 +29,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 
 
 def made(x: Any, w: Any, bias: Any, g: Any, convolve: Any, *geometry: Any) -> list[tt.Tensor]:
-    """A convolution and all of its gradients."""
+    """Return a convolution and all of its gradients."""
     a, b, c = (tt.from_numpy(each).requires_grad_() for each in (x, w, bias))
     out = convolve(a, b, c, *geometry)
     if g.size != out.numel():

@@ -39,7 +39,7 @@ def drawn(dtype: type, *sizes: int, seed: int = 0) -> Any:
 
 
 def exact(x: Any, g: Any, weight: Any, centred: bool, eps: float) -> list[Any]:
-    """The gradients of input, weight and bias in float64."""
+    """Return the gradients of input, weight and bias in float64."""
     x, g = (each.reshape(-1, each.shape[-1]).astype(np.float64) for each in (x, g))
     gap = x - x.mean(1, keepdims=True) if centred else x
     rstd = 1 / np.sqrt((gap**2).mean(1, keepdims=True) + eps)
@@ -52,7 +52,7 @@ def exact(x: Any, g: Any, weight: Any, centred: bool, eps: float) -> list[Any]:
 
 
 def gradients(x: Any, g: Any, parameters: list[Any], centred: bool, wanted: list[int]) -> list[Any]:
-    """The gradients of those of input, weight and bias that are wanted."""
+    """Return the wanted gradients of input, weight and bias."""
     leaves = [
         tt.from_numpy(each).clone().requires_grad_(i in wanted) for i, each in enumerate([x, *parameters])
     ]
