@@ -23,7 +23,7 @@ def in_columns(a: np.ndarray) -> np.ndarray:
 
 
 def both_ways(monkeypatch: pytest.MonkeyPatch, run) -> list:
-    """The results all at once, and matrix by matrix through SciPy alone."""
+    """Return the results in batch and matrix by matrix through SciPy alone."""
     found = []
     for at_once in (True, False):
         with monkeypatch.context() as patch:

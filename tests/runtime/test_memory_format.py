@@ -71,7 +71,7 @@ def test_channels_last_strides(sizes: tuple[int, ...]) -> None:
 def test_is_channels_last(geometry: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     sizes, strides = geometry
     for rank, order in ((4, (0, 2, 3, 1)), (5, (0, 2, 3, 4, 1))):
-        # Of empty tensors, too, the strides decide.
+        # The strides decide for empty tensors, too.
         filled = tuple([max(n, 1) for n in sizes])
         running, is_ordered = 1, len(sizes) == rank
         for d in reversed(order) if is_ordered else ():

@@ -42,7 +42,7 @@ def test_a_small_recorded_tensor_and_its_node_take_at_most_a_kilobyte() -> None:
 
 
 def test_attributes_cost_nothing_before_they_are_given() -> None:
-    """The dict is made at the first of them."""
+    """Create the dict with the first attribute."""
     x = tt.ones(2)
     assert not any(type(each) is dict for each in gc.get_referents(x))
     x.something = 1

@@ -1,4 +1,4 @@
-"""A session with the driver: device memory that is given back when the test ends."""
+"""Session with the CUDA driver, in which each test frees its device memory."""
 
 import os
 from collections.abc import Iterator

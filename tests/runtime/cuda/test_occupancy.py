@@ -1,4 +1,4 @@
-"""What a multiprocessor leaves to a block: values worked out by hand from NVIDIA's tables."""
+"""Resources of a block on a multiprocessor: values computed by hand from NVIDIA's tables."""
 
 import pytest
 
@@ -114,7 +114,7 @@ def test_tensor_memory_bounds_resident_blocks():
 
 @pytest.mark.parametrize("capability", TARGETS)
 def test_budgets_and_occupancy_agree(capability):
-    """As many blocks are resident as were asked for when each uses what that leaves it."""
+    """Check that the requested number of blocks is resident if each block uses its whole budget."""
     target = TARGETS[capability]
     for warps in (1, 2, 4, 8, 16, 32):
         for blocks in range(1, min(64 // max(warps, 4), 32) + 1):

@@ -15,7 +15,7 @@ HELD = pytest.mark.interpreter
 
 @pytest.fixture
 def held():
-    """The default stream of the first device, held back until the test lets it go."""
+    """Hold back the default stream of the first device until the test releases it."""
     cuda = driver()
     tt.cuda.synchronize()
     cuda.hold(0)

@@ -164,7 +164,7 @@ class FakeRuntime(types.ModuleType):
 
 
 def modules():
-    """The modules of `import cupy` by name, and the runtime among them."""
+    """Return the modules of `import cupy` by name, the runtime included."""
     runtime = FakeRuntime()
     cupy, cuda = types.ModuleType("cupy"), types.ModuleType("cupy.cuda")
     driver, device = types.ModuleType("cupy.cuda.driver"), types.ModuleType("cupy.cuda.device")

@@ -1,4 +1,4 @@
-"""What the CuPy driver asks of CUDA for capture and graphs, held against bindings that count handles."""
+"""Calls of the CuPy driver for capture and graphs, compared with bindings that count handles."""
 
 import ctypes
 import importlib
@@ -107,7 +107,7 @@ def fake(monkeypatch):
 
 
 def test_captures_are_told_apart_by_either_version_of_the_call(fake, monkeypatch):
-    """A driver may have the third version of cuStreamGetCaptureInfo alone, which has one output more."""
+    """Accept a driver that has only the third version of cuStreamGetCaptureInfo, which has one output more."""
     cuda, seen = fake
     before = type(seen).cuStreamGetCaptureInfo_v2
 

@@ -1,4 +1,6 @@
-"""What the CuPy driver asks of CUDA for streams, events, host memory and peers, and what it refuses by itself."""
+"""Calls of the CuPy driver for streams, events, host memory and peer devices, and the calls that it rejects
+itself.
+"""
 
 import importlib.util
 import sys

@@ -1,4 +1,4 @@
-"""What the emulator finds: each fault planted by hand, next to the form that is right."""
+"""Findings of the emulator: each injected fault beside its correct form."""
 
 from typing import Any
 

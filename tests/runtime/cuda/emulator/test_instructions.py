@@ -18,7 +18,7 @@ LANES = np.arange(32, dtype=np.uint32)
 
 
 def of_thread(statement: str, width: int = 4) -> str:
-    """A body that stores %r1 of each thread behind %d0."""
+    """Return a body that stores %r1 of each thread at %d0."""
     return f"mov.u32 %r0, %tid.x; {statement} mad.wide.u32 %d10, %r0, {width}, %d0; st.global.b{8 * width} [%d10], %r1;"
 
 
@@ -71,7 +71,7 @@ def test_a_warp_reduces_and_votes(machine: Any) -> None:
 
 
 def test_threads_part_and_meet_again_wherever_the_compiler_put_the_sides(machine: Any) -> None:
-    """The far side of a branch stands behind the place where both sides meet, in which the warp goes together."""
+    """Reconverge a warp whose branch target stands behind the point of reconvergence."""
     body = """
         and.b32 %r2, %r0, 1;
         setp.eq.b32 %p1, %r2, 1;
@@ -222,7 +222,7 @@ def test_matrices_are_loaded_a_row_for_each_thread(machine: Any) -> None:
 
 
 def spread(matrix: Array, rows: Callable[..., Any], kind: Any) -> Array:
-    """The registers of a warp whose elements `rows` places: (register, element) to (row, column) by lane."""
+    """Return a warp's registers; `rows` maps (register, element) to (row, column) by lane."""
     return np.array([[matrix[rows(r, e)] for e in range(kind[1])] for r in range(kind[0])])
 
 

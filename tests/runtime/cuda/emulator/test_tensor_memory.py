@@ -63,27 +63,29 @@ def given(count: int) -> str:
 
 
 def taken(count: int) -> str:
-    """The same way, to the last argument."""
+    """Return PTX that stores the loaded columns to the last argument."""
     return "add.s64 %d13, %d2, %d10;" + "".join(
         f"st.global.b32 [%d13+{512 * i}], %s{i};" for i in range(count)
     )
 
 
 def core_matrices(matrix: Array) -> Array:
-    """Core matrices of 8 lines of 16 bytes one behind the other down the lines, then along the inner side."""
+    """Return core matrices of 8 rows of 16 bytes, ordered along the rows first and then along the K
+    dimension.
+    """
     rows = np.ascontiguousarray(matrix).view(np.uint8).reshape(matrix.shape[0], -1, 16)
     return rows.transpose(1, 0, 2).reshape(-1)
 
 
 def described(at: int, lines: int, version: int = 1) -> int:
-    """The descriptor of such a matrix."""
+    """Return the shared-memory descriptor of a matrix of `core_matrices`."""
     return at >> 4 | lines << 16 | (128 >> 4) << 32 | version << 46
 
 
 def instruction(
     name: str, rows: int, columns: int, signs: tuple[int, int] = (0, 0), saturates: int = 0
 ) -> int:
-    """The descriptor of a product's types and size."""
+    """Return the instruction descriptor of a matmul: its types and size."""
     _, kind, number = FORMATS[name]
     sums = 2 if kind == "i8" else 1
     bits = saturates << 3 | sums << 4 | number << 7 | number << 10 | signs[0] << 13 | signs[1] << 14
@@ -100,7 +102,7 @@ def multiply(name: str, rows: int, columns: int, adds: int = 1, left: str = "%d2
 
 
 def drawn(name: str, lines: int) -> Array:
-    """An operand: 32 bytes along the inner side."""
+    """Return an operand with 32 bytes along the K dimension."""
     dtype, kind, _ = FORMATS[name]
     depth = 32 // np.dtype(dtype).itemsize
     if kind == "i8":
@@ -111,7 +113,7 @@ def drawn(name: str, lines: int) -> Array:
 def product(
     machine: Any, name: str, rows: int, columns: int, adds: int = 1, **bits: Any
 ) -> tuple[Array, Array, Array, Array]:
-    """One product: what it gives, its operands and what it was added to."""
+    """Run one matmul, and return its result, its operands and its initial accumulator."""
     a, b = drawn(name, rows), drawn(name, columns)
     image = np.zeros(12288, np.uint8)
     image[: rows * 32], image[RIGHT : RIGHT + columns * 32] = core_matrices(a), core_matrices(b)
@@ -137,7 +139,7 @@ def product(
 
 
 def wanted(a: Array, b: Array, c: Array) -> Array:
-    """The product, rounded once."""
+    """Return the matmul's result, rounded once."""
     return (a.astype(np.float64) @ b.astype(np.float64).T + c.astype(np.float64)).astype(c.dtype)
 
 
@@ -203,7 +205,10 @@ def test_loads_and_stores_of_each_shape(machine: Any) -> None:
 
 
 def test_descriptors_taken_apart() -> None:
-    """As Triton writes them for 128x256 sums of bfloat16, both operands turned round, with a swizzle of 128 bytes."""
+    """Decode descriptors that Triton writes for a 128x256 bfloat16 matmul.
+
+    Both operands are transposed, with a swizzle of 128 bytes.
+    """
     found = InstructionDescriptor(138511504)
     assert (found.rows, found.columns, found.transposed) == (128, 256, (True, True))
     assert found.types("f16") == ("f32", "bf16", "bf16") and found.signs == 1 and not found.saturates
@@ -213,7 +218,7 @@ def test_descriptors_taken_apart() -> None:
     assert [SharedDescriptor(mode << 61).swizzle for mode in (0, 2, 4, 6)] == [0, 3, 2, 1]
 
 
-# What is found
+# Findings
 
 SUMS = multiply("f16", 128, 32, 0)
 ORDER = (
@@ -239,7 +244,7 @@ def refused(machine: Any, image: int, match: str, *parts: str) -> None:
 
 
 def changed(old: str, new: str, parts: tuple[str, ...] = ORDER) -> tuple[str, ...]:
-    """The parts with one of them another."""
+    """Return the parts with one of them replaced."""
     assert old in parts
     return tuple(new if each == old else each for each in parts)
 
@@ -268,7 +273,9 @@ def test_sums_of_nothing(machine: Any, image: int) -> None:
 
 
 def test_columns_to_which_nothing_was_written(machine: Any) -> None:
-    """The compiler loads sums of loops that are not gone through."""
+    """Read NaN from columns that were never written: the compiler loads accumulators of loops that do not
+    run.
+    """
     out = machine.empty(128 * 32 * 4)
     body = ["\n.reg .b32 %s<32>;", THREADS, ALLOCATE.format(32), load(32), LOADED, taken(32), FREE.format(32)]
     machine.run("\n".join(body), 0, 0, out, threads=128, shared=SHARED)

@@ -1,4 +1,4 @@
-"""What the emulator finds of sm_90's asynchronous units: each fault planted by hand, next to the form that is right."""
+"""Findings of the emulator in the asynchronous units of sm_90: each injected fault beside its correct form."""
 
 import re
 from typing import Any
@@ -30,7 +30,7 @@ def joined(*parts: str) -> str:
 
 @pytest.fixture
 def tensor(machine: Any) -> int:
-    """The address of a map of 8 by 32 numbers, of which a box has 4 by 16."""
+    """Return the address of a tensor map of 8x32 numbers with boxes of 4x16."""
     array = np.arange(256, dtype=np.float32).reshape(8, 32)
     encoded = tensor_maps.encode(7, machine.put(array), (32, 8), (128,), (16, 4), (1, 1))
     address: int = machine.put(np.frombuffer(encoded, np.uint8))
@@ -191,7 +191,7 @@ def test_a_map_of_memory_that_was_given_back(machine: Any) -> None:
 
 
 def test_named_barriers(machine: Any) -> None:
-    """An exchange between warps 0 and 1, while warp 2 is elsewhere."""
+    """Exchange values between warps 0 and 1 while warp 2 is elsewhere."""
     swap = "xor.b32 %r3, %r1, 128; ld.shared.b32 %r2, [%r3];"
     body = joined(FILL, "setp.ge.u32 %p1, %r0, 64; @%p1 bra $end; {0}" + swap + "$end: ret;")
     runs(machine, body.replace("{0}", "bar.sync 2, 64;"), threads=96)
@@ -332,7 +332,7 @@ def test_registers_that_warps_give_and_take(machine: Any) -> None:
 
 
 def test_an_early_read_for_which_the_assembler_waits(machine: Any) -> None:
-    """What it puts in costs the overlap, so there is a warning; what the registers hold is right."""
+    """Warn when the assembler inserts a wait, which costs the overlap; the registers hold the right values."""
     ones = READY.replace("{0, 0, 0, 0}", "{0x3C003C00, 0x3C003C00, 0x3C003C00, 0x3C003C00}")
     more = "mad.wide.u32 %d10, %r0, 4, %d0; st.global.b32 [%d10], %r24;"
     body = "\n".join([ones, SUMS, DESCRIPTORS, ORDER, PRODUCT, USE, more, COMMIT, DONE, USE, more])

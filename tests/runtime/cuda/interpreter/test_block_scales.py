@@ -42,7 +42,7 @@ def codes_of(rng, lines, format_):
 
 
 def run(cuda, rng, formats, scales, blocks):
-    """The result, and what it is in float64."""
+    """Return the result, and the reference in float64."""
     (a, x), (b, y) = codes_of(rng, M, formats[0]), codes_of(rng, N, formats[1])
     s, t = scales
     constants = {

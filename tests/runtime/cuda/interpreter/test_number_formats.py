@@ -48,7 +48,7 @@ def arithmetic_kernel(x, y, out, OP: tl.constexpr, BLOCK: tl.constexpr):
 
 @pytest.fixture(autouse=True)
 def quiet_numpy():
-    """The references overflow and see NaN on purpose."""
+    """Silence NumPy's warnings: the references overflow and compute with NaN on purpose."""
     with np.errstate(all="ignore"):
         yield
 

@@ -33,7 +33,7 @@ def ones(stream, n=4):
 
 
 def waits(thread):
-    """Whether a thread waits for a release."""
+    """Return True if a thread waits for a release."""
     return thread in driver().scheduler._waiting
 
 

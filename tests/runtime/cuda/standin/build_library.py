@@ -21,7 +21,9 @@ def missing() -> str:
 
 
 def build(folder: Path) -> Path:
-    """The library, compiled into the folder. Raises RuntimeError with the compiler's words."""
+    """Compile the library into the folder, and return its path. Raise RuntimeError with the compiler's
+    output.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / NAME
     sources = sorted(map(str, SOURCES.glob("*.c")))

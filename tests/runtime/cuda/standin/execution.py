@@ -1,8 +1,8 @@
-"""Execution of what the stand-in is given: functions that its C sources call in the place of a device's work.
+"""Execution of the stand-in's work: functions that its C sources call instead of a device.
 
-Every function returns CUDA's code. What work does that it must not is written to stderr, kept in
-`ExecutedDevices.findings`, and returned as the code of the fault by whatever call waited for it and by every later one,
-as on hardware.
+Every function returns CUDA's code. A fault of executed work is written to stderr and kept in
+`ExecutedDevices.findings`. The call that waits for the work and every later call return the fault's code, as
+on hardware.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Execution:
         self._table = (c_void_p * len(FUNCTIONS))(*(ctypes.cast(f, c_void_p) for f in self._functions))
         library.standin_execute.argtypes = [c_void_p]
         library.standin_execute(ctypes.addressof(self._table))
-        # What is destroyed after Python's end is nobody's any more.
+        # Objects that are destroyed after Python's end have no owner any more.
         atexit.register(library.standin_execute, None)
 
     def follow_blocks(self) -> None:

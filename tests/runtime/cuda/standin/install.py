@@ -19,7 +19,7 @@ _kept: list[Execution] = []
 
 
 def executing(capability: int = 80) -> dict[str, int]:
-    """The settings of devices that execute: few multiprocessors, so that persistent kernels stay small."""
+    """Return the settings of devices that execute; few multiprocessors keep persistent kernels small."""
     return {
         "capability": capability,
         "shared": SHARED[capability],

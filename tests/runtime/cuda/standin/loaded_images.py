@@ -1,7 +1,7 @@
-"""Kernel images as the stand-in is given them, and the PTX that is executed in their place.
+"""Kernel images that the stand-in loads, and the PTX that it executes instead of them.
 
-A cubin holds the PTX that it was made from (`ptx_of`), so what runs belongs to the very bytes that were loaded,
-wherever they come from: the compiler, triten's store, or another process.
+A cubin holds the PTX that it was made from (`ptx_of`). The executed code thus belongs to the loaded bytes,
+from the compiler, triten's store or another process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class LoadedImage:
     programs: dict[str, Program] = field(default_factory=dict)
 
     def program(self, name: str) -> Program:
-        """A kernel of it, ready to run."""
+        """Return a kernel of the module, ready to run."""
         found = self.programs.get(name)
         if found is None:
             found = self.programs[name] = Program(self.module, name, self.variables, mends=True)
@@ -57,5 +57,5 @@ class LoadedImage:
 
 
 def read(image: bytes) -> Module:
-    """The PTX of an image, taken apart. Raises ImageError."""
+    """Parse the PTX of an image. Raise ImageError."""
     return parse(ptx_of(image))

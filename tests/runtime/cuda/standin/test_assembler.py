@@ -32,7 +32,7 @@ def add_two(x, out, n, BLOCK: tl.constexpr):
 
 
 def releases():
-    """The CUDA versions of the wheel's two assemblers, whatever this process was told to take."""
+    """Return the CUDA versions of the wheel's two assemblers, independent of this process's settings."""
     from triton.knobs import NvidiaTool
 
     tools = [NvidiaTool.from_path(str(FOLDER / name)) for name in ("ptxas", "ptxas-blackwell")]
@@ -54,7 +54,7 @@ def launched(standin, block=128):
 
 @contextlib.contextmanager
 def newer_only():
-    """As in a wheel without an assembler of CUDA 12."""
+    """Simulate a wheel without an assembler of CUDA 12."""
     from triton import knobs
     from triton.backends.nvidia.compiler import get_ptxas_version
 
@@ -108,7 +108,7 @@ def test_kernels_in_tritons_own_notation_too(standin):
 
 @pytest.mark.standin(capability=100, **OLD)
 def test_the_older_driver_refuses_what_the_newer_assembler_wrote(standin):
-    """The fault that is avoided: without it the tests above would say nothing."""
+    """Reproduce the avoided fault, so that the tests above are meaningful."""
     from triten.runtime.cuda.cupy.kernel import CuPyKernel
 
     launched(standin, 32)

@@ -164,7 +164,7 @@ def test_ptx_is_loaded_as_the_driver_loads_it(standin):
 
 @pytest.mark.standin(execute=1, blocks=0)
 def test_segments_of_which_the_allocator_tells_nothing(standin):
-    """The allocator's path without notes, as on a GPU."""
+    """Run the allocator's path without notes, as on a GPU."""
     assert type(driver()).note_allocated is Driver.note_allocated
     a = numbers(5000).cuda()
     for _ in range(5):

@@ -70,7 +70,7 @@ class Everything(nn.Module):
 
 
 def target() -> object:
-    """What the stand-in's devices are."""
+    """Return the target of the stand-in's devices."""
     properties = driver().properties(0)
     return replace(KNOWN[90], device=properties.name, multiprocessors=properties.multi_processor_count)
 

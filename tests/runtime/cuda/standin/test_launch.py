@@ -56,7 +56,7 @@ def compiled_add(**options):
 
 
 def made_up(name="made_up", types=("*fp32", "i32"), **changes):
-    """A kernel whose code does not exist."""
+    """Return a kernel whose code does not exist."""
     from triten.runtime.cuda.cupy.kernel import CuPyKernel
 
     binary = KernelBinary(name, 90, MADE_UP, {}, types, 4, 1, 0, 0, 1)

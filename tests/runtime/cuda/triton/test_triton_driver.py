@@ -41,7 +41,9 @@ def in_charge():
 
 @pytest.fixture
 def environment(tmp_path):
-    """Of a process without the interpreter, where `import torch` finds a stand-in that sees a GPU."""
+    """Return the environment of a process without the interpreter, where `import torch` finds a fake that
+    sees a GPU.
+    """
     (tmp_path / "torch.py").write_text(TORCH.format(available=True))
     variables = {k: v for k, v in os.environ.items() if k not in ("TRITEN_CUDA", "TRITON_INTERPRET")}
     variables["PYTHONPATH"] = os.pathsep.join([str(tmp_path), variables.get("PYTHONPATH", "")]).rstrip(

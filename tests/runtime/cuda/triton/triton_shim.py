@@ -191,7 +191,7 @@ def test_each_thread_has_its_own_stream():
 
 
 def test_a_launch_within_a_launch_does_not_write_over_its_parameters(monkeypatch):
-    """As a finaliser may do between packing and the driver's call."""
+    """Launch within a launch, as a finalizer may between packing and the driver's call."""
     x, launch = on_cuda(32), CODE.launch
 
     def nested(*args):
@@ -476,7 +476,7 @@ def host_descriptor(n, source, target, out, BLOCK: tl.constexpr):
 
 
 class MapEncoder:
-    """In the place of the driver's library: notes what would be encoded, and writes a pattern."""
+    """Fake of the driver's library that records what it would encode, and writes a pattern."""
 
     def __init__(self, version=13020, status=0):
         self.version, self.status, self.calls = version, status, []
