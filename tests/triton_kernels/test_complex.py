@@ -41,7 +41,7 @@ BETTER = {
 
 
 def agree(found, expected, tolerance):
-    """Whether parts are the same, zeros with their signs, or numbers differ by a share of their size."""
+    """Return where parts are equal, zeros with their signs, or numbers are within a relative tolerance."""
     with np.errstate(all="ignore"):
         if found.dtype.kind != "c":
             close = np.abs(found.astype(np.float64) - expected) <= tolerance * np.abs(expected)
@@ -100,7 +100,7 @@ def test_products_and_quotients_at_edges(dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_quotients_neither_overflow_nor_vanish(dtype):
-    """Where the squares of the divisor's parts do."""
+    """Divide without overflow or underflow, although the squares of the divisor's parts have one."""
     large = 1e30 if dtype is tt.complex64 else 1e300
     for size in (large, 1 / large):
         a = tt.tensor([complex(size, 2 * size)], dtype=dtype)

@@ -18,7 +18,7 @@ TOLERANCE = {tt.float32: 4e-6, tt.float16: 3e-3, tt.bfloat16: 2.5e-2}
 
 @pytest.fixture(params=[128, 16], ids=["whole", "tiles of 16"])
 def tile(request: Any, monkeypatch: pytest.MonkeyPatch) -> int:
-    """One tile, and several."""
+    """Run a test with one tile and with several."""
     monkeypatch.setattr(tiles, "INTERPRETED_TILE", request.param)
     return request.param
 

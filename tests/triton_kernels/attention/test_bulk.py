@@ -25,7 +25,7 @@ def operand(rng: np.random.Generator) -> Operand:
 
 @pytest.fixture
 def bulk_launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """A 1 for each launch by descriptors; tiles are small, and what was planned before is forgotten."""
+    """Record a 1 for each launch by descriptors; use small tiles, and forget earlier plans."""
     seen: list[int] = []
     planned = bulk.plan_bulk
 

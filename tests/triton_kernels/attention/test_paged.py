@@ -65,7 +65,7 @@ class Case:
         return [x.cpu().double().numpy() for x in found]
 
     def packed(self, window: tuple[int, int]) -> list[np.ndarray]:
-        """The same of packed keys on the host, in float64."""
+        """Compute the attention of packed keys on the host in float64."""
         given = [tt.from_numpy(x) for x in (self.query, self.key, self.value)]
         return [x.numpy() for x in attention(*given, starts(self.queries), starts(KEYS), *window)]
 
@@ -91,7 +91,7 @@ def test_heads(heads: tuple[int, int, int, int], page_size: int, dtype: tt.dtype
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @pytest.mark.parametrize("heads", [(4, 2), (6, 2), (5, 1), (16, 1), (24, 1)], ids=str)
 def test_heads_that_share_a_tile(heads: tuple[int, int], window: tuple[int, int]) -> None:
-    """One query of each sequence and a few of some: the heads that share keys have a tile together, but for 24."""
+    """Share a tile between heads with the same keys, except for 24 heads; sequences have one query or a few."""
     Case(*heads, 16, 24, 16, (1, 0, 1, 1, 1)).check(tt.float16, window)
     Case(*heads, 16, 16, 5, (3, 1, 0, 6, 1)).check(tt.float16, window)
 

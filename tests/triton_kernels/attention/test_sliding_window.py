@@ -35,7 +35,7 @@ def operands(heads: int, heads_k: int, length: int, keys: int, width: int, width
 def formula(
     query: tt.Tensor, key: tt.Tensor, value: tt.Tensor, left: int, right: int, scale: float | None = None
 ) -> tuple[tt.Tensor, tt.Tensor]:
-    """The output and the logarithms of the sums, by the whole matrix of scores."""
+    """Compute the output and the log-sum-exp from the whole matrix of scores."""
     group, length, keys = query.shape[1] // key.shape[1], query.shape[2], key.shape[2]
     key, value = (x.repeat_interleave(group, 1) for x in (key, value))
     scores = query @ key.mT * (1 / math.sqrt(query.shape[3]) if scale is None else scale)

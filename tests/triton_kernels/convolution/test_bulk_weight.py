@@ -13,7 +13,7 @@ backward = tt.ops.aten.convolution_backward_weight
 
 @pytest.fixture
 def planned(monkeypatch):
-    """Whether each plan that was made goes by descriptors."""
+    """Record whether each plan uses descriptors."""
     noted = []
     plan = backward_weight.plan_bulk_parts
 
@@ -30,7 +30,7 @@ def planned(monkeypatch):
 
 
 def last(array, dtype):
-    """A CUDA tensor with channels innermost, as narrow as its dtype."""
+    """Return a channels-last CUDA tensor of the given dtype."""
     moved = tt.from_numpy(np.ascontiguousarray(np.moveaxis(array, 1, -1))).to(dtype).to("cuda")
     return moved.permute(0, -1, *range(1, array.ndim - 1))
 

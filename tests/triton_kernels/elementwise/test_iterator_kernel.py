@@ -30,7 +30,7 @@ def chosen(condition, a, b):
 
 
 def on_both(build, gpu, cpu, *tensors):
-    """The output of the same iteration on the GPU and on the host."""
+    """Return the outputs of the same iteration on the GPU and on the host."""
     iterators = [
         build(None, *(t.to(d) if isinstance(t, tt.Tensor) else t for t in tensors)) for d in ("cuda", "cpu")
     ]

@@ -20,7 +20,7 @@ DTYPES = [tt.int8, tt.bfloat16, tt.float64]
 
 @pytest.fixture
 def planned(monkeypatch):
-    """The kernels that plans chose, each with the type of its indices."""
+    """Record the kernels that plans choose, each with the type of its indices."""
     chosen = []
 
     def note(name):
@@ -139,7 +139,7 @@ def test_few_elements_of_two_dimensions_are_not_exchanged(planned, random, same)
 
 
 def any_view(choose, tensor):
-    """A view of a tensor: dimensions permuted, cut, stepped over and expanded as it comes."""
+    """Return a random view of a tensor: permuted, sliced, strided and expanded."""
     order = list(range(tensor.dim()))
     choose.shuffle(order)
     tensor = tensor.permute(order)
@@ -223,7 +223,7 @@ def far(monkeypatch):
 
 
 def moved_by(value, distance):
-    """An interpreted kernel's argument with something added."""
+    """Return an interpreted kernel's argument with a distance added."""
     data = value.handle.data
     added = (data.astype(np.int64) + distance).astype(data.dtype)
     return tl.tensor(TensorHandle(added, value.handle.dtype), value.type)
@@ -243,7 +243,7 @@ def test_blocks_beyond_32_bits(small, random, same, request, dtype, step):
 
 
 def test_transposed_copies_of_six_dimensions():
-    """Every size differs, so that no index is divided by another dimension's."""
+    """Copy a tensor whose sizes all differ, so that an index divided by another dimension's size is wrong."""
     a = np.arange(32 * 2 * 3 * 4 * 5 * 17, dtype=np.float32).reshape(32, 2, 3, 4, 5, 17)
     order = (5, 3, 1, 4, 2, 0)
     got = tt.from_numpy(a).to("cuda").permute(order).contiguous()

@@ -12,7 +12,7 @@ DTYPES = [tt.float32, tt.float64, tt.bfloat16, tt.int8, tt.bool, tt.int64, tt.co
 
 
 def numbered(sizes, dtype=tt.float32):
-    """A tensor whose elements tell their places."""
+    """Return a tensor whose elements tell their positions."""
     count = int(np.prod(sizes))
     return (tt.arange(count, dtype=tt.float32).reshape(sizes) % 113).to(dtype).to("cuda")
 

@@ -12,7 +12,7 @@ REDUCTIONS = ["none", "mean", "sum"]
 
 
 def compared(same, function, tensors, tolerance):
-    """The value and the gradient of each tensor, on the device as on the host."""
+    """Assert that the value and the gradient of each tensor agree on the device and on the host."""
     results = []
     for device in ("cuda", "cpu"):
         leaves = [t.to(device).detach().requires_grad_() for t in tensors]

@@ -23,7 +23,7 @@ def tile(request, monkeypatch):
 
 
 def both(function, a, dim):
-    """The result and the gradient of its weighted sum, on the device and on the host."""
+    """Return the result and the gradient of its weighted sum, on the device and on the host."""
     weights = tt.from_numpy(
         np.random.default_rng(3).standard_normal(a.shape or (1,)).astype(a.dtype.np)
     ).view(a.shape)
@@ -109,7 +109,7 @@ def test_integers_are_refused():
 
 
 def test_probabilities_are_rounded_as_quotients():
-    """Of two elements the sum is known to the bit, whatever the order of additions."""
+    """Compare with rounded quotients: the sum of two elements is the same in any order of additions."""
     smaller = np.random.default_rng(5).uniform(-60, 0, 20_000).astype(np.float32)
     rows = tt.from_numpy(np.stack([smaller, np.zeros_like(smaller)], 1)).to("cuda")
     shares = rows.exp().cpu().numpy()

@@ -184,7 +184,7 @@ def test_tables_are_moved_when_addresses_change_and_only_then(rng, monkeypatch):
 
 
 def test_each_stream_has_a_table_of_its_own(rng):
-    """A table that another stream has still to move is not read."""
+    """Read no table that another stream has not copied yet."""
     cuda = tt.library.driver()
     host = rows(rng, 3, tt.float32, [(5,), (600,)])
     device = to(host, "cuda")

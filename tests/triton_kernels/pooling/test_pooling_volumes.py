@@ -21,7 +21,7 @@ SHARES = [(1, 1), (2, 3), (5, 4), (7, 1), (9, 11)]
 
 
 def axis_windows(n, k, s, p, d, ceil):
-    """The positions of each window along a dimension, those outside left out."""
+    """Return the positions of each window along a dimension, without those outside."""
     reach = n + 2 * p - d * (k - 1) - 1
     out = (-(-reach // s) if ceil else reach // s) + 1
     if ceil and (out - 1) * s >= n + p:

@@ -33,7 +33,7 @@ def swizzled(codes, padding):
 
 
 def operand(rng, lines, k, dtype, vector, spread=8):
-    """A drawn operand (lines, k), its scales as products take them, and its values in float64."""
+    """Return a random (rows, K) operand, its scales in the matmul's layout, and its values in float64."""
     if dtype is PACKED:
         codes = rng.integers(0, 16, (lines, k)).astype(np.uint8)
         values = codes.view(ml_dtypes.float4_e2m1fn).astype(np.float64)
@@ -48,7 +48,7 @@ def operand(rng, lines, k, dtype, vector, spread=8):
     else:
         scales = rng.integers(127 - spread, 128 + spread, (lines, blocks)).astype(np.uint8)
         factors = np.exp2(scales - 127.0)
-    # What pads scales is NaN: it must not count.
+    # The padding of the scales is NaN, which must not count.
     made = tt.from_numpy(swizzled(scales, 255 if vector == 32 else 0x7F)).view(E8M0 if vector == 32 else E4M3)
     return rows, made, values * factors.repeat(vector, 1)[:, :k]
 

@@ -122,7 +122,10 @@ def test_drawn_products(drawn, monkeypatch, dtype, limit):
 @pytest.mark.parametrize("k", [0, 19, 260])
 @pytest.mark.parametrize("dtype", [tt.bfloat16, tt.float64, tt.int8], ids=lambda d: d.name)
 def test_a_batch_of_rows_or_columns_is_one_of_products_with_vectors(drawn, kernels, rows, columns, k, dtype):
-    """Each batch has strides of its own, the addend's 0 too; long rows are cut into parts."""
+    """Run a batch of matrices with one row or column as matrix-vector products.
+
+    Each operand has its own batch stride, the addend's stride of 0 included. Long rows are split into parts.
+    """
     a, b, c = (drawn.values(sizes, dtype) for sizes in ((3, k, rows), (k, 3, columns), (1, rows, columns)))
     a, b, c = (tt.from_numpy(values).to(dtype).to("cuda") for values in (a, b, c))
     a, b = a.mT, b.transpose(0, 1)
@@ -169,7 +172,10 @@ def test_scaled_products_of_nothing_are_the_bias(bias):
 
 
 def test_parts_are_added_by_a_grid_of_one_dimension(drawn, kernels):
-    """The others end at 65,535 programs, which rows of 8-bit products off their vectors are more than."""
+    """Add the parts in a one-dimensional grid: the other grid dimensions end at 65,535 programs.
+
+    The rows of an unaligned 8-bit matmul can be more.
+    """
     grids = []
     before = driver().observe_launches(lambda name, grid, _, run: (grids.append((name, grid)), run())[1])
     a, b = (tt.from_numpy(drawn.values(s, tt.float32)).to("cuda") for s in ((300, 49), (32, 48)))

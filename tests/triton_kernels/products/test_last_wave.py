@@ -43,7 +43,7 @@ def test_small_products_are_not_worth_a_launch():
 
 @pytest.fixture
 def few_places(monkeypatch):
-    """A device of two multiprocessors, for whose products launches cost nothing."""
+    """Simulate a device of two multiprocessors on which matmul launches cost nothing."""
     monkeypatch.setattr(bulk, "multiprocessors", lambda device: 2)
     monkeypatch.setattr(bulk, "cut_tiles", lambda problem, candidates: candidates)
     monkeypatch.setattr(last_wave, "LAUNCH_COST", 0.0)

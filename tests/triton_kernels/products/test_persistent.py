@@ -24,14 +24,14 @@ def drawn(rng):
 
 
 def close(got, exact, magnitude, k):
-    """Whether a rounded result is the exact one but for its rounding and that of float32 sums."""
+    """Assert that a result differs from the exact one only by its rounding and that of float32 sums."""
     bound = ROUNDING[got.dtype] * np.abs(exact) + 2.0**-23 * (k + 4) * magnitude + 2.0**-24
     error = np.abs(got.cpu().to(tt.float64).numpy() - exact)
     assert (error <= bound).all(), f"{error.max()} of {bound.min()}"
 
 
 def stored(tensor, values, transposed):
-    """A matrix's last two dimensions exchanged, in memory alone."""
+    """Exchange a matrix's last two dimensions without a copy, if `transposed`."""
     if not transposed:
         return tensor, values
     return tensor.transpose(-1, -2), values.swapaxes(-1, -2)

@@ -64,7 +64,7 @@ def test_products(rng, device, dtype, size):
 
 
 def test_a_dynamic_layer_is_two_launches(rng, launches):
-    """What it is composed of takes thirteen."""
+    """Count two launches; the composite takes thirteen."""
     weight = tt.from_numpy(rng.standard_normal((8, 16)).astype(np.float32)).cuda()
     quantized = Int8Tensor.from_float(weight, dynamic=True)
     x = tt.ones(4, 16, device="cuda")

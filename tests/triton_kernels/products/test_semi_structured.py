@@ -28,7 +28,7 @@ KEPT = {
 
 
 def sparse(rng, rows, columns, dtype):
-    """A matrix of small integers of which two in four are not 0; of float32 one in two."""
+    """Return a 2:4 sparse matrix of small integers; float32 has one nonzero in two."""
     each = 2 if dtype == "float32" else 4
     values = rng.integers(-9, 10, (rows, columns // each, each))
     values *= np.argsort(rng.random(values.shape), -1) < each // 2
@@ -129,7 +129,7 @@ def test_edges(device):
     assert got[0].isnan().all() and got[1:].sum(1).tolist() == [96.0] + [0.0] * 30
     x[1, 0] = float("inf")
     got = tt._sparse_semi_structured_mm(values, meta, x)
-    # What is not kept is 0, and 0 times an infinity is no number, as in the dense product.
+    # A dropped element is 0, and 0 times infinity is NaN, as in the dense matmul.
     assert got[1, 0].isnan() and got[1, 1].item() == 48.0
     assert tt._sparse_semi_structured_mm(values, meta, x[:, :0]).shape == (32, 0)
     nothing = tt._to_sparse_semi_structured(w[:, :0].half().to(device))
@@ -138,7 +138,7 @@ def test_edges(device):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_what_is_kept(device, dtype):
-    """Every pattern of zeros, in every place of a word."""
+    """Keep the right elements for every pattern of zeros, in every position of a word."""
     each = 2 if dtype == "float32" else 4
     patterns = [
         columns for columns in KEPT if each == 4 or len(columns) == len([c for c in columns if c < 2])
@@ -268,7 +268,7 @@ def test_activations(rng, device, activation):
 
 
 def greedily(tile, rooms=None):
-    """Which elements of a tile of 4 x 4 are kept, one after the other from the largest on."""
+    """Return the elements of a 4x4 tile that the greedy selection keeps, from the largest on."""
     kept, in_row, in_column = np.zeros((4, 4), bool), [0] * 4, [0] * 4
     flat = [(tile[r, c], r * 4 + c) for r in range(4) for c in range(4)]
     order = sorted(flat, reverse=True)
@@ -310,7 +310,7 @@ def test_tiles(rng, device, algorithm):
 
 
 def test_the_order_of_masks(device):
-    """The least significant bit first, two rows of a tile of 4 x 4 to a byte, tiles by rows of 8 x 8."""
+    """Order masks least significant bit first, two rows of a 4x4 tile to a byte, tiles by rows of 8x8."""
     from triten.sparse._semi_structured_conversions import _compute_compressed_swizzled_bitmask
 
     x = tt.zeros(16, 8, device=device)

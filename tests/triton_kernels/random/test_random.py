@@ -20,7 +20,9 @@ def kept_state():
 
 @pytest.fixture
 def on_both(same):
-    """on_both(draw, ulps): compares two successive draws of ``draw(device)`` on both devices."""
+    """Return ``on_both(draw, ulps)``, which compares two successive random samples of ``draw(device)`` on both
+    devices.
+    """
 
     def check(draw, ulps=0):
         made = []

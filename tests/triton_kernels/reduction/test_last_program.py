@@ -21,7 +21,7 @@ from triten.triton_kernels.reduction.stream_counters import ROOM, STREAMS, Count
 
 
 def in_two_launches(x: tt.Tensor, dims: tuple[int, ...]) -> tt.Tensor:
-    """A float32 sum by one launch for the parts and one for their reduction."""
+    """Compute a float32 sum by one launch for the parts and one for their reduction."""
     sizes = tuple(size for i, size in enumerate(x.shape) if i not in dims)
     out = tt.empty(sizes, device="cuda")
     call = StructuredCall("sum", {"self": x._spec}, ("self",), (out._spec,), None, x.device, {"dims": dims})

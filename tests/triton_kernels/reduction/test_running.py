@@ -1,4 +1,4 @@
-"""Running products, extremes and sums of exponentials: against NumPy, on both backends."""
+"""Running products, minima, maxima and sums of exponentials agree with NumPy on both backends."""
 
 import math
 

@@ -57,7 +57,7 @@ def test_long_lines_go_in_parts(random, launches, shape, dim, dtype):
 @pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16, tt.float64], ids=lambda d: d.name)
 @pytest.mark.parametrize(("lines", "launched"), [(1, 3), (16, 1)])
 def test_what_is_carried_is_not_rounded(dtype, lines, launched, launches, monkeypatch):
-    """What a tile adds up to is lost in the sum before it, if that is one float."""
+    """Carry more than one float between tiles: in one float a large sum before would absorb a tile's sum."""
     monkeypatch.setattr(sides, "INTERPRETED_REDUCED", 16)
     monkeypatch.setattr(sides, "INTERPRETED_TILE", 64)
     large = 2.0 ** (57 if dtype is tt.float64 else 28)

@@ -34,13 +34,13 @@ def draw(rng):
 
 
 def bits(x):
-    """An array's bytes, which tell -0.0 from 0.0."""
+    """Return an array's bits, which distinguish -0.0 from 0.0."""
     host = x.cpu().contiguous().numpy()
     return host.view(f"u{host.itemsize}")
 
 
 def agree(function, x, *arguments):
-    """The device's values, bit by bit, and indices are the host's, and so are strides."""
+    """Assert that the device's values, bit by bit, its indices and its strides are the host's."""
     for got, expected in zip(function(x.to("cuda"), *arguments), function(x, *arguments), strict=True):
         assert got.dtype is expected.dtype
         assert got.stride() == expected.stride()

@@ -18,7 +18,7 @@ CANDIDATES = [((512,), 4), ((1024,), 8), ((1024,), 4)]
 
 @pytest.fixture
 def launched(monkeypatch):
-    """The configurations of the launches that were planned, last one last; the kernels choose as on a GPU."""
+    """Record the configurations of planned launches, the last one last; the kernels choose as on a GPU."""
     made = []
     launch = fused.Launch
 
@@ -47,7 +47,7 @@ def launched(monkeypatch):
 
 
 def tune(run, arguments, timer, turns=2, runs=2):
-    """As `autotune`, with fewer runs, since the times of a fake timer are all alike."""
+    """Run `autotune` with fewer runs, since the times of a fake timer are all alike."""
     return tune_by(run, arguments, timer, turns, runs)
 
 

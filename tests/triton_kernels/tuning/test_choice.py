@@ -1,4 +1,7 @@
-"""What a kernel is told when it is planned: measured, else shipped, else its own default; never anything undeclared."""
+"""A planned kernel takes the measured configuration, else the shipped one, else its default.
+
+It never takes an undeclared configuration.
+"""
 
 import json
 import os
@@ -158,7 +161,7 @@ def test_shipped_tables_can_be_read():
         assert (given["format"], given["capability"]) == (FORMAT, capability)
         entries = read_table(path)
         assert path.read_text() == table_text(capability, given["origin"], entries)
-        # What a table holds was measured on a device of the capability, and says on which.
+        # Each entry of a table was measured on a device of the capability, and names the device.
         assert all(entry.device and entry.microseconds for entry in entries)
     assert read_table(table_path(75)) == []
 
