@@ -299,7 +299,7 @@ def test_wide_graphs() -> None:
 
 
 def test_diamonds() -> None:
-    """Each level doubles: visiting paths rather than nodes would take 2**60 steps."""
+    """Visit nodes rather than paths: each level doubles, so paths would take 2**60 steps."""
     x = leaf(1.0)
     y = x
     for _ in range(60):
@@ -325,7 +325,7 @@ def test_random_graphs(seed: int) -> None:
     draw = random.Random(seed)
     leaves = [tt.ones(2, dtype=tt.float64).requires_grad_() for _ in range(3)]
     made: list[Any] = list(leaves)
-    # What each tensor is of the leaves' elements: coefficients by leaf, which small integers keep exact.
+    # Coefficients of each tensor by leaf; small integers keep them exact.
     known = [[int(i == j) for j in range(3)] for i in range(3)]
     for _ in range(24):
         first, second = (draw.randrange(max(0, len(made) - 8), len(made)) for _ in range(2))

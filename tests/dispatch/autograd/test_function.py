@@ -11,7 +11,7 @@ from triten.tests.shared.operands import leaf
 
 
 def function(forward: Callable[..., Any], backward: Callable[..., Any], setup: Any = None) -> Any:
-    """A Function class of these static methods."""
+    """Return a Function class with these static methods."""
     members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     if setup is not None:
         members["setup_context"] = staticmethod(setup)

@@ -13,7 +13,7 @@ DEPTH = 300
 
 
 def nested(inside):
-    """A function of a tensor and a number that differentiates itself so many times; `inside` is called in the last."""
+    """Return a function that differentiates itself `depth` times; the last call runs `inside`."""
 
     class Nested(tt.autograd.Function):
         @staticmethod

@@ -1,7 +1,8 @@
-"""What `inspect.signature` says of generated functions and methods is what their stubs say.
+"""`inspect.signature` of generated functions and methods agrees with their stubs.
 
-A name with several overloads has one signature: its parameters' types are the unions of the overloads', and what some
-overload lacks has a default. Names whose overloads share no signature take ``*args`` and list their overloads.
+A name with several overloads has one signature: each parameter's type is the union of the overloads' types,
+and a parameter that some overload lacks has a default. Names whose overloads share no signature take
+``*args`` and list their overloads.
 """
 
 import ast

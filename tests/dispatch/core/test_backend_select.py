@@ -13,7 +13,7 @@ def entry(name):
 
 
 def watching(seen):
-    """A boxed kernel that notes the call and goes on."""
+    """Return a boxed kernel that records the call and redispatches."""
 
     def kernel(op, keys, stack):
         arguments = list(stack)

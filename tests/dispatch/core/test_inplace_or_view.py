@@ -14,7 +14,7 @@ KEY = tt.DispatchKey.ADInplaceOrView
 
 @pytest.fixture
 def seen():
-    """The operators that came through kernels for ``mul_.Tensor``, ``t`` and ``add.Tensor``."""
+    """Record the operators that pass kernels for ``mul_.Tensor``, ``t`` and ``add.Tensor``."""
     found = []
 
     def kernel(op, keys, stack):

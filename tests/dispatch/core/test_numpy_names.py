@@ -32,7 +32,7 @@ def callables():
 
 
 def parameters_of(name, function):
-    """The names of the parameters, those of the overloads where they share no signature."""
+    """Return the names of the parameters, or those of the overloads if they share no signature."""
     parameters = inspect.signature(function).parameters
     if all(p.kind is not p.VAR_KEYWORD for p in parameters.values()):
         return set(parameters)

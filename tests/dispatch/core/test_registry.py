@@ -77,7 +77,7 @@ def test_each_handle_takes_back_its_own(first: str, second: str) -> None:
 
 
 def described(found: dict[str, Any]) -> dict[str, Any]:
-    """A state with kernels by their labels."""
+    """Return a state with kernels replaced by their labels."""
     operators = {
         name: (*rest, {key.name: [k.source for k in ks] for key, ks in kernels.items()})
         for name, (*rest, kernels) in found["operators"].items()

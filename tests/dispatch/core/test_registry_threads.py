@@ -33,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Warning only once for all operat
 
 @pytest.fixture(autouse=True)
 def frequent_switches() -> Iterator[None]:
-    """Threads take turns every few bytecodes, so that short races are met."""
+    """Switch threads every few bytecodes to provoke short races."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -145,7 +145,7 @@ def test_fallbacks_come_and_go_under_calls() -> None:
 
 
 def test_definitions_come_and_go_under_calls() -> None:
-    """One name with two schemas in turn: a call meets one of them whole, or is told that it is gone."""
+    """Alternate two schemas under one name: a call meets one of them whole, or raises because it is gone."""
     x = tt.ones(1)
     expected = {"one": (x,), "two": (x, 7)}
     name = f"{NS}::g"

@@ -29,7 +29,7 @@ def numpy_of(tensor) -> np.ndarray:
 
 
 def layouts(x):
-    """One tensor in several layouts of the same values."""
+    """Yield one tensor in several layouts of the same values."""
     yield "contiguous", x
     yield "permuted", x.permute(2, 0, 1).contiguous().permute(1, 2, 0)
     wide = tt.zeros(*x.shape[:-1], x.shape[-1] + 3)

@@ -7,7 +7,7 @@ from triten.nn import functional as F
 
 
 def algorithms(function, *args):
-    """The algorithms of a call, in the order in which they were taken."""
+    """Return the algorithms of a call, in the order in which they ran."""
     found = []
 
     def walk(hop):

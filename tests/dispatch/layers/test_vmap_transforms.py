@@ -28,7 +28,7 @@ def normal(*sizes, seed=0):
 
 
 def test_every_operator_is_accounted_for():
-    """Each has a rule, is made of others, runs example by example, or is refused: nothing is left to chance."""
+    """Account for every operator: it has a rule, is composite, runs example by example, or raises an error."""
     dispatcher = Dispatcher.singleton()
     names = [n for n in dispatcher.get_all_op_names() if n.startswith("aten::") and dispatcher.find_schema(n)]
     assert set(RULES) | set(LOOPED) | set(REFUSED) <= set(names)
@@ -107,7 +107,7 @@ def test_a_jacobian_from_one_map_over_basis_vectors():
 
 
 def test_second_derivatives_map_in_two_levels():
-    """A Hessian: a map of gradients of a gradient, itself mapped over points."""
+    """Compute Hessians by mapping the gradients of a gradient, mapped again over points."""
 
     def value(x):
         return (x**3).sum() * x[0]

@@ -16,7 +16,7 @@ def policy_of(device, name):
 
 
 def listed(device):
-    """The listed operators that the library defines."""
+    """Return the listed operators that the library defines."""
     names = [name for names in lists.LISTS[device].values() for name in names]
     return sorted(name for name in names if Dispatcher.singleton().find_schema(f"aten::{name}"))
 
@@ -265,7 +265,7 @@ EXPECTED = {
 
 
 def first_of(result):
-    """The values of operators that give indices too."""
+    """Return the values of a result that may have indices too."""
     return result[0] if isinstance(result, tuple) else result
 
 

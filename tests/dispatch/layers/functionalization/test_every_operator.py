@@ -85,7 +85,7 @@ BECOMES_A_VIEW = ("as_strided_", "squeeze_", "swapaxes_", "swapdims_", "t_", "tr
 
 
 def sample_value(argument, kind):
-    """A value for a schema's argument; KeyError leaves the default."""
+    """Return a value for a schema's argument; KeyError means the default."""
     base = base_type(argument.type).name
     if str(argument.type) == "Tensor":
         return make(kind)
@@ -208,7 +208,9 @@ def write(op, args, kwargs, target=None):
 
 
 def changes_memory(name):
-    """Whether an operator changes memory or who uses it, which `test_changes_of_memory_are_refused` tries."""
+    """Return True if an operator changes memory or its owner; `test_changes_of_memory_are_refused` covers
+    those.
+    """
     return name.partition("::")[2].partition(".")[0] in (*CHANGES_MEMORY, *BECOMES_A_VIEW)
 
 
@@ -766,7 +768,7 @@ def test_every_view_has_a_sample():
 @pytest.mark.parametrize("short", VIEW_SAMPLES)
 @pytest.mark.parametrize("remove", REMOVE)
 def test_views(short, remove):
-    """What is written to a view is seen in its base and beside it, and the other way round."""
+    """Propagate writes from a view to its base and other views, and back."""
     if short == "pin_memory":
         pytest.importorskip("triton", reason="triton has no wheel for this platform")
     op = OpOverload(Dispatcher.singleton().find_schema_or_throw(f"aten::{short}"))

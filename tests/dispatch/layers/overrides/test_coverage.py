@@ -65,7 +65,9 @@ def keywords(call):
 
 
 def taken(call, *args):
-    """What a call asked a handler for; None where it was not taken over, or the error in its way."""
+    """Return the function that a call passed to a handler, None if there was no override, or the error
+    raised before.
+    """
     Foreign.asked.clear()
     try:
         result = call(*args, **keywords(call))
@@ -101,7 +103,7 @@ def required(function, value, first=True):
 
 
 def takes_more_than_self(method):
-    """Whether a method has positional arguments."""
+    """Return True if a method has positional arguments besides self."""
     kinds = [p.kind for p in inspect.signature(method).parameters.values()][1:]
     return any(
         kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.VAR_POSITIONAL) for kind in kinds
