@@ -1,4 +1,6 @@
-"""A compiled function beside the same function run eagerly: results, arguments and random numbers, to the bit."""
+"""Comparison of a compiled function with the eager one: bitwise identical results, arguments and random
+numbers.
+"""
 
 from collections.abc import Callable
 from typing import Any

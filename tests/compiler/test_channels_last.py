@@ -1,4 +1,6 @@
-"""Chains of convolutions that are converted to channels innermost: fewer bytes, and the bits of eager calls."""
+"""Chains of convolutions convert to channels-last: they move fewer bytes, and are bitwise identical to
+eager.
+"""
 
 import json
 import os
@@ -27,7 +29,7 @@ PICTURE, WEIGHT = (2, 8, 6, 5), (8, 8, 3, 3)
 
 @pytest.fixture(autouse=True)
 def copying(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Operands are laid out anew however small they are."""
+    """Convert the layout of operands of any size."""
     monkeypatch.setattr(layout_copies, "WORTH_A_COPY", 0)
     monkeypatch.setattr(convolution, "WORTH_A_COPY", 0)
 
@@ -120,7 +122,7 @@ def test_what_stays(function: Callable[..., Any]) -> None:
 
 
 def test_what_a_copy_would_compute_costs_more() -> None:
-    """Two steps before a chain are launches of their own where their result is converted, but no epilogue is."""
+    """Launch two steps before a chain separately where their result is converted, but no epilogue."""
 
     def chain(x: tt.Tensor, w: tt.Tensor) -> tt.Tensor:
         return conv(conv(conv(x, w).relu(), w).relu(), w)

@@ -1,4 +1,4 @@
-"""`cat` and `stack` in fused kernels: parts are computed where the result is stored."""
+"""`cat` and `stack` in fused kernels: each part is computed where the result is stored."""
 
 import sys
 from collections.abc import Callable

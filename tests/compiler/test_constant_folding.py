@@ -1,4 +1,4 @@
-"""Steps that read literals alone are computed once; what a call makes anew stays what it is."""
+"""Constant folding computes steps on literals once; each call still returns new tensors."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Convolutions with what makes their inputs and weights as one kernel: the bits of eager calls."""
+"""Convolutions fuse with the producers of inputs and weights, bitwise identical to eager."""
 
 import json
 import os
@@ -125,7 +125,9 @@ def test_a_vector_that_is_read_in_two_ways() -> None:
 
 
 def test_a_layer_of_a_dense_network_is_two_launches_of_convolutions() -> None:
-    """Norms by running statistics before each convolution: the second one's is an epilogue of the first."""
+    """Fuse inference-mode batch norm before each convolution: the second norm is an epilogue of the first
+    convolution.
+    """
 
     def layer(x: tt.Tensor, w: tt.Tensor, v: tt.Tensor, s: tt.Tensor, t: tt.Tensor) -> tt.Tensor:
         y = F.conv2d(F.relu(F.batch_norm(x, s, s, s, s)), w)
@@ -148,7 +150,7 @@ def test_the_source_says_what_it_computes() -> None:
 
 @pytest.fixture
 def copying(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Operands are laid out anew however small they are."""
+    """Convert the layout of operands of any size."""
     monkeypatch.setattr(layout_copies, "WORTH_A_COPY", 0)
     monkeypatch.setattr(convolution, "WORTH_A_COPY", 0)
 
@@ -217,7 +219,7 @@ def test_a_weight_is_computed_where_channels_lie_innermost(dtype: Any, copying: 
     "given, count", [(tt.float32, 2), (tt.int8, 2), (tt.uint8, 2), (tt.float64, 4)], ids=str
 )
 def test_casts_of_both(given: Any, count: int, copying: None) -> None:
-    """Eight bytes for one of bfloat16 are a cast of its own."""
+    """Launch the cast separately if it reads eight bytes for each bfloat16 element."""
 
     def f(x: tt.Tensor, w: tt.Tensor, s: tt.Tensor) -> tt.Tensor:
         return F.conv2d(x.to(tt.bfloat16), w.to(tt.bfloat16) * s, padding=1)

@@ -1,4 +1,4 @@
-"""``mode="reduce-overhead"``: replays of CUDA graphs have eager's results, and overwrite nothing that is held."""
+"""``mode="reduce-overhead"``: CUDA graph replays have eager's results, and overwrite no live tensor."""
 
 import gc
 import sys
@@ -160,7 +160,7 @@ class Net(nn.Module):
 
 
 def pair(**options: Any) -> tuple[Any, Any]:
-    """Equal modules on the device, the second compiled."""
+    """Return two equal modules on the device, the second compiled."""
     made = []
     for _ in range(2):
         tt.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Convolutions whose groups have a channel each, with what is computed of them: one launch, the bits of eager calls."""
+"""Depthwise convolutions fuse with their epilogues: one launch, bitwise identical to eager."""
 
 import json
 import os

@@ -1,7 +1,8 @@
-"""Programs drawn at random, with breaks at random places, do the same compiled and eagerly.
+"""Randomized programs with graph breaks at random places do the same compiled and eagerly.
 
-A program is the text of a function of three tensors: assignments, loops, conditions on data, blocks that catch errors,
-early returns, deleted variables, writes, output, effects on lists. It may end in an error, which is compared, too.
+A program is the text of a function of three tensors: assignments, loops, conditions on data, try blocks,
+early returns, deleted variables, writes, output, effects on lists. It may end in an error, which the test
+compares, too.
 """
 
 import linecache
@@ -26,7 +27,7 @@ def helper(x, log):
 
 
 class Writer:
-    """Writes a program."""
+    """Generator of a randomized program's text."""
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)

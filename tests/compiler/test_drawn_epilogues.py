@@ -1,4 +1,4 @@
-"""Dropout of what products compute, in their kernels: the numbers of eager calls, and one launch."""
+"""Dropout in matmul epilogues: eager's random numbers, in one launch."""
 
 import json
 import os
@@ -148,7 +148,7 @@ class Perceptron(nn.Module):
 
 
 def test_a_training_step_reads_the_masks() -> None:
-    """Backward is that of eager calls: masks are results of the products' kernels."""
+    """Run eager's backward, with masks that the matmul kernels return."""
     found, counts = [], []
     tt.manual_seed(0)
     model = Perceptron().cuda()

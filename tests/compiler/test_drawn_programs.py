@@ -52,7 +52,7 @@ DTYPES = (tt.float32, tt.bfloat16, tt.float64, tt.float16, tt.int32)
 
 
 class Step(NamedTuple):
-    """One step: its kind, the two operands and the variant, as shares of those that there are."""
+    """Step of a program: its kind, two operands and the variant, as fractions of the available ones."""
 
     kind: str
     first: float
@@ -106,7 +106,7 @@ OFTEN = ("unary", "unary", "binary", "binary", "view")
 
 
 class Program:
-    """A drawn program; calling it runs its steps on three tensors and gives the last four values."""
+    """Randomized program; a call runs its steps on three tensors and returns the last four values."""
 
     def __init__(self, seed: int, large: bool) -> None:
         draw = random.Random(seed)

@@ -54,7 +54,7 @@ def bits(tensor: tt.Tensor) -> bytes:
 
 
 def operand(dtype: tt.dtype, side: int = SIDE) -> tt.Tensor:
-    """Numbers of all sizes, with infinities, NaN and zeros of both signs."""
+    """Return numbers of all magnitudes, with infinities, NaN and zeros of both signs."""
     made = tt.randn(side, side + 2) * 3
     made[0, :6] = tt.tensor([0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1e-40])
     return made.to(dtype)
@@ -83,7 +83,7 @@ OPERATORS: dict[str, Callable[[tt.Tensor], tt.Tensor]] = {
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_a_loop_has_the_bits_of_the_passes(name: str, made: list[tuple[str, Any]]) -> None:
-    """NumPy computes the first calls, and a loop later ones."""
+    """Compute the first calls by NumPy and later calls by a loop."""
     x = operand(tt.float32)
     results = [bits(OPERATORS[name](x)) for _ in range(CALLS)]
     compiled_loops.background.wait()
@@ -110,7 +110,7 @@ def test_a_loop_has_the_bits_of_the_passes(name: str, made: list[tuple[str, Any]
 def test_narrow_floats(
     function: Callable[..., tt.Tensor], dtype: tt.dtype, made: list[tuple[str, Any]]
 ) -> None:
-    """Operators of one pass have loops where their operands are widened first."""
+    """Make loops for single-pass operators if they widen their operands first."""
     a, b = operand(dtype), operand(dtype).flip(0)
     results = [bits(function(a, b)) for _ in range(CALLS)]
     compiled_loops.background.wait()
@@ -120,7 +120,7 @@ def test_narrow_floats(
 
 @pytest.mark.parametrize("dtype", [tt.float16, tt.bfloat16], ids=str)
 def test_conversions(dtype: tt.dtype, made: list[tuple[str, Any]]) -> None:
-    """From float32, rounded to nearest even."""
+    """Convert from float32 with rounding to nearest even."""
     x = operand(tt.float32, SIDE + 4)  # no plan of an earlier test
     x[1] = tt.linspace(-7e4, 7e4, x.shape[1])
     x[2] = tt.linspace(-1e-7, 1e-7, x.shape[1])
@@ -131,7 +131,7 @@ def test_conversions(dtype: tt.dtype, made: list[tuple[str, Any]]) -> None:
 
 
 def rows(dtype: tt.dtype, *sizes: int) -> tt.Tensor:
-    """Rows of numbers of all sizes; the first have infinities, NaN, zeros and equal numbers."""
+    """Return rows of numbers of all magnitudes; the first have infinities, NaN, zeros and ties."""
     made = tt.randn(*sizes) * 3
     flat = made.view(-1, sizes[-1])
     flat[0, :6] = tt.tensor([0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1e-40])
@@ -177,7 +177,7 @@ def test_rows(name: str, dtype: tt.dtype, sizes: tuple[int, ...], made: list[tup
 
 
 def test_rows_that_are_written_over_their_input(made: list[tuple[str, Any]]) -> None:
-    """Then NumPy computes them."""
+    """Fall back to NumPy if a row kernel writes over its input."""
     x = rows(tt.float32, 90, 700)
     expected = x.softmax(-1)
     for _ in range(CALLS + 1):
@@ -222,7 +222,7 @@ def test_numbers_of_a_plan_are_few(made: list[tuple[str, Any]]) -> None:
 
 
 def test_few_elements_and_few_calls_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only long work is worth a loop."""
+    """Make a loop only for long work."""
     monkeypatch.setattr(compiled_loops.background, "ask", lambda request: pytest.fail("a loop is asked for"))
     monkeypatch.setattr(compiled_loops.background, "is_warm", False)
     small = tt.randn(80, 80)
@@ -384,7 +384,7 @@ def test_sums_of_halves(dtype: tt.dtype, shape: tuple[int, ...], monkeypatch: py
 
 @pytest.mark.parametrize("shape", [(400, 96), (9, 2048), (130, 512), (140_000,), (9, 30_000), (257, 100)])
 def test_sums_of_float32(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sums, means and variances have the bits of einsum's loop."""
+    """Give sums, means and variances that are bitwise identical to einsum's loop."""
     x = operand(tt.float32)[2].mean() + tt.randn(shape) * 5
     named = line_reductions._sums
     require_sums(named)

@@ -1,4 +1,4 @@
-"""Effects beyond results: each call of a compiled function has them once, captured or not."""
+"""Effects beside results happen once in each call of a compiled function, captured or not."""
 
 import collections
 import gc

@@ -1,4 +1,6 @@
-"""Products with what is computed of them as one kernel: one launch, the bits of eager calls, and what stays apart."""
+"""Matmuls and convolutions fuse with their epilogues: one launch, bitwise identical to eager, and the
+exceptions.
+"""
 
 import operator
 import sys
@@ -194,7 +196,7 @@ def test_convolutions_of_channels_last_have_epilogues(name: str, dtype: Any) -> 
 
 @pytest.mark.parametrize("columns", [5, 8])
 def test_an_epilogue_does_not_change_the_kernel(columns: int) -> None:
-    """Results of which no tensor map is made are added up by pointers, as they are eagerly."""
+    """Accumulate through pointers, as eager does, if the result has no tensor map."""
     f = lambda x, w: F.relu(F.conv2d(x, w, padding=1)) * 0.3  # noqa: E731
     x, w = operands((2, 16, 7, 9), (columns, 16, 3, 3), dtype=tt.float16)
     made = [one.to(memory_format=tt.channels_last) for one in (x, w)]
@@ -294,7 +296,7 @@ def test_parts_are_added_with_the_epilogue(batch: tuple[int, ...], dtype: Any) -
 
 
 def test_tiles_by_descriptors_and_by_pointers() -> None:
-    """16-bit operands go by descriptors where their addresses allow it."""
+    """Use descriptors for 16-bit operands whose addresses allow it."""
 
     def f(x: tt.Tensor, w: tt.Tensor, c: tt.Tensor) -> tt.Tensor:
         return F.gelu(tt.addmm(c, x, w))

@@ -1,4 +1,6 @@
-"""Programs in files: loaded in a process without the modules' source and without Triton; damaged and foreign files."""
+"""Saved programs load in a process without the modules' source and without Triton; damaged files raise
+errors.
+"""
 
 import io
 import json
@@ -55,7 +57,7 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & {"triton", "cupy
 
 
 def plain(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arguments without classes of the tests."""
+    """Return arguments without the classes of the tests."""
     return (args[0], (args[1].features, None), args[2]) if name == "containers" else args
 
 

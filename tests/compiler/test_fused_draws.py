@@ -1,4 +1,4 @@
-"""Dropout in fused kernels: the numbers of eager calls, and generators that end where they end eagerly."""
+"""Dropout in fused kernels: eager's random numbers, and eager's final generator state."""
 
 import sys
 from collections.abc import Callable

@@ -292,7 +292,7 @@ def attributes(x: tt.Tensor) -> Any:
 
 
 class Box:
-    """An object that is made in each call."""
+    """Object that each call creates."""
 
     def __init__(self, value: Any) -> None:
         self.value = value

@@ -1,4 +1,4 @@
-"""Writes to inputs by the operators themselves: where nothing else reads the input, and results as before."""
+"""Operators write to inputs in place if no other step reads the input, with unchanged results."""
 
 from collections.abc import Callable
 from typing import Any

@@ -286,7 +286,7 @@ def test_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def mixed(x: tt.Tensor, y: tt.Tensor) -> Any:
-    """Loops, ufuncs and operators that are NumPy's whole, in turn."""
+    """Alternate loops, ufuncs and operators that NumPy computes as a whole."""
     z = (x * 2 + y).sigmoid()
     w = tt.remainder(z - y, 0.7) + (x.tanh() - z).exp() * 0.5
     return w, F.silu(w) + tt.log1p(z * z), z > 0.5, F.gelu(x * y) - F.gelu(w, approximate="tanh"), x.exp()

@@ -103,7 +103,7 @@ def test_nothing_fails() -> None:
 
 
 def test_inputs_keep_what_the_failure_needs() -> None:
-    """Indices are in bounds, strides stay, and values of which the fault depends are in the text."""
+    """Keep indices in bounds, keep strides, and write out the values on which the fault depends."""
     indices, table = tt.tensor([[5, 1], [2, 7]]), drawn(8, 6)
     found = tt.compiler.minify(
         lambda i, w: F.embedding(i, w).exp(), [indices, table], backend=refusing("embedding")

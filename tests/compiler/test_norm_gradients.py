@@ -1,4 +1,4 @@
-"""Gradients of layer_norm and rms_norm in kernels over rows: neighbours join them, bits are those of eager calls."""
+"""Gradients of layer_norm and rms_norm in row kernels fuse with adjacent steps, bitwise identical to eager."""
 
 from collections.abc import Callable
 from typing import Any
@@ -120,7 +120,7 @@ def test_neighbours_and_sums_are_in_one_kernel() -> None:
 @needs_llvm
 @pytest.mark.parametrize("shape", [(96, 96), (128, 64)], ids=str)
 def test_what_reads_a_sum_over_rows_is_another_kernel(shape: tuple[int, int]) -> None:
-    """Also where there are as many rows as elements in a row: a number for each looks like one for each row."""
+    """Separate the consumer of a sum over rows, also if the rows are as many as a row's elements."""
 
     def f(g: tt.Tensor, x: tt.Tensor, m: tt.Tensor, r: tt.Tensor, w: tt.Tensor) -> Any:
         made = tt.ops.aten.native_layer_norm_backward(g * 2, x, w.shape, m, r, w, w, [True, True, True])

@@ -1,4 +1,4 @@
-"""Kernels compiled in processes of their own: what is in the store afterwards, errors, and where there are none."""
+"""Kernels compiled in worker processes: the store's contents, errors, and machines without workers."""
 
 import importlib.util
 import subprocess

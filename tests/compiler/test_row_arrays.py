@@ -1,4 +1,4 @@
-"""Arrays of a block of rows: steps write over what they read, and into outputs that are computed later."""
+"""Arrays of a block of rows: steps overwrite their inputs, and outputs that are computed later."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ F = tt.nn.functional
 
 @pytest.fixture(autouse=True)
 def in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels go in blocks of a few rows."""
+    """Use blocks of a few rows."""
     monkeypatch.setattr(rows, "BLOCK_BYTES", 1024)
     monkeypatch.setattr(pointwise, "WHOLE_UP_TO", 4)
 

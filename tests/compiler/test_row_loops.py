@@ -40,7 +40,7 @@ needs_all_bits = pytest.mark.skipif(
 
 
 def stratified() -> Any:
-    """Numbers of every exponent and sign: the ends of its mantissas, and some between."""
+    """Return numbers of every exponent and sign, with the ends of the mantissas and random ones between."""
     rng = np.random.default_rng(0)
     heads = np.arange(512, dtype=np.uint32) << 23
     ends = np.array(

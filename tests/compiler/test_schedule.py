@@ -1,4 +1,4 @@
-"""Passes and schedules: which steps of a graph stay, which are one kernel, and in which order they run."""
+"""Passes and schedules: the remaining steps of a graph, the steps of one kernel, and their order."""
 
 import dataclasses
 from collections.abc import Callable

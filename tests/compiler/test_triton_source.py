@@ -1,4 +1,4 @@
-"""Fused kernels for CUDA: their source, the files that hold it, and how many launches a program takes."""
+"""Fused kernels for CUDA: their source, its files, and the launches of a program."""
 
 import inspect
 import os

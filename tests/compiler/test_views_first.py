@@ -1,4 +1,4 @@
-"""Views of pointwise results: no more is computed than is read, and nothing is written between."""
+"""Views of pointwise results compute only the elements that are read, without an intermediate write."""
 
 import sys
 from collections.abc import Callable

@@ -118,7 +118,7 @@ def test_moments_of_blocks_combine(rng, lengths):
 
 
 def normalised(x, axes, weight, bias, eps=1e-5):
-    """In float64."""
+    """Normalize in float64."""
     mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
     return (x - mean) / np.sqrt(variance + eps) * weight + bias
 
@@ -299,7 +299,7 @@ def test_even_shares_and_others(rng, n, out):
 
 
 def convolved(x, w, stride, padding, dilation, groups):
-    """In float64, tap by tap."""
+    """Convolve in float64, tap by tap."""
     x = np.pad(x, [(0, 0), (0, 0), *[(padding, padding)] * 2])
     n, _, *size = x.shape
     o, each, *kernel = w.shape

@@ -1,4 +1,4 @@
-"""Norms, distances and products in one kernel on the host: as the composites that they stand for."""
+"""Norms, distances and matmuls in one CPU kernel agree with their composites."""
 
 from __future__ import annotations
 

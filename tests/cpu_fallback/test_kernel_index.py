@@ -23,7 +23,7 @@ def test_the_index_is_fresh(tmp_path: Path) -> None:
 
 
 def test_both_kernels_of_a_stub_lie_in_the_same_family() -> None:
-    """So that who has found the one finds the other: `normalization/softmax.py` in both packages."""
+    """Keep both kernels of a stub in one family, for example `normalization/softmax.py` in both packages."""
     families = {
         name: [module.partition(".")[0] for module in both if module] for name, both in KERNELS.items()
     }

@@ -1,4 +1,4 @@
-"""Pooling, interpolation and sampling of small arrays: the same as of large ones, and at every edge."""
+"""Pooling, interpolation and sampling of small arrays agree with those of large ones, at every edge."""
 
 from __future__ import annotations
 

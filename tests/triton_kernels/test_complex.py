@@ -1,4 +1,4 @@
-"""Complex numbers on CUDA: every function at every edge and on random numbers, in every layout, beside the CPU's."""
+"""Complex numbers on CUDA agree with the CPU: every function, edge values and random numbers, every layout."""
 
 from itertools import product
 
@@ -72,7 +72,7 @@ def test_edges(name, dtype):
 
 
 def numbers(random, sizes, dtype):
-    """Complex host tensors of random parts."""
+    """Return complex host tensors with random parts."""
     real, imaginary = random(sizes, dtype.to_real()), random(sizes, dtype.to_real())
     return tt.from_numpy((real.numpy() + 1j * imaginary.numpy()).astype(dtype.np))
 

@@ -20,7 +20,7 @@ attend = tt.nn.functional.scaled_dot_product_attention
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """Small calls have loops, and threads share them."""
+    """Make loops for small calls, shared among threads."""
     before = tt.get_num_threads()
     for name in ("LEAST_WORK", "SHARED_WORK", "WAKING_WORK"):
         monkeypatch.setattr(compiled, name, 1)
@@ -49,7 +49,7 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, int], int, Any]] = {
 
 
 def operands(case: str, dtype: type = np.float32) -> tuple[list[Any], Any, Any]:
-    """Query, key and value, a mask, and the output's gradient."""
+    """Return query, key and value, a mask, and the output's gradient."""
     query, (heads, keys), width, kind = CASES[case]
     rng = np.random.default_rng(0)
     sizes = (query, (query[0], heads, keys, query[3]), (query[0], heads, keys, width), (*query[:3], width))

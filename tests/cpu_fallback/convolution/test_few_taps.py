@@ -1,4 +1,4 @@
-"""The gradient of a weight of few taps, by products of images, is that by columns."""
+"""The weight gradient of few taps, computed by matmuls of images, agrees with the im2col result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels of one element, depthwise convolutions of small planes, large weights: each has its own algorithm."""
+"""1x1 convolutions, depthwise convolutions of small planes and large weights each have an algorithm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole functions of one matrix on the host: as the composites that they stand for, to the last stride."""
+"""Matrix functions in one CPU kernel agree with their composites, strides included."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ SIZES = [(300, 33), (3, 5000), (70, 2, 9), (1, 7), (129, 64)]
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Small tensors have loops, in many parts, which threads share."""
+    """Make loops for small tensors, in many parts that threads share."""
     before = tt.get_num_threads()
     for name in ("LEAST", "SHARED_FROM", "WAKING_FROM", "PART"):
         monkeypatch.setattr(compiled_gradients, name, 1)
@@ -33,7 +33,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def drawn(dtype: type, *sizes: int, seed: int = 0) -> Any:
-    """Numbers around a mean that is no row's own."""
+    """Return numbers around a mean that no row has."""
     rng = np.random.default_rng(seed)
     return (rng.standard_normal(sizes) * 2 + 3).astype(dtype)
 

@@ -1,4 +1,6 @@
-"""Large reductions: each layout and dimension, pairwise error, the same bits for any threads, small temporaries."""
+"""Large reductions: all layouts and dimensions, pairwise error, identical bits for any threads, small
+temporaries.
+"""
 
 from __future__ import annotations
 

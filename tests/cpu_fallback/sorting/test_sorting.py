@@ -1,4 +1,6 @@
-"""Packed keys: stable orders, ranks and selections of every dtype, with NaN, zeros of both signs, and ties."""
+"""Packed sort keys: stable orders, ranks and selections of every dtype, with NaN, zeros of both signs, and
+ties.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention to keys in pages beside the same keys packed, on the host in float64: page sizes, windows, wrong tables."""
+"""Paged attention agrees with packed keys in float64: page sizes, windows, wrong tables."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ TOLERANCE = {tt.float16: 4e-3, tt.bfloat16: 4e-2}
 
 @pytest.fixture(autouse=True)
 def tile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sequences of several tiles."""
+    """Use small tiles, so that a sequence has several."""
     monkeypatch.setattr(tiles, "INTERPRETED_TILE", 16)
 
 
@@ -26,7 +26,7 @@ def starts(lengths: tuple[int, ...]) -> tt.Tensor:
 
 
 class Case:
-    """Queries and keys, these packed and in pages; entries behind the last page of a sequence are no pages."""
+    """Queries and keys, packed and in pages; table entries behind a sequence's last page are invalid."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Case:
                 pool[own] = together.reshape(count, *pool.shape[1:])
 
     def paged(self, device: str, dtype: tt.dtype, window: tuple[int, int]) -> list[np.ndarray]:
-        """Output and sums."""
+        """Return the output and the sums."""
         query, key, value = (tt.from_numpy(x).to(device, dtype) for x in (self.query, *self.pools))
         used, table = (tt.tensor(x, dtype=tt.int32).to(device) for x in (KEYS, self.table.tolist()))
         bounds = starts(self.queries).to(device)

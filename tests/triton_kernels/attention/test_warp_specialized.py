@@ -1,4 +1,4 @@
-"""The warp-specialised forward pass: which calls it serves, and what the compiler makes of its loop."""
+"""The warp-specialized forward pass: its supported calls, and its compiled loop."""
 
 import json
 import os
@@ -284,7 +284,7 @@ BY_KEYS, BY_QUERIES = (f"attention_backward_{side}_warp_specialized" for side in
     ids=lambda value: "-".join(map(str, value.values() if isinstance(value, dict) else value)),
 )
 def test_gradients_beside_the_host(case: dict[str, object], kernels: list[str]) -> None:
-    """Values, and the same bits each time."""
+    """Compare the gradients with the host; repeated runs are bitwise identical."""
     names = run(BACKWARD, json.dumps(case), TRITEN_CUDA="emulate", TRITEN_EMULATE="90")
     assert names[: len(kernels)] == kernels
 

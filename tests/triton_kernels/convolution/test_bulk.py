@@ -1,4 +1,4 @@
-"""Convolutions by tensor descriptors: which take that way, and what they give, against the host in float64."""
+"""Convolutions by tensor descriptors: the supported calls, and agreement with float64."""
 
 import numpy as np
 import pytest
@@ -87,7 +87,7 @@ def test_planes_with_channels_innermost(rng, planned, case, dtype):
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("dtype", [tt.bfloat16, tt.float32])
 def test_planes_come_as_planes(rng, planned, monkeypatch, case, dtype):
-    """With channels outermost operands are laid out anew, and the result and the gradient are stored as planes."""
+    """Convert the layout of contiguous (NCHW) operands, and store the result and the gradient contiguously."""
     monkeypatch.setattr(convolution, "WORTH_A_COPY", 0)
     images, channels, count, sides, taps, window = CASES[case]
     given = [

@@ -86,7 +86,7 @@ CASES = {
 
 @pytest.fixture
 def copying(monkeypatch):
-    """copying(True) has operands brought to vectors of channels however few products there are."""
+    """Return copying(True), which converts operands to channels-last however small the work is."""
 
     def choose(always):
         if always:
@@ -101,7 +101,7 @@ def copying(monkeypatch):
 
 @pytest.fixture
 def exact(monkeypatch):
-    """Products of float32 as IEEE 754 has them, where others would be rounded."""
+    """Multiply float32 in IEEE 754 precision, in tests where other kernels would round."""
     monkeypatch.setattr(volume, "ROUNDED_INTERPRETED", True)
     tt.backends.cudnn.allow_tf32 = False
     yield

@@ -1,4 +1,4 @@
-"""Operands laid out anew: every element in its place and zeros behind, whatever the layout that was given."""
+"""Layout copies of operands: every element in its place and zero padding, for every source layout."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The elementwise skeleton: every layout and dtype gives what the CPU gives, by launches alone."""
+"""The elementwise kernels agree with the CPU for every layout and dtype, by launches alone."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""`gpu_kernel`: a user's scalar function over iterators of CUDA tensors, against `cpu_kernel`."""
+"""`gpu_kernel` with a user's scalar function over iterators of CUDA tensors agrees with `cpu_kernel`."""
 
 import numpy as np
 import pytest

@@ -1,6 +1,6 @@
-"""Elementwise kernels by layout: which one a geometry gets, and that each reads and writes every place right.
+"""Elementwise kernels by layout: the kernel of each geometry, and correct reads and writes of every element.
 
-Tiles are made small, so that few elements have many tiles, whole ones and partial ones.
+Small tiles make few elements have many tiles, whole and partial.
 """
 
 import random as stdlib_random
@@ -156,7 +156,7 @@ def any_view(choose, tensor):
 @pytest.mark.parametrize("limit", [2**31 - 1, 0], ids=["32-bit", "64-bit"])
 @pytest.mark.parametrize("rank", [1, 2, 3, 4, 7])
 def test_any_views(seed, monkeypatch, planned, small, random, same, rank, limit):
-    """Three operands that broadcast, in three dtypes; with a low limit indices and offsets are 64-bit."""
+    """Broadcast three operands of three dtypes; a low limit selects 64-bit indices and offsets."""
     monkeypatch.setattr(launch, "INT32_MAX", limit)
     choose = stdlib_random.Random(seed)
     for _ in range(2):
@@ -180,7 +180,7 @@ def test_any_views(seed, monkeypatch, planned, small, random, same, rank, limit)
 
 @pytest.mark.parametrize("dtype", [tt.int8, tt.bfloat16], ids=lambda d: d.name)
 def test_the_last_pair_may_end_outside_of_the_memory(small, random, same, dtype):
-    """Whole tiles of every second element, read in pairs, of which the last has only its first."""
+    """Read whole tiles of every second element in pairs; the last pair has only its first element in bounds."""
     rest = 512 // dtype.itemsize
     a = random((4 * rest + 511,), dtype)
     x = a.to("cuda")
@@ -192,7 +192,7 @@ FAR = 1 << 33
 
 @pytest.fixture
 def far(monkeypatch):
-    """Programs begin at a far index, and pointers that far before their memory: what is accessed stays the same."""
+    """Offset program indices and pointers by a large distance, so that the accessed memory stays the same."""
     if not wants_interpreter():
         pytest.skip("what is run is the interpreter's")
     from triten.runtime.cuda.interpreter import semantics as interpreter_semantics

@@ -1,4 +1,4 @@
-"""Complex numbers placed, summed by index, found, reduced and convolved on CUDA; integers in histograms."""
+"""Complex numbers on CUDA: scatter, index sums, search, reductions and convolutions; integer histograms."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Cross entropy in one launch: values, gradients and second derivatives in float64 on the host, edges, launches."""
+"""Cross-entropy in one launch: values, gradients and second derivatives agree with float64; edges, launches."""
 
 import numpy as np
 import pytest
@@ -23,12 +23,12 @@ def sample_shape(shape):
 
 
 def float32s(array):
-    """Numbers of float32, as float64."""
+    """Round to float32, and return float64."""
     return array.astype(np.float32).astype(np.float64)
 
 
 def operands(rng, shape, kind):
-    """Scores, targets, weights and options of a shape."""
+    """Return scores, targets, weights and options of a shape."""
     likely, weighted, smoothing = TARGETS[kind]
     classes = shape[0 if len(shape) == 1 else 1]
     scores = float32s(rng.standard_normal(shape) * 3)

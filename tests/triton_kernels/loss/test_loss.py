@@ -1,4 +1,4 @@
-"""Losses against the host: reductions, weights, ignored and wrong targets, dtypes, strides, gradients."""
+"""Losses agree with the host: reductions, weights, ignored and invalid targets, dtypes, strides, gradients."""
 
 import numpy as np
 import pytest

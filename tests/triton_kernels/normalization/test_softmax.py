@@ -1,4 +1,6 @@
-"""Softmax and log_softmax against the host: dimensions, dtypes, long rows, strides, infinities, gradients."""
+"""Softmax and log_softmax agree with the host: dimensions, dtypes, long rows, strides, infinities,
+gradients.
+"""
 
 import math
 
@@ -16,7 +18,7 @@ SHAPES = [(), (1,), (7,), (0, 3), (3, 0), (3, 5), (4, 1, 6), (2, 3, 4, 5), (3, 3
 
 @pytest.fixture(params=["whole rows", "rows in blocks"])
 def tile(request, monkeypatch):
-    """Both bodies of the programs, the second one by small blocks."""
+    """Run both bodies of the programs, the second with small blocks."""
     if request.param == "rows in blocks":
         monkeypatch.setattr(module, "INTERPRETED_TILE", 4)
     return request.param

@@ -1,4 +1,4 @@
-"""Pooling on cuda against the CPU's: windows, layouts, dtypes, NaN, gradients."""
+"""Pooling on CUDA agrees with the CPU: windows, layouts, dtypes, NaN, gradients."""
 
 import math
 

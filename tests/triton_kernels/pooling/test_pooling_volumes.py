@@ -1,4 +1,4 @@
-"""Pooling over volumes and over even shares: against windows taken one by one, on both backends."""
+"""Pooling over volumes and adaptive pooling agree with single windows, on both backends."""
 
 import itertools
 import math
@@ -34,7 +34,7 @@ def share_windows(n, out):
 
 
 def reference(x, axes, divisor=None):
-    """Maxima with their indices, and means, of the windows over the last dimensions."""
+    """Return the maxima with their indices, and the means, of windows over the last dimensions."""
     rank, out = len(axes), [len(a) for a in axes]
     spatial = x.shape[-rank:]
     flat = x.reshape(-1, math.prod(spatial))

@@ -203,7 +203,7 @@ def test_refusals(device):
 
 
 def scaled_operands(rng, kind):
-    """8-bit operands, their values times their scales, and the scales."""
+    """Return 8-bit operands, their values times their scales, and the scales."""
     (a, x), (b, y) = operands(rng, tt.float8_e4m3fn, kind, m=16, total=64, n=48, turned=(False, True))
     groups = 2 if kind == "inner" else 1
     rows = (2, 16) if a.ndim == 3 else (a.shape[0] * groups,)

@@ -1,4 +1,4 @@
-"""Products whose last wave is a product of its own: where they are cut, and that the parts are the whole."""
+"""Matmuls whose last wave is a matmul of its own: the position of the split, and the correct whole."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Products with matrices of which two in four elements are kept, beside float64, and how these are packed."""
+"""Matmuls with 2:4 sparse matrices agree with float64, and have the expected packing."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def whole(rng, *shape, dtype):
 
 
 def rounded(exact, dtype):
-    """Sums of products of small integers, which float32 has without error, in a dtype."""
+    """Round sums of products of small integers, which float32 has without error, to a dtype."""
     exact = exact.clamp(-128, 127) if dtype is tt.int8 else exact
     return exact.to(dtype).double()
 
@@ -110,7 +110,7 @@ def test_sums_of_integers_are_exact(device):
 
 
 def test_sums_of_halves_are_wide(rng, device):
-    """Products add up in float32: 2048 ones and a half would stay 2048 in float16."""
+    """Accumulate in float32: 2048 ones and a half would stay 2048 in float16."""
     w = tt.tensor([[1.0, 0.0, 0.0, 1.0] * 1024] * 32, dtype=tt.float16, device=device)
     values, meta = tt._to_sparse_semi_structured(w)
     got = tt._sparse_semi_structured_mm(
@@ -171,7 +171,7 @@ def test_what_is_kept(device, dtype):
 
 
 def by_offsets(words):
-    """Interleaved words, each put to its offset in memory: CUTLASS, `reorder_meta` and `ColumnMajorInterleaved<2>`."""
+    """Store interleaved words by their offsets: CUTLASS, `reorder_meta` and `ColumnMajorInterleaved<2>`."""
     rows, columns = words.shape
     group, apart = (32, 4) if words.dtype.itemsize == 2 else (16, 2)
     memory = np.zeros(rows * columns, words.dtype)

@@ -1,4 +1,4 @@
-"""Warp-specialised products: which calls they serve, what they give, and what the compiler makes of their loop."""
+"""Warp-specialized matmuls: the supported calls, their results, and the compiled loop."""
 
 import json
 import os

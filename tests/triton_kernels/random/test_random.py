@@ -1,4 +1,4 @@
-"""Random numbers on cuda: the same numbers as the CPU's for the same seed, and where they differ, by how little."""
+"""Random numbers on CUDA equal the CPU's for the same seed, or differ by a stated bound."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Reductions whose last program finishes: the bits are those of two launches, and counters are left as they were."""
+"""Reductions that the last program finishes: bitwise identical to two launches, and counters are restored."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_bits_are_those_of_two_launches(
 
 
 def large() -> tuple[tt.Tensor, float]:
-    """Numbers whose sums are exact, and their sum."""
+    """Return numbers whose sums are exact, and their sum."""
     x = np.arange(40_000) % 7
     return tt.from_numpy(x.astype(np.float32)).to("cuda"), float(x.sum())
 

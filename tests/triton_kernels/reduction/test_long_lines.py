@@ -1,4 +1,4 @@
-"""Lines that begin anywhere, sums of many numbers, indices beyond 32 bits: what tiles of reductions must get right."""
+"""Tiles of reductions: rows that start anywhere, sums of many numbers, indices beyond 32 bits."""
 
 import math
 

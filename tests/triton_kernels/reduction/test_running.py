@@ -12,7 +12,7 @@ SHAPES = [((), 0), ((1,), 0), ((7,), 0), ((3, 0), 1), ((3, 130), 1), ((130, 3), 
 
 
 def running_extreme(a, axis, largest):
-    """Values and the index of the last element that attains them; NaN from the first one on."""
+    """Return the extreme values and the index of the last element that attains them; NaN propagates."""
     a = np.atleast_1d(a)
     values, indices = np.empty_like(a), np.zeros(a.shape, np.int64)
     lines, out, where = (np.moveaxis(x, axis, -1) for x in (a, values, indices))

@@ -71,7 +71,7 @@ def device():
 
 @pytest.fixture
 def entry_for(made_up):
-    """entry_for(tile, ...): what was measured for bf16 at 4096."""
+    """Return entry_for(tile, ...), which makes a measurement for bf16 at 4096."""
 
     def make(tile=(512,), warps=8, stages=3, source=None, dtype="bf16", shape="4096:16"):
         name = f"{made_up.fn.__module__}:made_up"

@@ -21,7 +21,7 @@ DEFAULT = Configuration((256,), 4)
 
 @pytest.fixture
 def ask(made_up, here):
-    """ask(sizes, dtype): the configuration's tile."""
+    """Return ask(sizes, dtype), which gives the configuration's tile."""
 
     def asked(shape=(4096,), dtype="bf16", default=DEFAULT):
         return configuration(made_up, here, dtype, shape, default).tile
@@ -31,7 +31,7 @@ def ask(made_up, here):
 
 @pytest.fixture
 def ship(tmp_path, monkeypatch):
-    """ship(entries): a table for the device's capability."""
+    """Return ship(entries), which writes a table for the device's capability."""
 
     def shipped(*entries, capability=90):
         folder = tmp_path / "tables"

@@ -17,7 +17,7 @@ def entry(shape, warps=4):
 
 
 def write_many(directory, writer, barrier):
-    """Questions of its own, and one that every writer answers, again and again."""
+    """Write records under keys of one writer, and repeatedly one under a shared key."""
     records = Records(directory)
     barrier.wait(PATIENCE)
     for number in range(QUESTIONS):
