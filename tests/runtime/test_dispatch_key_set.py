@@ -1,4 +1,4 @@
-"""`DispatchKeySet`: the algebra of sets in 64 bits, and the order of keys."""
+"""`DispatchKeySet`: set algebra in 64 bits, and the order of keys."""
 
 import copy
 import itertools

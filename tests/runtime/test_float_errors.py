@@ -1,4 +1,4 @@
-"""NumPy's floating-point error state: whatever the user has set changes nothing, and stays as it was."""
+"""Kernels neither depend on NumPy's floating-point error state nor change it."""
 
 import contextvars
 import math

@@ -32,7 +32,7 @@ def geometries(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def addresses(sizes: tuple[int, ...], strides: tuple[int, ...], order: tuple[int, ...]) -> list[int]:
-    """Addresses of the elements, visited with the last dimension of `order` running fastest."""
+    """Return the addresses of the elements, with the last dimension of `order` fastest."""
     return [
         sum(i * strides[d] for i, d in zip(index, order, strict=True))
         for index in itertools.product(*(range(sizes[d]) for d in order))

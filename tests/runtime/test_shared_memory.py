@@ -1,4 +1,4 @@
-"""Storages in memory that processes share: what moves with them, and what is left when they are gone."""
+"""Storages in shared memory: the state that moves with them, and the cleanup."""
 
 import gc
 import os

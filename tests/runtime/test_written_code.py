@@ -1,4 +1,4 @@
-"""Code written out as text: compiled once, with lines for tracebacks, and bounded."""
+"""Generated code as text: compiled once, with lines for tracebacks, and bounded."""
 
 import inspect
 import linecache

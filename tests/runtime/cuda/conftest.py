@@ -30,7 +30,7 @@ TRITON_NAMES = {
 
 
 class DeviceSession:
-    """Allocates, copies and launches on the current device's default stream."""
+    """Session that allocates, copies and launches on the current device's default stream."""
 
     def __init__(self, cuda: Driver) -> None:
         self.driver = cuda

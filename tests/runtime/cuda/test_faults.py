@@ -281,7 +281,7 @@ def raise_word(address):
 
 
 class TestWords:
-    """The words of plans in mapped memory."""
+    """Fault words of plans in mapped memory."""
 
     def test_plans_with_the_same_faults_share_their_words(self):
         assert fault_flags(0, [fault("a")]) is (kept := fault_flags(0, [fault("a")]))

@@ -14,7 +14,9 @@ KIB = 1024
 
 
 def test_the_targets_are_those_of_the_programming_guide():
-    """Table "Technical Specifications per Compute Capability": KB of a multiprocessor, KB that a block opts in to."""
+    """Compare with the table "Technical Specifications per Compute Capability": KB of a multiprocessor and
+    of a block.
+    """
     published = {80: (164, 163), 90: (228, 227), 100: (228, 227)}
     for capability, (shared, per_block) in published.items():
         target = TARGETS[capability]

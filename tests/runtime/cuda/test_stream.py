@@ -1,4 +1,4 @@
-"""`tt.cuda.Stream`: the pool, which stream is current, order between streams, and streams that are gone."""
+"""`tt.cuda.Stream`: the pool, the current stream, order between streams, and destroyed streams."""
 
 import gc
 import threading

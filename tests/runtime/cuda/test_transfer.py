@@ -1,4 +1,6 @@
-"""Copies between host and device and between devices: what waits, what does not, and what is kept meanwhile."""
+"""Copies between host and device and between devices: which wait, which do not, and the memory they keep
+alive.
+"""
 
 import gc
 

@@ -17,7 +17,7 @@ INVALIDATED, UNMATCHED, WRONG_THREAD = 901, 903, 908
 
 
 class Capturing:
-    """Streams that are captured, their graphs' nodes and executables, as libcuda and CuPy's runtime see them."""
+    """Captured streams, their graphs' nodes and executables, as libcuda and CuPy's runtime see them."""
 
     def __init__(self, runtime):
         self.error = runtime.CUDARuntimeError
@@ -88,7 +88,7 @@ class Capturing:
 
 @pytest.fixture
 def fake(monkeypatch):
-    """(driver, what CUDA saw): the shipped driver over CUDA's bindings as they would be called."""
+    """Return (driver, fake CUDA): the real driver over fake CUDA bindings."""
     spec = importlib.util.spec_from_file_location("fake_cupy", Path(__file__).parent / "fake_cupy.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

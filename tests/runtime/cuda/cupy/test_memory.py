@@ -1,4 +1,4 @@
-"""CuPy arrays out of triten's pool, as far as it goes without a GPU: CuPy takes the addresses and gives them back."""
+"""CuPy arrays in triten's memory pool, without a GPU: CuPy takes the addresses and frees them."""
 
 import pytest
 

@@ -24,7 +24,7 @@ def _fake_modules():
 
 @pytest.fixture
 def fake(monkeypatch):
-    """(driver, runtime): the shipped driver over CUDA's bindings as they would be called."""
+    """Return (driver, runtime): the real driver over fake CUDA bindings."""
     modules, runtime = _fake_modules()
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)

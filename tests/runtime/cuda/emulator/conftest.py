@@ -1,4 +1,4 @@
-"""PTX written by hand, run by the emulator's machine: neither Triton nor a driver takes part."""
+"""Fixtures for hand-written PTX in the emulator, without Triton and without a driver."""
 
 import struct
 from collections.abc import Callable
@@ -35,7 +35,7 @@ HEAD = """.version 8.8
 
 
 class Machine:
-    """Memory of a device, and kernels of one body."""
+    """Device memory, and kernels of one body."""
 
     def __init__(self) -> None:
         self.memory = EmulatedMemory(1 << 28)

@@ -1,6 +1,6 @@
-"""The calls into whose kernels of sm_100 faults are planted, and the faults: what tensor memory can be misused for.
+"""Calls for fault injection into sm_100 kernels, and the faults: misuses of tensor memory.
 
-Places are counted as they stand in the text, whether the call comes to them or not.
+Places are counted in the text, executed or not.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def nth(pattern: str, change: Change, number: int) -> Mutant:
 
 
 def without(pattern: str, *numbers: int) -> list[Mutant]:
-    """Changes that leave a match out."""
+    """Return mutants that delete a match."""
     return [nth(pattern, lambda m: "", number) for number in numbers]
 
 

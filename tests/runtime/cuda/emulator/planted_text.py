@@ -18,7 +18,7 @@ GUARD = re.compile(r"\s*@(!?)(%p\d+)\s")
 
 @dataclass
 class Text:
-    """A kernel's text, and a question to the call: whether it traps with another text."""
+    """Text of a kernel, and a predicate: whether the call traps with another text."""
 
     text: str
     traps: Callable[[str], bool]
@@ -87,7 +87,7 @@ def everywhere(pattern: str, change: str, start: int | str = 0) -> Mutant:
 
 
 def without(pattern: str, *numbers: int) -> list[Mutant]:
-    """Changes that leave a match out."""
+    """Return mutants that delete a match."""
     return [nth(pattern, lambda m: "", number) for number in numbers]
 
 

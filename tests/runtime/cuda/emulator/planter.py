@@ -40,9 +40,9 @@ if TARGET == "100":
 
 
 class Planter:
-    """One call and its kernel.
+    """Call and its kernel.
 
-    Raises RuntimeError where the call is wrong without a fault, or launches another kernel.
+    Raises RuntimeError if the call is wrong without a fault, or launches another kernel.
     """
 
     def __init__(self, name: str) -> None:

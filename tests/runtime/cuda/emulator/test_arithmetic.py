@@ -1,4 +1,4 @@
-"""Arithmetic by the letter of the PTX ISA: rounding, edges, and how wrong an approximation may be."""
+"""Arithmetic follows the PTX ISA: rounding, edges, and the error bounds of approximations."""
 
 import math
 import re
@@ -269,7 +269,7 @@ def test_carries(each: Each) -> None:
 
 
 def test_floats_in_pairs(each: Each) -> None:
-    """Two of 32 bits in a register of 64, as sm_100 has them."""
+    """Compute with pairs of 32-bit floats in a 64-bit register, as sm_100 does."""
     x, y, z = (np.random.default_rng(i).standard_normal((64, 2)).astype(np.float32) for i in range(3))
     pairs = [each.view(np.uint64).reshape(-1) for each in (x, y, z)]
 

@@ -1,4 +1,4 @@
-"""Memory, branches, warps and matrices: what instructions do that look beyond one thread."""
+"""Instructions that involve more than one thread: memory, branches, warps and matrices."""
 
 import struct
 from collections.abc import Callable
@@ -206,7 +206,9 @@ def test_asynchronous_copies_arrive_in_groups_and_fill_with_zeros(machine: Any) 
 
 
 def test_matrices_are_loaded_a_row_for_each_thread(machine: Any) -> None:
-    """PTX ISA: thread 4 i + j has the elements 2 j and 2 j + 1 of row i, or of column i."""
+    """Check the layout of the PTX ISA: thread 4 i + j has the elements 2 j and 2 j + 1 of row i, or of
+    column i.
+    """
     source, out = machine.put(np.arange(64, dtype=np.uint16)), machine.empty(256)
     for kind, place in (("", lambda i, j: 8 * i + j), (".trans", lambda i, j: 8 * j + i)):
         body = f"""
@@ -239,7 +241,9 @@ def spread(matrix: Array, rows: Callable[..., Any], kind: Any) -> Array:
     ],
 )
 def test_products_of_matrices(rng: Any, shape: str, name: str, dtype: Any) -> None:
-    """By the figures of the PTX ISA: lane l has, of A, the rows l / 4 and l / 4 + 8, and runs of columns."""
+    """Check the figures of the PTX ISA: lane l has, from A, the rows l / 4 and l / 4 + 8, and runs of
+    columns.
+    """
     depth = int(shape.rpartition("k")[2])
     a, b = (rng.integers(-8, 8, size).astype(dtype) for size in ((16, depth), (depth, 8)))
     integer = np.dtype(dtype).kind == "i"

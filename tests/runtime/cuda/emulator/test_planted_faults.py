@@ -1,4 +1,4 @@
-"""Faults planted into compiled kernels and their launches: each is found, or it is known why it changes nothing."""
+"""Faults injected into compiled kernels and their launches are found, or have a reason to be harmless."""
 
 import importlib.metadata
 

@@ -1,4 +1,4 @@
-"""Tensor memory of sm_100: products out of one thread beside NumPy, loads and stores, and what is found of faults."""
+"""Tensor memory of sm_100: matmuls issued by one thread agree with NumPy, loads, stores, and findings."""
 
 from typing import Any
 
@@ -57,7 +57,9 @@ def store(count: int, at: str = "%r6", shape: str = "32x32b", tail: str = "") ->
 
 
 def given(count: int) -> str:
-    """Numbers of each thread out of the second argument, a line of 128 for each register."""
+    """Return PTX that loads each thread's numbers from the second argument, with a row of 128 for each
+    register.
+    """
     lines = [f"ld.global.b32 %s{i}, [%d12+{512 * i}];" for i in range(count)]
     return "add.s64 %d12, %d1, %d10;" + "".join(lines)
 
@@ -161,7 +163,7 @@ def test_products_that_add_nothing_or_negate(machine: Any) -> None:
 
 
 def test_a_left_operand_in_tensor_memory(machine: Any) -> None:
-    """Two elements of 16 bits in a column, a lane for each row."""
+    """Store two 16-bit elements in a column, with a lane for each row."""
     columns = 32
     a, b = drawn("bf16", 128), drawn("bf16", columns)
     image = np.zeros(12288, np.uint8)
@@ -180,7 +182,7 @@ def test_a_left_operand_in_tensor_memory(machine: Any) -> None:
 
 
 def test_loads_and_stores_of_each_shape(machine: Any) -> None:
-    """``16x32bx2`` has 16 lanes of a warp: the lower threads have columns from the address on."""
+    """Check ``16x32bx2``, which has 16 lanes of a warp: the lower threads have columns from the address on."""
     values = RNG.integers(0, 2**32, (16, 128), dtype=np.uint32)
     out = machine.empty(values.nbytes)
     for first, second in (
@@ -319,7 +321,7 @@ def test_lanes_of_another_warp(machine: Any, image: int) -> None:
 
 
 def test_products_over_what_is_still_read(machine: Any, image: int) -> None:
-    """``tcgen05.wait::ld`` and a barrier let the columns be written again."""
+    """Overwrite columns only after ``tcgen05.wait::ld`` and a barrier."""
     again = ("bar.sync 0;", SUMS, COMMIT, WAIT.replace(", 0;", ", 1;"), FREE.format(32))
     parts = (*ORDER[:-2], *again)
     runs(machine, image, *parts)
@@ -381,7 +383,7 @@ SCALED = {
 
 
 def scaled_product(machine: Any, name: str, spoiled: bool = False) -> tuple[Array, Array]:
-    """128 x 32 sums of a product with scales, and what they are in double precision."""
+    """Return the 128x32 result of a block-scaled matmul, and the reference in double precision."""
     kind, vector, dtype, bytes_ = SCALED[name]
     packed, columns = dtype is ml_dtypes.float4_e2m1fn, 32
     depth = 64 if packed else 32

@@ -65,7 +65,7 @@ def test_a_wait_of_some_warps_is_no_wait_of_others(machine: Any, tensor: int) ->
 
 
 def test_a_wait_with_the_wrong_parity(machine: Any, tensor: int) -> None:
-    """Before the first phase is over such a wait is none, and afterwards one for the second."""
+    """Wait with the wrong parity: a no-op before the first phase ends, and afterwards a wait for the second."""
     other = WAIT.replace(", 0;", ", 1;")
     refused(machine, "before their bulk copy is done", joined(other, EXPECT, LOAD, READ), tensor)
     refused(machine, "wait for ever", joined(EXPECT, LOAD, other, READ), tensor)
@@ -304,7 +304,7 @@ def test_products_by_a_part_of_four_warps(machine: Any) -> None:
 
 
 def test_registers_that_warps_give_and_take(machine: Any) -> None:
-    """Four warps take what the other four give; the takers stand before them in the text, and wait."""
+    """Move registers from four warps to the other four, which stand before them in the text and wait."""
     body = (
         ONE
         + """

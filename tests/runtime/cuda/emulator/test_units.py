@@ -1,4 +1,4 @@
-"""The asynchronous units of sm_90: what bulk copies bring, barriers count and products by four warps come to."""
+"""Asynchronous units of sm_90: bulk copies, barriers and matmuls by four warps."""
 
 from typing import Any
 
@@ -126,7 +126,9 @@ def test_a_box_with_steps_and_one_filled_with_nan(machine: Any) -> None:
 
 @pytest.mark.parametrize(("swizzle", "span"), [(1, 32), (2, 64), (3, 128)])
 def test_swizzles_move_16_bytes_within_a_span(machine: Any, swizzle: int, span: int) -> None:
-    """Rows of a span, 16 bytes each moved by the number of 128 bytes they lie in (PTX ISA, "Swizzling Modes")."""
+    """Swizzle rows of a span: each 16 bytes move by the index of their 128 bytes (PTX ISA, "Swizzling
+    Modes").
+    """
     array = RNG.integers(0, 255, (32, 256), dtype=np.uint8)
     found = loaded(machine, array, "u8", (span, 32), (span, 0), swizzle=swizzle)
     flat = array[:, span : 2 * span].reshape(-1, 16)
@@ -186,7 +188,7 @@ def test_bytes_that_adjoin(machine: Any) -> None:
 
 
 def test_a_barrier_counts_phases(machine: Any) -> None:
-    """Two warps hand a number to and fro; each waits for the phase that the other ends."""
+    """Pass a number to and fro between two warps; each waits for the phase that the other ends."""
     out = machine.put(np.zeros(64, np.uint32))
     body = f"""
         {ONE} @%p0 mbarrier.init.shared::cta.b64 [global_smem+16], 32;
@@ -231,7 +233,7 @@ def test_a_barrier_by_the_state_of_an_arrival(machine: Any) -> None:
 
 
 def test_barriers_of_some_warps(machine: Any) -> None:
-    """Two warps of four meet at one barrier, one arrives and goes on, the fourth has nothing to do with it."""
+    """Use one barrier in three warps of four: two wait, one arrives and goes on."""
     out = machine.put(np.zeros(128, np.uint32))
     body = f"""
         {ONE} shl.b32 %r8, %r0, 2; add.s32 %r7, %r9, %r8; st.shared.b32 [%r7], %r0; mov.b32 %r1, 0;

@@ -20,6 +20,6 @@ def stats(allocator: CachingAllocator) -> dict[str, int]:
 
 
 def blocks(allocator: CachingAllocator, segment: int = 0) -> list[tuple[int, bool]]:
-    """(size, whether in use) of a segment's blocks."""
+    """Return (size, in use) of each block of a segment."""
     found = inspection.snapshot_segments(allocator)[segment]["blocks"]
     return [(block["size"], block["state"] == "active_allocated") for block in found]

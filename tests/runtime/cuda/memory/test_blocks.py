@@ -1,4 +1,4 @@
-"""Which block a request gets: sizes, splitting, merging, and what happens where the driver has no more."""
+"""The block that a request gets: sizes, splitting, merging, and requests that the driver rejects."""
 
 import threading
 
@@ -16,7 +16,7 @@ KIB, MIB = 2**10, 2**20
 
 
 def refuse(allocator, monkeypatch, times=10**9):
-    """Have the driver refuse its next segments. Returns the sizes that it was asked for."""
+    """Make the driver reject its next segments, and return the list of the requested sizes."""
     asked, given = [], allocator.driver.malloc
 
     def malloc(device, nbytes):

@@ -1,4 +1,4 @@
-"""Streams that a test holds back: nothing of them runs, and a wait that cannot end raises."""
+"""Streams that a test holds back run nothing, and a wait that cannot end raises an error."""
 
 import threading
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.interpreter
 
 @contextmanager
 def held(*streams, releaser=None):
-    """Streams that are held in the block, and released at its end if they still are."""
+    """Hold streams within the block, and release them at its end."""
     cuda = driver()
     for stream in streams:
         cuda.hold(stream.cuda_stream, stream.device_index, releaser)

@@ -36,7 +36,7 @@ class MappedMemory(EmulatedMemory):
         self._starts = sorted(self._segments)
 
     def drop_segment(self, address: int) -> None:
-        """Forget a segment and what lived in it."""
+        """Forget a segment and its blocks."""
         segment = self._segments.pop(address)
         self._starts = sorted(self._segments)
         for start, _ in self.blocks.overlapping(address, segment.end - segment.start):
@@ -53,7 +53,7 @@ class MappedMemory(EmulatedMemory):
 
 
 class GuardedStream(Stream):
-    """A stream whose work is left out once the devices are lost."""
+    """Stream that skips its work once the devices are lost."""
 
     __slots__ = ("_devices",)
 
@@ -66,10 +66,10 @@ class GuardedStream(Stream):
 
 
 class ExecutedDevices(EmulatorDriver):
-    """Emulated devices whose memory, streams and events are those of the library.
+    """Emulated devices with the memory, streams and events of the library.
 
     Args:
-        device_count: how many there are.
+        device_count: The number of devices.
     """
 
     def __init__(self, device_count: int) -> None:
@@ -148,8 +148,9 @@ class ExecutedDevices(EmulatorDriver):
             self._blocking.add(handle)
 
     def order(self, handle: int, device: int) -> None:
-        """Before work is enqueued: the default stream and those that block wait for each other (CUDA Driver API,
-        "Stream synchronization behavior")."""
+        """Order new work: the default stream and blocking streams wait for each other (CUDA Driver API,
+        "Stream synchronization behavior").
+        """
         default = self._default_streams[device]
         if handle == 0:
             for other in [self._streams[each] for each in self._blocking if each in self._streams]:
@@ -248,7 +249,7 @@ class ExecutedDevices(EmulatorDriver):
         del device, what
 
     def finish_capture(self, stream: int, graph: int) -> None:
-        """End the capture of a stream: the graph has the library's handle."""
+        """End the capture of a stream, and store the graph under the library's handle."""
         self._graphs[graph] = self._graphs.pop(self.end_capture(stream))
 
     def make_executable(self, executable: int, graph: int) -> None:

@@ -99,11 +99,11 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
 
 
 class Execution:
-    """Executes the work of this process's stand-in.
+    """Executor of the work of this process's stand-in.
 
     Args:
-        library: the stand-in.
-        device_count: how many devices it has.
+        library: The stand-in.
+        device_count: The number of its devices.
     """
 
     def __init__(self, library: ctypes.CDLL, device_count: int) -> None:
@@ -122,7 +122,7 @@ class Execution:
         atexit.register(library.standin_execute, None)
 
     def follow_blocks(self) -> None:
-        """From here on what lives in the segments of triten's allocator are the blocks that it has handed out."""
+        """Track the blocks that triten's allocator hands out as the live blocks of its segments."""
         from triten.runtime.cuda.cupy.driver import CuPyDriver
 
         devices, malloc = self.devices, CuPyDriver.malloc

@@ -17,7 +17,7 @@ MADE_UP = b"standin"
 
 @dataclass
 class LoadedImage:
-    """An image on one device: its bytes, its PTX taken apart, where its variables lie, and its kernels."""
+    """Image on one device: its bytes, its parsed PTX, the addresses of its variables, and its kernels."""
 
     device: int
     image: bytes
@@ -33,9 +33,9 @@ class LoadedImage:
         return found
 
     def check_parameters(self, name: str, told: list[tuple[int, int]] | None) -> list[tuple[int, int]]:
-        """(offset, size) of each parameter of a kernel in its PTX.
+        """Return (offset, size) of each parameter of a kernel in its PTX.
 
-        Raises ImageError where the cubin tells otherwise than its PTX. In a constant bank a parameter is aligned by its
+        Raise ImageError if the cubin disagrees with its PTX. In a constant bank a parameter is aligned by its
         address, in PTX by its offset.
         """
         try:

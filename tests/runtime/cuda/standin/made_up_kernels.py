@@ -1,4 +1,4 @@
-"""Kernels without code, for tests that only count what a program asks of the driver: nothing is compiled."""
+"""Kernels without code, for tests that only count driver calls: nothing is compiled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ELEMENTS = {"bf16": (2, 10), "fp16": (2, 8), "fp32": (4, 7)}
 
 
 def without_code() -> None:
-    """From here on kernels are made up: of the right name, signature and number of warps."""
+    """Replace kernels by made-up ones with the right name, signature and number of warps."""
     from triten.runtime.cuda.cupy.driver import CuPyDriver
     from triten.runtime.cuda.cupy.kernel import CuPyKernel
     from triten.runtime.cuda.tensor_map import descriptor_type

@@ -29,7 +29,7 @@ BOOKKEEPING = {
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the driver: by which thread, on which device's context (-1: none), with what."""
+    """Call of the driver: its thread, its device's context (-1: none), and its arguments."""
 
     thread: int
     device: int
@@ -63,7 +63,7 @@ def parsed(line: str) -> Call:
 
 
 class StandIn:
-    """The stand-in of this process. Every test begins with an empty log and no faults."""
+    """Stand-in of this process; every test starts with an empty log and no faults."""
 
     def __init__(self, execution: Execution | None = None) -> None:
         self.library = ctypes.CDLL("libcuda.so.1")
@@ -101,7 +101,9 @@ class StandIn:
         self.library.standin_clear()
 
     def set(self, name: str, value: int) -> None:
-        """Change a setting until the test ends: THREADS, the most that any function allows; MEMORY, in bytes."""
+        """Change a setting until the test ends: THREADS, the most that any function allows; MEMORY, in
+        bytes.
+        """
         self._changed.add(name)
         self.library.standin_set(name.encode(), str(value).encode())
 

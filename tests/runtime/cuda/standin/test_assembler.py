@@ -1,4 +1,6 @@
-"""Code for drivers of both kinds: older ones load what CUDA 12's ptxas assembled, or compile PTX that they know."""
+"""Code for old and new drivers: older drivers load the output of CUDA 12's ptxas, or compile PTX that they
+know.
+"""
 
 import contextlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""CuPyDriver over the stand-in: each of its functions makes the driver call that it stands for."""
+"""CuPyDriver over the stand-in: each of its functions makes the matching driver call."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Operators whose launches are executed: through CuPy's driver, compiled for sm_80, with the values of the CPU."""
+"""Executed operators, compiled for sm_80 and launched through CuPy's driver, agree with the CPU."""
 
 import importlib.util
 import os
@@ -94,7 +94,7 @@ def test_more_than_48_kib_of_shared_memory(standin):
 
 
 def test_memory_that_is_split_and_reused(standin):
-    """Tensors of many sizes, made and dropped in turn: each keeps what was written to it, whatever lay there before."""
+    """Create and drop tensors of many sizes; each keeps its values in reused memory."""
     rng = np.random.default_rng(3)
     held = {}
     for step in range(60):
@@ -219,7 +219,7 @@ def test_autotune_times_what_the_function_launches_and_no_copies_of_its_results(
 
 
 class Timer:
-    """Tells a time that is the same for every candidate."""
+    """Timer that returns the same time for every candidate."""
 
     def microseconds(self, run):
         run()

@@ -1,4 +1,4 @@
-"""Exported programs with their kernels, run where Triton cannot be imported: eager calls' bits, and no compilation."""
+"""Exported programs with their kernels run without Triton: bitwise identical to eager, without compilation."""
 
 import json
 import os
@@ -54,7 +54,7 @@ print(json.dumps([len(compiled), sum(archive.found for archive in program.kernel
 
 
 class Everything(nn.Module):
-    """A convolution with normalization in training, fused pointwise steps, dropout, attention and a product."""
+    """Convolution with batch norm in training, fused pointwise steps, dropout, attention and a matmul."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""How many kernels convolutions and their gradients launch: a table, and what grows in it fails."""
+"""Kernel launches of convolutions and their gradients do not grow beyond a table."""
 
 import pytest
 

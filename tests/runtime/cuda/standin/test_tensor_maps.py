@@ -1,4 +1,6 @@
-"""Kernels of sm_90 by tensor maps, executed: through CuPy's driver, with the maps that the driver's library encodes."""
+"""Executed sm_90 kernels with tensor maps: through CuPy's driver, with maps that the driver's library
+encodes.
+"""
 
 import numpy as np
 import pytest

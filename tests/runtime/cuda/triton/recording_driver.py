@@ -80,7 +80,7 @@ class RecordingCode(MachineCode):
 
 
 class RecordingDriver(cuda.Driver):
-    """Two devices; events take a millisecond for each launch between them."""
+    """Driver of two devices, whose events measure a millisecond for each launch between them."""
 
     top = 1 << 40
     max_threads = 1024

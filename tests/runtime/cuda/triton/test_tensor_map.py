@@ -1,4 +1,4 @@
-"""Kernels that are launched with tensor descriptors: signature, sizes and strides when bound, addresses at the call."""
+"""Kernels with tensor descriptors: signature, sizes and strides when bound, addresses at the call."""
 
 import struct
 

@@ -1,6 +1,8 @@
-"""Triton's driver over triten's: compiled kernels in Triton's notation, and who is in charge beside PyTorch.
+"""Triton's driver over triten's: compiled kernels in Triton's notation, and the active driver beside
+PyTorch.
 
-Each test runs a process of its own, without the interpreter. A module named torch stands where it would be imported.
+Each test runs a process of its own, without the interpreter. A fake module stands for torch where a program
+imports it.
 """
 
 import os

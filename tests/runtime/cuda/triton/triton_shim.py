@@ -1,7 +1,8 @@
-"""A user's own kernel, compiled: from ``kernel[grid](tensors)`` to the launch, without a GPU and without PyTorch.
+"""A user's own kernel, compiled: from ``kernel[grid](tensors)`` to the launch, without a GPU and without
+PyTorch.
 
-Run by `test_triton_driver.py` in a process of its own, without the interpreter: Triton compiles for sm_90, and the
-launches end in a driver that records them.
+`test_triton_driver.py` runs it in a process of its own, without the interpreter: Triton compiles for sm_90,
+and a driver records the launches.
 """
 
 import ctypes
