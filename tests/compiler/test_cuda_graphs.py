@@ -110,7 +110,7 @@ def test_results_that_are_held_are_not_overwritten() -> None:
     compiled = tt.compile(function, mode="reduce-overhead")
     y = on(*LARGE)
     found, views, expected = [], [], []
-    # Each lies elsewhere, whatever the allocator holds: a capture serves the addresses that it was made for.
+    # Each has another address, whatever the allocator holds: a capture is valid only for its addresses.
     inputs = [on(1, 1, seed=call) for call in range(CAPTURES + 4)]
     for x in inputs:
         found.append(compiled(x, y))

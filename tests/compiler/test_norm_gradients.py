@@ -80,7 +80,7 @@ def test_gradients_have_the_bits_of_eager_calls(name: str, shape: tuple[int, ...
     args = operands(shape)
     function = FUNCTIONS[name]
     same(gradients(tt.compile(function, fullgraph=True), args), gradients(function, args))
-    if shape[-1] > 32:  # Forward adds shorter rows by products.
+    if shape[-1] > 32:  # Forward sums shorter rows by matmuls.
         assert all("one compiled loop" in how for how in runs_as(function, *args))
     assert all(isinstance(kernel, RowsKernel) for kernel in backward_kernels(function, args))
 

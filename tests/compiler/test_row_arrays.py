@@ -64,7 +64,7 @@ def test_statistics_that_nobody_reads_have_arrays_of_their_own() -> None:
     def f(x: tt.Tensor) -> tt.Tensor:
         return F.layer_norm(x * 2, (40,)) + F.rms_norm(x * 2, (40,)) * x
 
-    # Shorter rows are summed by products, whose sums may depend on how many rows a block has.
+    # Matmuls sum shorter rows; their sums may depend on the number of rows in a block.
     agree(f, lambda: (drawn(40, 40),), calls=1)
 
 

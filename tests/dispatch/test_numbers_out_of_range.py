@@ -1,4 +1,4 @@
-"""Numbers that a dtype, or 64 bits, do not hold: refused with PyTorch's exceptions, wherever they are given."""
+"""Numbers that a dtype or 64 bits cannot represent raise PyTorch's exceptions in every position."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def agree(found, expected, tolerance):
         same = [
             ((a == b) & (np.signbit(a) == np.signbit(b)))
             | (np.isnan(a) & np.isnan(b))
-            | (unknown & (np.abs(a) == np.abs(b)))  # C99 leaves signs beside NaN open
+            | (unknown & (np.abs(a) == np.abs(b)))  # C99 leaves the signs unspecified if a part is NaN
             for a, b in ((found.real, expected.real), (found.imag, expected.imag))
         ]
         finite = np.isfinite(found) & np.isfinite(expected)

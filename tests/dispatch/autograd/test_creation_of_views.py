@@ -1,4 +1,6 @@
-"""Views that no history follows: made in no_grad or inference mode, one of several, or of a custom Function."""
+"""Views without a history: made in no_grad or inference mode, one of several outputs, or from a custom
+Function.
+"""
 
 import pytest
 

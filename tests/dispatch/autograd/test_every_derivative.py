@@ -1,4 +1,4 @@
-"""Every row of `derivatives.yaml`: backward and forward mode against differences."""
+"""Every row of `derivatives.yaml` agrees with finite differences in backward and forward mode."""
 
 import re
 from collections.abc import Callable
@@ -18,7 +18,7 @@ ROWS = re.findall(
 
 
 class Leaf:
-    """An input to differentiate by, float64, with values evenly spread over a range in a random order."""
+    """Differentiable float64 input, with values evenly spread over a range in a random order."""
 
     def __init__(self, *shape: int, low: float = -2.0, high: float = 2.0, complex: bool = False) -> None:
         self.shape, self.low, self.high, self.complex = shape, low, high, complex
@@ -434,7 +434,9 @@ def positive(x: tt.Tensor) -> tt.Tensor:
 
 
 def eigenvalues_and_sizes_of_vectors(x: tt.Tensor) -> tuple[tt.Tensor, ...]:
-    """Vectors are unique up to their sign."""
+    """Return the eigenvalues, and the absolute values of the eigenvectors, which are unique up to their
+    sign.
+    """
     values, vectors = tt.linalg.eigh(positive(x))
     return values, vectors.abs()
 

@@ -92,7 +92,7 @@ def test_setup_context() -> None:
 
 
 def saving() -> Any:
-    """Saves its input, its output and None."""
+    """Return a Function that saves its input, its output and None."""
 
     def forward(ctx: Any, x: Any) -> Any:
         out = x.relu()
@@ -381,7 +381,7 @@ class Square(Function):
 
 
 class SquareOfSavedOutput(Function):
-    """exp-like: the derivative is made of the output, x -> x x with x = output of an inner identity."""
+    """Function whose derivative uses the output: x -> x x, with x the output of an inner identity."""
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:

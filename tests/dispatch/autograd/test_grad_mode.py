@@ -1,4 +1,4 @@
-"""no_grad, enable_grad, set_grad_enabled, inference_mode: nested, as decorators, of one thread."""
+"""no_grad, enable_grad, set_grad_enabled and inference_mode: nested, as decorators, thread-local."""
 
 import threading
 from collections.abc import Callable

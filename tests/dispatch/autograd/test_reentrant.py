@@ -1,4 +1,6 @@
-"""Backward inside backward, deeper than Python's stack: threads take over, with the state of those that wait."""
+"""Backward inside backward, deeper than Python's stack: worker threads take over, with the waiting threads'
+state.
+"""
 
 import threading
 

@@ -46,7 +46,7 @@ IN_STUB = {
 
 
 def parameters_of(node: ast.FunctionDef) -> dict[str, tuple[str, bool]]:
-    """Types by name, and whether there is a default."""
+    """Return the types by name, and whether each parameter has a default."""
     given = node.args
     positional = given.posonlyargs + given.args
     defaults = [None] * (len(positional) - len(given.defaults)) + list(given.defaults)

@@ -1,4 +1,6 @@
-"""BackendSelect stands between the keys of layers and the backends; what has no kernel there pays nothing."""
+"""BackendSelect stands between the layers' keys and the backends; an operator without a kernel there has no
+overhead.
+"""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`dump()`: which kernel serves each key, and why."""
+"""`dump()` names the kernel of each key, and the reason."""
 
 from collections.abc import Iterator
 

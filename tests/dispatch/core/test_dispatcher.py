@@ -1,4 +1,4 @@
-"""The dispatcher: registrations and their undoing, and which kernel serves a key."""
+"""The dispatcher: registrations and their removal, and the kernel of a key."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Warning only once for all operat
 
 
 class Operator:
-    """A fresh operator ``t::opN(Tensor x) -> Tensor``, whose kernels leave their names in `calls`."""
+    """New operator ``t::opN(Tensor x) -> Tensor``, whose kernels record their names in `calls`."""
 
     def __init__(self, schema: str = "(Tensor x) -> Tensor") -> None:
         self.name = f"t::op{next(_numbers)}"

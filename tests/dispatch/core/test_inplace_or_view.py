@@ -64,7 +64,7 @@ def test_it_comes_below_autograd_and_the_gradient_is_the_same(seen):
 
 
 class Lines:
-    """A file that keeps its lines."""
+    """File object that keeps its lines."""
 
     def __init__(self, lines):
         self.lines = lines

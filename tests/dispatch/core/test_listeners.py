@@ -1,4 +1,4 @@
-"""Listeners: told of every definition that comes and goes, and of nothing else."""
+"""Listeners are notified of every definition and its removal, and of nothing else."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ SCHEMA = "t::f(Tensor x) -> Tensor"
 
 
 class Listener:
-    """Notes what it hears in `heard`; `refuses` names the events at which it raises."""
+    """Listener that records its events in `heard`, and raises at the events in `refuses`."""
 
     def __init__(self, heard: list[str] | None = None, label: str = "", refuses: str = "") -> None:
         self.heard = [] if heard is None else heard

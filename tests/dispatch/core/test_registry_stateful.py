@@ -29,7 +29,7 @@ NAMESPACES = ["t_model", "t_other"]
 
 @dataclass
 class Model:
-    """The registry as dictionaries: what is registered, in the order in which it was."""
+    """Model of the registry as dictionaries, in the order of registration."""
 
     schemas: dict[str, tuple[str, str]] = field(default_factory=dict)
     kernels: list[tuple[str, str, str]] = field(default_factory=list)
@@ -81,7 +81,9 @@ def snapshot() -> dict[str, Any]:
 
 
 class Registry(RuleBasedStateMachine):
-    """`handles` carries each open registration with the step that undoes it in the model."""
+    """Stateful test of the registry; `handles` has each open registration with the step that undoes it in
+    the model.
+    """
 
     handles = Bundle("handles")
 

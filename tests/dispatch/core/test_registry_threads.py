@@ -1,6 +1,6 @@
-"""Registering while other threads call: every result is right under some registration of that moment.
+"""Registrations during calls of other threads: every result is right for some registration of that moment.
 
-``TRITEN_STRESS_TIMES`` asks for so many times as many calls; the default keeps the suite quick.
+``TRITEN_STRESS_TIMES`` multiplies the number of calls; the default keeps the suite quick.
 """
 
 import os
@@ -45,8 +45,11 @@ def stress(
     registrars: list[Callable[[], None]],
     all_met: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Repeat every function in a thread of its own until there were enough calls of both kinds, and hold that nothing
-    is left behind. The first exception of any of them is raised."""
+    """Repeat every function in its own thread until both kinds have enough calls, and assert that nothing
+    remains.
+
+    Raise the first exception of any thread.
+    """
     before = DISPATCHER.get_all_op_names(), dict(operator_entry.fallbacks)
     functions = callers + registrars
     counts = [0] * len(functions)
@@ -76,7 +79,7 @@ def stress(
 
 
 def test_kernels_come_and_go_under_calls_of_every_kind() -> None:
-    """`aten::mul`, called through its function, its operator and a composite that plans it."""
+    """Call `aten::mul` through its function, its operator and a composite that plans it."""
     a, b = tt.full((3,), 2.0), tt.full((3,), 5.0)
     eye = tt.ones(1, 1)
     scaled = {10.0, 20.0, 30.0}
@@ -181,7 +184,9 @@ def test_definitions_come_and_go_under_calls() -> None:
         assert set(group.overloads()) <= {"default"}
 
     def define() -> None:
-        """Both definitions in turn, over a kernel that stays; the other thread is refused meanwhile, or waits."""
+        """Alternate both definitions over a permanent kernel; the other thread's definition raises an error,
+        or waits.
+        """
         for label, arguments in (("one", "Tensor x"), ("two", "Tensor x, int y=7")):
             try:
                 definition = DISPATCHER.register_def(f"{name}({arguments}) -> str", label)

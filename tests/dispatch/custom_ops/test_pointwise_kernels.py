@@ -1,4 +1,4 @@
-"""Custom pointwise operators on the host: `cpu_kernel` over iterators, hooks around kernels."""
+"""Custom pointwise operators on the CPU: `cpu_kernel` over iterators, hooks around kernels."""
 
 from typing import Any
 

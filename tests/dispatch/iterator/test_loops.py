@@ -1,4 +1,4 @@
-"""Loops over host tensors: for_each, cpu_kernel, reductions, DimCounter, against NumPy."""
+"""Loops over host tensors agree with NumPy: for_each, cpu_kernel, reductions, DimCounter."""
 
 import numpy as np
 import pytest

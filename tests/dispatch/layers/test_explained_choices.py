@@ -1,4 +1,4 @@
-"""Which algorithm `tt.explain` names: a row for each side of what sizes and layouts decide."""
+"""`tt.explain` names the algorithm: a case for each side of every decision by sizes and layouts."""
 
 import pytest
 

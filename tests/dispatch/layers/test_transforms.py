@@ -1,4 +1,4 @@
-"""`tt.func`: grad, vjp, jvp, Jacobians and Hessians, alone, in each other, in vmap and in the caller's graph."""
+"""`tt.func`: grad, vjp, jvp, Jacobians and Hessians, alone, nested, in vmap and in the caller's graph."""
 
 from typing import Any
 

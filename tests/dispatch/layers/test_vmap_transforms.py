@@ -1,4 +1,4 @@
-"""vmap with what stands around it: autograd inside and outside, random numbers, custom operators and functions."""
+"""vmap with autograd inside and outside, random numbers, custom operators and functions."""
 
 import gc
 import warnings
@@ -45,7 +45,7 @@ def test_every_operator_is_accounted_for():
 
 
 class Net:
-    """A small convolutional network as a function of its weights."""
+    """Small convolutional network as a function of its weights."""
 
     def __init__(self, device="cpu"):
         self.weights = [
@@ -124,7 +124,9 @@ def test_second_derivatives_map_in_two_levels():
 
 
 def test_a_gradient_through_a_map_of_gradients():
-    """grad(vmap(grad)): what runs below is recorded although the map's own gradient is taken with no graph."""
+    """Differentiate grad(vmap(grad)): inner operators are recorded although the map's own gradient builds no
+    graph.
+    """
     x = normal(5, 3).requires_grad_()
 
     def penalty(row):
@@ -423,7 +425,7 @@ def test_a_composition_needs_no_rule(library):
 
 
 def test_a_compositions_own_autograd_kernel_counts_inside_a_map(library):
-    """Composites come apart below autograd, at the rules, and not above it."""
+    """Decompose composites below autograd, at the batching rules, and not above it."""
     library.define("steep(Tensor x) -> Tensor", lambda x: x * x)
     library.impl("steep", lambda x: x * 100, "AutogradCPU")
 

@@ -9,7 +9,7 @@ import triten as tt
 
 
 class Through(tt.TensorDispatchMode):
-    """Sees operators, and has them done as they would be."""
+    """Mode that records operators, and runs them unchanged."""
 
     def __init__(self):
         self.names = set()

@@ -1,4 +1,4 @@
-"""Plans: what a call remembers never shows, but in speed."""
+"""Plans change no result, only speed."""
 
 import math
 import random
@@ -130,7 +130,7 @@ def test_the_same_call_gives_the_same_with_and_without_plans_in_any_order() -> N
 
 
 def test_the_slow_path_gives_the_same() -> None:
-    """Under a guard every call resolves anew."""
+    """Resolve every call anew under a guard, with the same results."""
     calls = all_calls()
     expected = {name: described(call()) for name, call in calls.items()}
     with IncludeDispatchKeyGuard(tt.DispatchKeySet(tt.DispatchKey.Tracer)):

@@ -121,7 +121,7 @@ def test_many_blocks_of_outputs_have_a_counter_each() -> None:
     many = counters.current(ROOM // 4 + 1)
     assert many.nbytes == 2 * ROOM and many.address != few.address
     assert counters.current(1).address == many.address
-    # Handles are only told apart here: nothing is launched.
+    # The test only distinguishes handles, and launches nothing.
     kept = [counters.current()]
     streams = [tt.cuda.Stream() for _ in range(STREAMS + 1)]
     for stream in streams:

@@ -26,7 +26,7 @@ def write_many(directory, writer, barrier):
 
 
 def test_no_writer_loses_another_ones_results(tmp_path):
-    # Forked, since a process that begins anew cannot import a test; it only writes files.
+    # Fork, since a spawned process cannot import a test; it only writes files.
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(WRITERS + 1)
     writers = [context.Process(target=write_many, args=(tmp_path, n, barrier)) for n in range(WRITERS)]

@@ -83,7 +83,7 @@ CASES = {}
 
 
 def detached(tensors):
-    """Operands of what has no derivative."""
+    """Return detached operands for operators without a derivative."""
     return [tensor.detach() for tensor in tensors]
 
 
@@ -1025,7 +1025,7 @@ def test_a_rule_maps_over_no_example_at_all(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_rule_runs_inside_another_map(name):
-    """Two maps: the first operand mapped twice, others by one map each in turn."""
+    """Nest two maps: the first operand is mapped twice, the others by one map each, alternately."""
     function, operands, writes = CASES[name]
     rng = np.random.default_rng(1)
     inner = [0 if i % 2 == 0 or writes else None for i in range(len(operands))]
@@ -1110,7 +1110,7 @@ def test_the_gradient_of_a_map_is_that_of_the_examples(name):
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_the_map_of_a_gradient_is_that_of_the_examples(name):
-    """`tt.autograd.grad` inside the map: the backward formulas run on batched tensors."""
+    """Call `tt.autograd.grad` inside the map: the backward formulas run on batched tensors."""
     function, operands, writes = CASES[name]
 
     def inside(*values):

@@ -101,7 +101,7 @@ def sample_value(argument, kind):
 
 
 def sample(op, call):
-    """Arguments for an operator, the first kind of tensors that it takes: (args, kwargs)."""
+    """Return (args, kwargs) of an operator, with the first kind of tensors that it accepts."""
     short = op.name().removeprefix("aten::")
     if short in SAMPLES:
         *args, last = SAMPLES[short]
@@ -173,7 +173,7 @@ IN_PLACE = operators(lambda s: s.is_mutable and not s.out_arguments and not writ
 OUT = [
     name
     for name in operators(lambda s: bool(s.out_arguments) and not writes_lists(s))
-    # The second writes running statistics beside its outputs, and is refused for want of a functional form.
+    # The second writes running statistics besides its outputs, and raises an error: it has no functional form.
     if name
     not in ("aten::empty.out", "aten::_batch_norm_with_update.out", "aten::_native_batch_norm_legit.out")
     # Operators of sparse tensors alone, whose `out=` forms are in tests/sparse/.
@@ -513,7 +513,7 @@ OUT_SAMPLES |= {
 
 
 def out_dtypes(op, args, kwargs):
-    """Dtypes that the outputs of an ``out=`` overload take: tried, as PyTorch refuses casts that lose."""
+    """Return dtypes for the outputs of an ``out=`` overload by trial, since PyTorch rejects lossy casts."""
     names = [a.name for a in op._schema.out_arguments]
     first = [tt.float32, tt.int64, tt.int32, tt.bool, tt.float64, tt.complex64, tt.uint8, tt.uint64]
     for last in first:

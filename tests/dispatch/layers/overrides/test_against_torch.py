@@ -1,4 +1,4 @@
-"""Which callable a handler gets, with which arguments and in which order: the same as PyTorch's."""
+"""Handlers get PyTorch's callables, arguments and order."""
 
 import operator
 

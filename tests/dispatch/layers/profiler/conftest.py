@@ -40,7 +40,7 @@ def named():
 
 @pytest.fixture
 def own_pool():
-    """Blocks of CUDA memory have their own sizes: what earlier tests left in the cache is not cut into them."""
+    """Use a separate memory pool, so that the test's blocks do not come from blocks cached by earlier tests."""
     if not tt.cuda.is_available():
         yield
         return

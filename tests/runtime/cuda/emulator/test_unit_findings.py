@@ -260,7 +260,7 @@ def test_sums_that_were_touched_need_a_fence(machine: Any) -> None:
 def test_operands_in_registers_that_were_written_need_a_fence(machine: Any) -> None:
     product = PRODUCT.replace("%d20,", "{%r30, %r31, %r32, %r33},").replace("1, 1, 1, 0, 0;", "1, 1, 1, 0;")
     given = SUMS.replace("%r2", "%r3")
-    for again in ("", given):  # written anew, with what lay there
+    for again in ("", given):  # rewritten with its old contents
         multiplied(machine, *HEAD, given, ORDER, product, again, product, COMMIT, DONE)
     message = not_multiplied(
         machine, "since the last wgmma.fence", *HEAD, given, ORDER, "add.s32 %r31, %r0, 1;", product

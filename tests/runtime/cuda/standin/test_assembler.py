@@ -134,7 +134,7 @@ def test_without_an_older_assembler_the_driver_compiles_ptx_that_it_knows(standi
     assert binary.ptx_version == 84
     assert b".version 8.4\n" in binary.cubin
     assert b"\n.visible .entry add_one(" in binary.cubin
-    # Left to itself a compiler of PTX may contract a product and a sum, unless each says how it rounds.
+    # By default a PTX compiler may contract a multiply and an add, unless each instruction has a rounding mode.
     assert b"add.rn.f32" in binary.cubin
     assert b"add.f32" not in binary.cubin
 
