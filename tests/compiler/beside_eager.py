@@ -1,4 +1,6 @@
-"""A compiled function beside the same function run eagerly: results, arguments and random numbers, to the bit."""
+"""Comparison of a compiled function with the eager one: bitwise identical results, arguments and random
+numbers.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +15,7 @@ from triten.tests.shared.comparison import as_array
 def drawn(
     *shape: int, device: str = "cpu", dtype: Any = tt.float32, seed: int = 0, grad: bool = False
 ) -> tt.Tensor:
-    """A tensor of normal numbers, the same for the same arguments."""
+    """Return a tensor of normal random numbers; equal arguments give equal values."""
     numbers = np.random.default_rng([seed, *shape]).standard_normal(shape) * 2
     return tt.tensor(numbers.tolist(), dtype=tt.float64).to(device, dtype).requires_grad_(grad)
 
@@ -47,7 +49,7 @@ def _same_tensors(found: Any, expected: tt.Tensor, note: str) -> None:
 
 
 def graphs(compiled: Any) -> int:
-    """How many graphs a compiled function or module has."""
+    """Return the number of graphs of a compiled function or module."""
     optimized = vars(compiled).get("_compiled") or compiled._optimized
     return int(optimized.count)
 

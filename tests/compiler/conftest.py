@@ -1,4 +1,4 @@
-"""A test of the compiler leaves no stance, no mode and no graph behind; kernels run on one thread and on several."""
+"""A compiler test leaves no stance, mode or graph behind; kernels run on one thread and on several."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from triten.tests.shared.thread_state import modes_and_keys
 
 @pytest.fixture(autouse=True)
 def nothing_stays() -> Iterator[None]:
-    """Neither keys nor a stance are left in the thread, and no graph in the process."""
+    """Assert that a test leaves no dispatch keys, mode or stance in the thread, and no graph in the process."""
     before = modes_and_keys()
     yield
     assert modes_and_keys() == before
@@ -21,7 +21,7 @@ def nothing_stays() -> Iterator[None]:
 
 @pytest.fixture(params=[1, 2, 5])
 def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    """How many threads share the blocks of a kernel."""
+    """Run a test with each number of threads that share the blocks of a kernel."""
     before = tt.get_num_threads()
     tt.set_num_threads(request.param)
     yield request.param

@@ -16,7 +16,7 @@ F = nn.functional
 
 @dataclass
 class Batch:
-    """A dataclass that is a node of trees."""
+    """Dataclass registered as a pytree node."""
 
     features: tt.Tensor
     mask: tt.Tensor | None
@@ -26,7 +26,7 @@ register_dataclass(Batch, serialized_type_name="triten.tests.Batch")
 
 
 class Convolutions(nn.Module):
-    """(2, 3, 8, 8) to (2, 4), with batch normalization."""
+    """Convolutional network with batch norm, from (2, 3, 8, 8) to (2, 4)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Convolutions(nn.Module):
 
 
 class Containers(nn.Module):
-    """Arguments and results in dicts, tuples and a dataclass."""
+    """Module with arguments and results in dicts, tuples and a dataclass."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Containers(nn.Module):
 
 
 class Counter(nn.Module):
-    """Buffers that a call writes to, one of which is given back, and a constant that is neither."""
+    """Module with two buffers that a call writes to, one of which it returns, and a constant tensor."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Counter(nn.Module):
 
 
 class InPlace(nn.Module):
-    """Writes to its argument, and gives it back together with a view."""
+    """Module that writes to its argument, and returns it together with a view."""
 
     def forward(self, x: tt.Tensor, y: tt.Tensor) -> Any:
         x.mul_(2).add_(y)
@@ -75,7 +75,7 @@ class InPlace(nn.Module):
 
 
 class Tied(nn.Module):
-    """One weight under two names, in strides of its own."""
+    """Module with one weight under two names and with non-default strides."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class Tied(nn.Module):
 
 
 class Case(NamedTuple):
-    """A module and the arguments of a call of it; equal ones each time."""
+    """Module and the arguments of a call; every call makes equal ones."""
 
     module: Callable[[], nn.Module]
     arguments: Callable[[str], tuple[tuple[Any, ...], dict[str, Any]]]
@@ -128,7 +128,7 @@ CASES = {
 
 
 def made(name: str, device: str) -> nn.Module:
-    """The module of a case with the same weights each time, on a device."""
+    """Return the module of a case on a device, with the same weights at each call."""
     tt.manual_seed(0)
     module = CASES[name].module().to(device)
     for each in module.modules():

@@ -1,7 +1,7 @@
-"""A program for a process of its own: launches of training steps on a driver that notes them, eagerly and compiled.
+"""Launch counts of training steps, eager and compiled, in a process whose driver records launches.
 
-``python -m triten.tests.compiler.launch_counts`` prints JSON: by step, the launches of an eager step, of one whose
-model is compiled, and of one whose optimizer is, too.
+``python -m triten.tests.compiler.launch_counts`` prints JSON. For each step it has the launches of an eager
+step, of a step with a compiled model, and of a step with a compiled model and optimizer.
 """
 
 import json
@@ -22,7 +22,7 @@ nn, F = tt.nn, tt.nn.functional
 
 
 class ResidualBlock(nn.Module):
-    """Two convolutions with batch normalization, and what is given added to them."""
+    """Two convolutions with batch norm, and a residual connection."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,9 @@ def launches(
     loss: Callable[[tt.Tensor], tt.Tensor],
     optimizer: Callable[[Any], Any],
 ) -> list[int]:
-    """Of a step that has been captured before: eager, with the model compiled, with the optimizer, too."""
+    """Count the launches of a step after its capture: eager, with the model compiled, with the optimizer
+    compiled too.
+    """
     model = model.cuda()
     made = optimizer(model.parameters())
     found = []

@@ -1,4 +1,4 @@
-"""Attention that a program writes by hand, as the operator that keeps scores on the chip, beside eager calls."""
+"""Attention written out in a program runs as the fused attention operator and agrees with eager."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -20,7 +20,9 @@ Function = Callable[..., Any]
 
 
 def inputs(device: str, dtype: Any = tt.float32, grad: bool = False) -> list[tt.Tensor]:
-    """Query, key, value as projections give them, heads inside positions, and what is hidden: all keys from a query."""
+    """Return query, key and value in (batch, position, head) order, with a mask that hides all keys from one
+    query.
+    """
     batch, heads, queries, keys, width = SIZES
     made = [
         drawn(batch, n, heads, width, device=device, dtype=dtype, seed=i, grad=grad)
@@ -84,7 +86,7 @@ LEFT: dict[str, Function] = {
 
 
 def is_fused(function: Function, given: Sequence[Any]) -> bool:
-    """Whether attention's operator is in all graphs of a call."""
+    """Return True if every graph of a call has the fused attention operator, False if none has."""
     schedules = tt.compiler.explain(function, *given).schedules
     found = ["_attention" in str(schedule) for schedule in schedules]
     assert len(set(found)) == 1
@@ -92,7 +94,9 @@ def is_fused(function: Function, given: Sequence[Any]) -> bool:
 
 
 def with_gradients(function: Function, given: Sequence[tt.Tensor]) -> list[tt.Tensor]:
-    """Results, and the gradients that the tensors get which require one, for gradients that differ by element."""
+    """Return the results, and the gradients of the tensors that require them; each element has another
+    output gradient.
+    """
     leaves = [t.detach().requires_grad_(t.requires_grad) for t in given]
     results = [t for t in tree_flatten(function(*leaves))[0] if isinstance(t, tt.Tensor)]
     if not results[0].requires_grad:

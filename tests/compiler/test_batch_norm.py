@@ -1,4 +1,6 @@
-"""Batch norm in training on CUDA: statistics by an operator, and steps that an activation and a residual join."""
+"""Batch norm in training on CUDA uses an operator for statistics, and fuses with an activation and a
+residual.
+"""
 
 from typing import Any
 
@@ -12,7 +14,7 @@ F = tt.nn.functional
 
 
 class Block(tt.nn.Module):
-    """A convolution, its norm and what follows."""
+    """Convolution, its norm and the steps after it."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__()

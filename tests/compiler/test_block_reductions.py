@@ -1,7 +1,7 @@
-"""Reductions of columns and of everything with the steps before them as one kernel: results, layouts, blocks.
+"""Reductions of columns and of whole tensors fuse with the steps before them: results, layouts, blocks.
 
-Results of few elements have the bits of eager calls on the CPU. Otherwise they are as near to float64 as those are:
-blocks have other sizes than the eager kernels', so that numbers are added in another order.
+Results of few elements are bitwise identical to eager on the CPU. Other results are as close to float64 as
+eager's: their blocks differ in size, so sums have another order.
 """
 
 import math
@@ -64,7 +64,7 @@ def kernel_of(function: Callable[..., Any], *args: tt.Tensor) -> ReductionKernel
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels go in blocks of 64 floats, four of which make a partial result, shared among threads."""
+    """Use blocks of 64 floats, four of which make a partial result, shared among threads."""
     monkeypatch.setattr(block_reductions, "BLOCK_BYTES", 256)
     monkeypatch.setattr(block_reductions, "LEAST_REDUCED", 4)
     monkeypatch.setattr(pointwise, "WHOLE_UP_TO", 4)

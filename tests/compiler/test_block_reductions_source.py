@@ -1,4 +1,4 @@
-"""Kernels of reductions that blocks share, for CUDA: one launch, eager's bits, and what the source says."""
+"""Cooperative reduction kernels for CUDA: one launch, bitwise identical to eager, with the expected source."""
 
 import sys
 from typing import Any

@@ -1,4 +1,4 @@
-"""What `tt.compile` captures computes what the function does: results, writes and random numbers are eager's."""
+"""A function that `tt.compile` captures has eager's results, writes and random numbers."""
 
 import functools
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ def test_results(name: str, grad: bool, device: str) -> None:
 
 
 class Pair(NamedTuple):
-    """A result of two tensors."""
+    """Result of two tensors."""
 
     first: tt.Tensor
     second: tt.Tensor
@@ -132,7 +132,7 @@ def test_modes(mode: str, where: str, grad: bool) -> None:
 
 
 class Cube(tt.autograd.Function):
-    """x ** 3, with twice its derivative, so that a test sees whose rule is used."""
+    """Function x ** 3 with twice its derivative, so that a test sees which rule ran."""
 
     @staticmethod
     def forward(ctx: Any, x: tt.Tensor) -> tt.Tensor:
@@ -165,7 +165,7 @@ def test_compiled_functions_inside_of_each_other() -> None:
 
 
 class Gate:
-    """A callable object with a method."""
+    """Callable object with a method."""
 
     def __init__(self) -> None:
         self.w = drawn(4, seed=7)

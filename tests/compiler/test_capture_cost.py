@@ -1,4 +1,4 @@
-"""What a capture costs, counted in calls: it grows as the program does, and not with its square."""
+"""The cost of a capture, counted in calls, grows linearly with the program."""
 
 import sys
 from collections.abc import Callable
@@ -17,7 +17,7 @@ MOST_CALLS = 300
 
 
 def counted(function: Callable[[], Any]) -> tuple[int, Any]:
-    """How many functions a call calls, builtin ones among them, and its result."""
+    """Return how many functions a call calls, builtin functions included, and its result."""
     count = 0
 
     def note(frame: Any, event: str, _: object) -> None:

@@ -1,4 +1,6 @@
-"""Chains of convolutions that are converted to channels innermost: fewer bytes, and the bits of eager calls."""
+"""Chains of convolutions convert to channels-last: they move fewer bytes, and are bitwise identical to
+eager.
+"""
 
 import json
 import os
@@ -27,7 +29,7 @@ PICTURE, WEIGHT = (2, 8, 6, 5), (8, 8, 3, 3)
 
 @pytest.fixture(autouse=True)
 def copying(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Operands are laid out anew however small they are."""
+    """Convert the layout of operands of any size."""
     monkeypatch.setattr(layout_copies, "WORTH_A_COPY", 0)
     monkeypatch.setattr(convolution, "WORTH_A_COPY", 0)
 
@@ -113,14 +115,14 @@ def test_results_are_those_of_eager_calls(name: str, dtype: Any) -> None:
     ids=["one", "two", "all are results", "apart", "one tap", "depthwise", "a ragged number of channels"],
 )
 def test_what_stays(function: Callable[..., Any]) -> None:
-    """Where no fewer bytes are moved, or sums would be added in another order."""
+    """Keep the layout if channels-last moves no fewer bytes or would change the order of sums."""
     made = operands(PICTURE, WEIGHT)
     assert not choose_channels_last(graph_of(function, *made))
     agree(function, lambda: tuple(made), calls=1)
 
 
 def test_what_a_copy_would_compute_costs_more() -> None:
-    """Two steps before a chain are launches of their own where their result is converted, but no epilogue is."""
+    """Launch two steps before a chain separately where their result is converted, but no epilogue."""
 
     def chain(x: tt.Tensor, w: tt.Tensor) -> tt.Tensor:
         return conv(conv(conv(x, w).relu(), w).relu(), w)
@@ -153,7 +155,9 @@ def test_results_keep_their_strides_and_write_to_nothing_else() -> None:
 
 
 def test_launches() -> None:
-    """A conversion at each end, a convolution each, and a copy of each one's weight, as before."""
+    """Launch a conversion at each end, and a convolution and a copy of its weight for each layer, as eager
+    does.
+    """
     made = operands(PICTURE, WEIGHT)
     compiled = tt.compile(three, fullgraph=True)
     compiled(*made)

@@ -1,4 +1,4 @@
-"""Products with epilogues as Triton compiles them for real targets: nothing spills, and rows are stored in vectors."""
+"""Matmuls with epilogues, compiled for real targets: no register spills, and vectorized stores of rows."""
 
 import json
 import os

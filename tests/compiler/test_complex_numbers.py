@@ -1,4 +1,4 @@
-"""Steps on complex numbers among steps that are fused: a program in Triton has none, and loads none."""
+"""Complex steps among fused steps: a Triton kernel computes and loads no complex numbers."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""`cat` and `stack` in fused kernels: parts are computed where the result is stored."""
+"""`cat` and `stack` in fused kernels: each part is computed where the result is stored."""
 
 import sys
 from collections.abc import Callable
@@ -20,7 +20,7 @@ VIEWS = ("slice", "select", "unsqueeze", "t", "view", "transpose", "permute", "e
 
 
 def steps(function: Callable[..., Any], *given: Any) -> list[str]:
-    """The steps of a function's first graph, but for views: names of kernels and operators."""
+    """Return the names of the kernels and operators in a function's first graph, without views."""
     schedule = tt.compiler.explain(function, *given).schedules[0]
     schedule.check()
     names = [s.node.target._opname if isinstance(s, OperatorCall) else s.name for s in schedule.steps]

@@ -1,4 +1,4 @@
-"""Steps that read literals alone are computed once; what a call makes anew stays what it is."""
+"""Constant folding computes steps on literals once; each call still returns new tensors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from triten.tests.compiler.beside_eager import agree, drawn, same
 
 
 def steps(function: Callable[..., Any], device: str, *sizes: int) -> list[str]:
-    """The operators of a function's graph that are not folded."""
+    """Return the operators of a function's graph that constant folding leaves."""
     (schedule,) = tt.compiler.explain(function, drawn(*(sizes or (4, 4)), device=device)).schedules
     schedule.check()
     return [n.target._opname for n in schedule.graph.find_nodes(op="call_function")]

@@ -1,4 +1,4 @@
-"""Convolutions with what makes their inputs and weights as one kernel: the bits of eager calls."""
+"""Convolutions fuse with the producers of inputs and weights, bitwise identical to eager."""
 
 import json
 import os
@@ -115,7 +115,9 @@ def test_what_stays_apart(function: Callable[..., Any], shapes: tuple[tuple[int,
 
 
 def test_a_vector_that_is_read_in_two_ways() -> None:
-    """A norm reads it by channels, and a step along lines: what comes after the norm is a prologue by itself."""
+    """Fuse only what follows the norm: the norm reads the vector by channels, the later step reads it along
+    rows.
+    """
     function = lambda x, w, m: F.conv2d(F.batch_norm(x, m, m * m) * m, w)  # noqa: E731
     made = operands((2, 8, 6, 8), (12, 8, 1, 1), (8,))
     agree(function, lambda: tuple(made), calls=1)
@@ -123,7 +125,9 @@ def test_a_vector_that_is_read_in_two_ways() -> None:
 
 
 def test_a_layer_of_a_dense_network_is_two_launches_of_convolutions() -> None:
-    """Norms by running statistics before each convolution: the second one's is an epilogue of the first."""
+    """Fuse inference-mode batch norm before each convolution: the second norm is an epilogue of the first
+    convolution.
+    """
 
     def layer(x: tt.Tensor, w: tt.Tensor, v: tt.Tensor, s: tt.Tensor, t: tt.Tensor) -> tt.Tensor:
         y = F.conv2d(F.relu(F.batch_norm(x, s, s, s, s)), w)
@@ -146,7 +150,7 @@ def test_the_source_says_what_it_computes() -> None:
 
 @pytest.fixture
 def copying(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Operands are laid out anew however small they are."""
+    """Convert the layout of operands of any size."""
     monkeypatch.setattr(layout_copies, "WORTH_A_COPY", 0)
     monkeypatch.setattr(convolution, "WORTH_A_COPY", 0)
 
@@ -202,7 +206,7 @@ def test_operands_are_computed_as_they_are_laid_out(name: str, dtype: Any, copyi
 
 @pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16], ids=str)
 def test_a_weight_is_computed_where_channels_lie_innermost(dtype: Any, copying: None) -> None:
-    """The input needs no copy, and keeps what makes it; the weight does."""
+    """Fuse the producer of the input, which needs no copy; compute the weight in a launch that copies it."""
     x, w = operands((2, 16, 7, 6), (8, 16, 3, 3), dtype=dtype)
     x = x.to(memory_format=tt.channels_last)
     function = lambda x, w: F.conv2d(x * 2, w * 3, padding=1)  # noqa: E731
@@ -215,7 +219,7 @@ def test_a_weight_is_computed_where_channels_lie_innermost(dtype: Any, copying: 
     "given, count", [(tt.float32, 2), (tt.int8, 2), (tt.uint8, 2), (tt.float64, 4)], ids=str
 )
 def test_casts_of_both(given: Any, count: int, copying: None) -> None:
-    """Eight bytes for one of bfloat16 are a cast of its own."""
+    """Launch the cast separately if it reads eight bytes for each bfloat16 element."""
 
     def f(x: tt.Tensor, w: tt.Tensor, s: tt.Tensor) -> tt.Tensor:
         return F.conv2d(x.to(tt.bfloat16), w.to(tt.bfloat16) * s, padding=1)
@@ -299,8 +303,10 @@ print(json.dumps(found))
 
 @pytest.mark.parametrize("target", ["80", "90"])
 def test_what_is_compiled_adds_up_in_the_same_order(target: str) -> None:
-    """Of float32 a convolution rounds to TF32 by default, and a product does not: there planes are copied, and pixels
-    are read as they lie."""
+    """Check the order of sums: by default a float32 convolution rounds to TF32 and a matmul does not.
+
+    The convolution of float32 therefore copies planes and reads pixels without a copy.
+    """
     clean = {k: v for k, v in os.environ.items() if k not in ("TRITEN_CUDA", "TRITON_INTERPRET")}
     variables = {"TRITEN_CUDA": "emulate", "TRITEN_EMULATE": target, "TRITEN_TUNING_STORE": "0"}
     done = subprocess.run(

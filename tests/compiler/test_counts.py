@@ -1,4 +1,4 @@
-"""What compiled programs cost, counted: launches of training steps, and bytes that fused kernels move."""
+"""The costs of compiled programs, counted: launches of training steps, and bytes that fused kernels move."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""Cross entropy in compiled programs, beside eager calls: on CUDA the operator that these have."""
+"""Cross-entropy in compiled programs agrees with eager; on CUDA it uses eager's operator."""
 
 import math
 from collections.abc import Callable
@@ -15,14 +15,14 @@ SAMPLES, CLASSES = 24, 40
 
 
 def targets(device: str) -> tt.Tensor:
-    """Classes, some of them ignored by the default, and some of class 0."""
+    """Return class indices, some equal to the default ignore_index and some 0."""
     found = tt.arange(SAMPLES) * 7 % CLASSES
     found[3] = -100
     return found.to(device)
 
 
 def loss(**options: Any) -> Callable[..., tt.Tensor]:
-    """A loss of the product of two matrices."""
+    """Return a function that computes cross-entropy of a matmul's result."""
 
     def made(a: tt.Tensor, b: tt.Tensor, t: tt.Tensor) -> tt.Tensor:
         found = F.cross_entropy(a @ b.t(), t, **options)

@@ -1,4 +1,4 @@
-"""``mode="reduce-overhead"``: replays of CUDA graphs have eager's results, and overwrite nothing that is held."""
+"""``mode="reduce-overhead"``: CUDA graph replays have eager's results, and overwrite no live tensor."""
 
 import gc
 import sys
@@ -23,13 +23,15 @@ LARGE = (128, 256)
 
 
 def graphed(compiled: Any) -> list[GraphedProgram]:
-    """The programs of a compiled function or module that may be captured."""
+    """Return the programs of a compiled function or module that CUDA graphs may capture."""
     optimized = vars(compiled).get("_compiled") or compiled._optimized
     return [g for same_look in optimized.compilations.values() for each in same_look for g in each.graphed]
 
 
 def launched(call: Callable[[], Any]) -> tuple[list[str], int]:
-    """The kernels that the host launches in a call, and how many CUDA graphs."""
+    """Return the names of the kernels that the host launches in a call, and the number of CUDA graph
+    launches.
+    """
     seen: list[str] = []
 
     def observer(name: str, grid: Any, stream: int, launch: Callable[[], None]) -> None:
@@ -108,7 +110,7 @@ def test_results_that_are_held_are_not_overwritten() -> None:
     compiled = tt.compile(function, mode="reduce-overhead")
     y = on(*LARGE)
     found, views, expected = [], [], []
-    # Each lies elsewhere, whatever the allocator holds: a capture serves the addresses that it was made for.
+    # Each has another address, whatever the allocator holds: a capture is valid only for its addresses.
     inputs = [on(1, 1, seed=call) for call in range(CAPTURES + 4)]
     for x in inputs:
         found.append(compiled(x, y))
@@ -146,7 +148,7 @@ def test_a_result_outlives_its_graph() -> None:
 
 
 class Net(nn.Module):
-    """What training meets: a buffer that is written, draws, a weight that is used twice."""
+    """Module of a training step: a buffer that is written, a random op, a weight that is used twice."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -158,7 +160,7 @@ class Net(nn.Module):
 
 
 def pair(**options: Any) -> tuple[Any, Any]:
-    """Equal modules on the device, the second compiled."""
+    """Return two equal modules on the device, the second compiled."""
     made = []
     for _ in range(2):
         tt.manual_seed(0)

@@ -1,4 +1,6 @@
-"""`Tensor.data` in a compiled function: reads see the tensor, writes reach it, and its version stays what it is."""
+"""`Tensor.data` in a compiled function: reads see the tensor, writes reach it, and its version does not
+change.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -44,7 +46,7 @@ def test_writes_are_done_and_counted_as_eagerly(name: str, is_held: bool, grad: 
 
 
 class Clamped(Module):
-    """A layer that keeps its weight within bounds, and counts its calls."""
+    """Layer that clamps its weight, and counts its calls."""
 
     calls: tt.Tensor
 
@@ -54,7 +56,7 @@ class Clamped(Module):
         self.register_buffer("calls", tt.zeros(()))
 
     def forward(self, x: tt.Tensor) -> tt.Tensor:
-        """Anything by 3 numbers."""
+        """Apply the layer to a tensor of shape (*, 3)."""
         self.linear.weight.data.clamp_(-0.1, 0.1)
         self.calls.data.add_(1)
         result: tt.Tensor = self.linear(x) * self.calls

@@ -1,4 +1,4 @@
-"""Results of which one is computed from another: gradients between them, hooks, and what is computed from both."""
+"""Results computed from other results: gradients between them, hooks, and steps that use both."""
 
 from collections.abc import Callable
 from typing import Any
@@ -117,7 +117,7 @@ def test_gradients(name: str, use: str) -> None:
 
 
 def close(found: Any, expected: Any, note: str) -> None:
-    """Gradients to a few roundings: addends may come to an argument in another order."""
+    """Compare gradients up to a few roundings, since accumulation may have another order."""
     mine, theirs = (tt.utils._pytree.tree_leaves(each) for each in (found, expected))
     assert [a is None for a in mine] == [b is None for b in theirs], note
     for a, b in zip(mine, theirs, strict=True):

@@ -1,4 +1,4 @@
-"""Convolutions whose groups have a channel each, with what is computed of them: one launch, the bits of eager calls."""
+"""Depthwise convolutions fuse with their epilogues: one launch, bitwise identical to eager."""
 
 import json
 import os
@@ -79,7 +79,7 @@ def test_results_are_those_of_eager_calls(name: str, is_last: bool, dtype: Any) 
 
 @pytest.mark.parametrize("groups", [1, 2, 8])
 def test_pixels_of_a_column_lie_apart(groups: int) -> None:
-    """A result one pixel wide whose channels lie innermost has a line for each pixel."""
+    """Compute a channels-last result that is one pixel wide, in which each pixel is a row."""
     x, w, b = operands((2, 8, 9, 3), (8, 8 // groups, 3, 3), (8,))
     x = x.to(memory_format=tt.channels_last)
     agree(lambda x, w, b: F.relu(F.conv2d(x, w, b, groups=groups)), lambda: (x, w, b), calls=1)
@@ -125,7 +125,7 @@ def test_a_block_of_a_mobile_network_is_a_launch_for_each_convolution(is_last: b
 
 
 def test_a_weight_is_copied_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where channels lie innermost a weight whose taps do is laid out anew, as it is eagerly."""
+    """Copy a weight whose taps are contiguous for a channels-last convolution, as eager does."""
     monkeypatch.setattr(depthwise, "WORTH_A_COPY", 0)
     x, w = operands((2, 8, 6, 5), (8, 1, 3, 3))
     x = x.to(memory_format=tt.channels_last)
@@ -174,7 +174,7 @@ print(json.dumps(found))
 
 @pytest.mark.parametrize("target", ["80", "90"])
 def test_sums_round_as_eager_ones_do(target: str) -> None:
-    """What is compiled for devices, executed: an epilogue's steps round by themselves, and each sum once."""
+    """Execute code compiled for devices: each step of the epilogue rounds, and each sum rounds once."""
     clean = {k: v for k, v in os.environ.items() if k not in ("TRITEN_CUDA", "TRITON_INTERPRET")}
     variables = {"TRITEN_CUDA": "emulate", "TRITEN_EMULATE": target, "TRITEN_TUNING_STORE": "0"}
     done = subprocess.run(

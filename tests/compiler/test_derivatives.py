@@ -1,4 +1,4 @@
-"""Derivatives of compiled functions: what gradients come in and go out, twice differentiated, seen by hooks."""
+"""Derivatives of compiled functions: incoming and outgoing gradients, double backward, hooks."""
 
 from collections.abc import Callable
 from typing import Any

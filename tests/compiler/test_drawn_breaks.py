@@ -1,7 +1,8 @@
-"""Programs drawn at random, with breaks at random places, do the same compiled and eagerly.
+"""Randomized programs with graph breaks at random places do the same compiled and eagerly.
 
-A program is the text of a function of three tensors: assignments, loops, conditions on data, blocks that catch errors,
-early returns, deleted variables, writes, output, effects on lists. It may end in an error, which is compared, too.
+A program is the text of a function of three tensors: assignments, loops, conditions on data, try blocks,
+early returns, deleted variables, writes, output, effects on lists. It may end in an error, which the test
+compares, too.
 """
 
 import linecache
@@ -26,7 +27,7 @@ def helper(x, log):
 
 
 class Writer:
-    """Writes a program."""
+    """Generator of a randomized program's text."""
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)
@@ -151,7 +152,7 @@ class Writer:
 
 
 def made(text: str, name: str) -> Callable[..., Any]:
-    """The function of a text, whose lines are known."""
+    """Return the function of a source text, and register its lines for tracebacks."""
     import contextlib
 
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
@@ -162,7 +163,9 @@ def made(text: str, name: str) -> Callable[..., Any]:
 
 
 def outcome(function: Callable[..., Any], seed: int, grad: bool, capsys: Any) -> tuple[Any, Any]:
-    """What a call gives: its result or error, effects, output, the next random number; and gradients."""
+    """Return the result or error of a call, its effects, its output, the next random number and the
+    gradients.
+    """
     tt.manual_seed(seed)
     given = [drawn(4, seed=seed + i, grad=grad) for i in range(3)]
     log: list[Any] = []

@@ -1,4 +1,4 @@
-"""Dropout of what products compute, in their kernels: the numbers of eager calls, and one launch."""
+"""Dropout in matmul epilogues: eager's random numbers, in one launch."""
 
 import json
 import os
@@ -23,7 +23,9 @@ nn = tt.nn
 
 
 def agree(function: Callable[..., Any], *made: tt.Tensor) -> Callable[..., Any]:
-    """The function compiled, which draws what it draws eagerly, and leaves the device's generator where that does."""
+    """Assert that compiled random ops sample eager's numbers and leave the device's generator in eager's
+    state.
+    """
     compiled = tt.compile(function, fullgraph=True)
     found = []
     for each in (function, compiled, compiled):
@@ -79,7 +81,7 @@ def test_numbers_are_eager(name: str, dtype: Any) -> None:
 
 @pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16], ids=str)
 def test_parts_are_added_with_draws(dtype: Any) -> None:
-    """An inner side so long that it is cut: the launch that adds the parts draws."""
+    """Fuse dropout into the split-K reduction that adds the partial sums of a long K dimension."""
     function = lambda x, w, c: F.dropout(tt.addmm(c, x, w * 2), 0.3) + 1  # noqa: E731
     made = operands((16, 2048), (2048, 16), (16,), dtype=dtype)
     compiled = agree(function, *made)
@@ -102,7 +104,7 @@ def test_tiles_by_descriptors_and_by_pointers() -> None:
 
 
 def test_draws_come_in_the_order_of_the_program() -> None:
-    """Of two products with draws each, of which the second is ready before the first."""
+    """Keep the program's order of two random ops in epilogues, though the second matmul is ready first."""
 
     def f(x: tt.Tensor, w: tt.Tensor, v: tt.Tensor) -> tuple[tt.Tensor, ...]:
         late, early = x @ w, x @ v
@@ -135,7 +137,7 @@ def test_what_stays_apart(function: Callable[..., Any], shapes: tuple[tuple[int,
 
 
 class Perceptron(nn.Module):
-    """What stands behind attention in a transformer, in training."""
+    """Feed-forward block of a transformer in training, with dropout."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -146,7 +148,7 @@ class Perceptron(nn.Module):
 
 
 def test_a_training_step_reads_the_masks() -> None:
-    """Backward is that of eager calls: masks are results of the products' kernels."""
+    """Run eager's backward, with masks that the matmul kernels return."""
     found, counts = [], []
     tt.manual_seed(0)
     model = Perceptron().cuda()

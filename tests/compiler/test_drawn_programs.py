@@ -1,7 +1,8 @@
-"""Programs drawn at random compute the same compiled and eagerly, gradients included.
+"""Randomized programs compute the same compiled and eagerly, gradients included.
 
-A program is five to thirty steps over three inputs; each takes earlier values and makes another: pointwise operators of
-mixed dtypes, views, reductions, products, writes, draws. Steps that an eager run refuses are left out of the program.
+A program is five to thirty steps over three inputs. Each step takes earlier values and makes another:
+pointwise operators of mixed dtypes, views, reductions, matmuls, writes, random ops. The generator leaves out
+steps that an eager run refuses.
 """
 
 import random
@@ -51,7 +52,7 @@ DTYPES = (tt.float32, tt.bfloat16, tt.float64, tt.float16, tt.int32)
 
 
 class Step(NamedTuple):
-    """One step: its kind, the two operands and the variant, as shares of those that there are."""
+    """Step of a program: its kind, two operands and the variant, as fractions of the available ones."""
 
     kind: str
     first: float
@@ -59,25 +60,25 @@ class Step(NamedTuple):
     variant: float
 
     def pick(self, choices: Sequence[Any]) -> Any:
-        """The variant among choices."""
+        """Return the choice that the step's variant selects."""
         return choices[int(self.variant * len(choices))]
 
 
 def binary(step: Step, a: tt.Tensor, b: tt.Tensor) -> tt.Tensor:
-    """An operator of two tensors, the second of which becomes one number where it does not fit."""
+    """Apply an operator to two tensors; replace the second by its mean if the shapes differ."""
     b = b if a.shape == b.shape else b.float().mean()
     return step.pick(BINARY)(a.float() if a.dtype is tt.bool else a, b.float() if b.dtype is tt.bool else b)
 
 
 def written(step: Step, a: tt.Tensor, b: tt.Tensor) -> tt.Tensor:
-    """A value that is written to, whoever else views it."""
+    """Write to a value in place, which may have views."""
     if a.requires_grad and a.is_leaf:
         raise RuntimeError("a leaf is not written to")
     return a.mul_(2).add_(1)
 
 
 def row_set(step: Step, a: tt.Tensor, b: tt.Tensor) -> tt.Tensor:
-    """A copy with another first row."""
+    """Return a copy with zeros in the first row."""
     made = a.clone()
     made[0] = 0
     return made
@@ -105,7 +106,7 @@ OFTEN = ("unary", "unary", "binary", "binary", "view")
 
 
 class Program:
-    """A drawn program; calling it runs its steps on three tensors and gives the last four values."""
+    """Randomized program; a call runs its steps on three tensors and returns the last four values."""
 
     def __init__(self, seed: int, large: bool) -> None:
         draw = random.Random(seed)
@@ -145,7 +146,7 @@ class Program:
 
 
 def gradients(results: Sequence[Any], inputs: Sequence[tt.Tensor]) -> list[Any] | None:
-    """Of the results' sum; None if no result has one or a value that is needed was written to."""
+    """Return the gradients of the results' sum, or None if no result requires a gradient."""
     wanted = [r.float().sum() for r in results if r.requires_grad]
     if not wanted:
         return None

@@ -1,4 +1,4 @@
-"""Graphs for many sizes: further sizes need no capture, and what sizes decide is decided as eager calls decide it."""
+"""Graphs with dynamic shapes: new sizes need no capture, and size-dependent control flow follows eager."""
 
 import random
 import sys

@@ -1,4 +1,4 @@
-"""Compiled loops in the place of NumPy's passes in eager calls: when they come, and that nobody can tell."""
+"""Compiled loops replace NumPy's passes in frequent eager calls and give bitwise identical results."""
 
 import os
 import platform
@@ -28,7 +28,7 @@ CALLS = compiled_loops.CALLS
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Any]]]:
-    """Each stub for which a loop was wanted after a few calls, and its loop."""
+    """Record each stub that requests a loop after a few calls, and the loop."""
     found: list[tuple[str, Any]] = []
     tt.neg(tt.ones(2))  # the first kernel brings what makes loops
     load = compiled_loops._makers
@@ -48,13 +48,13 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Any]]]:
 
 
 def bits(tensor: tt.Tensor) -> bytes:
-    """A tensor's elements; one NaN is like another."""
+    """Return the bytes of a tensor's elements, with every NaN made the same."""
     one_nan = tt.where(tensor.isnan(), float("nan"), tensor).contiguous()
     return one_nan.reshape(-1).view({2: tt.int16, 4: tt.int32}[tensor.element_size()]).numpy().tobytes()
 
 
 def operand(dtype: tt.dtype, side: int = SIDE) -> tt.Tensor:
-    """Numbers of all sizes, with infinities, NaN and zeros of both signs."""
+    """Return numbers of all magnitudes, with infinities, NaN and zeros of both signs."""
     made = tt.randn(side, side + 2) * 3
     made[0, :6] = tt.tensor([0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1e-40])
     return made.to(dtype)
@@ -83,7 +83,7 @@ OPERATORS: dict[str, Callable[[tt.Tensor], tt.Tensor]] = {
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_a_loop_has_the_bits_of_the_passes(name: str, made: list[tuple[str, Any]]) -> None:
-    """NumPy computes the first calls, and a loop later ones."""
+    """Compute the first calls by NumPy and later calls by a loop."""
     x = operand(tt.float32)
     results = [bits(OPERATORS[name](x)) for _ in range(CALLS)]
     compiled_loops.background.wait()
@@ -110,7 +110,7 @@ def test_a_loop_has_the_bits_of_the_passes(name: str, made: list[tuple[str, Any]
 def test_narrow_floats(
     function: Callable[..., tt.Tensor], dtype: tt.dtype, made: list[tuple[str, Any]]
 ) -> None:
-    """Operators of one pass have loops where their operands are widened first."""
+    """Make loops for single-pass operators if they widen their operands first."""
     a, b = operand(dtype), operand(dtype).flip(0)
     results = [bits(function(a, b)) for _ in range(CALLS)]
     compiled_loops.background.wait()
@@ -120,7 +120,7 @@ def test_narrow_floats(
 
 @pytest.mark.parametrize("dtype", [tt.float16, tt.bfloat16], ids=str)
 def test_conversions(dtype: tt.dtype, made: list[tuple[str, Any]]) -> None:
-    """From float32, rounded to nearest even."""
+    """Convert from float32 with rounding to nearest even."""
     x = operand(tt.float32, SIDE + 4)  # no plan of an earlier test
     x[1] = tt.linspace(-7e4, 7e4, x.shape[1])
     x[2] = tt.linspace(-1e-7, 1e-7, x.shape[1])
@@ -131,7 +131,7 @@ def test_conversions(dtype: tt.dtype, made: list[tuple[str, Any]]) -> None:
 
 
 def rows(dtype: tt.dtype, *sizes: int) -> tt.Tensor:
-    """Rows of numbers of all sizes; the first have infinities, NaN, zeros and equal numbers."""
+    """Return rows of numbers of all magnitudes; the first have infinities, NaN, zeros and ties."""
     made = tt.randn(*sizes) * 3
     flat = made.view(-1, sizes[-1])
     flat[0, :6] = tt.tensor([0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1e-40])
@@ -162,7 +162,7 @@ ROWS: dict[str, Callable[[tt.Tensor], Any]] = {
 @pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16], ids=str)
 @pytest.mark.parametrize("name", ROWS)
 def test_rows(name: str, dtype: tt.dtype, sizes: tuple[int, ...], made: list[tuple[str, Any]]) -> None:
-    """Kernels over rows, with all of their outputs; narrow floats are widened within a loop."""
+    """Run kernels over rows with all of their outputs; loops widen 16-bit floats."""
     x = rows(dtype, *sizes)
 
     def results() -> list[bytes]:
@@ -177,7 +177,7 @@ def test_rows(name: str, dtype: tt.dtype, sizes: tuple[int, ...], made: list[tup
 
 
 def test_rows_that_are_written_over_their_input(made: list[tuple[str, Any]]) -> None:
-    """Then NumPy computes them."""
+    """Fall back to NumPy if a row kernel writes over its input."""
     x = rows(tt.float32, 90, 700)
     expected = x.softmax(-1)
     for _ in range(CALLS + 1):
@@ -188,7 +188,7 @@ def test_rows_that_are_written_over_their_input(made: list[tuple[str, Any]]) -> 
 
 
 def test_in_place_forms_read_what_they_write(made: list[tuple[str, Any]]) -> None:
-    """The loop of an in-place form reads each element before it writes it."""
+    """Read each element before writing it in the loop of an in-place operator."""
     y, z = operand(tt.float32), operand(tt.float32)
     results = []
     for _ in range(CALLS + 1):
@@ -201,7 +201,7 @@ def test_in_place_forms_read_what_they_write(made: list[tuple[str, Any]]) -> Non
 
 
 def test_each_number_has_a_loop_of_its_own(made: list[tuple[str, Any]]) -> None:
-    """A plan is called with any number, and a zero's sign counts."""
+    """Call one plan with several numbers; the sign of zero counts."""
     x = operand(tt.float32, SIDE + 1)
     for value in (0.5, -0.0, 0.0):
         first = bits(F.threshold(x, 0.25, value))
@@ -213,7 +213,7 @@ def test_each_number_has_a_loop_of_its_own(made: list[tuple[str, Any]]) -> None:
 
 
 def test_numbers_of_a_plan_are_few(made: list[tuple[str, Any]]) -> None:
-    """What changes at each call has no loops."""
+    """Make no loop for a number that changes at each call."""
     x = operand(tt.float32, SIDE + 2)
     for step in range(5 * compiled_loops.MOST):
         tt.lerp(x, x, step / 100)
@@ -222,7 +222,7 @@ def test_numbers_of_a_plan_are_few(made: list[tuple[str, Any]]) -> None:
 
 
 def test_few_elements_and_few_calls_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only long work is worth a loop."""
+    """Make a loop only for long work."""
     monkeypatch.setattr(compiled_loops.background, "ask", lambda request: pytest.fail("a loop is asked for"))
     monkeypatch.setattr(compiled_loops.background, "is_warm", False)
     small = tt.randn(80, 80)
@@ -235,7 +235,7 @@ def test_few_elements_and_few_calls_have_none(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_child_makes_loops_too(made: list[tuple[str, Any]]) -> None:
-    """A fork waits for the loop that is being made, and its child starts a thread of its own."""
+    """Wait in a fork for the loop that is being compiled; the child starts its own thread."""
     x = operand(tt.float32, SIDE + 3)
     for _ in range(CALLS):
         wanted = bits(tt.sigmoid(x))
@@ -255,7 +255,7 @@ def test_a_child_makes_loops_too(made: list[tuple[str, Any]]) -> None:
 
 
 def loop_of(named: compiled_loops.NamedLoop) -> Callable[..., None] | None:
-    """The loop, made now if it was not."""
+    """Return the loop, and compile it if it does not exist."""
     tt.neg(tt.ones(2))
     if named.loop is None:
         named.done = 0
@@ -294,7 +294,7 @@ def require_sums(named: compiled_loops.NamedLoop) -> None:
 
 
 def test_a_named_loop_is_made_when_it_is_worth_it() -> None:
-    """What was done before counts, and nothing is asked for twice."""
+    """Count the work done before, and request a loop only once."""
     named = compiled_loops.NamedLoop("philox_words", 100)
     assert named.beside(60) is None
     assert named.beside(60) is None
@@ -306,7 +306,7 @@ def test_a_named_loop_is_made_when_it_is_worth_it() -> None:
 @pytest.mark.parametrize("seed", [0, 0xDEADBEEFCAFE1234])
 @pytest.mark.parametrize("first", [0, (1 << 32) - 50, (1 << 64) - 50])
 def test_words_of_counters(seed: int, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The words of a loop are those of the passes, where a counter's halves carry too."""
+    """Compare a loop's random words with those of the NumPy passes, also where a counter's halves carry."""
     made = np.empty((100, 4), np.uint32)
     wanted = made.copy()
     assert loop_of(philox._loop) is not None
@@ -320,7 +320,9 @@ def test_words_of_counters(seed: int, first: int, monkeypatch: pytest.MonkeyPatc
 def test_normal_numbers_of_a_mersenne_twister(
     parameters: tuple[float, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The numbers of a loop are those of the passes, for the least and the greatest uniform numbers too."""
+    """Compare a loop's normal numbers with those of the NumPy passes, also for the least and greatest
+    uniform numbers.
+    """
     if loop_of(mersenne_normal.LOOP) is None:
         found = target()
         assert found is None or not found.fuses
@@ -340,7 +342,7 @@ def test_normal_numbers_of_a_mersenne_twister(
 
 
 def test_shuffles_of_a_mersenne_twister(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The order of a loop is that of the passes."""
+    """Compare a loop's permutations with those of the NumPy passes."""
     assert loop_of(mersenne_draws.SHUFFLE) is not None
     generator = MersenneGenerator()
     made = [tt.randperm(count, generator=generator.manual_seed(1)) for count in (1, 2, 5000)]
@@ -351,7 +353,9 @@ def test_shuffles_of_a_mersenne_twister(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
 def test_normal_numbers(dtype: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pairs of a loop are those of the passes, at the ends of the range and at quarters of a turn too."""
+    """Compare a loop's pairs with those of the NumPy passes, at the ends of the range and at quarter turns
+    too.
+    """
     largest = np.iinfo(dtype).max
     draws = rng.integers(0, largest, 2 * 700, dtype, endpoint=True)
     quarters = [i * (largest // 4 + 1) + d for i in range(4) for d in (-1, 0, 1)]
@@ -369,7 +373,7 @@ def test_normal_numbers(dtype: Any, rng: np.random.Generator, monkeypatch: pytes
 @pytest.mark.parametrize("dtype", [tt.bfloat16, tt.float16], ids=str)
 @pytest.mark.parametrize("shape", [(70, 96), (9, 2048), (5, 4096), (3, 5000), (140_000,), (2, 300_000)])
 def test_sums_of_halves(dtype: tt.dtype, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loop adds in the order of the passes; lines that are no whole runs are the passes'."""
+    """Add in the order of the NumPy passes; leave rows that are no whole number of runs to the passes."""
     x = (tt.randn(shape) * 5).to(dtype)
     named = half_words._LOOPS[dtype]
     require_sums(named)
@@ -380,7 +384,7 @@ def test_sums_of_halves(dtype: tt.dtype, shape: tuple[int, ...], monkeypatch: py
 
 @pytest.mark.parametrize("shape", [(400, 96), (9, 2048), (130, 512), (140_000,), (9, 30_000), (257, 100)])
 def test_sums_of_float32(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sums, means and variances have the bits of einsum's loop."""
+    """Give sums, means and variances that are bitwise identical to einsum's loop."""
     x = operand(tt.float32)[2].mean() + tt.randn(shape) * 5
     named = line_reductions._sums
     require_sums(named)
@@ -391,7 +395,7 @@ def test_sums_of_float32(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_plan_of_few_elements_serves_many_by_loops(made: list[tuple[str, Any]]) -> None:
-    """A plan that serves several shapes has a loop for each size that comes often, and none for others."""
+    """Make a loop of a shared plan for each frequent size, and none for other sizes."""
     F.silu(tt.randn(10))
     x = operand(tt.float32, SIDE + 5)
     results = [bits(F.silu(x)) for _ in range(CALLS)]

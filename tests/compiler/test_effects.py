@@ -1,4 +1,4 @@
-"""Effects beyond results: each call of a compiled function has them once, captured or not."""
+"""Effects beside results happen once in each call of a compiled function, captured or not."""
 
 import collections
 import gc
@@ -208,7 +208,7 @@ def test_inference_mode_inside() -> None:
 
 @tt.library.custom_op("compiler_tests::scaled", mutates_args=())
 def scaled(x: tt.Tensor, by: float) -> tt.Tensor:
-    """An operator of the program's own, which NumPy computes."""
+    """Scale a tensor by NumPy in a custom operator."""
     return tt.from_numpy(x.numpy() * by)
 
 

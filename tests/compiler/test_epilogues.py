@@ -1,4 +1,6 @@
-"""Products with what is computed of them as one kernel: one launch, the bits of eager calls, and what stays apart."""
+"""Matmuls and convolutions fuse with their epilogues: one launch, bitwise identical to eager, and the
+exceptions.
+"""
 
 import operator
 import sys
@@ -33,7 +35,7 @@ def launches(run: Callable[[], Any]) -> int:
 
 
 def steps_of(function: Callable[..., Any], *args: tt.Tensor) -> list[Any]:
-    """The steps of a schedule but for views: operators in a list for a kernel, and one for a call."""
+    """Return a schedule's steps without views: a list of operators for a kernel, one operator for a call."""
     schedule = schedule_of(run_passes(tt.func.make_graph(function, "fake")(*args).graph))
     schedule.check()
     names = []
@@ -194,7 +196,7 @@ def test_convolutions_of_channels_last_have_epilogues(name: str, dtype: Any) -> 
 
 @pytest.mark.parametrize("columns", [5, 8])
 def test_an_epilogue_does_not_change_the_kernel(columns: int) -> None:
-    """Results of which no tensor map is made are added up by pointers, as they are eagerly."""
+    """Accumulate through pointers, as eager does, if the result has no tensor map."""
     f = lambda x, w: F.relu(F.conv2d(x, w, padding=1)) * 0.3  # noqa: E731
     x, w = operands((2, 16, 7, 9), (columns, 16, 3, 3), dtype=tt.float16)
     made = [one.to(memory_format=tt.channels_last) for one in (x, w)]
@@ -228,7 +230,7 @@ def test_an_epilogue_reads_operands_in_another_order() -> None:
 @pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16], ids=str)
 @pytest.mark.parametrize("is_last", [False, True], ids=["planes", "channels last"])
 def test_convolutions_by_descriptors(dtype: Any, is_last: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Channels that lie innermost are read by descriptors; here, too, for a result of planes."""
+    """Read channels-last operands by descriptors, also for a contiguous (NCHW) result."""
     monkeypatch.setattr(layout_copies, "WORTH_A_COPY", 0)
     monkeypatch.setattr(convolution, "WORTH_A_COPY", 0)
 
@@ -280,7 +282,7 @@ def test_sizes(m: int, n: int, k: int) -> None:
 @pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16], ids=str)
 @pytest.mark.parametrize("batch", [(), (2,)], ids=["one", "batch"])
 def test_parts_are_added_with_the_epilogue(batch: tuple[int, ...], dtype: Any) -> None:
-    """An inner side so long that it is cut takes a launch for the parts, and one for all that is made of their sums."""
+    """Split a long K dimension: one launch for the parts, and one for their sum with the epilogue."""
 
     def f(x: tt.Tensor, w: tt.Tensor, c: tt.Tensor, r: tt.Tensor) -> tuple[tt.Tensor, ...]:
         y = (x @ w if x.ndim == 3 else tt.addmm(c, x, w, alpha=0.5)) * c
@@ -294,7 +296,7 @@ def test_parts_are_added_with_the_epilogue(batch: tuple[int, ...], dtype: Any) -
 
 
 def test_tiles_by_descriptors_and_by_pointers() -> None:
-    """16-bit operands go by descriptors where their addresses allow it."""
+    """Use descriptors for 16-bit operands whose addresses allow it."""
 
     def f(x: tt.Tensor, w: tt.Tensor, c: tt.Tensor) -> tt.Tensor:
         return F.gelu(tt.addmm(c, x, w))

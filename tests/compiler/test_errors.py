@@ -1,4 +1,6 @@
-"""A function's own errors come out of the compiled one as they are; ``fullgraph=True`` says where it gave up."""
+"""A compiled function raises the function's own errors unchanged; ``fullgraph=True`` names the line of a
+graph break.
+"""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,6 @@
-"""Exported programs beside their modules: results, writes, aliases, random numbers, state; and what is refused."""
+"""Exported programs agree with their modules: results, writes, aliases, random numbers, state; and the
+errors.
+"""
 
 import copy
 from typing import Any

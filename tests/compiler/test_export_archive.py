@@ -1,4 +1,6 @@
-"""Programs in files: loaded in a process without the modules' source and without Triton; damaged and foreign files."""
+"""Saved programs load in a process without the modules' source and without Triton; damaged files raise
+errors.
+"""
 
 import io
 import json
@@ -55,13 +57,13 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & {"triton", "cupy
 
 
 def plain(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arguments without classes of the tests."""
+    """Return arguments without the classes of the tests."""
     return (args[0], (args[1].features, None), args[2]) if name == "containers" else args
 
 
 @pytest.fixture(scope="module")
 def read_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with every program, and what it gave in another process."""
+    """Save every program with its results, read it in another process, and return the folder."""
     folder = tmp_path_factory.mktemp("programs")
     for name, case in CASES.items():
         args, kwargs = case.arguments("cpu")
@@ -94,7 +96,7 @@ def saved(module: nn.Module, *args: Any, **options: Any) -> bytes:
 
 
 def changed(data: bytes, name: str, change: Any) -> io.BytesIO:
-    """An archive with one record changed, checksums right."""
+    """Return an archive with one record changed and correct checksums."""
     made_ = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as before, zipfile.ZipFile(made_, "w") as after:
         for each in before.namelist():

@@ -1,4 +1,4 @@
-"""Exported programs with named sizes: eager bits at every size, and what depends on sizes otherwise is refused."""
+"""Exported programs with dynamic shapes are bitwise identical to eager at every size, or raise an error."""
 
 import io
 import math
@@ -52,7 +52,7 @@ def test_every_size_gives_the_bits_of_the_module(name: str, device: str) -> None
 
 
 class Sizes(nn.Module):
-    """Numbers computed from sizes, as arguments and in the result."""
+    """Module that computes numbers from sizes, as arguments and in the result."""
 
     def forward(self, pair: Any, scale: float = 1.0) -> Any:
         a, b = pair["a"], pair["b"]
@@ -118,7 +118,7 @@ def test_sizes_are_checked_by_name() -> None:
 
 
 class By(nn.Module):
-    """Does with a tensor of n rows what a function of n and the tensor says."""
+    """Module that applies a function to the number of rows and the tensor."""
 
     def __init__(self, function: Any) -> None:
         super().__init__()

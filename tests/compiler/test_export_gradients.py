@@ -1,4 +1,4 @@
-"""Exported programs that are trained: gradients beside the module's, and where there are none."""
+"""Exported programs are trainable: gradients agree with the module's, or do not exist."""
 
 import io
 from typing import Any
@@ -109,7 +109,7 @@ def test_parts_of_a_tensor_may_be_joined_again() -> None:
 
 
 class Rounded(tt.autograd.Function):
-    """Whose gradient is that of the identity."""
+    """Rounding with the identity's gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: tt.Tensor) -> tt.Tensor:

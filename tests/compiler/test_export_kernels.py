@@ -1,4 +1,4 @@
-"""Compiled kernels in the files of programs: kept when a program is saved again, checked when it is loaded."""
+"""Compiled kernels in program files: kept when a program is saved again, checked when it is loaded."""
 
 import io
 import json

@@ -1,4 +1,6 @@
-"""What cannot be captured runs eagerly: with its own results, its effects once a call, and its own errors."""
+"""A function that cannot be captured runs eagerly, with its own results and errors and with its effects once
+a call.
+"""
 
 import random
 from collections.abc import Callable
@@ -66,7 +68,7 @@ def test_functions_that_read_values(name: str, sign: int) -> None:
 
 
 class Held(tt.nn.Module):
-    """Reads the value of a buffer, which it has written to where it is asked to."""
+    """Module that reads the value of a buffer, after a write if `writes` is set."""
 
     def __init__(self, writes: bool) -> None:
         super().__init__()
@@ -105,7 +107,7 @@ def test_fullgraph_refuses_them_and_names_the_line(name: str) -> None:
 
 
 class Counter:
-    """An object whose attributes a function changes."""
+    """Object whose attributes a function changes."""
 
     def __init__(self) -> None:
         self.count, self.seen, self.by_name = 0, [0], {"calls": 0}
@@ -231,7 +233,7 @@ def test_gradients_of_what_is_made_inside(create_graph: bool) -> None:
 
 def test_subclasses_of_tensors_and_modes_run_eagerly() -> None:
     class Tagged(tt.Tensor):
-        """A tensor with a class of its own."""
+        """Tensor subclass."""
 
     compiled = tt.compile(lambda x: x * 2)
     tagged = drawn(3).as_subclass(Tagged)

@@ -1,4 +1,4 @@
-"""Dropout in fused kernels: the numbers of eager calls, and generators that end where they end eagerly."""
+"""Dropout in fused kernels: eager's random numbers, and eager's final generator state."""
 
 import sys
 from collections.abc import Callable
@@ -21,7 +21,7 @@ VIEWS = ("t", "view", "select", "transpose", "slice", "expand")
 
 
 def steps(function: Callable[..., Any], *given: Any) -> list[str]:
-    """The steps of a function's first graph, but for views: names of kernels and operators."""
+    """Return the names of the kernels and operators in a function's first graph, without views."""
     schedule = tt.compiler.explain(function, *given).schedules[0]
     schedule.check()
     nodes = [

@@ -1,4 +1,4 @@
-"""Rows of tables in fused kernels: embeddings, `index_select` and an index tensor, with what reads them."""
+"""Gathers of rows in fused kernels: embeddings, `index_select` and index tensors, with their consumers."""
 
 import importlib.util
 from collections.abc import Callable
@@ -16,18 +16,18 @@ F = tt.nn.functional
 
 @pytest.fixture(autouse=True)
 def few_elements(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few elements are taken in blocks on the CPU as many are."""
+    """Use blocks on the CPU for few elements, as for many."""
     monkeypatch.setattr(gathers, "FEWEST_ON_HOST", 0)
 
 
 def numbers(*shape: int, device: str, high: int = 10, dtype: Any = tt.int64, seed: int = 0) -> tt.Tensor:
-    """Row numbers."""
+    """Return random row indices."""
     generator = tt.Generator().manual_seed(seed)
     return tt.randint(high, shape, generator=generator, dtype=dtype).to(device)
 
 
 def kernels(function: Callable[..., Any], *given: Any) -> list[str]:
-    """The kernels of a function's first graph, and the operators that are called as they are, but for views."""
+    """Return the kernels of a function's first graph and the operators that it calls, without views."""
     schedule = tt.compiler.explain(function, *given).schedules[0]
     schedule.check()
     return [

@@ -1,4 +1,4 @@
-"""Epilogues of products whose warps are specialised, compiled for sm_90 and sm_100, executed beside eager calls."""
+"""Epilogues of warp-specialized matmuls, compiled for sm_90 and sm_100, agree with eager."""
 
 import json
 import os
@@ -104,7 +104,9 @@ print(json.dumps([
 
 @needs_gluon
 def test_what_stays_apart() -> None:
-    """A first result of other bytes than the product's, a function that has no layout there, a prologue, many tiles."""
+    """Keep apart a first result of another element size, an operator without a layout, a prologue, and many
+    tiles.
+    """
     clean = {k: v for k, v in os.environ.items() if k not in ("TRITEN_CUDA", "TRITON_INTERPRET")}
     done = subprocess.run(
         [sys.executable, "-P", "-c", PLANNING],

@@ -1,4 +1,4 @@
-"""What cannot be captured splits a function there: what stands around it runs as graphs, and all is as it was."""
+"""Code that cannot be captured is a graph break: graphs run on both sides, and behavior stays eager's."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -15,13 +15,13 @@ count = 0
 
 
 def tree_of(compiled: Any) -> Iterator[OptimizedFunction]:
-    """A compiled function, its parts, and what they call."""
+    """Yield a compiled function, its parts and the functions that they call."""
     root = vars(compiled).get("_compiled") or compiled._optimized
     return root.members()
 
 
 def graphs(compiled: Any) -> int:
-    """The graphs with operators in a compiled function, its parts and what they call."""
+    """Count the graphs with operators in a compiled function, its parts and the functions that they call."""
     return sum(each.graph_count for each in tree_of(compiled))
 
 
@@ -292,7 +292,7 @@ def attributes(x: tt.Tensor) -> Any:
 
 
 class Box:
-    """An object that is made in each call."""
+    """Object that each call creates."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -338,7 +338,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 def outcome(
     function: Callable[..., Any], given: tuple[Any, ...], capsys: pytest.CaptureFixture[str]
 ) -> tuple[Any, ...]:
-    """What a call gives: its result or error, arguments, output, global, and the next random number."""
+    """Return a call's result or error, arguments, output, global, and the next random number."""
     global count
     count = 0
     tt.manual_seed(3)

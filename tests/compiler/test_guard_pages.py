@@ -1,7 +1,7 @@
-"""Native loops beside guard pages: a load or store outside of an array ends the process.
+"""Native loops run beside guard pages: an out-of-bounds load or store ends the process.
 
-Every input ends where a page without access begins, or begins where one ends; so do results of compiled kernels. Sizes
-are odd, so that vectors, tiles and parts have remainders.
+Every input ends where an inaccessible page starts, or starts where one ends; so do the results of compiled
+kernels. Sizes are odd, so that vectors, tiles and parts have remainders.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Places that are easily forgotten: names in strings, classes, containers of any kind, functions, other modules."""
+"""Guards on values that are easy to miss: names in strings, classes, containers, functions, other modules."""
 
 import collections
 import functools
@@ -23,7 +23,7 @@ def seen(function: Callable[..., Any], change: Callable[[], Any], *args: Any) ->
 
 
 class Scale(tt.nn.Module):
-    """A module whose class has what its objects may have."""
+    """Module whose class has attributes that its objects may have."""
 
     by = 2
 
@@ -35,7 +35,7 @@ class Scale(tt.nn.Module):
 
 
 class Larger(Scale):
-    """Another class for the same object."""
+    """Replacement class for the same object."""
 
     def of(self, x: tt.Tensor) -> tt.Tensor:
         return x * 7
@@ -142,34 +142,34 @@ def test_tensors_are_found_where_functions_hold_them() -> None:
 
 
 class Settings:
-    """A class that is read itself, and makes objects in functions."""
+    """Class that functions read and instantiate."""
 
     scale: float = 2.0
     sizes: ClassVar[list[int]] = [2]
     calls = 0
 
     def of(self) -> float:
-        """What an object has of its class."""
+        """Return an attribute that the object inherits from its class."""
         return self.scale
 
     @property
     def twice(self) -> float:
-        """By its class's name."""
+        """Read an attribute through the object's class."""
         return type(self).scale * 2
 
     @classmethod
     def own(cls) -> float:
-        """What the class has."""
+        """Return an attribute of the class."""
         return cls.scale
 
     @staticmethod
     def fixed() -> float:
-        """By a global name."""
+        """Read an attribute through a global name."""
         return Settings.scale
 
 
 class Special(Settings):
-    """A class that has all of another one."""
+    """Class that inherits all attributes."""
 
 
 READS: dict[str, Callable[[Any], Any]] = {

@@ -1,4 +1,6 @@
-"""A graph runs as long as what the function read is what it was; otherwise the function is captured anew."""
+"""A graph runs while the values that the function read are unchanged; otherwise the function is captured
+again.
+"""
 
 import dataclasses
 import gc
@@ -16,7 +18,7 @@ weight = tt.ones(3)
 
 @pytest.fixture(autouse=True)
 def globals_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This module's globals are put back."""
+    """Restore this module's globals."""
     monkeypatch.setitem(globals(), "factor", 2.0)
     monkeypatch.setitem(globals(), "weight", tt.ones(3))
 
@@ -44,7 +46,7 @@ class Slotted:
 
 
 class Holder(tt.nn.Module):
-    """A module that reads what a module may hold."""
+    """Module that reads every kind of attribute of a module."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Dropout in fused kernels on the CPU: the numbers of eager calls, and generators that end where they end eagerly."""
+"""Dropout in fused CPU kernels: eager's random numbers, and eager's final generator state."""
 
 from collections.abc import Callable
 from typing import Any

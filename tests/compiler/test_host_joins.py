@@ -1,4 +1,4 @@
-"""`cat`, paddings and slices in fused kernels on the CPU: loops for each region, and kernels that are cut."""
+"""`cat`, padding and slices in fused CPU kernels: a loop for each region, and kernels that are split."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ F = tt.nn.functional
 
 
 def halves(x: tt.Tensor, y: tt.Tensor) -> tt.Tensor:
-    """Rotary embedding whose halves are joined last."""
+    """Apply rotary embedding that concatenates its halves last."""
     a, b = x.chunk(2, -1)
     c, s = (each[..., : a.shape[-1]] for each in (y, y.flip(-1)))
     return tt.cat([a * c - b * s, b * c + a * s], -1)

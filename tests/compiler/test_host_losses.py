@@ -1,4 +1,4 @@
-"""Gradients of losses on the CPU: rows of zeros but for a number, which no kernel writes out."""
+"""Gradients of losses on the CPU: kernels do not materialize rows that are zero but for one element."""
 
 from collections.abc import Callable
 from typing import Any

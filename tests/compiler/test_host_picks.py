@@ -1,4 +1,4 @@
-"""Elements at numbers in kernels on the CPU: loads of loops, elements of rows, bounds, and calls where no loop is."""
+"""Gathers in CPU kernels: loads in loops, elements of rows, bounds, and operator calls without a loop."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +29,7 @@ def values(*shape: int, dtype: Any = tt.float32) -> tt.Tensor:
 def picks(
     shape: tuple[int, ...], dtype: Any, of: Any
 ) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
-    """Functions that are one loop, and their arguments; `of` is the dtype of numbers."""
+    """Return functions that compile to one loop, and their arguments; `of` is the dtype of indices."""
     x, n, w = values(*shape, dtype=dtype), shape[-1], drawn(shape[-1], seed=9)
     line, all_ = numbers(n, n, dtype=of), numbers(n, *shape)
     return {
@@ -171,7 +171,7 @@ def test_gradients_of_picks() -> None:
 @pytest.mark.parametrize("dtype", [tt.float32, tt.float64])
 @pytest.mark.parametrize("pick", ["index", "gather", "index_select"])
 def test_picks_beside_what_numpy_computes(pick: str, dtype: tt.dtype) -> None:
-    """No loop has `lgamma`, so that the kernel is cut at the pick."""
+    """Split a kernel at an indexing step, because compiled loops do not have `lgamma`."""
     of: dict[str, Any] = {
         "index": lambda y, k: y[k],
         "gather": lambda y, k: y.gather(0, k.remainder(4)),

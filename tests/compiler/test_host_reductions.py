@@ -1,4 +1,6 @@
-"""Whole reductions as loops: every element is met once whatever the length, and threads change no bit."""
+"""Whole-tensor reductions as loops read every element once, and are bitwise identical for any number of
+threads.
+"""
 
 from typing import Any
 
@@ -18,7 +20,7 @@ INTEGERS = [tt.float32, tt.float64, tt.bfloat16, tt.int32, tt.int64]
 
 
 def integers(*shape: int, dtype: Any = tt.float32, seed: int = 0) -> tt.Tensor:
-    """Small integers, whose sums are exact in any order."""
+    """Return small integers, whose sums are exact in any order."""
     found = np.random.default_rng([seed, *shape]).integers(-8, 9, shape)
     return tt.tensor(found).to(dtype)
 

@@ -1,4 +1,4 @@
-"""Writes to inputs by the operators themselves: where nothing else reads the input, and results as before."""
+"""Operators write to inputs in place if no other step reads the input, with unchanged results."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ nn = tt.nn
 
 
 def steps(function: Callable[..., Any], *args: Any) -> list[str]:
-    """The operators of a compiled call."""
+    """Return the operators of a compiled call."""
     compiled: Any = tt.compile(function, fullgraph=True, dynamic=False)
     compiled(*args)
     (found,) = compiled._optimized.graphs()

@@ -1,4 +1,4 @@
-"""How many bytes live at once: counted by hand, and by what NumPy allocates."""
+"""Peak live bytes agree with hand counts and with NumPy's allocations."""
 
 import tracemalloc
 from collections.abc import Callable

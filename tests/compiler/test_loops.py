@@ -1,4 +1,7 @@
-"""Compiled loops have eager's bits: every operator, dtype and layout that they have, special numbers, all threads."""
+"""Compiled loops are bitwise identical to eager.
+
+The tests cover every operator, dtype and layout of the loops, special numbers, and all threads.
+"""
 
 import itertools
 import json
@@ -44,7 +47,7 @@ SPECIAL = (
 
 
 def steps_of(function: Callable[..., Any], *args: Any) -> list[list[Any]]:
-    """The steps of each of a function's kernels."""
+    """Return the steps of each kernel of a function."""
     from triten.compiler.host.loops import stages_of
 
     found = [stages_of(kernel) for kernel in tt.compiler.explain(function, *args).schedules[0].kernels]
@@ -53,12 +56,12 @@ def steps_of(function: Callable[..., Any], *args: Any) -> list[list[Any]]:
 
 
 def is_one_loop(function: Callable[..., Any], *args: Any) -> bool:
-    """Whether each of a function's kernels is one compiled loop."""
+    """Return True if each kernel of a function is one compiled loop."""
     return all(len(steps) == 1 and isinstance(steps[0], Loop) for steps in steps_of(function, *args))
 
 
 def joined(function: Callable[[tt.Tensor, tt.Tensor], Any]) -> Callable[[tt.Tensor, tt.Tensor], Any]:
-    """A function whose steps are one kernel, since they read the same steps before them."""
+    """Return a function that compiles to one kernel, because its steps share producers."""
 
     def whole(x: tt.Tensor, y: tt.Tensor) -> Any:
         x, y = x * 1, y * 1
@@ -68,7 +71,7 @@ def joined(function: Callable[[tt.Tensor, tt.Tensor], Any]) -> Callable[[tt.Tens
 
 
 def pairs(dtype: Any) -> tuple[tt.Tensor, tt.Tensor]:
-    """Every special number beside every other, and numbers of random bits."""
+    """Return pairs of every two special numbers, and pairs of random bits."""
     both = np.array(list(itertools.product(SPECIAL, SPECIAL))).T
     rng = np.random.default_rng(5)
     with np.errstate(all="ignore"):
@@ -283,7 +286,7 @@ def test_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def mixed(x: tt.Tensor, y: tt.Tensor) -> Any:
-    """Loops, ufuncs and operators that are NumPy's whole, in turn."""
+    """Alternate loops, ufuncs and operators that NumPy computes as a whole."""
     z = (x * 2 + y).sigmoid()
     w = tt.remainder(z - y, 0.7) + (x.tanh() - z).exp() * 0.5
     return w, F.silu(w) + tt.log1p(z * z), z > 0.5, F.gelu(x * y) - F.gelu(w, approximate="tanh"), x.exp()
@@ -405,7 +408,7 @@ def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
 
 
 def compiled_anew(number: float) -> dict[str, int]:
-    """How often a function is compiled and read from disk when no loop is known in the process."""
+    """Count compilations and reads from disk of a function when the process has no loops loaded."""
     object_code._loaded.clear()
     before = dict(object_code.counts)
     agree(lambda x: (x + number) * 2, lambda: (drawn(9),), calls=1)

@@ -1,4 +1,4 @@
-"""Loops where memory is short: the process goes on with NumPy's kernels, and waits for no thread that has died."""
+"""Loops under low memory: the process falls back to NumPy's kernels, and never waits for a dead thread."""
 
 from __future__ import annotations
 

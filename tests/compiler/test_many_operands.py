@@ -1,4 +1,7 @@
-"""Kernels of many operands: cut to a bound, bitwise identical to eager, and refused where threads share a loop."""
+"""Kernels of many operands are split at a bound and bitwise identical to eager.
+
+Threads that share a loop reject them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``mode="max-autotune"``: what is launched is what was the quickest, and results stay eager's."""
+"""``mode="max-autotune"`` launches the fastest configuration, and results stay eager's."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ Shape = tuple[int, int]
 
 
 class Watch:
-    """A timer whose times are those of a table, by the block and warps that were launched last."""
+    """Timer that looks up its times by the last launch's block and warps."""
 
     def __init__(self) -> None:
         self.launched: list[Shape] = []
@@ -35,7 +35,7 @@ class Watch:
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Iterator[Watch]:
-    """Simulated devices are timed, by the fixture; what is measured lies in a folder of the test's own."""
+    """Time simulated devices by the fixture, and store measurements in a folder of the test's own."""
     made = Watch()
     plan = pointwise.plan_launch
 

@@ -1,4 +1,4 @@
-"""Whose memory results are in, and what is written to: as eagerly, arguments and buffers included."""
+"""Results share memory and writes reach tensors as in eager, arguments and buffers included."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""`tt.compiler.minify` finds planted faults: an operator that a backend computes wrongly, or refuses."""
+"""`tt.compiler.minify` finds an injected fault: an operator that a backend computes wrongly or refuses."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ def operators(graph: Any) -> list[str]:
 
 
 def replacing(operator: Any, other: Any) -> Faulty:
-    """A backend that calls another operator in the place of one."""
+    """Return a backend that replaces one operator by another."""
 
     def faulty(graph: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
         graph = graph.copy()
@@ -30,7 +30,7 @@ def replacing(operator: Any, other: Any) -> Faulty:
 
 
 def refusing(*wanted: str) -> Faulty:
-    """A backend that raises for graphs with all of these operators."""
+    """Return a backend that raises for graphs that have all of the given operators."""
 
     def faulty(graph: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
         if set(wanted) <= set(operators(graph)):
@@ -103,7 +103,7 @@ def test_nothing_fails() -> None:
 
 
 def test_inputs_keep_what_the_failure_needs() -> None:
-    """Indices are in bounds, strides stay, and values of which the fault depends are in the text."""
+    """Keep indices in bounds, keep strides, and write out the values on which the fault depends."""
     indices, table = tt.tensor([[5, 1], [2, 7]]), drawn(8, 6)
     found = tt.compiler.minify(
         lambda i, w: F.embedding(i, w).exp(), [indices, table], backend=refusing("embedding")

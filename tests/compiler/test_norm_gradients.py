@@ -1,4 +1,4 @@
-"""Gradients of layer_norm and rms_norm in kernels over rows: neighbours join them, bits are those of eager calls."""
+"""Gradients of layer_norm and rms_norm in row kernels fuse with adjacent steps, bitwise identical to eager."""
 
 from collections.abc import Callable
 from typing import Any
@@ -67,7 +67,7 @@ def gradients(function: Function, args: list[tt.Tensor]) -> list[tt.Tensor]:
 
 
 def backward_kernels(function: Function, args: list[tt.Tensor]) -> list[Any]:
-    """The kernels of backward that have the gradient of a norm."""
+    """Return the kernels of backward that compute the gradient of a norm."""
     schedules = tt.compiler.explain(function, *args).schedules
     found = [kernel for schedule in schedules for kernel in schedule.kernels]
     return [kernel for kernel in found if "norm_backward" in str(kernel)]
@@ -80,7 +80,7 @@ def test_gradients_have_the_bits_of_eager_calls(name: str, shape: tuple[int, ...
     args = operands(shape)
     function = FUNCTIONS[name]
     same(gradients(tt.compile(function, fullgraph=True), args), gradients(function, args))
-    if shape[-1] > 32:  # Forward adds shorter rows by products.
+    if shape[-1] > 32:  # Forward sums shorter rows by matmuls.
         assert all("one compiled loop" in how for how in runs_as(function, *args))
     assert all(isinstance(kernel, RowsKernel) for kernel in backward_kernels(function, args))
 
@@ -120,7 +120,7 @@ def test_neighbours_and_sums_are_in_one_kernel() -> None:
 @needs_llvm
 @pytest.mark.parametrize("shape", [(96, 96), (128, 64)], ids=str)
 def test_what_reads_a_sum_over_rows_is_another_kernel(shape: tuple[int, int]) -> None:
-    """Also where there are as many rows as elements in a row: a number for each looks like one for each row."""
+    """Separate the consumer of a sum over rows, also if the rows are as many as a row's elements."""
 
     def f(g: tt.Tensor, x: tt.Tensor, m: tt.Tensor, r: tt.Tensor, w: tt.Tensor) -> Any:
         made = tt.ops.aten.native_layer_norm_backward(g * 2, x, w.shape, m, r, w, w, [True, True, True])
@@ -164,7 +164,7 @@ def test_threads_share_rows(name: str, threads: int) -> None:
 
 @needs_llvm
 def test_rows_of_several_strides() -> None:
-    """Where rows are not one after another, sums have another order, and are as exact."""
+    """Compare sums over strided rows, which have another order and the same accuracy."""
 
     def f(x: tt.Tensor, r: tt.Tensor, w: tt.Tensor, b: tt.Tensor) -> tt.Tensor:
         return F.layer_norm((x * 2 + r[:1]).contiguous(), w.shape, w, b) * r[:, :1]

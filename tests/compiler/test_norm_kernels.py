@@ -1,4 +1,4 @@
-"""Batch norms by running statistics with pointwise steps beside them: one kernel, the bits of eager calls."""
+"""Inference-mode batch norm fuses with adjacent pointwise steps: one kernel, bitwise identical to eager."""
 
 import sys
 from collections.abc import Callable
@@ -62,7 +62,7 @@ def test_results_are_those_of_eager_calls(name: str, is_last: bool, dtype: Any) 
 
 
 def test_a_row_and_a_line() -> None:
-    """Norms of vectors and of lines of them."""
+    """Normalize matrices and 3-d tensors."""
     for shape in ((5, 6), (5, 6, 7)):
         made = operands(shape, CHANNELS, CHANNELS)
         made[2] = made[2].abs()
@@ -71,7 +71,9 @@ def test_a_row_and_a_line() -> None:
 
 
 def test_what_stays_apart() -> None:
-    """A norm by itself, one whose reader needs all of it, and one that a step behind both would come between."""
+    """Keep apart a lone norm, a norm whose consumer needs all of it, and a norm with a dependent step
+    between.
+    """
     m, v = operands(CHANNELS, CHANNELS)
     (x,) = operands(PICTURE)
     v = v.abs()

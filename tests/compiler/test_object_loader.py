@@ -1,4 +1,4 @@
-"""The loader of object code: what it maps, what it refuses, and that it has no part of LLVM in the process."""
+"""The loader of object code: its mappings, its errors, and no part of LLVM in the process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optimizers' steps as graphs: parameters and states are eager's, and counts of steps need no other graph."""
+"""Optimizer steps as graphs: parameters and states are eager's, and step counts cause no new graph."""
 
 import itertools
 from collections.abc import Callable
@@ -32,7 +32,9 @@ READS_ITS_COUNT = {("Adam", "single"), ("AdamW", "single")}
 
 
 def stepped(make: Made, device: str, compiles: bool, change: Callable[[Any], None]) -> tuple[Any, Any]:
-    """Parameters and states after five steps, before the last of which `change` gets the optimizer, and the step."""
+    """Return parameters and states after five steps, and the compiled step; `change` edits the optimizer
+    before the last.
+    """
     parameters = [drawn(*shape, device=device, grad=True) for shape in ((2, 3), (3,))]
     optimizer = make(parameters)
     step: Any = tt.compile(optimizer.step) if compiles else optimizer.step

@@ -1,4 +1,4 @@
-"""Pointwise steps over elements that lie in another order than a contiguous tensor's: one kernel, in that order."""
+"""Pointwise steps over non-contiguous layouts: one kernel, in memory order."""
 
 import sys
 from collections.abc import Callable
@@ -21,7 +21,7 @@ PICTURE, VOLUME = (2, 6, 5, 4), (2, 6, 3, 2, 4)
 
 
 def turned(one: tt.Tensor) -> tt.Tensor:
-    """Pictures and volumes with channels innermost, matrices by columns."""
+    """Return 4-d and 5-d tensors as channels-last, and matrices as column-major."""
     if one.ndim in (4, 5) and one.shape[0] > 1:
         return one.to(memory_format=tt.channels_last if one.ndim == 4 else tt.channels_last_3d)
     return one.t().contiguous().t() if one.ndim == 2 else one
@@ -55,7 +55,7 @@ def test_results_are_those_of_eager_calls(name: str, dtype: Any) -> None:
 
 
 def test_the_index_goes_over_memory() -> None:
-    """Elements of all that lies alike are at the index itself; a channel's number is its remainder."""
+    """Index elements in memory order; the channel is the index's remainder."""
     s, x, y = operands((6, 1, 1), PICTURE, PICTURE)
     (kernel,) = tt.compiler.explain(lambda s, x, y: s * x + y, s, turned(x), turned(y)).schedules[0].kernels
     assert isinstance(kernel, FusedKernel)
@@ -113,7 +113,9 @@ def test_gradients() -> None:
 
 
 def test_steps_behind_a_convolution_are_its_epilogue() -> None:
-    """Also where another kernel's steps are read there."""
+    """Fuse the pointwise steps after a convolution into its epilogue, also if they read another kernel's
+    steps.
+    """
 
     def f(x: tt.Tensor, w: tt.Tensor, y: tt.Tensor) -> tt.Tensor:
         return F.relu(F.conv2d(x, w) + y * 2 + y.sigmoid()) - 1

@@ -1,4 +1,4 @@
-"""Writes that overlap what is read: a compiled function refuses what eager calls refuse."""
+"""Writes that overlap a read: a compiled function raises the errors of eager."""
 
 from collections.abc import Callable
 from typing import Any

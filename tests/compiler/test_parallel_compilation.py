@@ -1,4 +1,4 @@
-"""Kernels compiled in processes of their own: what is in the store afterwards, errors, and where there are none."""
+"""Kernels compiled in worker processes: the store's contents, errors, and machines without workers."""
 
 import importlib.util
 import subprocess
@@ -30,7 +30,7 @@ def empty_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def request(function: Any, device: str = "cuda") -> KernelRequest:
-    """What the kernel of a function of two tensors is compiled by."""
+    """Return the compilation request for the kernel of a function of two tensors."""
     found = tt.compiler.explain(function, drawn(64, device=device), drawn(64, device=device))
     ((name, text),) = found.sources.items()
     signature = {"a0": "*fp32", "a1": "*fp32", "b0": "*fp32", "n": "i32"}
@@ -60,7 +60,9 @@ def broken(asked: KernelRequest) -> KernelRequest:
 
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The kernels that this process is to compile, which it cannot: its kernels are interpreted."""
+    """Record the kernels that this process is asked to compile; it cannot compile them, because it
+    interprets kernels.
+    """
     names: list[str] = []
 
     def compile_request(asked: KernelRequest, cuda: int) -> str | None:

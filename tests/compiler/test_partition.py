@@ -1,4 +1,4 @@
-"""What forward keeps for backward: the fewest bytes, and never what others may write to."""
+"""Forward saves the fewest bytes for backward, and never a tensor that other code may write to."""
 
 import itertools
 import random
@@ -83,7 +83,9 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_other_choice_keeps_fewer_bytes(name: str) -> None:
-    """All choices of values are tried: a choice serves if what is banned twice is behind it."""
+    """Try all choices of saved values; a choice is valid if every value banned from recomputation is
+    available.
+    """
     x, w = drawn(4, 4, grad=True), drawn(4, 4, seed=1, grad=True)
     recording = record(PROGRAMS[name], *tree_flatten(((x, w), {})))
     parts = split(recording)

@@ -1,4 +1,4 @@
-"""Parts of functions: modules that break deep inside, tracebacks, limits, what may change, devices, and counts."""
+"""Parts of functions: nested graph breaks, tracebacks, limits, changes, devices, and counts."""
 
 import traceback
 from collections.abc import Callable
@@ -26,7 +26,7 @@ scale: Any = 2.0
 
 
 class Inner(tt.nn.Module):
-    """A module that looks at data."""
+    """Module with data-dependent control flow."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Inner(tt.nn.Module):
 
 
 class Middle(tt.nn.Module):
-    """A module between."""
+    """Module that wraps `Inner`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Middle(tt.nn.Module):
 
 
 class Outer(tt.nn.Module):
-    """A module whose parts look at data two levels down."""
+    """Module with graph breaks two levels down."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class Outer(tt.nn.Module):
 
 
 class Derived(Outer):
-    """A module that calls the class that it is derived from."""
+    """Module that calls its base class."""
 
     def forward(self, x: tt.Tensor) -> tt.Tensor:
         y = super().forward(x * 0.5)

@@ -1,4 +1,4 @@
-"""Pointwise operators that others are composed of: steps of kernels, with the bits of eager calls."""
+"""Composite pointwise operators decompose into kernel steps, bitwise identical to eager."""
 
 from collections.abc import Callable
 from typing import Any

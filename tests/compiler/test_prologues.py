@@ -1,4 +1,6 @@
-"""Products with what makes their operands as one kernel: one launch, the bits of eager calls, and what stays apart."""
+"""Matmuls fuse with the producers of their operands: one launch, bitwise identical to eager, and the
+exceptions.
+"""
 
 import json
 import os
@@ -25,7 +27,7 @@ bf16, int8 = tt.bfloat16, tt.int8
 
 
 def by_groups(x: tt.Tensor, w: tt.Tensor, s: tt.Tensor) -> tt.Tensor:
-    """A weight of int8 whose columns have a scale for each 16."""
+    """Multiply by an int8 weight whose rows have a scale for each group of 16 elements."""
     n, k = w.shape
     weight = (w.view(n, k // 16, 16).to(x.dtype) * s.view(n, k // 16, 1)).view(n, k)
     return F.linear(x, weight)
@@ -87,7 +89,9 @@ def test_results_are_those_of_eager_calls(name: str, dtype: Any) -> None:
     ids=str,
 )
 def test_casts(given: Any, count: int) -> None:
-    """A source of more than twice the operand's bytes has no place in shared memory, and a launch of its own."""
+    """Convert a source of more than twice the operand's bytes in a launch of its own: it does not fit shared
+    memory.
+    """
 
     def f(x: tt.Tensor, w: tt.Tensor, s: tt.Tensor) -> tt.Tensor:
         return F.linear(x, w.to(bf16) * s)
@@ -100,7 +104,7 @@ def test_casts(given: Any, count: int) -> None:
 
 @pytest.mark.parametrize("dtype", [tt.float32, bf16], ids=str)
 def test_parts_are_made_of_computed_operands(dtype: Any) -> None:
-    """Where the inner side is cut a launch computes operands, and the next one what reads the sums."""
+    """Compute the operands of a split-K matmul in one launch, and the consumers of the sums in the next."""
 
     def f(x: tt.Tensor, w: tt.Tensor, s: tt.Tensor, r: tt.Tensor, b: tt.Tensor) -> tt.Tensor:
         return F.gelu(F.linear(x * r, (w.view(16, 64, -1).to(dtype) * s).view(16, -1), b)) + x[:, :16]
@@ -114,7 +118,7 @@ def test_parts_are_made_of_computed_operands(dtype: Any) -> None:
 
 
 def test_tiles_by_descriptors_and_by_pointers() -> None:
-    """What is loaded in an operand's place decides which addresses descriptors take."""
+    """Choose descriptors by the tensor that the prologue loads."""
 
     def f(x: tt.Tensor, w: tt.Tensor) -> tt.Tensor:
         return F.relu(x) @ w.to(bf16)
@@ -162,7 +166,7 @@ def test_what_stays_apart(function: Callable[..., Any], shapes: tuple[tuple[int,
 
 
 def test_an_epilogue_comes_before_a_prologue() -> None:
-    """What stands between two products is computed once, of the first one's sums."""
+    """Compute the step between two matmuls once, in the epilogue of the first."""
     made = operands((6, 20), (20, 24), (24, 8))
     function = lambda x, w, v: F.relu(x @ w) @ v  # noqa: E731
     agree(function, lambda: tuple(made), calls=1)
@@ -170,7 +174,7 @@ def test_an_epilogue_comes_before_a_prologue() -> None:
 
 
 def test_a_write_between_comes_after() -> None:
-    """A buffer is written after what reads it."""
+    """Write a buffer after the steps that read it."""
 
     def f(buffer: tt.Tensor, w: tt.Tensor) -> tt.Tensor:
         y = buffer * 2
@@ -182,7 +186,9 @@ def test_a_write_between_comes_after() -> None:
 
 
 def test_how_often_an_operand_may_be_computed() -> None:
-    """As often as costs no more than another launch over it: wide sources and long functions seldom."""
+    """Recompute an operand only while that costs no more than another launch; wide sources and long
+    functions cost more.
+    """
 
     def most(function: Callable[..., Any], given: Any) -> int:
         x = drawn(32, 32, device="cuda", dtype=bf16)
@@ -246,7 +252,7 @@ print(json.dumps(kernels))
 
 @pytest.mark.parametrize("target, narrow", [("80", 0), ("90", 1)])
 def test_tensor_cores_keep_the_order_of_sums(target: str, narrow: int) -> None:
-    """What is compiled for devices, executed beside eager calls on sums that cancel."""
+    """Execute code compiled for devices and compare it with eager on sums that cancel."""
     clean = {k: v for k, v in os.environ.items() if k not in ("TRITEN_CUDA", "TRITON_INTERPRET")}
     variables = {"TRITEN_CUDA": "emulate", "TRITEN_EMULATE": target, "TRITEN_TUNING_STORE": "0"}
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Arrays of a block of rows: steps write over what they read, and into outputs that are computed later."""
+"""Arrays of a block of rows: steps overwrite their inputs, and outputs that are computed later."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,13 +17,13 @@ F = tt.nn.functional
 
 @pytest.fixture(autouse=True)
 def in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels go in blocks of a few rows."""
+    """Use blocks of a few rows."""
     monkeypatch.setattr(rows, "BLOCK_BYTES", 1024)
     monkeypatch.setattr(pointwise, "WHOLE_UP_TO", 4)
 
 
 def program_of(function: Callable[..., Any], *args: tt.Tensor, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The source of what computes a block."""
+    """Return the source of the program that computes a block."""
     graph = run_passes(tt.func.make_graph(function, "fake")(*args).graph)
     (kernel,) = fused_schedule(graph).kernels
     assert isinstance(kernel, RowsKernel)
@@ -64,7 +64,7 @@ def test_statistics_that_nobody_reads_have_arrays_of_their_own() -> None:
     def f(x: tt.Tensor) -> tt.Tensor:
         return F.layer_norm(x * 2, (40,)) + F.rms_norm(x * 2, (40,)) * x
 
-    # Shorter rows are summed by products, whose sums may depend on how many rows a block has.
+    # Matmuls sum shorter rows; their sums may depend on the number of rows in a block.
     agree(f, lambda: (drawn(40, 40),), calls=1)
 
 
@@ -99,7 +99,7 @@ TERNARY: dict[str, Callable[[Any, Any, Any], tt.Tensor]] = {
 @pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16])
 @pytest.mark.parametrize("name", [*UNARY, *BINARY, *TERNARY])
 def test_steps_may_write_over_what_they_read(name: str, dtype: Any) -> None:
-    """Each operand is the last use of a value in the middle of a kernel."""
+    """Make each operand's use the last one of a value in the middle of a kernel."""
     of = UNARY.get(name) or TERNARY.get(name) or getattr(tt, name)
 
     def f(x: tt.Tensor, y: tt.Tensor, z: tt.Tensor) -> tt.Tensor:

@@ -1,4 +1,7 @@
-"""Loops over rows and over tiles have eager's bits: functions, reductions, lengths, layouts, special numbers."""
+"""Loops over rows and tiles are bitwise identical to eager.
+
+The tests cover functions, reductions, lengths, layouts and special numbers.
+"""
 
 import math
 from collections.abc import Callable
@@ -22,12 +25,12 @@ N = 200
 
 
 def runs_as(function: Callable[..., Any], *args: Any) -> tuple[str, ...]:
-    """How a function's kernels run."""
+    """Return how each of a function's kernels runs."""
     return tuple(line.partition(": ")[2] for line in tt.compiler.explain(function, *args).execution)
 
 
 def has_all_bits() -> bool:
-    """Whether this machine's NumPy and BLAS compute as instructions do."""
+    """Return True if this machine's NumPy and BLAS compute every function as the compiled loops do."""
     return all(map(function_check.has_bits_of_eager, (*FUNCTIONS, *REDUCTIONS)))
 
 
@@ -37,7 +40,7 @@ needs_all_bits = pytest.mark.skipif(
 
 
 def stratified() -> Any:
-    """Numbers of every exponent and sign: the ends of its mantissas, and some between."""
+    """Return numbers of every exponent and sign, with the ends of the mantissas and random ones between."""
     rng = np.random.default_rng(0)
     heads = np.arange(512, dtype=np.uint32) << 23
     ends = np.array(
@@ -60,7 +63,8 @@ def test_functions_have_the_bits_of_numpy(name: str) -> None:
 @pytest.mark.parametrize("name", RANGED)
 def test_functions_of_a_range_have_the_bits_of_numpy(name: str) -> None:
     if not function_check.has_bits_of_eager(name):
-        # Of x86-64's vectors with fused products it is known how NumPy computes: there a fault is ours.
+        # NumPy's algorithm is known for x86-64 vectors with fused multiply-add: there a difference is our
+        # fault.
         assert not np._core._multiarray_umath.__cpu_features__.get("FMA3")
         pytest.skip("NumPy computes in another way here")
     given = stratified()

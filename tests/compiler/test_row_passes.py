@@ -1,4 +1,4 @@
-"""Passes that bring reductions and pointwise steps together: kept dimensions, broadcasts, norms."""
+"""Passes that move reductions and pointwise steps together: kept dimensions, broadcasts, norms."""
 
 import math
 from collections.abc import Callable

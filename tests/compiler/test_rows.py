@@ -1,7 +1,7 @@
-"""Reductions of rows and the pointwise steps around them as one kernel: results, layouts, dtypes, what stays apart.
+"""Row reductions fuse with adjacent pointwise steps: results, layouts, dtypes, and the exceptions.
 
-On the CPU results have the bits of eager calls. On CUDA they are as near to float64 as those are: programs have other
-tiles than the kernel of each reduction, so that numbers are added in another order.
+CPU results are bitwise identical to eager. CUDA results are as close to float64 as eager's: the fused
+kernel's tiles differ from the reduction's, so sums have another order.
 """
 
 from collections.abc import Callable, Sequence
@@ -96,7 +96,7 @@ def operands_of(name: str, shape: tuple[int, ...], device: str, dtype: Any = tt.
 
 
 def steps_of(function: Callable[..., Any], *args: tt.Tensor) -> list[Any]:
-    """The steps of a schedule: operators in a list for a kernel, and one for a call."""
+    """Return a schedule's steps: a list of operators for a kernel, one operator for a call."""
     schedule = fused_schedule(run_passes(tt.func.make_graph(function, "fake")(*args).graph))
     schedule.check()
     return [
@@ -109,7 +109,7 @@ def steps_of(function: Callable[..., Any], *args: tt.Tensor) -> list[Any]:
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels go in blocks of four rows of 64 floats, shared among threads from 256 elements on."""
+    """Use blocks of four rows of 64 floats, shared among threads from 256 elements on."""
     monkeypatch.setattr(rows, "BLOCK_BYTES", 1024)
     monkeypatch.setattr(pointwise, "WHOLE_UP_TO", 4)
     monkeypatch.setattr(pointwise, "SHARED_FROM", 256)
@@ -166,7 +166,7 @@ def test_edges_of_small_blocks(name: str, count: int) -> None:
 @pytest.mark.parametrize("offset", [-1, 0, 1])
 @pytest.mark.parametrize("name", CHAINS)
 def test_blocks_that_programs_have(name: str, offset: int) -> None:
-    """Long enough that eager kernels add lines as blocks do."""
+    """Use rows long enough that eager kernels add them in blocks, too."""
     n = 260
     count = 2 * rows.BLOCK_BYTES // (4 * n) + offset
     kinds = CHAINS[name][1]
@@ -309,7 +309,7 @@ def test_statistics_may_be_results(device: str) -> None:
 
 @pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16, tt.int32])
 def test_places_of_extrema(dtype: Any, device: str) -> None:
-    """The first of equals, a NaN before all numbers, and its own zero of both."""
+    """Return the first of equal elements, a NaN before all numbers, and the actual zero of -0.0 and 0.0."""
 
     def f(x: tt.Tensor) -> Any:
         y = x * 1

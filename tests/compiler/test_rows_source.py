@@ -1,4 +1,4 @@
-"""Kernels over rows for CUDA: one launch, what the source says, blocks of registers, and rows in several passes."""
+"""Row kernels for CUDA: one launch, their source, blocks of registers, and rows in several passes."""
 
 import sys
 from collections.abc import Callable
@@ -83,7 +83,7 @@ def test_batches_are_told_apart_where_operands_need_it() -> None:
 
 @pytest.fixture(params=[(1, 16), (4, 16), (2, 8)])
 def passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows are gone through block by block."""
+    """Loop over rows block by block."""
     size, elements = request.param
     monkeypatch.setattr(rows, "tile_of", lambda *_: (Tile(size, elements, 4), False))
 

@@ -1,4 +1,4 @@
-"""Passes and schedules: which steps of a graph stay, which are one kernel, and in which order they run."""
+"""Passes and schedules: the remaining steps of a graph, the steps of one kernel, and their order."""
 
 import dataclasses
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def operators(graph: Any) -> list[str]:
 
 
 def shape(schedule: Schedule) -> list[Any]:
-    """The steps: a list of operators for a kernel, an operator for a call."""
+    """Return a schedule's steps: a list of operators for a kernel, one operator for a call."""
     return [
         step.node.target._opname
         if isinstance(step, OperatorCall)

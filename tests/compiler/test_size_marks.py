@@ -1,4 +1,6 @@
-"""Marks of dimensions (`torch._dynamo.mark_dynamic` and its kin): which vary, and errors where one cannot."""
+"""Dynamic-shape marks (`torch._dynamo.mark_dynamic` and similar functions): which sizes vary, and the
+errors.
+"""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,7 @@
-"""Threads without Python that share loops: each part once, whoever calls, in a fork's child, and after a change."""
+"""Native threads run each part of a shared loop once.
+
+This holds for any caller, in a forked child, and after a change of the number of threads.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,9 @@ PARTS, LENGTH = 37, 1000
 
 
 def counting_text() -> str:
-    """A loop that adds one to each of some numbers, and writes where it worked: ``loop(numbers, out, room)``."""
+    """Return the source of ``loop(numbers, out, room)``, which adds one to numbers and records the range it
+    worked on.
+    """
     code = Code()
     first, count = code.number("%g", 1), code.number("%g", 0)
     code.do(f"store i64 {first}, ptr %p1")
@@ -54,7 +59,7 @@ def threads() -> Iterator[None]:
 
 
 def counted(sharing: Sharing) -> Any:
-    """A function that counts in an array of ``PARTS * LENGTH``."""
+    """Return a function that counts in an array of ``PARTS * LENGTH``."""
     loop = loop_function(counting_text())
     parts = [np.array([LENGTH, part * LENGTH]) for part in range(PARTS)]
     return task_pool.shared_loop(loop, parts, sharing, (1, 8))

@@ -1,4 +1,4 @@
-"""Training of compiled modules: gradients are eager's, and so are the parameters after some steps."""
+"""Training of compiled modules has eager's gradients, and eager's parameters after some steps."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ nn = tt.nn
 
 
 class Attention(nn.Module):
-    """A block of a transformer: attention and two linear layers, each beside its input."""
+    """Transformer block: attention and two linear layers with residual connections."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Attention(nn.Module):
 
 
 class Tied(nn.Module):
-    """One weight in two places."""
+    """Module with one weight in two places."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 
 
 def pair(name: str, device: str = "cpu", **options: Any) -> tuple[nn.Module, Any]:
-    """Equal modules, the second compiled."""
+    """Return two equal modules, the second compiled."""
 
     def made() -> nn.Module:
         tt.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Fused kernels for CUDA: their source, the files that hold it, and how many launches a program takes."""
+"""Fused kernels for CUDA: their source, its files, and the launches of a program."""
 
 import inspect
 import os
@@ -28,7 +28,7 @@ F = tt.nn.functional
 
 @pytest.fixture(autouse=True)
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of sources, empty; modules that tests make are forgotten, so that each writes its file."""
+    """Return an empty folder for sources; forget the modules that tests make, so that each writes its file."""
     monkeypatch.setenv("TRITEN_CACHE_DIR", str(tmp_path))
     for name in [name for name in sys.modules if name.startswith(PREFIX)]:
         monkeypatch.delitem(sys.modules, name)

@@ -1,4 +1,4 @@
-"""Values of tensors that a function holds: to read one is no part of a graph, and a graph has no copy of it."""
+"""Values of tensors that a function closes over: a read is no part of a graph, and a graph holds no copy."""
 
 import gc
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Views of pointwise results: no more is computed than is read, and nothing is written between."""
+"""Views of pointwise results compute only the elements that are read, without an intermediate write."""
 
 import sys
 from collections.abc import Callable
@@ -19,7 +19,7 @@ VIEWS = ("slice", "select", "unsqueeze", "t", "view", "transpose", "permute", "e
 
 
 def steps(function: Callable[..., Any], *given: Any) -> list[str]:
-    """The steps of a function's first graph, but for views: names of kernels and operators."""
+    """Return the names of the kernels and operators in a function's first graph, without views."""
     schedule = tt.compiler.explain(function, *given).schedules[0]
     schedule.check()
     names = [s.node.target._opname if isinstance(s, OperatorCall) else s.name for s in schedule.steps]

@@ -1,4 +1,6 @@
-"""Results that are views of other results: they share memory, writes are seen, and gradients go through the base."""
+"""Results that are views of other results share memory; writes are visible, and gradients go through the
+base.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -95,7 +97,7 @@ def _memory(tensor: tt.Tensor) -> int:
 
 
 def _changes(counts: list[Any]) -> list[Any]:
-    """Refusals, and how often each tensor was written to since the first write."""
+    """Return the errors, and the number of writes to each tensor since the first one."""
     first = next(each for each in counts if isinstance(each, list))
     return [
         each if isinstance(each, str) else [b - a for a, b in zip(first, each, strict=True)]

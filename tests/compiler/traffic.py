@@ -1,4 +1,4 @@
-"""Bytes that a compiled graph moves, read off the sources of its kernels, beside the least that it could."""
+"""Bytes that a compiled graph moves, from its kernels' source, compared with the minimum."""
 
 import re
 from typing import Any
@@ -9,7 +9,7 @@ from triten.compiler.schedule import OperatorCall, ReductionKernel, Schedule
 
 
 def nbytes(node: Any) -> int:
-    """Of what a step gives; a broadcast dimension is memory once."""
+    """Return the bytes of a step's results; a broadcast dimension counts once."""
     total = 0
     for spec in specs_of(node):
         count = 1
@@ -20,8 +20,10 @@ def nbytes(node: Any) -> int:
 
 
 def moved(schedule: Schedule, sources: dict[str, str]) -> int:
-    """Bytes that the steps of a schedule read and write: each load and store of a kernel's source goes over its operand
-    once."""
+    """Return the bytes that a schedule's steps read and write.
+
+    Each load and store in a kernel's source passes over its operand once.
+    """
     return sum([_of_step(step, sources) for step in schedule.steps])
 
 
@@ -43,7 +45,7 @@ def _of_step(step: Any, sources: dict[str, str]) -> int:
 
 
 def least(schedule: Schedule) -> int:
-    """Bytes of the inputs that a graph reads and of its results, each once."""
+    """Return the bytes of the inputs that a graph reads and of its results, each counted once."""
     inputs = [node for node in schedule.graph.find_nodes(op="placeholder") if node.users]
     results = schedule.graph.output_node.all_input_nodes
     return sum(map(nbytes, {*inputs, *results}))

@@ -1,4 +1,4 @@
-"""What the tests of the host's kernels share: one thread, and several."""
+"""Fixture for the tests of CPU kernels: run with one thread and with several."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ import triten as tt
 
 @pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
 def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    """The number of threads; a test that takes it runs once with each."""
+    """Run a test once with each number of threads."""
     before = tt.get_num_threads()
     tt.set_num_threads(request.param)
     yield request.param

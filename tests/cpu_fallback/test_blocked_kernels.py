@@ -1,4 +1,6 @@
-"""What the host computes in blocks: norms, maxima, convolutions; every layout, one thread and several, the edges."""
+"""CPU kernels that compute in blocks: norms, maxima and convolutions in every layout, threaded or not, at
+the edges.
+"""
 
 import tracemalloc
 
@@ -16,7 +18,7 @@ from triten.cpu_fallback.pooling import pooling
 
 
 def laid_out(array, layout):
-    """A tensor of these values: contiguous, channels-last, or every second element of a larger one."""
+    """Return a tensor of these values: contiguous, channels-last, or strided by two."""
     x = tt.from_numpy(np.ascontiguousarray(array))
     if layout == "channels_last":
         return x.contiguous(memory_format=tt.channels_last)
@@ -116,7 +118,7 @@ def test_moments_of_blocks_combine(rng, lengths):
 
 
 def normalised(x, axes, weight, bias, eps=1e-5):
-    """In float64."""
+    """Normalize in float64."""
     mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
     return (x - mean) / np.sqrt(variance + eps) * weight + bias
 
@@ -297,7 +299,7 @@ def test_even_shares_and_others(rng, n, out):
 
 
 def convolved(x, w, stride, padding, dilation, groups):
-    """In float64, tap by tap."""
+    """Convolve in float64, tap by tap."""
     x = np.pad(x, [(0, 0), (0, 0), *[(padding, padding)] * 2])
     n, _, *size = x.shape
     o, each, *kernel = w.shape

@@ -1,4 +1,6 @@
-"""Large pointwise calls: every layout in blocks, the same for any threads; casts of float16; choice by bits."""
+"""Large pointwise calls in blocks: every layout, the same for any threads; casts of float16; bitwise
+selection.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Norms, distances and products in one kernel on the host: as the composites that they stand for."""
+"""Norms, distances and matmuls in one CPU kernel agree with their composites."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_call_gives_what_the_composition_gives(name: str, dtype: Any, values: 
     assert (made.dtype, made.shape, made.stride()) == (expected.dtype, expected.shape, expected.stride())
     assert made._data.shape == made.shape
     eps = tt.finfo(dtype).eps
-    # Of equal rows the squares cancel to what rounding has left.
+    # For equal rows the squares cancel to rounding error.
     least = 10 * math.sqrt(eps) if name == "cdist of many, 2" else 100 * eps
     np.testing.assert_allclose(made.numpy(), expected.numpy(), rtol=100 * eps, atol=least)
 

@@ -1,7 +1,7 @@
-"""Indices that another thread changes between their check and their use: native loops stay within their arrays.
+"""Native loops stay in bounds if another thread changes indices after their check.
 
-A check is replaced by one that changes the indices after it has looked at them. A loop would then read or write in the
-margin of a larger array.
+The test's check changes the indices after it has read them. A loop without bounds of its own would read or
+write the margin of a larger array.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ OPERATORS: dict[str, Callable[[tt.Tensor, tt.Tensor], Any]] = {
 
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_operators(operator: str, changing: Callable[[Array], Array]) -> None:
-    """Operators give a result, or refuse what the index has become."""
+    """Return a result, or raise an error for the changed index."""
     table, whole = within_margin(np.nan)
     numbers = changing(np.arange(COUNT) % ROWS)
     try:
@@ -131,10 +131,10 @@ def test_sparse_operators(operator: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("routine", ["getrs", "sytrs"])
 def test_pivots(routine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """LAPACK is given the pivots that were checked."""
+    """Give LAPACK the pivots that were checked."""
 
     class Pivots(np.ndarray[Any, Any]):
-        """Pivots that change as they are looked at."""
+        """Array of pivots that change when they are read."""
 
         def max(self, *given: Any, **options: Any) -> Any:
             found = super().max(*given, **options)
@@ -181,7 +181,7 @@ def of_rows(x: tt.Tensor, numbers: tt.Tensor) -> tt.Tensor:
 def test_compiled_loops_read_no_element_outside(
     function: Callable[..., tt.Tensor], wrong: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Loops that are given numbers which no check has seen."""
+    """Pass unchecked indices to the loops."""
     monkeypatch.setattr(picks, "check_of", lambda call: lambda numbers: None)
     whole = np.full(ROWS * WIDTH + 2 * 64, np.nan, np.float32)
     table = whole[64:-64].reshape(ROWS, WIDTH)

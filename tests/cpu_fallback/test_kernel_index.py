@@ -10,7 +10,7 @@ from triten.dispatch.generated.kernel_index import KERNELS
 
 
 def output_of(*arguments: str, cwd: Path) -> str:
-    """What a new interpreter prints, which must end well and complain of nothing."""
+    """Return the output of a new interpreter, which must succeed and print no errors."""
     run = subprocess.run(
         [sys.executable, "-P", *arguments], cwd=cwd, capture_output=True, text=True, env=dict(os.environ)
     )
@@ -23,7 +23,7 @@ def test_the_index_is_fresh(tmp_path: Path) -> None:
 
 
 def test_both_kernels_of_a_stub_lie_in_the_same_family() -> None:
-    """So that who has found the one finds the other: `normalization/softmax.py` in both packages."""
+    """Keep both kernels of a stub in one family, for example `normalization/softmax.py` in both packages."""
     families = {
         name: [module.partition(".")[0] for module in both if module] for name, both in KERNELS.items()
     }
@@ -32,7 +32,7 @@ def test_both_kernels_of_a_stub_lie_in_the_same_family() -> None:
 
 
 def test_the_index_is_made_without_the_one_that_there_is(tmp_path: Path) -> None:
-    """A merge may leave one that cannot be read."""
+    """Rebuild an index that cannot be read, for example after a merge."""
     program = """
 import sys, triten
 sys.modules["triten.dispatch.generated.kernel_index"] = None
@@ -86,7 +86,9 @@ except RuntimeError as error:
 
 
 def test_kernels_are_imported_whatever_the_program_has_set(tmp_path: Path) -> None:
-    """Where NumPy raises for floating-point errors, warnings are errors, and a mode takes the operators."""
+    """Import kernels while NumPy raises floating-point errors, warnings are errors, and a mode intercepts
+    operators.
+    """
     program = """
 import numpy, triten as tt, warnings
 from triten.dispatch.structured.stub import load_kernels

@@ -1,4 +1,4 @@
-"""What calls on the CPU take beside their results: blocks, of a size that does not grow with the tensors."""
+"""CPU calls allocate, besides their results, only blocks whose size does not grow with the tensors."""
 
 from __future__ import annotations
 

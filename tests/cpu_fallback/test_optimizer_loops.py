@@ -33,8 +33,10 @@ def parameters(dtype: tt.dtype) -> list[tt.Tensor]:
 
 
 def trained(make: Any, dtype: tt.dtype) -> list[tt.Tensor]:
-    """Parameters and states after some steps: with gradients elsewhere and in place, with one parameter's missing, and
-    with a parameter elsewhere.
+    """Return parameters and states after some steps.
+
+    Some steps have new gradients and some in-place ones; one step lacks a parameter's gradient, and one has a
+    moved parameter.
     """
     of = parameters(dtype)
     optimizer = make(of)

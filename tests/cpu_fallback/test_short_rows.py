@@ -1,4 +1,6 @@
-"""Softmax, layer_norm and sums of short rows, and joins and ranges planned as one part, beside float64 and NumPy."""
+"""Softmax, layer_norm and sums of short rows, and joins and ranges as one plan, agree with float64 and
+NumPy.
+"""
 
 import numpy as np
 import pytest
@@ -42,7 +44,9 @@ def test_rows(rng, layout, spread, sizes):
 @pytest.mark.parametrize("of_grad", (*LAYOUTS, "expanded"))
 @pytest.mark.parametrize("sizes", ((1, 1), (5, 7), (3, 32), (2, 33), (2, 3, 5)))
 def test_gradients_of_rows(rng, layout, of_grad, sizes):
-    """Whatever order the likelihoods lie in, the gradient has the elements, and the strides that it says."""
+    """Give a gradient with the right elements and the strides that it reports, for every layout of the
+    likelihoods.
+    """
     if len(sizes) > 2 and "transposed" in (layout, of_grad):
         pytest.skip("a matrix's layout")
     x = rng.standard_normal(sizes)

@@ -1,4 +1,4 @@
-"""Pooling, interpolation and sampling of small arrays: the same as of large ones, and at every edge."""
+"""Pooling, interpolation and sampling of small arrays agree with those of large ones, at every edge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ F = tt.nn.functional
 
 
 def maxima(x, kernel, stride, padding, dilation, out):
-    """The largest element of each window of a plane: of equals the first, of NaNs the last."""
+    """Return the maximum of each window of a plane: the first of equal elements, the last of NaNs."""
     values, places = np.empty(out, x.dtype), np.empty(out, np.int64)
     for o in np.ndindex(*out):
         best, place = None, None

@@ -1,11 +1,11 @@
-"""Everyday calls, and what a dispatch mode sees of each.
+"""Everyday calls, and the operators that a dispatch mode sees for each.
 
-`calls` are written as programs are. Run with PyTorch as a script, this module writes `everyday_calls.json`, which says
-the operators that PyTorch dispatches for each call::
+`calls` has typical program code. Run with PyTorch as a script, this module writes `everyday_calls.json`, with the
+operators that PyTorch dispatches for each call::
 
     python tests/dispatch/everyday_calls.py
 
-`test_everyday_calls.py` compares with it. The same code records both: it takes the module, `torch` or `triten`.
+`test_everyday_calls.py` compares with it. The same code records both: its argument is the module, `torch` or `triten`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The table of operators: it says what the registry says, and the committed one is fresh."""
+"""The table of operators agrees with the registry, and the committed table is fresh."""
 
 import json
 import subprocess

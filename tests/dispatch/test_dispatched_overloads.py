@@ -14,7 +14,7 @@ Call = Callable[[Any], Any]
 
 
 class Seen(tt.TensorDispatchMode):
-    """A mode that writes down the operators that it sees."""
+    """Mode that records the operators that it sees."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -25,7 +25,7 @@ class Seen(tt.TensorDispatchMode):
 
 
 class Wrapped(tt.Tensor):
-    """A subclass that writes down the operators that it sees, and computes with plain tensors."""
+    """Subclass that records the operators that it sees, and computes with plain tensors."""
 
     names: list[str]
 

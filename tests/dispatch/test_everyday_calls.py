@@ -1,4 +1,4 @@
-"""A dispatch mode sees the operators that PyTorch dispatches: the same overloads, with arguments of the same kinds."""
+"""A dispatch mode sees PyTorch's operators: the same overloads, with arguments of the same kinds."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ DIFFERENT: dict[str, str] = {
 
 
 class Recorder(tt.TensorDispatchMode):
-    """A mode that writes down what it sees."""
+    """Mode that records the operators that it sees."""
 
     def __init__(self, seen: list[str]) -> None:
         self.seen = seen

@@ -1,4 +1,4 @@
-"""Numbers that a dtype, or 64 bits, do not hold: refused with PyTorch's exceptions, wherever they are given."""
+"""Numbers that a dtype or 64 bits cannot represent raise PyTorch's exceptions in every position."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_number_of_threads_beyond_32_bits() -> None:
 
 
 NUMBERS: list[tuple[tt.dtype, Any, Any]] = [
-    # What PyTorch makes of a number; None where it refuses it.
+    # PyTorch's value of the number, or None if PyTorch raises an error.
     (tt.uint8, -1, 255),
     (tt.uint8, -1.0, None),
     (tt.uint8, -0.5, None),

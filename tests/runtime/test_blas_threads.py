@@ -12,7 +12,7 @@ from triten.runtime.blas_threads import hold, numpy_threads, restore, set_blas_t
 
 
 class Blas:
-    """Counts its threads, as OpenBLAS does."""
+    """Fake BLAS that counts its threads, as OpenBLAS does."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads

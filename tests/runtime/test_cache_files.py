@@ -1,4 +1,4 @@
-"""Files of the caches: what another user could have written is not read, and nothing that waits."""
+"""Cache files are not read if another user could have written them, or if a read would block."""
 
 import errno
 import os

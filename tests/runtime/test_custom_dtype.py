@@ -1,4 +1,4 @@
-"""Scalar types registered at run time: stored and moved, or computed in float32."""
+"""Scalar types registered at run time: stored and copied, or computed in float32."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""`DispatchKeySet`: the algebra of sets in 64 bits, and the order of keys."""
+"""`DispatchKeySet`: set algebra in 64 bits, and the order of keys."""
 
 import copy
 import itertools
@@ -48,7 +48,7 @@ def test_runtime_keys_are_backends_times_functionalities() -> None:
 
 
 def test_order_of_functionalities() -> None:
-    """The order of the design, lowest first."""
+    """Check the order of the functionalities, lowest first."""
     names = [
         "CPU", "QuantizedCPU", "SparseCPU", "SparseCsrCPU", "BackendSelect", "Python",
         "FuncTorchDynamicLayerBackMode", "Functionalize", "Named", "ADInplaceOrView", "AutogradOther",
@@ -203,7 +203,7 @@ def test_copies_and_pickles() -> None:
 
 
 def test_key_sets_of_tensors() -> None:
-    """A tensor's set holds the autograd keys whether or not it requires grad, as c10's does."""
+    """Keep the autograd keys in a tensor's set even if it does not require grad, as c10 does."""
     plain = tt.ones(1).key_set()
     assert [key.name for key in plain] == ["CPU", "ADInplaceOrView", "AutogradCPU"]
     assert tt.ones(1).requires_grad_().key_set() == plain

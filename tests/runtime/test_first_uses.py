@@ -1,4 +1,4 @@
-"""A first use that an interrupt ends can be made again: imports, registrations, drivers and threads."""
+"""A first use that an interrupt ends can be repeated: imports, registrations, drivers and threads."""
 
 import importlib
 import subprocess
@@ -92,7 +92,7 @@ def test_a_kernel_of_a_module_that_was_interrupted_is_not_used(stubs, tmp_path, 
 
 
 def at_every_moment(make, use, expected, of_file):
-    """Interrupt the first use of what `make` gives at every moment in a file, and use it again."""
+    """Interrupt the first use of an object of `make` at every moment in a file, and use it again."""
     at = 0
     while True:
         at += 1
@@ -144,7 +144,7 @@ def test_what_waits_for_a_module_is_called_until_it_returns(tmp_path, monkeypatc
 
 
 def test_a_family_of_operators_is_loaded_once():
-    """Whatever an interrupt leaves behind: entries that were found stay those that are called."""
+    """Keep the entries that callers found, whatever state an interrupt leaves behind."""
 
     def make():
         dispatcher = Dispatcher()

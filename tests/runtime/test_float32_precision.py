@@ -1,4 +1,4 @@
-"""How float32 products are multiplied: the flags, old and new, and who is told of changes."""
+"""Precision of float32 matmuls: the flags, old and new, and the notification of changes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""NumPy's floating-point error state: whatever the user has set changes nothing, and stays as it was."""
+"""Kernels neither depend on NumPy's floating-point error state nor change it."""
 
 import contextvars
 import math
@@ -152,7 +152,7 @@ def test_the_users_state_still_rules_numpy() -> None:
 
 
 def test_worker_threads() -> None:
-    """A new thread starts with NumPy's default, which warns."""
+    """Keep the error state of each thread; a new thread starts with the default of NumPy, which warns."""
 
     def work() -> None:
         with np.errstate(all="raise"):
@@ -165,7 +165,7 @@ def test_worker_threads() -> None:
 
 
 def test_a_call_within_a_call() -> None:
-    """A kernel may be entered from within another, by a finaliser or a user's own operator."""
+    """Enter a kernel from within another, as a finalizer or a custom operator may."""
     with np.errstate(all="raise"):
         assert run_quiet(np.geterr)["over"] == "ignore"
         with pytest.raises(RuntimeError, match="cannot enter context"):

@@ -36,7 +36,7 @@ def status_of_child(function):
 
 
 def holding(locks):
-    """While the functions of a `with` block run, another thread holds the locks."""
+    """Hold the locks in another thread while the functions of a `with` block run."""
     held, over = threading.Event(), threading.Event()
 
     def hold():
@@ -122,7 +122,7 @@ def test_an_attribute_is_computed_beside_another_thread_that_computes_it():
 
 
 class Noticing:
-    """A reentrant lock that tells when someone is about to take it."""
+    """Reentrant lock that signals when a thread is about to take it."""
 
     def __init__(self):
         self.lock, self.wanted = threading.RLock(), threading.Event()

@@ -1,4 +1,6 @@
-"""Batches of matrices on the host: the same as matrix by matrix, by whichever way, and what fails is told of each."""
+"""Batched CPU linear algebra agrees with the loop over matrices, for every algorithm, and reports each
+failure.
+"""
 
 import itertools
 
@@ -23,7 +25,7 @@ def in_columns(a: np.ndarray) -> np.ndarray:
 
 
 def both_ways(monkeypatch: pytest.MonkeyPatch, run) -> list:
-    """The results all at once, and matrix by matrix through SciPy alone."""
+    """Return the results in batch and matrix by matrix through SciPy alone."""
     found = []
     for at_once in (True, False):
         with monkeypatch.context() as patch:
@@ -142,7 +144,9 @@ def test_orthogonal_factors(
 @pytest.mark.parametrize("vectors", [True, False])
 @pytest.mark.parametrize("other", [True, False])
 def test_values_and_vectors(other: bool, vectors: bool, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`other` is the upper triangle of Hermitian matrices, the whole bases of others."""
+    """Compute values and vectors; `other` is the upper triangle of Hermitian matrices, or all bases of
+    others.
+    """
     a = numbers(5, 4, 3, dtype=dtype)
     square = a[:, :3]
     real, wide = dtype.lower(), {"f": "F", "d": "D"}.get(dtype, dtype)

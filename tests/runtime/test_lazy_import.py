@@ -1,4 +1,4 @@
-"""What stands for a module until it is imported behaves as the module."""
+"""A lazy placeholder behaves as the module that it imports at first use."""
 
 import importlib
 import importlib.util

@@ -1,4 +1,4 @@
-"""Included and excluded keys: of one thread, nested, restored."""
+"""Included and excluded dispatch keys are thread-local, nest, and are restored."""
 
 import threading
 

@@ -32,7 +32,7 @@ def geometries(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def addresses(sizes: tuple[int, ...], strides: tuple[int, ...], order: tuple[int, ...]) -> list[int]:
-    """Addresses of the elements, visited with the last dimension of `order` running fastest."""
+    """Return the addresses of the elements, with the last dimension of `order` fastest."""
     return [
         sum(i * strides[d] for i, d in zip(index, order, strict=True))
         for index in itertools.product(*(range(sizes[d]) for d in order))
@@ -71,7 +71,7 @@ def test_channels_last_strides(sizes: tuple[int, ...]) -> None:
 def test_is_channels_last(geometry: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     sizes, strides = geometry
     for rank, order in ((4, (0, 2, 3, 1)), (5, (0, 2, 3, 4, 1))):
-        # Of empty tensors, too, the strides decide.
+        # The strides decide for empty tensors, too.
         filled = tuple([max(n, 1) for n in sizes])
         running, is_ordered = 1, len(sizes) == rank
         for d in reversed(order) if is_ordered else ():

@@ -1,4 +1,4 @@
-"""dtypes: what each one knows, conversions, limits, and the default."""
+"""dtypes: properties, conversions, limits, and the default."""
 
 import copy
 import pickle

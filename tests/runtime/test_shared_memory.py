@@ -1,4 +1,4 @@
-"""Storages in memory that processes share: what moves with them, and what is left when they are gone."""
+"""Storages in shared memory: the state that moves with them, and the cleanup."""
 
 import gc
 import os
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(not shared_memory.CAN_SHARE, reason="this system
 
 @pytest.fixture(params=shared_memory.STRATEGIES)
 def strategy(request):
-    """Each way to make blocks; nothing of one may be left after a test."""
+    """Select each strategy for shared blocks; none of its blocks may remain after a test."""
     before = blocks()
     shared_memory.set_strategy(request.param)
     yield request.param
@@ -27,7 +27,7 @@ def strategy(request):
 
 
 def blocks():
-    """The blocks of this process: descriptors of such files, and names."""
+    """Count the blocks of this process: open descriptors, mappings and names."""
     links = [Path(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
     found = [os.readlink(link) for link in links if os.path.islink(link)]
     maps = Path("/proc/self/maps").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Sizes: a tuple of integers whose slices, sums and multiples are sizes."""
+"""`Size` is a tuple of integers whose slices, sums and multiples are sizes."""
 
 from __future__ import annotations
 

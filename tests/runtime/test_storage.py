@@ -1,4 +1,4 @@
-"""Storage and allocators: shared bytes, resizing, alignment, an allocator of one's own."""
+"""Storage and allocators: shared bytes, resizing, alignment, a custom allocator."""
 
 import ctypes
 import gc
@@ -22,7 +22,7 @@ CPU = tt.device("cpu")
 
 
 class CountingAllocator(Allocator):
-    """Memory from ctypes buffers, with a ledger."""
+    """Allocator over ctypes buffers that counts allocations."""
 
     def __init__(self) -> None:
         self.allocated: dict[int, int] = {}

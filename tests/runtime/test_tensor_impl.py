@@ -1,4 +1,4 @@
-"""`TensorImpl`: what a tensor costs, knows and shares."""
+"""`TensorImpl`: memory cost, properties and shared state."""
 
 import copy
 import gc
@@ -42,7 +42,7 @@ def test_a_small_recorded_tensor_and_its_node_take_at_most_a_kilobyte() -> None:
 
 
 def test_attributes_cost_nothing_before_they_are_given() -> None:
-    """The dict is made at the first of them."""
+    """Create the dict with the first attribute."""
     x = tt.ones(2)
     assert not any(type(each) is dict for each in gc.get_referents(x))
     x.something = 1
@@ -55,7 +55,7 @@ def test_attributes_cost_nothing_before_they_are_given() -> None:
 
 
 def test_attributes_are_the_tensors_own() -> None:
-    """Neither a view nor a result has them; a copy and a pickle do (`torch.Tensor`)."""
+    """Keep attributes out of views and results; a copy and a pickle have them, as in `torch.Tensor`."""
     x = tt.ones(2)
     x.tags = ["a"]
     assert not hasattr(x + 1, "tags")
@@ -232,7 +232,9 @@ def test_the_version_counts_writes_by_pytorchs_name() -> None:
 
 
 def test_an_instance_is_made_without_room_for_attributes() -> None:
-    """`PyType_GenericNew` makes it; `object.__new__` would make room, and refuses classes that are not its own."""
+    """Create tensors by `PyType_GenericNew`; `object.__new__` would reserve space, and rejects foreign
+    classes.
+    """
     assert tt.Tensor.__new__ is GenericBase.__new__
     with pytest.raises(TypeError, match="is not safe"):
         object.__new__(tt.Tensor)

@@ -1,4 +1,4 @@
-"""`TensorSpec`: interning, twins, and the facts that it precomputes."""
+"""`TensorSpec`: interning, twins, and precomputed properties."""
 
 import itertools
 
@@ -71,7 +71,7 @@ def test_twins(sizes: list[int], inference: bool, read_only: bool) -> None:
 
 @given(st.lists(st.integers(0, 4), max_size=4), st.data())
 def test_contiguity_and_overlap_by_addresses(sizes: list[int], data: st.DataObject) -> None:
-    """Against the definition: visiting the elements in order visits addresses 0, 1, 2, ..."""
+    """Compare with the definition: visiting the elements in order visits addresses 0, 1, 2, ..."""
     strides = [data.draw(st.integers(0, 12)) for _ in sizes]
     made = spec(tuple(sizes), tuple(strides))
     addresses = [

@@ -1,4 +1,4 @@
-"""Code written out as text: compiled once, with lines for tracebacks, and bounded."""
+"""Generated code as text: compiled once, with lines for tracebacks, and bounded."""
 
 import inspect
 import linecache
@@ -18,7 +18,7 @@ def text_of(number):
 
 
 def registered():
-    """The file names that have lines, but for those of what was written before."""
+    """Return the registered file names, without those registered before the test."""
     return [name for name in linecache.cache if name.startswith("<triten ") and name not in before]
 
 
@@ -27,7 +27,7 @@ before = set()
 
 @pytest.fixture(autouse=True)
 def codes_of_its_own(monkeypatch):
-    """Each test begins with none, and those that plans have stay."""
+    """Start each test without written code, and keep the code of existing plans."""
     before.update(name for name in linecache.cache if name.startswith("<triten "))
     monkeypatch.setattr(written_code, "_codes", OrderedDict())
     yield

@@ -14,7 +14,7 @@ from triten.runtime.cuda.driver import driver
 
 
 class Launches:
-    """How many kernels were launched since it was made."""
+    """Counter of kernel launches since its creation."""
 
     def __init__(self) -> None:
         self.before = driver().launches
@@ -31,14 +31,16 @@ def launches() -> Launches:
 
 @pytest.fixture(autouse=True)
 def settled() -> Iterator[None]:
-    """Work that a test enqueued fails in that test."""
+    """Synchronize after each test, so that its asynchronous work fails in that test."""
     yield
     tt.cuda.synchronize()
 
 
 @pytest.fixture
 def random(rng: np.random.Generator) -> Callable[..., tt.Tensor]:
-    """random(sizes, dtype): host tensors with values that every dtype holds, zeros and negatives too."""
+    """Return random(sizes, dtype), which makes host tensors with values that every dtype holds, zeros and
+    negatives too.
+    """
 
     def make(sizes: tuple[int, ...], dtype: tt.dtype = tt.float32) -> tt.Tensor:
         if dtype.is_floating_point:
@@ -54,7 +56,7 @@ def random(rng: np.random.Generator) -> Callable[..., tt.Tensor]:
 
 @pytest.fixture
 def same() -> Callable[..., None]:
-    """same(device tensor, host tensor): bit for bit but for NaN, or within `tolerance`."""
+    """Return same(device tensor, host tensor): bitwise identical except NaN, or within `tolerance`."""
 
     def check(got: tt.Tensor, expected: tt.Tensor, tolerance: float = 0.0) -> None:
         assert got.is_cuda

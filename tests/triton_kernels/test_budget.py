@@ -1,4 +1,4 @@
-"""What is declared beside kernels: complete, and possible on every target."""
+"""Declarations of kernels are complete, and possible on every target."""
 
 from dataclasses import replace
 

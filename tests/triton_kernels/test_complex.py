@@ -1,4 +1,4 @@
-"""Complex numbers on CUDA: every function at every edge and on random numbers, in every layout, beside the CPU's."""
+"""Complex numbers on CUDA agree with the CPU: every function, edge values and random numbers, every layout."""
 
 from itertools import product
 
@@ -41,7 +41,7 @@ BETTER = {
 
 
 def agree(found, expected, tolerance):
-    """Whether parts are the same, zeros with their signs, or numbers differ by a share of their size."""
+    """Return where parts are equal, zeros with their signs, or numbers are within a relative tolerance."""
     with np.errstate(all="ignore"):
         if found.dtype.kind != "c":
             close = np.abs(found.astype(np.float64) - expected) <= tolerance * np.abs(expected)
@@ -50,7 +50,7 @@ def agree(found, expected, tolerance):
         same = [
             ((a == b) & (np.signbit(a) == np.signbit(b)))
             | (np.isnan(a) & np.isnan(b))
-            | (unknown & (np.abs(a) == np.abs(b)))  # C99 leaves signs beside NaN open
+            | (unknown & (np.abs(a) == np.abs(b)))  # C99 leaves the signs unspecified if a part is NaN
             for a, b in ((found.real, expected.real), (found.imag, expected.imag))
         ]
         finite = np.isfinite(found) & np.isfinite(expected)
@@ -72,7 +72,7 @@ def test_edges(name, dtype):
 
 
 def numbers(random, sizes, dtype):
-    """Complex host tensors of random parts."""
+    """Return complex host tensors with random parts."""
     real, imaginary = random(sizes, dtype.to_real()), random(sizes, dtype.to_real())
     return tt.from_numpy((real.numpy() + 1j * imaginary.numpy()).astype(dtype.np))
 
@@ -100,7 +100,7 @@ def test_products_and_quotients_at_edges(dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_quotients_neither_overflow_nor_vanish(dtype):
-    """Where the squares of the divisor's parts do."""
+    """Divide without overflow or underflow, although the squares of the divisor's parts have one."""
     large = 1e30 if dtype is tt.complex64 else 1e300
     for size in (large, 1 / large):
         a = tt.tensor([complex(size, 2 * size)], dtype=dtype)

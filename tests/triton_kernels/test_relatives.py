@@ -1,4 +1,4 @@
-"""Devices that take the kernels of another design: what is planned for them, without compiling it."""
+"""Plans for devices that take the kernels of another design, without compilation."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def test_relatives_are_like_a_target() -> None:
 
 @pytest.mark.parametrize("capability", RELATIVES)
 def test_every_sample_is_planned(capability: int) -> None:
-    """Products had no tile to choose from on sm_103 and sm_120: every call of one raised."""
+    """Plan every sample; on sm_103 and sm_120 matmuls once had no tile, and every call raised an error."""
     environment = {k: v for k, v in os.environ.items() if k not in ("TRITEN_CUDA", "TRITON_INTERPRET")}
     done = subprocess.run(
         [sys.executable, "-P", "-c", PLANNING, str(capability)],

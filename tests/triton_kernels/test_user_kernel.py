@@ -183,7 +183,7 @@ def test_values_that_do_not_fit():
 
 @pytest.mark.skipif(os.environ.get("TRITEN_CUDA") != "interpret", reason="about the interpreter")
 def test_a_program_needs_no_setting_but_its_device(tmp_path):
-    """The kernel is defined before the first use of a device, with the interpreter asked for by TRITEN_CUDA alone."""
+    """Define a kernel before the first use of a device; TRITEN_CUDA alone selects the interpreter."""
     program = tmp_path / "program.py"
     program.write_text(
         textwrap.dedent("""

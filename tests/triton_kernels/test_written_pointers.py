@@ -1,4 +1,4 @@
-"""Which pointers a kernel writes, however it reaches `tl.store`: by other names, helpers, tuples, objects."""
+"""The pointers that a kernel writes, however it reaches `tl.store`: aliases, helpers, tuples, objects."""
 
 import pytest
 import triton

@@ -1,7 +1,7 @@
-"""A program for a process of its own: run operators on a driver that finds or compiles each kernel and runs none.
+"""Program that runs operators on a driver that finds or compiles each kernel and runs none.
 
-`python warm_start.py [without]` prints as JSON what was launched and what had to be compiled; `without` blocks the
-import of Triton.
+`python warm_start.py [without]` prints as JSON the launches and the compilations; `without` blocks the import
+of Triton.
 """
 
 import ctypes
@@ -41,7 +41,7 @@ def nothing(self, *args, **kwargs): ...
 
 
 class FindingDriver(type("Inert", (cuda.Driver,), dict.fromkeys(cuda.Driver.__abstractmethods__, nothing))):
-    """One device whose memory does not exist."""
+    """Driver of one device without memory."""
 
     top = 1 << 40
 
@@ -65,7 +65,7 @@ class FindingDriver(type("Inert", (cuda.Driver,), dict.fromkeys(cuda.Driver.__ab
         return self.top
 
     def malloc_mapped(self, nbytes):
-        """Memory that exists, since the host reads it; never given back."""
+        """Allocate real memory, since the host reads it; it is never freed."""
         self.mapped = ctypes.create_string_buffer(nbytes)
         return ctypes.addressof(self.mapped)
 

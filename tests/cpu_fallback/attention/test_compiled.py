@@ -20,7 +20,7 @@ attend = tt.nn.functional.scaled_dot_product_attention
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """Small calls have loops, and threads share them."""
+    """Make loops for small calls, shared among threads."""
     before = tt.get_num_threads()
     for name in ("LEAST_WORK", "SHARED_WORK", "WAKING_WORK"):
         monkeypatch.setattr(compiled, name, 1)
@@ -49,7 +49,7 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, int], int, Any]] = {
 
 
 def operands(case: str, dtype: type = np.float32) -> tuple[list[Any], Any, Any]:
-    """Query, key and value, a mask, and the output's gradient."""
+    """Return query, key and value, a mask, and the output's gradient."""
     query, (heads, keys), width, kind = CASES[case]
     rng = np.random.default_rng(0)
     sizes = (query, (query[0], heads, keys, query[3]), (query[0], heads, keys, width), (*query[:3], width))
@@ -64,7 +64,7 @@ def operands(case: str, dtype: type = np.float32) -> tuple[list[Any], Any, Any]:
 
 
 def results(given: list[Any], mask: Any, grad: Any, is_causal: bool) -> list[tt.Tensor]:
-    """The output, and the gradients of query, key and value."""
+    """Return the output and the gradients of query, key and value."""
     leaves = [each.detach().requires_grad_() for each in given]
     out = attend(*leaves, mask, is_causal=is_causal, enable_gqa=leaves[0].shape[1] != leaves[1].shape[1])
     return [out.detach(), *tt.autograd.grad(out, leaves, grad)]
@@ -77,7 +77,7 @@ def of_arrays(given: Any, mask: Any, grad: Any, is_causal: bool) -> list[Any]:
 
 
 def exact(given: Any, mask: Any, grad: Any, is_causal: bool) -> list[Any]:
-    """The same in float64, by its definition."""
+    """Compute the output and gradients in float64 from the definition of attention."""
     q, k, v, g = (each.astype(np.float64) for each in (*given, grad))
     group = q.shape[1] // k.shape[1]
     k, v = (np.repeat(each, group, 1) for each in (k, v))

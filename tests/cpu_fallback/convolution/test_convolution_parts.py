@@ -1,4 +1,4 @@
-"""Convolution in parts: the same bits with every number of threads, and numbers that are not finite stay in place."""
+"""Convolution in parts is bitwise identical for every number of threads; non-finite values stay in place."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from triten.dispatch.core.dispatcher import Dispatcher
 
 @pytest.fixture(params=[8, 40, 1 << 20])
 def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Blocks of so many positions, with plans that are made for them."""
+    """Use blocks of the given number of positions, with new plans."""
     for name, value in {
         "COLUMN_BYTES": 4,
         "GROUPED_BYTES": 4,
@@ -40,7 +40,7 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 def by_taps(
     x: np.ndarray, w: np.ndarray, g: np.ndarray, padding: tuple[int, int], dilation: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The gradients of input and weight, tap by tap over the positions that there are."""
+    """Return the gradients of input and weight, summed tap by tap."""
     (ph, pw), (rows, columns) = padding, g.shape[2:]
     padded = np.pad(x, ((0, 0), (0, 0), (ph, ph), (pw, pw)))
     of_x, of_w = np.zeros_like(padded), np.zeros_like(w)
@@ -101,7 +101,9 @@ def test_rows_of_several_images_side_by_side(
     dilation: int,
     groups: int,
 ) -> None:
-    """Borders along either dimension or both, which rows and images share, and none, where rows have no gaps."""
+    """Pad either dimension, both or none: rows and images share borders, and rows without padding have no
+    gaps.
+    """
     x, w = rng.standard_normal((5, 4, 6, 7)), rng.standard_normal((6, 4 // groups, *kernel))
     b = rng.standard_normal(6)
     a, v = (tt.from_numpy(array).requires_grad_() for array in (x, w))

@@ -1,4 +1,4 @@
-"""The gradient of a weight of few taps, by products of images, is that by columns."""
+"""The weight gradient of few taps, computed by matmuls of images, agrees with the im2col result."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_like_columns(
         Dispatcher.singleton().forget_all()
         out = convolve(x, w, None, stride, padding, dilation)
         g = tt.from_numpy(np.random.default_rng(1).standard_normal(tuple(out.shape))).to(dtype)
-        # A gradient in another order is brought to that of products.
+        # A gradient in another layout is converted to the layout of the matmuls.
         g = g.transpose(-1, 1).contiguous().transpose(-1, 1)
         (found,) = tt.autograd.grad(out, w, g)
         return found

@@ -1,4 +1,4 @@
-"""Kernels of one element, depthwise convolutions of small planes, large weights: each has its own algorithm."""
+"""1x1 convolutions, depthwise convolutions of small planes and large weights each have an algorithm."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import triten as tt
 def reference(
     x: np.ndarray, w: np.ndarray, stride: int, padding: int, dilation: int, groups: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The convolution, a gradient, and what follows for input and weight, one tap and group after the other."""
+    """Return a convolution, a gradient, and the gradients of input and weight, computed tap by tap and group
+    by group.
+    """
     x, w = x.astype(np.float64), w.astype(np.float64)
     rows, columns = (
         (n + 2 * padding - dilation * (k - 1) - 1) // stride + 1

@@ -1,4 +1,4 @@
-"""Compiled tiles of convolutions are what NumPy's products are, on any number of threads."""
+"""Compiled convolution tiles agree with NumPy's matmuls on any number of threads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = needs_llvm
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """Small convolutions are compiled tiles, and shared among threads."""
+    """Compile tiles for small convolutions, shared among threads."""
     before = tt.get_num_threads()
     monkeypatch.setattr(tiles, "LEAST_WORK", 1)
     monkeypatch.setattr(tiles, "SHARED_WORK", 1)
@@ -29,7 +29,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 
 
 def made(x: Any, w: Any, bias: Any, g: Any, convolve: Any, *geometry: Any) -> list[tt.Tensor]:
-    """A convolution and all of its gradients."""
+    """Return a convolution and all of its gradients."""
     a, b, c = (tt.from_numpy(each).requires_grad_() for each in (x, w, bias))
     out = convolve(a, b, c, *geometry)
     if g.size != out.numel():

@@ -1,4 +1,4 @@
-"""Convolution by F(2, 3): the same as by taps, whatever the geometry, the threads and the numbers."""
+"""Winograd convolution F(2, 3) agrees with the sum by taps for every geometry, number of threads and values."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from triten.dispatch.core.dispatcher import Dispatcher
 
 @pytest.fixture(params=[1 << 13, 1 << 20])
 def part_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Parts of so many bytes, for every geometry that has three rows."""
+    """Use parts of the given bytes, for every geometry with three rows."""
     for name, value in {
         "PART_BYTES": request.param,
         "LEAST_POSITIONS": 1,

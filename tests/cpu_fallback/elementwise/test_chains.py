@@ -1,4 +1,4 @@
-"""Activations as chains of calls: every edge, small and in blocks, and numbers that change from call to call."""
+"""Activations as chains of NumPy calls: edge values, small and blocked, with parameters that vary by call."""
 
 from __future__ import annotations
 

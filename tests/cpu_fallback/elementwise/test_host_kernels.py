@@ -1,4 +1,6 @@
-"""Host kernels of pointwise composites: they compute what the composite does, which is there for whoever looks."""
+"""CPU kernels of pointwise composites compute the composite's values, and modes still see the composite's
+operator.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Choosing by a mask: as `np.where`, for every dtype and stride."""
+"""Selection by a mask agrees with `np.where` for every dtype and stride."""
 
 import numpy as np
 import pytest

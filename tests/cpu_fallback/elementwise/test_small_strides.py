@@ -1,6 +1,7 @@
-"""Pointwise kernels over elements with small gaps on both sides: columns of narrow matrices, every n-th element.
+"""Pointwise kernels over elements with small strides on both sides: columns of narrow matrices, every n-th
+element.
 
-NumPy has a loop of its own for each stride of each side, and some of them are wrong in some versions.
+NumPy has a separate loop for each pair of strides, and some are wrong in some versions.
 """
 
 import itertools
@@ -51,7 +52,10 @@ def is_wrong(ufunc: np.ufunc, kinds: str, size: int, rng: np.random.Generator) -
 
 @pytest.mark.parametrize("name", ufuncs_used())
 def test_numpy_computes_the_same_for_every_stride(name: str, rng) -> None:
-    """If this fails for a ufunc, kernels must not call it on two arrays with gaps; see `pointwise_math.negative`."""
+    """Check NumPy's ufuncs for every stride.
+
+    If this fails for a ufunc, kernels must not call it on two strided arrays; see `pointwise_math.negative`.
+    """
     if name in WRONG_IN_NUMPY:
         pytest.skip("known, and avoided by the kernels")
     ufunc = getattr(np, name)

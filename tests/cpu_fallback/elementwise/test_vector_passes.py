@@ -1,4 +1,4 @@
-"""Functions as passes of vector loops: what NumPy's own, element by element, give."""
+"""Vectorized functions agree with NumPy's own, element by element."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Whole functions of one matrix on the host: as the composites that they stand for, to the last stride."""
+"""Matrix functions in one CPU kernel agree with their composites, strides included."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from triten.dispatch.structured.record_kernels import record_kernels
 
 
 def large(x: Any, rows: int, columns: int) -> Any:
-    """A larger matrix of full rank."""
+    """Return a larger matrix of full rank."""
     return x.repeat(20, 20)[:rows, :columns] + 9 * tt.eye(rows, columns, dtype=x.dtype)
 
 
@@ -85,7 +85,7 @@ def flat(results: Any) -> list[Any]:
 
 
 def both(call: Callable[..., Any], *given: Any) -> tuple[list[Any], list[Any]]:
-    """The results of the kernels, and of the composites, which a recorder of kernels has run."""
+    """Return the results of the kernels, and those of the composites, which run under `record_kernels`."""
     with record_kernels():
         composed = flat(call(*given))
     return flat(call(*given)), composed

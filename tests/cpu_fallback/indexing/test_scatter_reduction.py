@@ -1,4 +1,6 @@
-"""Rows combined at numbered rows, against NumPy's own element by element: equal bits, as the order is the same."""
+"""Scatter reductions of rows are bitwise identical to NumPy's element-by-element ones: the order is the
+same.
+"""
 
 from __future__ import annotations
 

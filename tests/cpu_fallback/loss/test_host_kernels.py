@@ -121,7 +121,7 @@ def test_unpooling(rank, batched):
     made = unpool(values, places, 2)
     assert made.shape == x.shape
     np.testing.assert_array_equal(made.numpy(), expected.detach().numpy())
-    # Of several for one place the last stays.
+    # If several values have the same index, the last one stays.
     same = unpool(values, tt.zeros_like(places), 2)
     np.testing.assert_array_equal(same.numpy(), unpool(wanted, tt.zeros_like(places), 2).detach().numpy())
     for wrong in (-1, 10**6):

@@ -22,7 +22,7 @@ SIZES = [(300, 33), (3, 5000), (70, 2, 9), (1, 7), (129, 64)]
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Small tensors have loops, in many parts, which threads share."""
+    """Make loops for small tensors, in many parts that threads share."""
     before = tt.get_num_threads()
     for name in ("LEAST", "SHARED_FROM", "WAKING_FROM", "PART"):
         monkeypatch.setattr(compiled_gradients, name, 1)
@@ -33,13 +33,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def drawn(dtype: type, *sizes: int, seed: int = 0) -> Any:
-    """Numbers around a mean that is no row's own."""
+    """Return numbers around a mean that no row has."""
     rng = np.random.default_rng(seed)
     return (rng.standard_normal(sizes) * 2 + 3).astype(dtype)
 
 
 def exact(x: Any, g: Any, weight: Any, centred: bool, eps: float) -> list[Any]:
-    """The gradients of input, weight and bias in float64."""
+    """Return the gradients of input, weight and bias in float64."""
     x, g = (each.reshape(-1, each.shape[-1]).astype(np.float64) for each in (x, g))
     gap = x - x.mean(1, keepdims=True) if centred else x
     rstd = 1 / np.sqrt((gap**2).mean(1, keepdims=True) + eps)
@@ -52,7 +52,7 @@ def exact(x: Any, g: Any, weight: Any, centred: bool, eps: float) -> list[Any]:
 
 
 def gradients(x: Any, g: Any, parameters: list[Any], centred: bool, wanted: list[int]) -> list[Any]:
-    """The gradients of those of input, weight and bias that are wanted."""
+    """Return the wanted gradients of input, weight and bias."""
     leaves = [
         tt.from_numpy(each).clone().requires_grad_(i in wanted) for i, each in enumerate([x, *parameters])
     ]

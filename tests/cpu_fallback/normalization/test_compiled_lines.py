@@ -20,7 +20,7 @@ F = tt.nn.functional
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """Small tensors are compiled lines, and shared among threads."""
+    """Compile kernels for small tensors, shared among threads."""
     before = tt.get_num_threads()
     for name in ("LEAST", "SHARED_FROM", "WAKING_FROM"):
         monkeypatch.setattr(compiled_lines, name, 1)
@@ -31,12 +31,12 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 
 
 def drawn(rng: np.random.Generator, dtype: type, *sizes: int) -> tt.Tensor:
-    """Numbers around a mean that is no number's own."""
+    """Return numbers around a mean that no element has."""
     return tt.from_numpy((rng.standard_normal(sizes) * 2 + 5).astype(dtype))
 
 
 def by_batch(x: tt.Tensor, g: tt.Tensor, weight: Any, bias: Any) -> list[tt.Tensor]:
-    """batch_norm, the running statistics, and gradients."""
+    """Return the result of batch_norm, the running statistics, and gradients."""
     running = [tt.zeros(x.shape[1], dtype=x.dtype), tt.ones(x.shape[1], dtype=x.dtype)]
     leaves = [each.clone().requires_grad_() for each in (x, weight, bias) if each is not None]
     given = leaves[1:] if weight is not None else [None, None]
@@ -45,7 +45,7 @@ def by_batch(x: tt.Tensor, g: tt.Tensor, weight: Any, bias: Any) -> list[tt.Tens
 
 
 def by_group(x: tt.Tensor, g: tt.Tensor, weight: Any, bias: Any) -> list[tt.Tensor]:
-    """group_norm and gradients."""
+    """Return the result of group_norm, and gradients."""
     leaves = [each.clone().requires_grad_() for each in (x, weight, bias) if each is not None]
     given = leaves[1:] if weight is not None else [None, None]
     out = F.group_norm(leaves[0], 3, *given)

@@ -1,4 +1,4 @@
-"""Softmax of tensors that the host computes in blocks: every layout, one thread and several, little memory."""
+"""Softmax in blocks on the CPU: every layout, one thread and several, little memory."""
 
 import tracemalloc
 

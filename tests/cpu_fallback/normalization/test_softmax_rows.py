@@ -1,4 +1,4 @@
-"""Softmax along rows without gaps: blocks of rows, threads and row lengths change nothing."""
+"""Softmax along contiguous rows is the same for all blocks of rows, threads and row lengths."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Reductions of 16-bit floats by words: against float64, in every half and block, with what is no number anywhere."""
+"""Reductions of 16-bit floats by words agree with float64, with NaN and infinities in every half and block."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FUNCTIONS = {"sum": np.sum, "mean": np.mean, "amax": np.max, "amin": np.min}
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of a few hundred words, and threads from the first of them."""
+    """Use blocks of a few hundred words, shared among threads."""
     monkeypatch.setattr(half_words, "WORDS", 300)
     monkeypatch.setattr(half_words, "SHARED_WORDS", 300)
     monkeypatch.setattr(half_words, "HANDED_OVER", 1)

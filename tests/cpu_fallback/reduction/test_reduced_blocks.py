@@ -1,4 +1,6 @@
-"""Large reductions: each layout and dimension, pairwise error, the same bits for any threads, small temporaries."""
+"""Large reductions: all layouts and dimensions, pairwise error, identical bits for any threads, small
+temporaries.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +107,7 @@ def test_what_is_no_number_reaches_the_result(value: float, place: int) -> None:
             (tt.prod, np.prod),
         ):
             if function is tt.prod and not math.isnan(value):
-                continue  # beside numbers so small that their product is zero
+                continue  # with numbers so small that their product is zero
             with np.errstate(all="ignore"):
                 want = reference(x.astype(np.float64))
             got = function(tt.from_numpy(x)).item()

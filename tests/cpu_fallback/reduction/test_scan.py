@@ -1,4 +1,4 @@
-"""Large scans: each layout and dimension against NumPy in float64, what is no number anywhere, any threads."""
+"""Large scans agree with float64: all layouts and dimensions, NaN anywhere, any number of threads."""
 
 from __future__ import annotations
 

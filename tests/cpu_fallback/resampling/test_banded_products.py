@@ -1,4 +1,4 @@
-"""Interpolation by banded matrices: against dense ones, with what is not finite, and bytes in fixed point."""
+"""Interpolation by banded matrices agrees with dense ones, with non-finite values, and bytes in fixed point."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ CASES = [
 
 
 def reference(x: np.ndarray, mode: str, sizes: tuple[int, ...], corners: bool) -> np.ndarray:
-    """In float64, one dimension after another, by the positions of PyTorch's documentation."""
+    """Interpolate in float64, one dimension after another, at the positions of PyTorch's documentation."""
     for axis, out in enumerate(sizes, 2):
         n = x.shape[axis]
         o = np.arange(out)

@@ -1,4 +1,6 @@
-"""Packed keys: stable orders, ranks and selections of every dtype, with NaN, zeros of both signs, and ties."""
+"""Packed sort keys: stable orders, ranks and selections of every dtype, with NaN, zeros of both signs, and
+ties.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def plain(tensor: tt.Tensor) -> np.ndarray:
 
 
 def stable(values: np.ndarray, descending: bool) -> np.ndarray:
-    """The places in order: NaN above all, equal ones as they stand."""
+    """Return the indices of a stable sort, with NaN above all numbers."""
     rank = values.astype(np.float64 if values.dtype.kind == "f" else np.int64)
     dense = np.unique(rank, return_inverse=True)[1].reshape(rank.shape)
     return np.argsort(-dense if descending else dense, 1, kind="stable")

@@ -1,4 +1,4 @@
-"""The zeta function of one whole order: as Cephes', to a few units in the last place, and its edges."""
+"""The zeta function of one integer order agrees with Cephes' to a few ulps, edges included."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Anomaly detection: which call it was whose backward fails or gives nan."""
+"""Anomaly detection names the forward call whose backward fails or returns NaN."""
 
 import warnings
 

@@ -1,4 +1,6 @@
-"""Views that no history follows: made in no_grad or inference mode, one of several, or of a custom Function."""
+"""Views without a history: made in no_grad or inference mode, one of several outputs, or from a custom
+Function.
+"""
 
 import pytest
 
@@ -112,7 +114,7 @@ def test_an_unrecorded_view_is_void_once_its_base_is_written_to(write):
     with tt.no_grad():
         assert view.sum().item() == (8 if write == "base" else 6)
     assert "grad_fn=<Invalid>" in repr(view)
-    # What has no gradient does not ask for the history.
+    # A result without a gradient does not request the history.
     assert (view > 0).all() and view.to(tt.bool).all() and not view.sum(dtype=tt.int64).requires_grad
 
 

@@ -1,4 +1,4 @@
-"""The engine: gradients arrive, once, summed, in order, for graphs of every shape."""
+"""The engine delivers summed gradients, once and in order, for graphs of every shape."""
 
 import gc
 import random
@@ -205,7 +205,7 @@ def test_parts_of_a_graph_that_a_grad_did_not_need_are_kept() -> None:
 
 
 def test_creating_a_graph_gives_second_derivatives() -> None:
-    """f = sum(w w): the derivative is J wT + wT J, and that of its sum is constant."""
+    """Differentiate f = sum(w w) twice: the derivative is J wT + wT J, and that of its sum is constant."""
     w = matrix()
     first = grad(w.mm(w).sum(), w, create_graph=True)[0]
     assert first.requires_grad
@@ -299,7 +299,7 @@ def test_wide_graphs() -> None:
 
 
 def test_diamonds() -> None:
-    """Each level doubles: visiting paths rather than nodes would take 2**60 steps."""
+    """Visit nodes rather than paths: each level doubles, so paths would take 2**60 steps."""
     x = leaf(1.0)
     y = x
     for _ in range(60):
@@ -321,11 +321,13 @@ def test_diamonds_of_unequal_arms() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_random_graphs(seed: int) -> None:
-    """Sums, parts of several outputs and views in any order: each gradient is the sum over all paths, exactly."""
+    """Combine sums, outputs of multi-output operators and views: each gradient is the exact sum over all
+    paths.
+    """
     draw = random.Random(seed)
     leaves = [tt.ones(2, dtype=tt.float64).requires_grad_() for _ in range(3)]
     made: list[Any] = list(leaves)
-    # What each tensor is of the leaves' elements: coefficients by leaf, which small integers keep exact.
+    # Coefficients of each tensor by leaf; small integers keep them exact.
     known = [[int(i == j) for j in range(3)] for i in range(3)]
     for _ in range(24):
         first, second = (draw.randrange(max(0, len(made) - 8), len(made)) for _ in range(2))
@@ -524,7 +526,7 @@ def test_detach() -> None:
 
 
 class Fault(Exception):
-    """Raised by no code but the test's own."""
+    """Exception that only the test raises."""
 
 
 def test_an_exception_in_backward_leaves_the_runtime_usable() -> None:

@@ -1,4 +1,4 @@
-"""Every row of `derivatives.yaml`: backward and forward mode against differences."""
+"""Every row of `derivatives.yaml` agrees with finite differences in backward and forward mode."""
 
 import re
 from collections.abc import Callable
@@ -18,7 +18,7 @@ ROWS = re.findall(
 
 
 class Leaf:
-    """An input to differentiate by, float64, with values evenly spread over a range in a random order."""
+    """Differentiable float64 input, with values evenly spread over a range in a random order."""
 
     def __init__(self, *shape: int, low: float = -2.0, high: float = 2.0, complex: bool = False) -> None:
         self.shape, self.low, self.high, self.complex = shape, low, high, complex
@@ -364,7 +364,7 @@ RANDOM = {
 
 
 def attention_backward(x: tt.Tensor) -> Any:
-    """The gradients of attention, with the output and the sums that belong to its operands."""
+    """Return the gradients of attention; the output and the sums belong to its operands."""
     q = x.view(1, 1, 3, 4)
     k, v = q.sin(), q.mul(0.5)
     forward = tt.ops.aten._scaled_dot_product_flash_attention_for_cpu
@@ -373,7 +373,7 @@ def attention_backward(x: tt.Tensor) -> Any:
 
 
 def window_backward(x: tt.Tensor) -> Any:
-    """As `attention_backward`, in a window."""
+    """Return the gradients of sliding-window attention, as `attention_backward` does."""
     q = x.view(1, 1, 3, 4)
     k, v = q.sin(), q.mul(0.5)
     forward, backward = tt.ops.aten._sliding_window_attn, tt.ops.aten._sliding_window_attn_backward
@@ -381,13 +381,16 @@ def window_backward(x: tt.Tensor) -> Any:
 
 
 def gradients_of_rows(x: tt.Tensor) -> Any:
-    """All that is given depends on `x` but the statistics, through which the formula differentiates by itself."""
+    """Return the gradients of layer norm; all arguments depend on `x` except the statistics.
+
+    The formula itself differentiates through the statistics.
+    """
     _, mean, rstd = aten.native_layer_norm.default(x.detach(), [4], None, None, 0.3)
     return aten.native_layer_norm_backward.default(x * x + x, x, [4], mean, rstd, x[0] * 2, x[1], [True] * 3)
 
 
 def gradients_of_scores(x: tt.Tensor) -> Any:
-    """As `gradients_of_rows`."""
+    """Return the gradients of cross-entropy, as `gradients_of_rows` does."""
     labels, weight = tt.tensor([1, 0, 3]), tt.tensor([0.5, 1.0, 2.0, 0.25], dtype=tt.float64)
     given = (labels, weight)
     _, statistics, total = aten._cross_entropy_forward.default(x.detach(), *given, 1, -100, 0.2, False)
@@ -431,7 +434,9 @@ def positive(x: tt.Tensor) -> tt.Tensor:
 
 
 def eigenvalues_and_sizes_of_vectors(x: tt.Tensor) -> tuple[tt.Tensor, ...]:
-    """Vectors are unique up to their sign."""
+    """Return the eigenvalues, and the absolute values of the eigenvectors, which are unique up to their
+    sign.
+    """
     values, vectors = tt.linalg.eigh(positive(x))
     return values, vectors.abs()
 

@@ -1,4 +1,4 @@
-"""Dual tensors: levels, nesting with backward mode, writes and views, custom Functions, refusals."""
+"""Dual tensors: levels, nesting with backward mode, writes and views, custom Functions, errors."""
 
 import gc
 import threading
@@ -88,7 +88,9 @@ def test_tangents_do_not_keep_tensors_alive() -> None:
 
 
 def test_levels_do_not_see_each_other() -> None:
-    """d/dx (x d/dy (x + y)) at y=1 is 1: a level that took the other's tangent would give 2."""
+    """Differentiate x d/dy (x + y) at y=1, which gives 1: a level that took the other's tangent would give
+    2.
+    """
     with dual_level() as outer:
         x = dual([3.0], [1.0])
         with dual_level() as inner:
@@ -163,7 +165,9 @@ def cube(x: Any) -> Any:
     ],
 )
 def test_forward_over_backward_and_backward_over_forward(function: Any, second: Any) -> None:
-    """Both are the Hessian's product with ones; saved inputs and saved results must carry their tangents."""
+    """Compute the Hessian-vector product with ones in both ways; saved inputs and results must carry their
+    tangents.
+    """
     values = np.array([0.5, 1.5, 2.0])
     with dual_level():
         x = tt.tensor(values, requires_grad=True)

@@ -11,7 +11,7 @@ from triten.tests.shared.operands import leaf
 
 
 def function(forward: Callable[..., Any], backward: Callable[..., Any], setup: Any = None) -> Any:
-    """A Function class of these static methods."""
+    """Return a Function class with these static methods."""
     members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     if setup is not None:
         members["setup_context"] = staticmethod(setup)
@@ -92,7 +92,7 @@ def test_setup_context() -> None:
 
 
 def saving() -> Any:
-    """Saves its input, its output and None."""
+    """Return a Function that saves its input, its output and None."""
 
     def forward(ctx: Any, x: Any) -> Any:
         out = x.relu()
@@ -381,7 +381,7 @@ class Square(Function):
 
 
 class SquareOfSavedOutput(Function):
-    """exp-like: the derivative is made of the output, x -> x x with x = output of an inner identity."""
+    """Function whose derivative uses the output: x -> x x, with x the output of an inner identity."""
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`tt.autograd.functional`: derivatives of functions, against one another and against PyTorch."""
+"""`tt.autograd.functional`: derivatives of functions agree with one another and with PyTorch."""
 
 import itertools
 

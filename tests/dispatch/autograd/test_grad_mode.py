@@ -1,4 +1,4 @@
-"""no_grad, enable_grad, set_grad_enabled, inference_mode: nested, as decorators, of one thread."""
+"""no_grad, enable_grad, set_grad_enabled and inference_mode: nested, as decorators, thread-local."""
 
 import threading
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def restored() -> Any:
 
 
 def records() -> bool:
-    """Whether an operator records now."""
+    """Return True if an operator records now."""
     return bool((tt.ones(1).requires_grad_() + 1).requires_grad)
 
 
@@ -205,7 +205,7 @@ def test_many_threads_switching() -> None:
 
 
 def test_modes_end_with_their_thread() -> None:
-    """A thread that dies inside no_grad leaves nothing behind for others."""
+    """End a thread inside no_grad; other threads are not affected."""
 
     def dies() -> None:
         context = tt.no_grad()

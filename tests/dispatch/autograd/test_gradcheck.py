@@ -1,4 +1,4 @@
-"""`gradcheck` and `gradgradcheck`: they pass what is right, and find what is wrong."""
+"""`gradcheck` and `gradgradcheck` pass correct derivatives and find wrong ones."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def square() -> tt.Tensor:
 
 
 class Doubled(Function):
-    """Right in forward; its gradient is `factor` times what it should be."""
+    """Function with the right forward, whose gradient is `factor` times the right one."""
 
     factor = 1
 
@@ -39,7 +39,7 @@ class Doubled(Function):
 
 
 class Squared(Function):
-    """x x; the gradient of its gradient forgets that x varies."""
+    """Function x x, whose second derivative treats x as constant."""
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:

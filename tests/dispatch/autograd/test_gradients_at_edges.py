@@ -1,4 +1,4 @@
-"""Gradients where functions have corners, poles or saturate: PyTorch's numbers at 0, infinity and nan."""
+"""Gradients at corners, poles and saturation are PyTorch's at 0, infinity and NaN."""
 
 import math
 

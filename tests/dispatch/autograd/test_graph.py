@@ -1,4 +1,4 @@
-"""The graph from outside: edges in place of tensors, hooks on several tensors, versions."""
+"""The graph's public interface: edges instead of tensors, hooks on several tensors, versions."""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Hooks of tensors, leaves and nodes: what they see, replace, keep and may call."""
+"""Hooks of tensors, leaves and nodes: the values that they see, replace and keep, and the calls that they
+may make.
+"""
 
 from typing import Any
 

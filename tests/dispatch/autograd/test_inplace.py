@@ -1,4 +1,4 @@
-"""In-place operators under autograd: versions, refusals, histories of views and bases."""
+"""In-place operators under autograd: versions, errors, histories of views and bases."""
 
 from collections.abc import Callable
 from typing import Any
@@ -410,7 +410,7 @@ def test_what_a_view_knows_of_its_base() -> None:
 
 
 def test_a_buffer_filled_row_by_row_is_no_search_through_the_heap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only views that are alive beside the one that is written to have to be found."""
+    """Fill a buffer row by row without a heap search: only live views of the written tensor matter."""
     monkeypatch.delattr(inplace.gc, "get_referrers")
     row = leaf(1.0, 2.0, 3.0)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""A leaf keeps a gradient that nobody else has, and copies one that somebody has."""
+"""A leaf keeps a gradient that has no other owner, and copies a gradient that has one."""
 
 import numpy as np
 

@@ -1,6 +1,7 @@
-"""Memory of graphs: freed by reference counting, and flat over many steps without the collector.
+"""Memory of graphs: freed by reference counting, and constant over many steps without the collector.
 
-A bound of 100 bytes a step lies below any tensor or node, and above what Python's own free lists keep.
+A bound of 100 bytes a step is below the size of any tensor or node, and above the residue of Python's free
+lists.
 """
 
 import gc
@@ -27,7 +28,7 @@ def matrix() -> tt.Tensor:
 
 
 def grown(step: Callable[[], Any], steps: int = 1000) -> int:
-    """Bytes that `steps` steps leave behind, after some that warm every table up."""
+    """Return the bytes that `steps` steps leave behind, after a warm-up that fills every table."""
     for _ in range(50):
         step()
     tracemalloc.start()

@@ -1,8 +1,8 @@
-"""Calls with one argument that does not fit: an error that the package raises itself, or a result.
+"""Calls with one invalid argument raise an error of the package, or return a result.
 
-Operators of gradients are called with all mutations, others with a part of them. Each operator's valid call is one of
-those that the rows of `derivatives.yaml` make, or one of `CALLS`. An argument at a time is replaced by tensors of other
-ranks, sizes, dtypes and devices, and by numbers out of range.
+Gradient operators are called with all mutations, others with a part of them. Each operator's valid call comes
+from the rows of `derivatives.yaml` or from `CALLS`. The test replaces one argument at a time by tensors of
+other ranks, sizes, dtypes and devices, and by numbers out of range.
 """
 
 from __future__ import annotations

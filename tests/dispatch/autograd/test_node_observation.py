@@ -10,7 +10,7 @@ from triten.dispatch.autograd.node_observation import ObservedNodes
 
 @pytest.fixture
 def seen():
-    """The names of the nodes that run, while they are observed."""
+    """Record the names of the nodes that run while they are observed."""
     names = []
 
     def observe(node, backward, grads):

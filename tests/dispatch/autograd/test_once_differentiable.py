@@ -1,4 +1,4 @@
-"""`once_differentiable`: a backward without a graph, whose derivative is an error."""
+"""`once_differentiable`: backward records no graph, and its derivative is an error."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Recorders that are written at plan time: their text, what they know, and that each operator's can be written."""
+"""Recorders that are generated at plan time: their text, their known values, and support for every operator."""
 
 import builtins
 import dis

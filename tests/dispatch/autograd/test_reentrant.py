@@ -1,4 +1,6 @@
-"""Backward inside backward, deeper than Python's stack: threads take over, with the state of those that wait."""
+"""Backward inside backward, deeper than Python's stack: worker threads take over, with the waiting threads'
+state.
+"""
 
 import threading
 
@@ -13,7 +15,7 @@ DEPTH = 300
 
 
 def nested(inside):
-    """A function of a tensor and a number that differentiates itself so many times; `inside` is called in the last."""
+    """Return a function that differentiates itself `depth` times; the last call runs `inside`."""
 
     class Nested(tt.autograd.Function):
         @staticmethod

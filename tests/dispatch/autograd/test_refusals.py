@@ -1,4 +1,4 @@
-"""What autograd refuses: stale saved arguments, hooks and grads that cannot be."""
+"""Errors that autograd raises: stale saved arguments, and invalid hooks and grads."""
 
 from __future__ import annotations
 

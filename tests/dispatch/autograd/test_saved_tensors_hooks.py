@@ -1,4 +1,6 @@
-"""Hooks on saved tensors: what they see, what backward gets, and that they cost nothing when they are gone."""
+"""Hooks on saved tensors: the values that they see, the values for backward, and no cost after their
+removal.
+"""
 
 import gc
 import threading
@@ -15,7 +17,7 @@ graph = tt.autograd.graph
 
 
 class Doubling(tt.autograd.Function):
-    """Saves its input and its output."""
+    """Function that saves its input and its output."""
 
     @staticmethod
     def forward(ctx, x):

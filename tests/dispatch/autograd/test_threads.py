@@ -1,4 +1,4 @@
-"""The permission of threads for backward: kept for each thread."""
+"""The permission of threads for backward is thread-local."""
 
 import threading
 

@@ -7,7 +7,7 @@ import triten as tt
 
 
 def gradient(start, write, through):
-    """The gradient of the squares' sum after a write to a view of a computed base, and the base."""
+    """Return the gradient of the sum of squares after a write to a view of a computed base, and the base."""
     x = tt.from_numpy(start).requires_grad_()
     y = x * 1
     write(through(y))

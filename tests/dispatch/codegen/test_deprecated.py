@@ -1,4 +1,4 @@
-"""`deprecated.yaml`: what an old signature stands for, and what is refused."""
+"""`deprecated.yaml`: the meaning of an old signature, and the errors."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`derivatives.yaml`: what a formula needs saved, and what is refused."""
+"""`derivatives.yaml`: the values that a formula saves, and the errors."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Documentation of operators: what is refused, which names one entry documents, and how a docstring reads."""
+"""Documentation of operators: the errors, the names that one entry documents, and the text of a docstring."""
 
 from pathlib import Path
 from typing import Any

@@ -18,7 +18,7 @@ def files() -> dict[str, str]:
 
 
 def shape(text: str) -> tuple[list[tuple[str, str]], list[str]]:
-    """Imports as a sorted list, and the rest in order: what a formatter may not change."""
+    """Return the imports as a sorted list, and the other statements in order: a formatter changes neither."""
     imports: list[tuple[str, str]] = []
     rest: list[str] = []
     for node in ast.parse(text).body:
@@ -41,7 +41,7 @@ def test_no_file_is_missing_or_left_over(files: dict[str, str]) -> None:
 
 
 def test_every_file_is_fresh(files: dict[str, str]) -> None:
-    """Compared as syntax, so that the test needs no formatter; ``--check`` compares the text."""
+    """Compare syntax, so that the test needs no formatter; ``--check`` compares the text."""
     stale = [name for name, text in files.items() if shape(text) != shape((GENERATED / name).read_text())]
     assert not stale, f"run python -m triten.dispatch.codegen: {stale}"
 

@@ -1,4 +1,4 @@
-"""Declarations of operators: parsing ATen's format, round trips, refusals with their place."""
+"""Declarations of operators: parsing ATen's format, round trips, errors with their position."""
 
 from pathlib import Path
 from typing import Any

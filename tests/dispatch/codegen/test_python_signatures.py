@@ -1,7 +1,8 @@
-"""What `inspect.signature` says of generated functions and methods is what their stubs say.
+"""`inspect.signature` of generated functions and methods agrees with their stubs.
 
-A name with several overloads has one signature: its parameters' types are the unions of the overloads', and what some
-overload lacks has a default. Names whose overloads share no signature take ``*args`` and list their overloads.
+A name with several overloads has one signature: each parameter's type is the union of the overloads' types,
+and a parameter that some overload lacks has a default. Names whose overloads share no signature take
+``*args`` and list their overloads.
 """
 
 import ast
@@ -45,7 +46,7 @@ IN_STUB = {
 
 
 def parameters_of(node: ast.FunctionDef) -> dict[str, tuple[str, bool]]:
-    """Types by name, and whether there is a default."""
+    """Return the types by name, and whether each parameter has a default."""
     given = node.args
     positional = given.posonlyargs + given.args
     defaults = [None] * (len(positional) - len(given.defaults)) + list(given.defaults)

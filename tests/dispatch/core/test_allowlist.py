@@ -1,4 +1,4 @@
-"""Selective registration: a library's allowlist, and what is said of the operators that it passes over."""
+"""Selective registration: a library's allowlist, and the message for the operators that it skips."""
 
 import pytest
 

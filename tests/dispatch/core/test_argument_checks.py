@@ -1,4 +1,6 @@
-"""What a call is refused for before any kernel is asked: types, ranges, missing arguments, as PyTorch's parser does."""
+"""Argument errors are raised before any kernel runs, as in PyTorch's parser: types, ranges, missing
+arguments.
+"""
 
 import pytest
 

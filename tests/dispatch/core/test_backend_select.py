@@ -1,4 +1,6 @@
-"""BackendSelect stands between the keys of layers and the backends; what has no kernel there pays nothing."""
+"""BackendSelect stands between the layers' keys and the backends; an operator without a kernel there has no
+overhead.
+"""
 
 import pytest
 
@@ -13,7 +15,7 @@ def entry(name):
 
 
 def watching(seen):
-    """A boxed kernel that notes the call and goes on."""
+    """Return a boxed kernel that records the call and redispatches."""
 
     def kernel(op, keys, stack):
         arguments = list(stack)

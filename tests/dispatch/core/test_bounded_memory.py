@@ -1,6 +1,6 @@
-"""Calls allocate nothing lasting, and tables of decisions are bounded.
+"""Calls leave no allocation behind, and tables of decisions are bounded.
 
-``TRITEN_STRESS_CALLS`` sets how many calls; the default keeps the suite quick.
+``TRITEN_STRESS_CALLS`` sets the number of calls; the default keeps the suite quick.
 """
 
 import gc

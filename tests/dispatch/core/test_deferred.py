@@ -1,4 +1,4 @@
-"""Families load when one of their operators is first asked for; nobody can tell otherwise."""
+"""Families load when a caller first asks for one of their operators, with no visible difference."""
 
 import subprocess
 import sys

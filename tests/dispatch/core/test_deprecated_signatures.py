@@ -1,4 +1,6 @@
-"""Calls in the order of arguments that PyTorch deprecated: the same result, and a warning that names both."""
+"""Calls with PyTorch's deprecated argument order give the same result, and a warning that names both
+signatures.
+"""
 
 import warnings
 

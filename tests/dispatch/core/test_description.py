@@ -1,4 +1,4 @@
-"""`dump()`: which kernel serves each key, and why."""
+"""`dump()` names the kernel of each key, and the reason."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ def kernel(label: str) -> KernelFunction:
 
 
 def sections(name: str = NAME) -> tuple[str, list[str], dict[str, str]]:
-    """The head of a dump, its lines of kernels, and its answers by runtime key."""
+    """Return the head of a dump, its kernel lines, and its answers by runtime key."""
     text = DISPATCHER.dump(name)
     head, _, rest = text.partition("\nkernels:")
     registered, _, table = rest.partition("\ndispatch table:\n")

@@ -1,4 +1,4 @@
-"""The dispatcher: registrations and their undoing, and which kernel serves a key."""
+"""The dispatcher: registrations and their removal, and the kernel of a key."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Warning only once for all operat
 
 
 class Operator:
-    """A fresh operator ``t::opN(Tensor x) -> Tensor``, whose kernels leave their names in `calls`."""
+    """New operator ``t::opN(Tensor x) -> Tensor``, whose kernels record their names in `calls`."""
 
     def __init__(self, schema: str = "(Tensor x) -> Tensor") -> None:
         self.name = f"t::op{next(_numbers)}"
@@ -47,7 +47,7 @@ class Operator:
         return DISPATCHER.find_schema_or_throw(self.name)
 
     def chosen(self, *keys: str) -> str:
-        """The label of the kernel that a set of these keys leads to."""
+        """Return the label of the kernel that a set of these keys selects."""
         return self.entry.lookup(KeySet(getattr(Key, k) for k in keys).raw_repr()).source
 
 
@@ -63,7 +63,7 @@ def op() -> Iterator[Operator]:
 
 @pytest.fixture
 def loose() -> Iterator[Operator]:
-    """An operator that is not defined yet."""
+    """Yield an operator that is not defined yet."""
     made = Operator()
     yield made
     for handle in made.handles:
@@ -153,7 +153,7 @@ def test_a_handle_undoes_a_kernel(op: Operator) -> None:
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_kernels_of_one_key_undone_in_any_order(op: Operator, order: tuple[int, ...]) -> None:
-    """The last registered of those that are left serves."""
+    """Choose the last registered of the remaining kernels."""
     handles = [op.impl("CPU", op.kernel(str(i))) for i in range(3)]
     left = [0, 1, 2]
     assert op.chosen("CPU") == "2"
@@ -450,7 +450,7 @@ def test_several_results_and_none() -> None:
 
 
 def test_a_kernel_of_operators_is_one_operation_to_autograd(op: Operator) -> None:
-    """What the kernel calls is below autograd, and is not recorded."""
+    """Run the calls of a kernel below autograd, without recording them."""
     op.impl("CPU", KernelFunction(lambda x: x.relu() + x))
     w = tt.ones(2).requires_grad_()
     out = op.entry.call(w)

@@ -16,7 +16,7 @@ DEVICE_TYPES = {
 
 
 def tensor_of(backend):
-    """A tensor whose bytes nobody reads."""
+    """Return a tensor whose bytes are never read."""
     device = tt.device(DEVICE_TYPES.get(backend, backend.lower()))
     if backend == "CPU":
         return tt.ones(2)

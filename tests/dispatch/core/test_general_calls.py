@@ -1,4 +1,4 @@
-"""Calls of names whose overloads share no one signature: a plan is kept for all calls that look like the first."""
+"""Names whose overloads share no signature keep one plan for all calls with the same metadata."""
 
 from collections.abc import Callable
 from typing import Any

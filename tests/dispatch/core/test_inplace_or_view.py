@@ -14,7 +14,7 @@ KEY = tt.DispatchKey.ADInplaceOrView
 
 @pytest.fixture
 def seen():
-    """The operators that came through kernels for ``mul_.Tensor``, ``t`` and ``add.Tensor``."""
+    """Record the operators that pass kernels for ``mul_.Tensor``, ``t`` and ``add.Tensor``."""
     found = []
 
     def kernel(op, keys, stack):
@@ -64,7 +64,7 @@ def test_it_comes_below_autograd_and_the_gradient_is_the_same(seen):
 
 
 class Lines:
-    """A file that keeps its lines."""
+    """File object that keeps its lines."""
 
     def __init__(self, lines):
         self.lines = lines

@@ -1,4 +1,4 @@
-"""Python kernels are called as PyTorch calls them; only boxed kernels are checked when they are registered."""
+"""Python kernels get their arguments as in PyTorch; registration checks only boxed kernels."""
 
 from typing import Any
 

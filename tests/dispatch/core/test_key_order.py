@@ -1,4 +1,4 @@
-"""A call goes through the keys of its set in one order; a thread includes and excludes keys."""
+"""A call visits the keys of its set in one order; a thread includes and excludes keys."""
 
 import threading
 

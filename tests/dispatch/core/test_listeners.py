@@ -1,4 +1,4 @@
-"""Listeners: told of every definition that comes and goes, and of nothing else."""
+"""Listeners are notified of every definition and its removal, and of nothing else."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ SCHEMA = "t::f(Tensor x) -> Tensor"
 
 
 class Listener:
-    """Notes what it hears in `heard`; `refuses` names the events at which it raises."""
+    """Listener that records its events in `heard`, and raises at the events in `refuses`."""
 
     def __init__(self, heard: list[str] | None = None, label: str = "", refuses: str = "") -> None:
         self.heard = [] if heard is None else heard
@@ -39,7 +39,7 @@ class Listener:
 
 @pytest.fixture
 def dispatcher() -> Iterator[Dispatcher]:
-    """A registry of its own, empty before and after."""
+    """Yield a separate registry that is empty before and after the test."""
     made = Dispatcher()
     yield made
     assert made.get_all_op_names() == []
@@ -101,7 +101,7 @@ def test_one_listener_twice_hears_twice_and_each_handle_is_its_own(dispatcher: D
 
 
 def test_a_listener_that_raises_refuses_the_definition(dispatcher: Dispatcher) -> None:
-    """Those told before it are told that the operator is gone again, and kernels that came first stay."""
+    """Notify earlier listeners that the operator is gone, and keep the kernels registered before it."""
     heard: list[str] = []
     listeners = [Listener(heard, "1"), Listener(heard, "2", refuses="+"), Listener(heard, "3")]
     handles = [dispatcher.add_listener(listener) for listener in listeners]
@@ -143,7 +143,7 @@ def test_a_listener_that_raises_at_once_is_not_added(dispatcher: Dispatcher) -> 
 
 
 def test_a_listener_may_register(dispatcher: Dispatcher) -> None:
-    """As code that derives operators does; what it defines is heard too, once."""
+    """Register in a listener, as code that derives operators does; each new operator is notified once."""
 
     class Deriving(Listener):
         def on_operator_registered(self, op: OperatorEntry) -> None:

@@ -1,8 +1,8 @@
-"""NumPy's names of arguments: every generated function and method takes them, whose parameters have such names.
+"""NumPy's argument names work in every generated function and method with such parameters.
 
-The table is the registry's: each name is called with nothing but a value that no argument takes, under the parameter's
-own name and under NumPy's. Both calls are refused by the same error, which shows that they mean the same; an unknown
-name is refused as unknown.
+The registry provides the table. The test calls each name with a value that no argument accepts, under the
+parameter's own name and under NumPy's. Both calls raise the same error, which shows that they mean the same;
+an unknown name raises another error.
 """
 
 import inspect
@@ -18,7 +18,7 @@ from triten.dispatch.schema.numpy_names import NUMPY_NAMES, OWN_NAMES
 
 
 class Misfit:
-    """A value that fits no argument."""
+    """Value that fits no argument."""
 
 
 def callables():
@@ -32,7 +32,7 @@ def callables():
 
 
 def parameters_of(name, function):
-    """The names of the parameters, those of the overloads where they share no signature."""
+    """Return the names of the parameters, or those of the overloads if they share no signature."""
     parameters = inspect.signature(function).parameters
     if all(p.kind is not p.VAR_KEYWORD for p in parameters.values()):
         return set(parameters)

@@ -1,4 +1,4 @@
-"""The registry: what a handle takes back, what a refused registration leaves, and what is said of both."""
+"""The registry: the effects of closing a handle, the state after a failed registration, and the messages."""
 
 import itertools
 import warnings
@@ -21,7 +21,7 @@ OVERRIDES = pytest.mark.filterwarnings("ignore:Warning only once for all operato
 
 
 def state() -> dict[str, Any]:
-    """Everything that a registration may change, as it is."""
+    """Return a copy of all state that a registration may change."""
     return {
         "operators": {
             name: (op.has_schema, op.source if op.has_schema else "", op.names, dict(op.kernels))
@@ -62,7 +62,7 @@ PAIRS = [
 @OVERRIDES
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_each_handle_takes_back_its_own(first: str, second: str) -> None:
-    """Registered in one order and closed in the same: what is left is what the other alone makes."""
+    """Close two registrations in the order of their making: the rest equals the state of the second alone."""
     before = state()
     a = REGISTRATIONS[first]()
     b = REGISTRATIONS[second]()
@@ -77,7 +77,7 @@ def test_each_handle_takes_back_its_own(first: str, second: str) -> None:
 
 
 def described(found: dict[str, Any]) -> dict[str, Any]:
-    """A state with kernels by their labels."""
+    """Return a state with kernels replaced by their labels."""
     operators = {
         name: (*rest, {key.name: [k.source for k in ks] for key, ks in kernels.items()})
         for name, (*rest, kernels) in found["operators"].items()
@@ -172,7 +172,7 @@ def test_another_schema_under_the_same_name_is_another_operator() -> None:
 
 
 def test_composites_follow_the_kernels_of_their_parts() -> None:
-    """`matmul` plans a call as one of `mm`; the plan does not outlive mm's kernel."""
+    """Plan `matmul` as a call of `mm`; the plan does not outlive mm's kernel."""
     x, matmul = tt.ones(2, 2), tt.ops.aten.matmul.default
     assert matmul(x, x).tolist() == [[2.0, 2.0], [2.0, 2.0]]
     with warnings.catch_warnings(), Library("aten", "IMPL", "CPU") as override:

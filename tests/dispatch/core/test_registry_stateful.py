@@ -29,7 +29,7 @@ NAMESPACES = ["t_model", "t_other"]
 
 @dataclass
 class Model:
-    """The registry as dictionaries: what is registered, in the order in which it was."""
+    """Model of the registry as dictionaries, in the order of registration."""
 
     schemas: dict[str, tuple[str, str]] = field(default_factory=dict)
     kernels: list[tuple[str, str, str]] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Model:
         return {*self.schemas, *(name for name, _, _ in self.kernels), *self.names}
 
     def serving(self, name: str, key: str) -> str | None:
-        """The label of the kernel that a call of an operator at a backend's key reaches."""
+        """Return the label of the kernel that a call of an operator at a backend's key reaches."""
         for each in (key, "CompositeExplicitAutograd", "CompositeImplicitAutograd"):
             labels = [label for n, k, label in self.kernels if (n, k) == (name, each)]
             if labels:
@@ -61,7 +61,7 @@ class Listener:
 
 
 def served_by(op: OperatorEntry, key: str) -> str | None:
-    """The label of the kernel to which a key leads, None for none."""
+    """Return the label of the kernel that a key selects, or None."""
     try:
         return op.lookup(getattr(tt.DispatchKey, key).bits).source
     except NotImplementedError:
@@ -69,7 +69,7 @@ def served_by(op: OperatorEntry, key: str) -> str | None:
 
 
 def snapshot() -> dict[str, Any]:
-    """The parts of the registry that this test may change."""
+    """Return the parts of the registry that this test may change."""
     return {
         "operators": [n for n in DISPATCHER.get_all_op_names() if n.startswith("t_")],
         "packets": [n for n in DISPATCHER.packets if n.startswith("t_")],
@@ -81,7 +81,9 @@ def snapshot() -> dict[str, Any]:
 
 
 class Registry(RuleBasedStateMachine):
-    """`handles` carries each open registration with the step that undoes it in the model."""
+    """Stateful test of the registry; `handles` has each open registration with the step that undoes it in
+    the model.
+    """
 
     handles = Bundle("handles")
 
@@ -197,7 +199,7 @@ class Registry(RuleBasedStateMachine):
     @precondition(lambda self: self.retired)
     @rule()
     def call_retired(self) -> None:
-        """An operator found earlier serves as long as its definition stands, and is refused afterwards."""
+        """Reject a call of an operator whose definition is gone, though a caller still holds it."""
         op = self.retired[-1]
         with pytest.raises(NotImplementedError, match=f"Could not run '{op.name}': its definition at"):
             op.call(*(self.x, 3)[: len(op.schema.arguments)])

@@ -1,6 +1,6 @@
-"""Registering while other threads call: every result is right under some registration of that moment.
+"""Registrations during calls of other threads: every result is right for some registration of that moment.
 
-``TRITEN_STRESS_TIMES`` asks for so many times as many calls; the default keeps the suite quick.
+``TRITEN_STRESS_TIMES`` multiplies the number of calls; the default keeps the suite quick.
 """
 
 import os
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Warning only once for all operat
 
 @pytest.fixture(autouse=True)
 def frequent_switches() -> Iterator[None]:
-    """Threads take turns every few bytecodes, so that short races are met."""
+    """Switch threads every few bytecodes to provoke short races."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -45,8 +45,11 @@ def stress(
     registrars: list[Callable[[], None]],
     all_met: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Repeat every function in a thread of its own until there were enough calls of both kinds, and hold that nothing
-    is left behind. The first exception of any of them is raised."""
+    """Repeat every function in its own thread until both kinds have enough calls, and assert that nothing
+    remains.
+
+    Raise the first exception of any thread.
+    """
     before = DISPATCHER.get_all_op_names(), dict(operator_entry.fallbacks)
     functions = callers + registrars
     counts = [0] * len(functions)
@@ -76,7 +79,7 @@ def stress(
 
 
 def test_kernels_come_and_go_under_calls_of_every_kind() -> None:
-    """`aten::mul`, called through its function, its operator and a composite that plans it."""
+    """Call `aten::mul` through its function, its operator and a composite that plans it."""
     a, b = tt.full((3,), 2.0), tt.full((3,), 5.0)
     eye = tt.ones(1, 1)
     scaled = {10.0, 20.0, 30.0}
@@ -145,7 +148,7 @@ def test_fallbacks_come_and_go_under_calls() -> None:
 
 
 def test_definitions_come_and_go_under_calls() -> None:
-    """One name with two schemas in turn: a call meets one of them whole, or is told that it is gone."""
+    """Alternate two schemas under one name: a call meets one of them whole, or raises because it is gone."""
     x = tt.ones(1)
     expected = {"one": (x,), "two": (x, 7)}
     name = f"{NS}::g"
@@ -181,7 +184,9 @@ def test_definitions_come_and_go_under_calls() -> None:
         assert set(group.overloads()) <= {"default"}
 
     def define() -> None:
-        """Both definitions in turn, over a kernel that stays; the other thread is refused meanwhile, or waits."""
+        """Alternate both definitions over a permanent kernel; the other thread's definition raises an error,
+        or waits.
+        """
         for label, arguments in (("one", "Tensor x"), ("two", "Tensor x, int y=7")):
             try:
                 definition = DISPATCHER.register_def(f"{name}({arguments}) -> str", label)

@@ -1,4 +1,4 @@
-"""`tt.Tag`: what operators declare beside their schemas."""
+"""`tt.Tag`: the tags that operators declare in addition to their schemas."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""`custom_op`: definition, kernels by device, fake kernels, what results may alias, what is mutated."""
+"""`custom_op`: definition, kernels by device, fake kernels, aliasing of results, mutated arguments."""
 
 import logging
 import re

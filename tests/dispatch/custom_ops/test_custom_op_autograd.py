@@ -1,4 +1,4 @@
-"""Formulas that `register_autograd` takes: contexts, lists, keyword-only arguments, what is refused."""
+"""Formulas of `register_autograd`: contexts, lists, keyword-only arguments, errors."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from triten.library import CustomOpDef, custom_op
 
 @pytest.fixture
 def power() -> CustomOpDef:
-    """x ** n by NumPy, without a formula."""
+    """Return an operator for x ** n by NumPy, without a formula."""
 
     @custom_op("t_formula::power", mutates_args=())
     def power(x: Tensor, n: int = 2) -> Tensor:

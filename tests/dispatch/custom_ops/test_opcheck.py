@@ -32,7 +32,7 @@ def failures(op: Any, *args: Any, **kwargs: Any) -> dict[str, str]:
 
 @pytest.fixture
 def mul() -> CustomOpDef:
-    """x * y by NumPy, honest in every way."""
+    """Return an operator for x * y by NumPy that satisfies every check."""
 
     @custom_op(f"{NS}::mul", mutates_args=())
     def mul(x: Tensor, y: float) -> Tensor:

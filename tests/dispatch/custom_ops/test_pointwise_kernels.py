@@ -1,4 +1,4 @@
-"""Custom pointwise operators on the host: `cpu_kernel` over iterators, hooks around kernels."""
+"""Custom pointwise operators on the CPU: `cpu_kernel` over iterators, hooks around kernels."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from triten.library import CustomOpDef, Library, cpu_kernel, custom_op, gpu_kern
 
 @pytest.fixture
 def hypot() -> CustomOpDef:
-    """A pointwise operator from one NumPy function."""
+    """Return a pointwise operator made from one NumPy function."""
 
     @custom_op("t_pointwise::hypot", mutates_args=(), device_types="cpu")
     def hypot(a: Tensor, b: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""`lobpcg` beside a full factorization."""
+"""`lobpcg` agrees with a full factorization."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the root tells and sets of the process."""
+"""Functions of the root namespace that read and set the state of the process."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""`tt.func.rearrange`: patterns with PyTorch's results."""
+"""`tt.func.rearrange`: patterns give PyTorch's results."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""PyTorch's functions of symbolic numbers, on Python's own: there are no others here."""
+"""PyTorch's functions of symbolic numbers apply to Python's numbers; triten has no symbolic ones."""
 
 import math
 

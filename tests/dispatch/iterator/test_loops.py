@@ -1,4 +1,4 @@
-"""Loops over host tensors: for_each, cpu_kernel, reductions, DimCounter, against NumPy."""
+"""Loops over host tensors agree with NumPy: for_each, cpu_kernel, reductions, DimCounter."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def numpy_of(tensor) -> np.ndarray:
 
 
 def layouts(x):
-    """One tensor in several layouts of the same values."""
+    """Yield one tensor in several layouts of the same values."""
     yield "contiguous", x
     yield "permuted", x.permute(2, 0, 1).contiguous().permute(1, 2, 0)
     wide = tt.zeros(*x.shape[:-1], x.shape[-1] + 3)

@@ -1,4 +1,4 @@
-"""What an iterator decides: output geometry as PyTorch's, dtypes, devices, refusals, coalescing."""
+"""Decisions of an iterator: output geometry as in PyTorch, dtypes, devices, errors, coalescing."""
 
 import pytest
 from hypothesis import given

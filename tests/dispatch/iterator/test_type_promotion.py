@@ -1,4 +1,4 @@
-"""Type promotion: PyTorch's table of pairs, its categories, and what it refuses."""
+"""Type promotion follows PyTorch's table of pairs, its categories, and its errors."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""`tt.explain` names the way of a call: operators, keys, kernels, plans, algorithms, launches and files."""
+"""`tt.explain` describes a call: operators, keys, kernels, plans, algorithms, launches and files."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Which algorithm `tt.explain` names: a row for each side of what sizes and layouts decide."""
+"""`tt.explain` names the algorithm: a case for each side of every decision by sizes and layouts."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from triten.nn import functional as F
 
 
 def algorithms(function, *args):
-    """The algorithms of a call, in the order in which they were taken."""
+    """Return the algorithms of a call, in the order in which they ran."""
     found = []
 
     def walk(hop):

@@ -1,4 +1,4 @@
-"""`FakeTensorMode`: operators, factories, modules and launches without elements."""
+"""`FakeTensorMode`: operators, factories, modules and launches without data."""
 
 import copy
 import pickle

@@ -155,7 +155,7 @@ def test_modes_are_left_in_the_order_in_which_they_were_entered():
 
 
 class Scaled(tt.Tensor):
-    """A tensor times a number that is kept beside it."""
+    """Tensor with a separate scale factor."""
 
     __tensor_function__ = tt._C._disabled_tensor_function_impl
 
@@ -243,7 +243,7 @@ def test_subclasses_share_bytes_and_versions_and_bad_classes_are_refused():
 
 
 class Whole(tt.Tensor):
-    """Wraps a tensor, and calls operators with it."""
+    """Wrapper of a tensor that calls operators with it."""
 
     elem: tt.Tensor
 
@@ -292,7 +292,7 @@ def test_grad_by_its_private_name():
 
 
 class Wrapped(tt.Tensor):
-    """A tensor around another one, which notes what its handler sees."""
+    """Wrapper of a tensor that records the calls of its handler."""
 
     seen: ClassVar[list[str]] = []
     inner: tt.Tensor

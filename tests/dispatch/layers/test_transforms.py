@@ -1,4 +1,4 @@
-"""`tt.func`: grad, vjp, jvp, Jacobians and Hessians, alone, in each other, in vmap and in the caller's graph."""
+"""`tt.func`: grad, vjp, jvp, Jacobians and Hessians, alone, nested, in vmap and in the caller's graph."""
 
 from typing import Any
 
@@ -86,7 +86,7 @@ def test_grads_nest() -> None:
 
 
 def test_grad_inside_a_graph() -> None:
-    """What the function closes over, and the argument itself, stay in the caller's graph."""
+    """Keep closed-over tensors and the argument itself in the caller's graph."""
     w = tensor(X, requires_grad=True)
     found = grad(lambda x: (x * x * w).sum())(tensor(X))
     found.sum().backward()
@@ -215,7 +215,7 @@ D2 = 2 * np.sin(X) + 4 * X * np.cos(X) - X**2 * np.sin(X)
 
 
 def along(function: Any) -> Any:
-    """The derivative of a function of a vector in the direction of ones."""
+    """Return the directional derivative of a function of a vector, in the direction of ones."""
     return lambda x: jvp(function, (x,), (tt.ones_like(x),))[1]
 
 

@@ -1,4 +1,4 @@
-"""`tt.vmap` as PyTorch has it: arguments, refusals, levels, and what batched tensors look like."""
+"""`tt.vmap` as in PyTorch: arguments, errors, levels, and the properties of batched tensors."""
 
 import functools
 import sys

@@ -1,4 +1,4 @@
-"""vmap with what stands around it: autograd inside and outside, random numbers, custom operators and functions."""
+"""vmap with autograd inside and outside, random numbers, custom operators and functions."""
 
 import gc
 import warnings
@@ -28,7 +28,7 @@ def normal(*sizes, seed=0):
 
 
 def test_every_operator_is_accounted_for():
-    """Each has a rule, is made of others, runs example by example, or is refused: nothing is left to chance."""
+    """Account for every operator: it has a rule, is composite, runs example by example, or raises an error."""
     dispatcher = Dispatcher.singleton()
     names = [n for n in dispatcher.get_all_op_names() if n.startswith("aten::") and dispatcher.find_schema(n)]
     assert set(RULES) | set(LOOPED) | set(REFUSED) <= set(names)
@@ -45,7 +45,7 @@ def test_every_operator_is_accounted_for():
 
 
 class Net:
-    """A small convolutional network as a function of its weights."""
+    """Small convolutional network as a function of its weights."""
 
     def __init__(self, device="cpu"):
         self.weights = [
@@ -107,7 +107,7 @@ def test_a_jacobian_from_one_map_over_basis_vectors():
 
 
 def test_second_derivatives_map_in_two_levels():
-    """A Hessian: a map of gradients of a gradient, itself mapped over points."""
+    """Compute Hessians by mapping the gradients of a gradient, mapped again over points."""
 
     def value(x):
         return (x**3).sum() * x[0]
@@ -124,7 +124,9 @@ def test_second_derivatives_map_in_two_levels():
 
 
 def test_a_gradient_through_a_map_of_gradients():
-    """grad(vmap(grad)): what runs below is recorded although the map's own gradient is taken with no graph."""
+    """Differentiate grad(vmap(grad)): inner operators are recorded although the map's own gradient builds no
+    graph.
+    """
     x = normal(5, 3).requires_grad_()
 
     def penalty(row):
@@ -423,7 +425,7 @@ def test_a_composition_needs_no_rule(library):
 
 
 def test_a_compositions_own_autograd_kernel_counts_inside_a_map(library):
-    """Composites come apart below autograd, at the rules, and not above it."""
+    """Decompose composites below autograd, at the batching rules, and not above it."""
     library.define("steep(Tensor x) -> Tensor", lambda x: x * x)
     library.impl("steep", lambda x: x * 100, "AutogradCPU")
 

@@ -1,4 +1,4 @@
-"""`tt.Tensor(...)`, PyTorch's first way to make tensors, and the same of a subclass; identities of tensors."""
+"""`tt.Tensor(...)`, PyTorch's legacy constructor, also for a subclass; identities of tensors."""
 
 from __future__ import annotations
 

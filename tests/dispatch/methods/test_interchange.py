@@ -1,4 +1,4 @@
-"""Memory of others: buffers; and how tensors are printed."""
+"""Tensors over foreign buffers; and the printing of tensors."""
 
 import array
 

@@ -1,4 +1,4 @@
-"""What notebooks show of tensors: text, histograms and pictures, of a sample and without a library."""
+"""Notebooks show tensors as text, histograms and pictures, from a sample and without another library."""
 
 import base64
 import re
@@ -17,7 +17,7 @@ def shown(tensor):
 
 
 def pixels_in(page):
-    """The pixels of the picture in a page, read back from its PNG."""
+    """Decode the pixels of a page's picture from its PNG."""
     data = base64.b64decode(re.search(r"base64,([^\"]+)\"", page)[1])
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     chunks, position = {}, 8

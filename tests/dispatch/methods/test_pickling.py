@@ -1,4 +1,4 @@
-"""Pickles and deep copies of tensors: elements, geometry, history, and what they share."""
+"""Pickles and deep copies of tensors: elements, geometry, history, and shared storage."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_recorded_tensors() -> None:
 
 
 class Marked(tt.Tensor):
-    """A subclass whose tensors have attributes."""
+    """Tensor subclass with attributes."""
 
 
 @pytest.mark.parametrize("way", WAYS)

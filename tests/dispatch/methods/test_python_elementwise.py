@@ -1,4 +1,4 @@
-"""`apply_`, `map_` and `map2_`: values of every layout and dtype, and what they refuse."""
+"""`apply_`, `map_` and `map2_`: values of every layout and dtype, and the errors."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tensors beside Python's and NumPy's numbers, arrays and protocols."""
+"""Tensors with Python's and NumPy's numbers, arrays and protocols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of tensors by dtype and device: what they make, what is of them, and conversions by them."""
+"""Tensor types by dtype and device: constructors, isinstance, and conversions."""
 
 import typing
 

@@ -1,4 +1,4 @@
-"""Plans that are written out for a shape of call compute what the others do: lists, numbers, gaps, several results."""
+"""Plans specialized to a call's metadata agree with generic ones: lists, numbers, gaps, several results."""
 
 import numpy as np
 import pytest

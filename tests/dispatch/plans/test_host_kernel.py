@@ -9,7 +9,7 @@ import triten as tt
 
 
 class Through(tt.TensorDispatchMode):
-    """Sees operators, and has them done as they would be."""
+    """Mode that records operators, and runs them unchanged."""
 
     def __init__(self):
         self.names = set()
@@ -70,7 +70,7 @@ def test_a_host_kernel_gives_what_the_composition_gives(name):
 
 
 def test_calls_that_are_the_compositions_follow_those_that_are_not():
-    """A plan of one shape must not decide for shapes that a kernel does not serve."""
+    """Call several shapes: a plan of one shape must not decide for shapes that the kernel does not support."""
     for rows in (3, 40, 200):
         x = tt.arange(rows * 50).reshape(rows, 50).to(tt.float32) % 7
         values, _ = tt.mode(x, 1)
@@ -95,7 +95,7 @@ def test_a_bool_in_a_tensors_place_is_planned_once():
 
 
 def test_a_small_draw_is_the_part_of_a_large_one():
-    """Values kept for a run of counters are those that a draw of many elements computes."""
+    """Compare small random samples with a large one: values cached for a run of counters must agree."""
     for draw in (tt.randn, tt.rand):
         tt.manual_seed(3)
         whole = draw(4096)

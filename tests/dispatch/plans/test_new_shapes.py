@@ -112,7 +112,7 @@ def test_a_stream_of_shapes_gives_what_each_shape_gives_alone(call, requires_gra
 
 
 def test_memory_order_of_size_one_dimensions_is_decided_anew():
-    """Sizes of 1 leave their strides open: a result takes contiguous ones, whatever its operand has."""
+    """Give contiguous strides to size-1 dimensions of a result, independent of its operand's strides."""
     tt.ones(3, 4).exp()
     odd = tt.ones(4, 3).t()[:1]
     assert odd.is_contiguous() is False
@@ -175,7 +175,7 @@ def test_a_new_default_dtype_reaches_later_shapes():
 
 
 def test_a_composition_that_gave_a_part_s_plan_plans_other_ranks_itself():
-    """`matmul` of two matrices is planned as `mm`, which takes nothing else."""
+    """Plan `matmul` of two matrices as `mm`, and other ranks by itself."""
     tt.matmul(tt.ones(3, 4), tt.ones(4, 5))
     assert tt.matmul(tt.ones(2, 6, 3), tt.ones(2, 3, 2)).shape == (2, 6, 2)
     tt.matmul(tt.ones(3, 5), tt.ones(5, 5))

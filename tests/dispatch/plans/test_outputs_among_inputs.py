@@ -1,4 +1,4 @@
-"""An `out=` tensor that is read as well, and gets another shape: read first, written once."""
+"""An `out=` tensor that is also an input, and gets another shape, is read first and written once."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Plans: what a call remembers never shows, but in speed."""
+"""Plans change no result, only speed."""
 
 import math
 import random
@@ -25,7 +25,7 @@ def ramp(*sizes: int, dtype: Any = None) -> tt.Tensor:
 
 
 def calls_of(x: tt.Tensor, y: tt.Tensor) -> dict[str, Call]:
-    """A call of every operator for 2-dimensional x, y of one shape."""
+    """Return a call of every operator for two-dimensional x, y of one shape."""
     return {
         "add": lambda: x + y,
         "add number": lambda: x + 2,
@@ -130,7 +130,7 @@ def test_the_same_call_gives_the_same_with_and_without_plans_in_any_order() -> N
 
 
 def test_the_slow_path_gives_the_same() -> None:
-    """Under a guard every call resolves anew."""
+    """Resolve every call anew under a guard, with the same results."""
     calls = all_calls()
     expected = {name: described(call()) for name, call in calls.items()}
     with IncludeDispatchKeyGuard(tt.DispatchKeySet(tt.DispatchKey.Tracer)):
@@ -140,7 +140,7 @@ def test_the_slow_path_gives_the_same() -> None:
 
 
 def test_every_result_is_fresh() -> None:
-    """A plan hands out no tensor twice."""
+    """Return a new tensor from every call of a plan."""
     x = ramp(2, 3)
     for call in (
         lambda: x + x,
@@ -329,7 +329,7 @@ def test_a_registration_below_autograd_reaches_recorded_calls(override: Library)
 
 
 def test_a_plan_made_during_a_registration_is_not_kept() -> None:
-    """A registration that comes while a plan is made wins over the plan."""
+    """Let a registration during planning win over the plan."""
     with Library("t_race", "DEF") as lib:
         lib.define("f(Tensor x) -> Tensor")
         inner: list[Library] = []

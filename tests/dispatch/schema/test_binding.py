@@ -1,4 +1,4 @@
-"""Binding a call's arguments: the table of types, the defaults, and PyTorch's errors."""
+"""Binding of a call's arguments: the table of types, the defaults, and PyTorch's errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from triten.runtime.tensor_spec import TensorSpec
 
 
 class Tensor(TensorImpl):
-    """A tensor that can give its number, which is all that binding asks of one."""
+    """Tensor with `item`, the only method that binding needs."""
 
     __slots__ = ()
 
@@ -125,7 +125,7 @@ ACCEPTED = [
 
 
 def same(left: object, right: object) -> bool:
-    """Equal values of equal classes; tensors by identity."""
+    """Return True for equal values of equal classes, and for identical tensors."""
     if isinstance(left, tuple) and isinstance(right, tuple):
         return type(left) is type(right) and len(left) == len(right) and all(map(same, left, right))
     if isinstance(left, TensorImpl | Device | dtype):

@@ -1,6 +1,6 @@
-"""Texts made by a grammar of schemas and then damaged: each is a schema, or refused with a place.
+"""Generated and damaged schema texts parse, or raise an error with a position.
 
-``TRITEN_FUZZ_TEXTS`` sets how many; the default keeps the suite quick.
+``TRITEN_FUZZ_TEXTS`` sets their number; the default keeps the suite quick.
 """
 
 import os

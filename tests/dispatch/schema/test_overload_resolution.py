@@ -15,7 +15,7 @@ from triten.runtime.tensor_spec import TensorSpec
 
 
 class Tensor(TensorImpl):
-    """A tensor that can give its number."""
+    """Tensor with `item`."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""ATen's schema text: it round-trips, and a malformed one is refused with its place."""
+"""ATen's schema text round-trips, and a malformed one raises an error with its position."""
 
 from __future__ import annotations
 

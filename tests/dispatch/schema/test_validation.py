@@ -1,4 +1,4 @@
-"""What a schema must keep, however it is made: each rule with a schema that breaks it."""
+"""Rules of a schema, each with a schema that breaks it, however the schema is made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session with the driver: device memory that is given back when the test ends."""
+"""Session with the CUDA driver, in which each test frees its device memory."""
 
 import os
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ TRITON_NAMES = {
 
 
 class DeviceSession:
-    """Allocates, copies and launches on the current device's default stream."""
+    """Session that allocates, copies and launches on the current device's default stream."""
 
     def __init__(self, cuda: Driver) -> None:
         self.driver = cuda

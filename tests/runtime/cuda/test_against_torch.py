@@ -1,4 +1,4 @@
-"""`tt.cuda` has PyTorch's names and signatures; a build without CUDA is enough to compare them."""
+"""`tt.cuda` has PyTorch's names and signatures; a build without CUDA suffices to compare them."""
 
 import inspect
 
@@ -47,7 +47,7 @@ CLASSES = ["Event", "ExternalStream", "Stream", "StreamContext", "device", "devi
 
 
 def parameters(function):
-    """Names, kinds and defaults; devices print the same in both."""
+    """Return the names, kinds and defaults of the parameters; devices print the same in both libraries."""
     return [
         (p.name, p.kind, repr(p.default).replace("torch.", "triten."))
         for p in inspect.signature(function).parameters.values()

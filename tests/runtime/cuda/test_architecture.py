@@ -1,4 +1,4 @@
-"""What an architecture does not have is refused before anything is compiled."""
+"""A feature that an architecture lacks raises an error before compilation."""
 
 import pytest
 

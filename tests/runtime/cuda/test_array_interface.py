@@ -1,4 +1,4 @@
-"""The CUDA array interface: device memory shown to other libraries, and taken from them without a copy."""
+"""The CUDA array interface shares device memory with other libraries, in both directions, without a copy."""
 
 import gc
 import weakref
@@ -11,7 +11,7 @@ from triten.runtime.cuda.driver import driver
 
 
 class Foreign:
-    """Device memory of another library, which shows it and gives it back in the end."""
+    """Device memory of another library, which exports and finally frees it."""
 
     def __init__(self, values, stream=None, **changes):
         cuda = driver()

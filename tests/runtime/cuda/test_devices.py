@@ -1,4 +1,4 @@
-"""Devices: which there are, which is current, what they are."""
+"""Devices: their number, the current one, their properties."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""`tt.cuda.Event`: made when first recorded, on the stream's device; waits, queries, times."""
+"""`tt.cuda.Event` is created at its first record, on the stream's device; waits, queries, times."""
 
 import gc
 

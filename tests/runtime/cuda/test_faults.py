@@ -1,4 +1,4 @@
-"""Faults that kernels find in their input: nobody waits for them, and who waits later hears of each once."""
+"""Faults that kernels find in their input are asynchronous, and the next wait raises each once."""
 
 import ctypes
 import gc
@@ -19,7 +19,7 @@ def cuda(*values, device="cuda"):
 
 
 def raised_by(*work):
-    """The message of the error that the last piece of work raises; the others raise none."""
+    """Return the message of the error that the last piece of work raises; the others raise none."""
     for each in work[:-1]:
         each()
     with pytest.raises((IndexError, RuntimeError)) as error:
@@ -82,7 +82,7 @@ def test_who_waits_next_gets_the_error_of_the_operator_once_and_the_device_works
         tt.cuda.synchronize()
     tt.cuda.synchronize()
     assert x.tolist() == X
-    # What the faulty call left is memory of its own, which is there to read.
+    # The output of the faulty call has memory of its own and stays readable.
     assert out.cpu().shape == out.shape
 
 
@@ -276,12 +276,12 @@ def fault(name):
 
 
 def raise_word(address):
-    """What a kernel does that finds a fault."""
+    """Set the fault word, as a kernel does that finds a fault."""
     ctypes.c_int32.from_address(address).value = 1
 
 
 class TestWords:
-    """The words of plans in mapped memory."""
+    """Fault words of plans in mapped memory."""
 
     def test_plans_with_the_same_faults_share_their_words(self):
         assert fault_flags(0, [fault("a")]) is (kept := fault_flags(0, [fault("a")]))

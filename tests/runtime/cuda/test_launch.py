@@ -1,4 +1,4 @@
-"""Launching: arguments, grids, counting, and what the driver refuses."""
+"""Launches: arguments, grids, counts, and the driver's errors."""
 
 import numpy as np
 import pytest

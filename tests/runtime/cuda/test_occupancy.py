@@ -1,4 +1,4 @@
-"""What a multiprocessor leaves to a block: values worked out by hand from NVIDIA's tables."""
+"""Resources of a block on a multiprocessor: values computed by hand from NVIDIA's tables."""
 
 import pytest
 
@@ -14,7 +14,9 @@ KIB = 1024
 
 
 def test_the_targets_are_those_of_the_programming_guide():
-    """Table "Technical Specifications per Compute Capability": KB of a multiprocessor, KB that a block opts in to."""
+    """Compare with the table "Technical Specifications per Compute Capability": KB of a multiprocessor and
+    of a block.
+    """
     published = {80: (164, 163), 90: (228, 227), 100: (228, 227)}
     for capability, (shared, per_block) in published.items():
         target = TARGETS[capability]
@@ -114,7 +116,7 @@ def test_tensor_memory_bounds_resident_blocks():
 
 @pytest.mark.parametrize("capability", TARGETS)
 def test_budgets_and_occupancy_agree(capability):
-    """As many blocks are resident as were asked for when each uses what that leaves it."""
+    """Check that the requested number of blocks is resident if each block uses its whole budget."""
     target = TARGETS[capability]
     for warps in (1, 2, 4, 8, 16, 32):
         for blocks in range(1, min(64 // max(warps, 4), 32) + 1):

@@ -1,4 +1,4 @@
-"""Storages of a GPU in other processes: names and leases, with a driver that opens its own memory."""
+"""GPU storages in other processes: names and leases, with a driver that opens its own memory."""
 
 import gc
 import os
@@ -12,7 +12,7 @@ from triten.runtime.cuda.driver import driver
 
 @pytest.fixture
 def opened(monkeypatch):
-    """Has the driver export addresses and open them; gives a list of what is open."""
+    """Make the driver export and open addresses, and return the list of open ones."""
     found = []
     cuda = driver()
     if type(cuda).__name__ != "InterpreterDriver":

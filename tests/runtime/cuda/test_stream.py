@@ -1,4 +1,4 @@
-"""`tt.cuda.Stream`: the pool, which stream is current, order between streams, and streams that are gone."""
+"""`tt.cuda.Stream`: the pool, the current stream, order between streams, and destroyed streams."""
 
 import gc
 import threading
@@ -12,7 +12,7 @@ from triten.runtime.cuda.stream import STREAMS_PER_POOL, StreamPool
 
 @pytest.fixture(autouse=True)
 def nothing_changed():
-    """Each test leaves the first device current, with its default stream."""
+    """Assert that each test leaves the first device current, with its default stream."""
     yield
     assert tt.cuda.current_device() == 0
     assert [tt.cuda.current_stream(i).cuda_stream for i in range(2)] == [0, 0]

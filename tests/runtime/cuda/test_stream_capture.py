@@ -1,4 +1,4 @@
-"""Stream capture at the driver: what is recorded, how streams fork and join, and what CUDA refuses."""
+"""Stream capture at the driver: the recorded work, forks and joins of streams, and CUDA's errors."""
 
 import threading
 
@@ -39,7 +39,7 @@ def scale(cuda, source, target, stream):
 
 @pytest.fixture
 def counter(cuda):
-    """Four zeros in device memory; the kernels are loaded."""
+    """Put four zeros in device memory, and load the kernels."""
     address = cuda.put(np.zeros(4, np.int32))
     add(cuda, address, 0)
     scale(cuda, address, address, 0)
@@ -215,7 +215,9 @@ class TestForkAndJoin:
 
     @pytest.mark.interpreter
     def test_a_missing_dependency_shows(self, cuda, counter, stream):
-        """Both streams may go first: the simulation takes the work that was captured last."""
+        """Leave out a dependency: both streams may go first, and the simulation runs the last captured work
+        first.
+        """
         target = cuda.put(np.zeros(4, np.int32))
 
         def record():

@@ -1,4 +1,4 @@
-"""Streams and events: order, waiting, and that nothing runs before it is waited for."""
+"""Streams and events: order, waits, and deferred execution until a wait."""
 
 import threading
 

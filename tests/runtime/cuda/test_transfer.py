@@ -1,4 +1,6 @@
-"""Copies between host and device and between devices: what waits, what does not, and what is kept meanwhile."""
+"""Copies between host and device and between devices: which wait, which do not, and the memory they keep
+alive.
+"""
 
 import gc
 
@@ -15,7 +17,7 @@ HELD = pytest.mark.interpreter
 
 @pytest.fixture
 def held():
-    """The default stream of the first device, held back until the test lets it go."""
+    """Hold back the default stream of the first device until the test releases it."""
     cuda = driver()
     tt.cuda.synchronize()
     cuda.hold(0)

@@ -1,4 +1,4 @@
-"""Attention on the device against the host in float64: shapes, masks, strides, splits, dropout, what is not finite."""
+"""Attention on the device agrees with float64: shapes, masks, strides, splits, dropout, non-finite values."""
 
 import math
 from collections.abc import Callable
@@ -18,7 +18,7 @@ TOLERANCE = {tt.float32: 4e-6, tt.float16: 3e-3, tt.bfloat16: 2.5e-2}
 
 @pytest.fixture(params=[128, 16], ids=["whole", "tiles of 16"])
 def tile(request: Any, monkeypatch: pytest.MonkeyPatch) -> int:
-    """One tile, and several."""
+    """Run a test with one tile and with several."""
     monkeypatch.setattr(tiles, "INTERPRETED_TILE", request.param)
     return request.param
 
@@ -26,7 +26,7 @@ def tile(request: Any, monkeypatch: pytest.MonkeyPatch) -> int:
 def operands(
     rng: np.random.Generator, shape: tuple[int, ...], dtype: tt.dtype = tt.float32
 ) -> list[tt.Tensor]:
-    """query, key, value and the gradient of the output."""
+    """Return query, key, value and the gradient of the output."""
     b, h, hk, length, keys, e, ev = shape
     sizes = ((b, h, length, e), (b, hk, keys, e), (b, hk, keys, ev), (b, h, length, ev))
     return [tt.from_numpy(rng.standard_normal(s)).to(dtype) for s in sizes]
@@ -38,7 +38,7 @@ def check(
     view: Callable[[tt.Tensor], tt.Tensor] = lambda x: x,
     **kwargs: Any,
 ) -> None:
-    """Result and gradients on the device beside those of the host in float64."""
+    """Compare the result and gradients on the device with the host's in float64."""
     *inputs, g = tensors
     tolerance = TOLERANCE[g.dtype]
     wide = [x.double().requires_grad_() for x in inputs]

@@ -1,4 +1,4 @@
-"""Attention by tensor descriptors: which operands are described, and that it computes what the pointers compute."""
+"""Attention by tensor descriptors: its supported operands, and agreement with the pointer kernel."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -19,13 +19,13 @@ Operand = Callable[..., tt.Tensor]
 
 @pytest.fixture
 def operand(rng: np.random.Generator) -> Operand:
-    """operand(*sizes): normal numbers on the device."""
+    """Return operand(*sizes), which makes normal numbers on the device."""
     return lambda *sizes, dtype=tt.float16: tt.from_numpy(rng.standard_normal(sizes)).to(dtype).to("cuda")
 
 
 @pytest.fixture
 def bulk_launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """A 1 for each launch by descriptors; tiles are small, and what was planned before is forgotten."""
+    """Record a 1 for each launch by descriptors; use small tiles, and forget earlier plans."""
     seen: list[int] = []
     planned = bulk.plan_bulk
 
@@ -46,7 +46,7 @@ def bulk_launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 
 def check(q: tt.Tensor, k: tt.Tensor, v: tt.Tensor, **kwargs: Any) -> None:
-    """Result and gradients beside those of the host in float64."""
+    """Compare the result and gradients with the host's in float64."""
     near = [x.detach().requires_grad_() for x in (q, k, v)]
     wide = [x.detach().cpu().double().requires_grad_() for x in (q, k, v)]
     got, expected = (attention(*leaves, **kwargs) for leaves in (near, wide))

@@ -1,4 +1,4 @@
-"""Attention to keys in pages beside the same keys packed, on the host in float64: page sizes, windows, wrong tables."""
+"""Paged attention agrees with packed keys in float64: page sizes, windows, wrong tables."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ TOLERANCE = {tt.float16: 4e-3, tt.bfloat16: 4e-2}
 
 @pytest.fixture(autouse=True)
 def tile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sequences of several tiles."""
+    """Use small tiles, so that a sequence has several."""
     monkeypatch.setattr(tiles, "INTERPRETED_TILE", 16)
 
 
@@ -26,7 +26,7 @@ def starts(lengths: tuple[int, ...]) -> tt.Tensor:
 
 
 class Case:
-    """Queries and keys, these packed and in pages; entries behind the last page of a sequence are no pages."""
+    """Queries and keys, packed and in pages; table entries behind a sequence's last page are invalid."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Case:
                 pool[own] = together.reshape(count, *pool.shape[1:])
 
     def paged(self, device: str, dtype: tt.dtype, window: tuple[int, int]) -> list[np.ndarray]:
-        """Output and sums."""
+        """Return the output and the sums."""
         query, key, value = (tt.from_numpy(x).to(device, dtype) for x in (self.query, *self.pools))
         used, table = (tt.tensor(x, dtype=tt.int32).to(device) for x in (KEYS, self.table.tolist()))
         bounds = starts(self.queries).to(device)
@@ -65,7 +65,7 @@ class Case:
         return [x.cpu().double().numpy() for x in found]
 
     def packed(self, window: tuple[int, int]) -> list[np.ndarray]:
-        """The same of packed keys on the host, in float64."""
+        """Compute the attention of packed keys on the host in float64."""
         given = [tt.from_numpy(x) for x in (self.query, self.key, self.value)]
         return [x.numpy() for x in attention(*given, starts(self.queries), starts(KEYS), *window)]
 
@@ -91,7 +91,7 @@ def test_heads(heads: tuple[int, int, int, int], page_size: int, dtype: tt.dtype
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @pytest.mark.parametrize("heads", [(4, 2), (6, 2), (5, 1), (16, 1), (24, 1)], ids=str)
 def test_heads_that_share_a_tile(heads: tuple[int, int], window: tuple[int, int]) -> None:
-    """One query of each sequence and a few of some: the heads that share keys have a tile together, but for 24."""
+    """Share a tile between heads with the same keys, except for 24 heads; sequences have one query or a few."""
     Case(*heads, 16, 24, 16, (1, 0, 1, 1, 1)).check(tt.float16, window)
     Case(*heads, 16, 16, 5, (3, 1, 0, 6, 1)).check(tt.float16, window)
 

@@ -1,4 +1,7 @@
-"""Attention of dense batches in a window beside the formula, in float64: lengths, heads, layouts, gradients, errors."""
+"""Sliding-window attention of dense batches agrees with the formula in float64.
+
+The tests cover lengths, heads, layouts, gradients and errors.
+"""
 
 import math
 
@@ -16,12 +19,12 @@ TOLERANCE = {tt.float16: 4e-3, tt.bfloat16: 4e-2}
 
 @pytest.fixture(autouse=True)
 def tile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sequences of several tiles."""
+    """Use small tiles, so that a sequence has several."""
     monkeypatch.setattr(tiles, "INTERPRETED_TILE", 16)
 
 
 def operands(heads: int, heads_k: int, length: int, keys: int, width: int, width_v: int) -> list[tt.Tensor]:
-    """Query, key, value and the gradient of the output, of two batches."""
+    """Return query, key, value and the gradient of the output, for two batches."""
     rng = np.random.default_rng(3)
     shapes = (
         (heads, length, width),
@@ -35,7 +38,7 @@ def operands(heads: int, heads_k: int, length: int, keys: int, width: int, width
 def formula(
     query: tt.Tensor, key: tt.Tensor, value: tt.Tensor, left: int, right: int, scale: float | None = None
 ) -> tuple[tt.Tensor, tt.Tensor]:
-    """The output and the logarithms of the sums, by the whole matrix of scores."""
+    """Compute the output and the log-sum-exp from the whole matrix of scores."""
     group, length, keys = query.shape[1] // key.shape[1], query.shape[2], key.shape[2]
     key, value = (x.repeat_interleave(group, 1) for x in (key, value))
     scores = query @ key.mT * (1 / math.sqrt(query.shape[3]) if scale is None else scale)
@@ -52,7 +55,7 @@ def formula(
 
 
 def results(function, given, device, dtype, *arguments, **options) -> list[np.ndarray]:  # type: ignore[no-untyped-def]
-    """Output, sums, and the gradients of query, key and value."""
+    """Return the output, the sums, and the gradients of query, key and value."""
     leaves = [x.to(device, dtype).requires_grad_() for x in given[:3]]
     output, sums = function(*leaves, *arguments, **options)
     grads = tt.autograd.grad(output, leaves, given[3].to(device, dtype))

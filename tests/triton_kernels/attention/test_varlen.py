@@ -1,4 +1,4 @@
-"""Attention in packed sequences on the device beside the host in float64: windows, lengths, heads, wrong bounds."""
+"""Variable-length attention agrees with the host in float64: windows, lengths, heads, wrong bounds."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ TOLERANCE = {tt.float16: 4e-3, tt.bfloat16: 4e-2}
 
 @pytest.fixture(autouse=True)
 def tile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sequences of several tiles."""
+    """Use small tiles, so that a sequence has several."""
     monkeypatch.setattr(tiles, "INTERPRETED_TILE", 16)
 
 
@@ -38,7 +38,7 @@ def starts(lengths: Sequence[int]) -> tt.Tensor:
 
 
 def operands(heads: int, heads_k: int, width: int, width_v: int, dtype: tt.dtype) -> list[tt.Tensor]:
-    """query, key, value and the gradient of the output."""
+    """Return query, key, value and the gradient of the output."""
     rng = np.random.default_rng(3)
     rows_q, rows_k = sum(QUERIES) + BEHIND, sum(KEYS) + BEHIND
     shapes = (
@@ -53,7 +53,7 @@ def operands(heads: int, heads_k: int, width: int, width_v: int, dtype: tt.dtype
 def results(
     given: list[tt.Tensor], device: str, dtype: tt.dtype, window: tuple[int, int], **options: float
 ) -> list[np.ndarray]:
-    """Output, sums, and the gradients of query, key and value."""
+    """Return the output, the sums, and the gradients of query, key and value."""
     q, k, v = (x.to(device, dtype).requires_grad_() for x in given[:3])
     bounds = [starts(lengths).to(device) for lengths in (QUERIES, KEYS)]
     output, sums = attention(q, k, v, *bounds, *window, **options)

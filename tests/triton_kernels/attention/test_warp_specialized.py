@@ -1,4 +1,4 @@
-"""The warp-specialised forward pass: which calls it serves, and what the compiler makes of its loop."""
+"""The warp-specialized forward pass: its supported calls, and its compiled loop."""
 
 import json
 import os
@@ -179,7 +179,9 @@ print(json.dumps(names))
     ids=lambda case: "-".join(map(str, case.values())),
 )
 def test_executed_beside_the_host(case: dict[str, object]) -> None:
-    """What is compiled for sm_90, with its races, copies and barriers, in the emulator."""
+    """Execute the sm_90 code in the emulator, with its races, copies and barriers, and compare it with the
+    CPU.
+    """
     names = run(EMULATING, json.dumps(case), TRITEN_CUDA="emulate", TRITEN_EMULATE="90")
     assert names == ["attention_warp_specialized"]
 
@@ -204,7 +206,7 @@ def test_executed_beside_the_host(case: dict[str, object]) -> None:
     ids=lambda case: "-".join(map(str, case.values())),
 )
 def test_scores_in_tensor_memory_executed_beside_the_host(case: dict[str, object]) -> None:
-    """What is compiled for sm_100, with its tensor memory too."""
+    """Execute the sm_100 code in the emulator, with its tensor memory, and compare it with the CPU."""
     names = run(EMULATING, json.dumps(case), TRITEN_CUDA="emulate", TRITEN_EMULATE="100")
     assert names == ["attention_tensor_memory"]
 
@@ -282,14 +284,16 @@ BY_KEYS, BY_QUERIES = (f"attention_backward_{side}_warp_specialized" for side in
     ids=lambda value: "-".join(map(str, value.values() if isinstance(value, dict) else value)),
 )
 def test_gradients_beside_the_host(case: dict[str, object], kernels: list[str]) -> None:
-    """Values, and the same bits each time."""
+    """Compare the gradients with the host; repeated runs are bitwise identical."""
     names = run(BACKWARD, json.dumps(case), TRITEN_CUDA="emulate", TRITEN_EMULATE="90")
     assert names[: len(kernels)] == kernels
 
 
 @needs_gluon
 def test_products_run_while_softmax_does() -> None:
-    """The loop in SASS: the product by the values is issued, and all of a softmax is behind it and before its wait."""
+    """Check the overlap in SASS: a whole softmax stands between the issue of the matmul with the values and
+    its wait.
+    """
     found = run(COMPILING)
     assert found["warps"] == 12
     sass = str(found["sass"])

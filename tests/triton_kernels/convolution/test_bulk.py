@@ -1,4 +1,4 @@
-"""Convolutions by tensor descriptors: which take that way, and what they give, against the host in float64."""
+"""Convolutions by tensor descriptors: the supported calls, and agreement with float64."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ TOLERANCE = {tt.float16: 4e-3, tt.bfloat16: 3e-2, tt.float32: 4e-3}
 
 @pytest.fixture
 def planned(monkeypatch):
-    """Whether each plan that was made goes by descriptors; TF32 is rounded to, as on a GPU."""
+    """Record whether each plan uses descriptors, with operands rounded to TF32 as on a GPU."""
     noted = []
     plan = bulk.plan_bulk
 
@@ -31,13 +31,13 @@ def planned(monkeypatch):
 
 
 def last(array, dtype):
-    """A CUDA tensor with channels innermost, as narrow as its dtype."""
+    """Return a channels-last CUDA tensor of the given dtype."""
     moved = tt.from_numpy(np.ascontiguousarray(np.moveaxis(array, 1, -1))).to(dtype).to("cuda")
     return moved.permute(0, -1, *range(1, array.ndim - 1))
 
 
 def exactly(x):
-    """The same numbers on the host in float64."""
+    """Return the same values on the host in float64."""
     return x.detach().cpu().to(tt.float64)
 
 
@@ -87,7 +87,7 @@ def test_planes_with_channels_innermost(rng, planned, case, dtype):
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("dtype", [tt.bfloat16, tt.float32])
 def test_planes_come_as_planes(rng, planned, monkeypatch, case, dtype):
-    """With channels outermost operands are laid out anew, and the result and the gradient are stored as planes."""
+    """Convert the layout of contiguous (NCHW) operands, and store the result and the gradient contiguously."""
     monkeypatch.setattr(convolution, "WORTH_A_COPY", 0)
     images, channels, count, sides, taps, window = CASES[case]
     given = [

@@ -1,4 +1,4 @@
-"""Gradients of weights by tensor descriptors: which take that way, and what they give, against the host in float64."""
+"""Weight gradients by tensor descriptors: the supported calls, and agreement with float64."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ backward = tt.ops.aten.convolution_backward_weight
 
 @pytest.fixture
 def planned(monkeypatch):
-    """Whether each plan that was made goes by descriptors."""
+    """Record whether each plan uses descriptors."""
     noted = []
     plan = backward_weight.plan_bulk_parts
 
@@ -30,7 +30,7 @@ def planned(monkeypatch):
 
 
 def last(array, dtype):
-    """A CUDA tensor with channels innermost, as narrow as its dtype."""
+    """Return a channels-last CUDA tensor of the given dtype."""
     moved = tt.from_numpy(np.ascontiguousarray(np.moveaxis(array, 1, -1))).to(dtype).to("cuda")
     return moved.permute(0, -1, *range(1, array.ndim - 1))
 
@@ -46,7 +46,7 @@ def hold(ours, exact, dtype):
 
 
 def shapes(images, channels, outputs, out, taps, padding=(0, 0), dilation=(1, 1), groups=1):
-    """Sizes of the gradient, the source and the weight, and the window."""
+    """Return the sizes of the gradient, the source and the weight, and the window."""
     sides = [n + d * (t - 1) - 2 * p for n, t, p, d in zip(out, taps, padding, dilation, strict=True)]
     weight = (outputs, channels // groups, *taps)
     return (images, outputs, *out), (images, channels, *sides), weight, ([1, 1], padding, dilation, groups)

@@ -86,7 +86,7 @@ CASES = {
 
 @pytest.fixture
 def copying(monkeypatch):
-    """copying(True) has operands brought to vectors of channels however few products there are."""
+    """Return copying(True), which converts operands to channels-last however small the work is."""
 
     def choose(always):
         if always:
@@ -101,7 +101,7 @@ def copying(monkeypatch):
 
 @pytest.fixture
 def exact(monkeypatch):
-    """Products of float32 as IEEE 754 has them, where others would be rounded."""
+    """Multiply float32 in IEEE 754 precision, in tests where other kernels would round."""
     monkeypatch.setattr(volume, "ROUNDED_INTERPRETED", True)
     tt.backends.cudnn.allow_tf32 = False
     yield
@@ -109,7 +109,7 @@ def exact(monkeypatch):
 
 
 def last(tensor):
-    """The tensor with channels innermost."""
+    """Return the tensor in channels-last layout."""
     rank = tensor.ndim - 2
     moved = tensor.permute((0, *range(2, rank + 2), 1)).contiguous()
     return moved.permute((0, rank + 1, *range(1, rank + 1)))
@@ -120,7 +120,9 @@ def function_of(rank, transposed):
 
 
 def result_and_gradients(case, operands, seed):
-    """The convolution of (input, weight, bias) and their gradients; `seed` makes the result's gradient."""
+    """Return the convolution of (input, weight, bias) and their gradients; `seed` makes the result's
+    gradient.
+    """
     rank, transposed, _, _, window = case
     leaves = [x.detach().requires_grad_() for x in operands]
     result = function_of(rank, transposed)(*leaves, **window)
@@ -243,7 +245,7 @@ def test_a_special_value_reaches_what_it_meets_and_nothing_else(random, copying,
 
 
 def test_parts_of_pixels_are_added_up_in_their_order(random):
-    """The same bits at each run, whatever ran before."""
+    """Add partial sums in a fixed order: every run is bitwise identical."""
     x, g = random((2, 40, 20, 20)).to("cuda"), random((2, 6, 20, 20)).to("cuda")
     backward = tt.ops.aten.convolution_backward_weight
     first = backward(g, x, [6, 40, 3, 3], [1, 1], [1, 1], [1, 1], 1).cpu().numpy()

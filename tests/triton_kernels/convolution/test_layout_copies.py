@@ -1,4 +1,4 @@
-"""Operands laid out anew: every element in its place and zeros behind, whatever the layout that was given."""
+"""Layout copies of operands: every element in its place and zero padding, for every source layout."""
 
 import numpy as np
 import pytest
@@ -16,14 +16,14 @@ from triten.triton_kernels.elementwise.copy import copy_kernel
 
 
 def read(data, spec):
-    """What a kernel finds that goes by `spec`, on the host."""
+    """Return on the host the values that a kernel reads through `spec`."""
     found = tt.empty(spec.sizes, dtype=spec.dtype, device="cuda")
     copy_kernel(found._spec, spec)(found._data, data)
     return found.cpu().numpy()
 
 
 def holds(operands, tensors):
-    """The copies of tensors, each compared with its tensor; what has been padded is zero."""
+    """Assert that the copies hold the tensors' values, with zeros in the padding."""
     copied = plan_copies(operands)
     assert copied is not None
     for operand, tensor, data in zip(operands, tensors, copied(*(t._data for t in tensors)), strict=True):

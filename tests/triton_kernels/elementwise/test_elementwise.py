@@ -1,4 +1,4 @@
-"""The elementwise skeleton: every layout and dtype gives what the CPU gives, by launches alone."""
+"""The elementwise kernels agree with the CPU for every layout and dtype, by launches alone."""
 
 import numpy as np
 import pytest
@@ -142,7 +142,9 @@ def test_tensors_of_two_devices_are_refused(random):
 @pytest.mark.parametrize("dtype", [tt.float32, tt.float64], ids=str)
 @pytest.mark.parametrize("exponent", [2, 3, 0.5, -0.5, -1, -2, 1.7])
 def test_a_number_as_exponent_takes_roots_and_products(dtype: tt.dtype, exponent: float, same) -> None:
-    """The frequent exponents are no powers at infinities and signed zeros: the root of -inf is NaN."""
+    """Compute frequent exponents as roots and multiplications, which differ from powers: the root of -inf is
+    NaN.
+    """
     x = tt.tensor([-float("inf"), float("inf"), float("nan"), -0.0, 0.0, 1.5, -2.0], dtype=dtype)
     got, expected = x.to("cuda") ** exponent, x**exponent
     same(got, expected, tolerance=1e-6 if dtype is tt.float32 else 1e-14)

@@ -1,4 +1,4 @@
-"""`gpu_kernel`: a user's scalar function over iterators of CUDA tensors, against `cpu_kernel`."""
+"""`gpu_kernel` with a user's scalar function over iterators of CUDA tensors agrees with `cpu_kernel`."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def chosen(condition, a, b):
 
 
 def on_both(build, gpu, cpu, *tensors):
-    """The output of the same iteration on the GPU and on the host."""
+    """Return the outputs of the same iteration on the GPU and on the host."""
     iterators = [
         build(None, *(t.to(d) if isinstance(t, tt.Tensor) else t for t in tensors)) for d in ("cuda", "cpu")
     ]

@@ -1,6 +1,6 @@
-"""Elementwise kernels by layout: which one a geometry gets, and that each reads and writes every place right.
+"""Elementwise kernels by layout: the kernel of each geometry, and correct reads and writes of every element.
 
-Tiles are made small, so that few elements have many tiles, whole ones and partial ones.
+Small tiles make few elements have many tiles, whole and partial.
 """
 
 import random as stdlib_random
@@ -20,7 +20,7 @@ DTYPES = [tt.int8, tt.bfloat16, tt.float64]
 
 @pytest.fixture
 def planned(monkeypatch):
-    """The kernels that plans chose, each with the type of its indices."""
+    """Record the kernels that plans choose, each with the type of its indices."""
     chosen = []
 
     def note(name):
@@ -139,7 +139,7 @@ def test_few_elements_of_two_dimensions_are_not_exchanged(planned, random, same)
 
 
 def any_view(choose, tensor):
-    """A view of a tensor: dimensions permuted, cut, stepped over and expanded as it comes."""
+    """Return a random view of a tensor: permuted, sliced, strided and expanded."""
     order = list(range(tensor.dim()))
     choose.shuffle(order)
     tensor = tensor.permute(order)
@@ -156,7 +156,7 @@ def any_view(choose, tensor):
 @pytest.mark.parametrize("limit", [2**31 - 1, 0], ids=["32-bit", "64-bit"])
 @pytest.mark.parametrize("rank", [1, 2, 3, 4, 7])
 def test_any_views(seed, monkeypatch, planned, small, random, same, rank, limit):
-    """Three operands that broadcast, in three dtypes; with a low limit indices and offsets are 64-bit."""
+    """Broadcast three operands of three dtypes; a low limit selects 64-bit indices and offsets."""
     monkeypatch.setattr(launch, "INT32_MAX", limit)
     choose = stdlib_random.Random(seed)
     for _ in range(2):
@@ -180,7 +180,7 @@ def test_any_views(seed, monkeypatch, planned, small, random, same, rank, limit)
 
 @pytest.mark.parametrize("dtype", [tt.int8, tt.bfloat16], ids=lambda d: d.name)
 def test_the_last_pair_may_end_outside_of_the_memory(small, random, same, dtype):
-    """Whole tiles of every second element, read in pairs, of which the last has only its first."""
+    """Read whole tiles of every second element in pairs; the last pair has only its first element in bounds."""
     rest = 512 // dtype.itemsize
     a = random((4 * rest + 511,), dtype)
     x = a.to("cuda")
@@ -192,7 +192,7 @@ FAR = 1 << 33
 
 @pytest.fixture
 def far(monkeypatch):
-    """Programs begin at a far index, and pointers that far before their memory: what is accessed stays the same."""
+    """Offset program indices and pointers by a large distance, so that the accessed memory stays the same."""
     if not wants_interpreter():
         pytest.skip("what is run is the interpreter's")
     from triten.runtime.cuda.interpreter import semantics as interpreter_semantics
@@ -223,7 +223,7 @@ def far(monkeypatch):
 
 
 def moved_by(value, distance):
-    """An interpreted kernel's argument with something added."""
+    """Return an interpreted kernel's argument with a distance added."""
     data = value.handle.data
     added = (data.astype(np.int64) + distance).astype(data.dtype)
     return tl.tensor(TensorHandle(added, value.handle.dtype), value.type)
@@ -243,7 +243,7 @@ def test_blocks_beyond_32_bits(small, random, same, request, dtype, step):
 
 
 def test_transposed_copies_of_six_dimensions():
-    """Every size differs, so that no index is divided by another dimension's."""
+    """Copy a tensor whose sizes all differ, so that an index divided by another dimension's size is wrong."""
     a = np.arange(32 * 2 * 3 * 4 * 5 * 17, dtype=np.float32).reshape(32, 2, 3, 4, 5, 17)
     order = (5, 3, 1, 4, 2, 0)
     got = tt.from_numpy(a).to("cuda").permute(order).contiguous()

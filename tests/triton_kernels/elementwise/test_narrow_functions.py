@@ -1,4 +1,4 @@
-"""Functions of float16 and bfloat16: each value there is, against float64."""
+"""Functions of float16 and bfloat16 agree with float64 for every value."""
 
 import numpy as np
 import pytest

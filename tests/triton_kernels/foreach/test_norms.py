@@ -1,4 +1,4 @@
-"""Norms of lists: those of the tensors one by one, that of all of them, and gradients that are clipped by it."""
+"""Norms of lists: of each tensor, of all tensors, and gradient clipping by them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def close(found, expected, dtype):
 
 
 def reference(given, order):
-    """In float64, by NumPy."""
+    """Compute the norm in float64 by NumPy."""
     flat = np.concatenate([t.cpu().to(tt.float64).numpy().ravel() for t in given])
     return np.linalg.norm(flat, order)
 

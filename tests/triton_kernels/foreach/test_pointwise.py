@@ -1,4 +1,6 @@
-"""Pointwise operators over lists: the bits of single operators, one launch for a dtype, and what stays apart."""
+"""Pointwise foreach operators: bitwise identical to single operators, one launch for each dtype, and the
+exceptions.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ OPERATORS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 
 def lists(rng: np.random.Generator, dtype: tt.dtype, shapes: Any = SHAPES) -> list[Tensors]:
-    """Three lists on the device, with a nan, infinities and zeros of either sign among them."""
+    """Return three lists on the device, with NaN, infinities and zeros of both signs."""
     made = []
     for place in range(3):
         arrays = [np.asarray(rng.standard_normal(shape)) for shape in shapes]
@@ -137,7 +139,7 @@ def test_rows_that_share_memory_are_computed_in_their_order():
 
 
 def test_whole_blocks_tails_and_odd_addresses(rng, monkeypatch):
-    """Blocks of the size that a GPU takes."""
+    """Use blocks of the size of a GPU."""
     from triten.triton_kernels.optimizers import fused
 
     monkeypatch.setattr(fused, "interpreted", lambda: False)

@@ -1,4 +1,4 @@
-"""Complex numbers placed, summed by index, found, reduced and convolved on CUDA; integers in histograms."""
+"""Complex numbers on CUDA: scatter, index sums, search, reductions and convolutions; integer histograms."""
 
 import numpy as np
 import pytest
@@ -92,7 +92,7 @@ def test_edges_of_logarithms_of_sums(given, expected):
 
 
 def convolved(x, w, stride):
-    """One-dimensional, without padding, in complex128."""
+    """Compute a one-dimensional convolution without padding in complex128."""
     out = (x.shape[2] - w.shape[2]) // stride + 1
     windows = np.stack([x[:, :, i * stride : i * stride + w.shape[2]] for i in range(out)], 2)
     return np.einsum("nctk,ock->not", windows.astype(np.complex128), w.astype(np.complex128))

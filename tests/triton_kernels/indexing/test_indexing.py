@@ -1,4 +1,4 @@
-"""Indexing on CUDA against the same on the host, bit for bit: sums over equal indices run in the same order."""
+"""Indexing on CUDA is bitwise identical to the host: sums over equal indices have the same order."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def name(value):
 
 @pytest.fixture
 def index(rng):
-    """index(size, *sizes): numbers below `size`, some of them often."""
+    """Return index(size, *sizes), which makes indices below `size`, some of them repeated."""
 
     def make(size, *sizes, dtype=tt.int64):
         return tt.from_numpy(np.asarray(rng.integers(0, size, sizes))).to(dtype)
@@ -27,7 +27,7 @@ def index(rng):
 
 @pytest.fixture
 def agree(same):
-    """agree(function, *host tensors): the same on both devices."""
+    """Return agree(function, *host tensors), which compares both devices."""
 
     def check(function, *tensors):
         same(function(*(t.to("cuda") for t in tensors)), function(*tensors))
@@ -174,7 +174,7 @@ def test_sums_over_more_keys_than_a_program_sorts(random, agree, index):
 @pytest.mark.parametrize("dtype", [tt.int32, tt.int64], ids=str)
 @pytest.mark.parametrize("n", [1, 300, 4097])
 def test_gradients_of_embeddings_of_any_number(random, launches, n, dtype):
-    """Indices in several dimensions, keys of one digit and of three, and rows that nothing reaches."""
+    """Sort by keys of one digit and of three, with indices of several dimensions and rows without an index."""
     indices = np.random.default_rng(n).integers(0, 90_000, (n, 1))
     indices[:40] %= 7
     rows = random((n, 1, 5))

@@ -1,4 +1,4 @@
-"""cat in one launch: sizes, strides, dtypes, few tensors by their addresses and many by a table."""
+"""cat in one launch: sizes, strides, dtypes; few tensors by their addresses, many by a table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DTYPES = [tt.float32, tt.float64, tt.bfloat16, tt.int8, tt.bool, tt.int64, tt.co
 
 
 def numbered(sizes, dtype=tt.float32):
-    """A tensor whose elements tell their places."""
+    """Return a tensor whose elements tell their positions."""
     count = int(np.prod(sizes))
     return (tt.arange(count, dtype=tt.float32).reshape(sizes) % 113).to(dtype).to("cuda")
 
@@ -55,7 +55,7 @@ def test_of_whole_vectors_and_of_odd_addresses(launches, count, dim):
 
 
 def test_of_several_programs_a_tensor(launches, monkeypatch):
-    """Blocks of the size that a GPU takes."""
+    """Use blocks of the size of a GPU."""
     from triten.triton_kernels.indexing import joining
 
     monkeypatch.setattr(joining, "interpreted", lambda: False)

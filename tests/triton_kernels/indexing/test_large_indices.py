@@ -72,5 +72,5 @@ def test_offsets_beyond_the_limit(monkeypatch, same, name):
     monkeypatch.setattr(launch, "INT32_MAX", 40)
     monkeypatch.setattr(launch.Launch, "__init__", noted)
     same(function(*device), expected, 1e-6 if name == "embedding_bag" else 0.0)
-    # A plan from an earlier call with these shapes would not be made anew.
+    # An earlier plan with these shapes would be reused.
     assert any(wide), name

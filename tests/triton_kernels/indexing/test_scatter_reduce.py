@@ -1,4 +1,6 @@
-"""scatter_reduce and masked_scatter against the host: every reduction, with what is there or without."""
+"""scatter_reduce and masked_scatter agree with the host: every reduction, with and without the initial
+values.
+"""
 
 import numpy as np
 import pytest
@@ -96,7 +98,7 @@ def test_gradients(rng):
     "dtype", [tt.int8, tt.float16, tt.float32, tt.float64, tt.complex128], ids=lambda d: d.name
 )
 def test_rows_by_index(rng, dtype, launches):
-    """Runs of elements that lie side by side move as such, whole vectors or not."""
+    """Move runs of contiguous elements at once, in whole vectors or not."""
     for width in (16, 17, 48, 64):
         values = (rng.standard_normal((7, width)) * 9).astype(np.float32).astype(dtype.np)
         index = rng.integers(0, 7, 11)

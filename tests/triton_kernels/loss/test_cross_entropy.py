@@ -1,4 +1,4 @@
-"""Cross entropy in one launch: values, gradients and second derivatives in float64 on the host, edges, launches."""
+"""Cross-entropy in one launch: values, gradients and second derivatives agree with float64; edges, launches."""
 
 import numpy as np
 import pytest
@@ -23,12 +23,12 @@ def sample_shape(shape):
 
 
 def float32s(array):
-    """Numbers of float32, as float64."""
+    """Round to float32, and return float64."""
     return array.astype(np.float32).astype(np.float64)
 
 
 def operands(rng, shape, kind):
-    """Scores, targets, weights and options of a shape."""
+    """Return scores, targets, weights and options of a shape."""
     likely, weighted, smoothing = TARGETS[kind]
     classes = shape[0 if len(shape) == 1 else 1]
     scores = float32s(rng.standard_normal(shape) * 3)
@@ -42,7 +42,7 @@ def operands(rng, shape, kind):
 
 
 def derivatives(device, dtype, scores, target, weight, **options):
-    """The loss, its gradient, and the gradient of a product with that, as arrays of float64."""
+    """Return the loss, its gradient, and the gradient of a product with the gradient, as float64 arrays."""
 
     def given(array, dtype):
         made = tt.from_numpy(np.asarray(array))
@@ -129,7 +129,7 @@ ROWS = [[1, 2, 3], [INF, 0, 1], [-INF, 0, 1], [-INF] * 3, [NAN, 0, 1], [INF, INF
     "target", [[0] * 7, [1] * 7, [2, -100, 0, -100, -100, 2, 1], [-100] * 7], ids=["0", "1", "some", "none"]
 )
 def test_infinite_scores_ignored_samples_and_weights_of_nothing(target, weighted, smoothing, reduction):
-    """As on the host, where other operators make the loss: the samples together, each alone, and none."""
+    """Agree with the host, which uses other operators, on all samples together, each sample alone, and none."""
     weight = np.array([0.0, 1.0, 2.0]) if weighted else None
     for rows in (slice(None), *(slice(i, i + 1) for i in range(7)), slice(0, 0)):
         scores, labels = np.array(ROWS)[rows], np.array(target)[rows]
@@ -147,7 +147,9 @@ def test_infinite_scores_ignored_samples_and_weights_of_nothing(target, weighted
 
 
 def test_the_gradient_of_a_certain_sample_keeps_its_digits():
-    """The probability of the others is 1e-6 of scores near 100, whose sum with a logarithm would round it off."""
+    """Keep a probability of 1e-6 beside scores near 100: a sum of the score and a logarithm would round it
+    off.
+    """
     scores = np.array([[100.0, 100.0 - np.log(1e6)]], np.float32)
     got = derivatives("cuda", tt.float32, scores, np.array([0]), None)[1]
     expected = derivatives("cpu", tt.float64, scores.astype(np.float64), np.array([0]), None)[1]
@@ -264,7 +266,7 @@ def test_autocast_gives_float32_of_narrow_scores_in_one_launch(rng, launches, dt
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("sizes", [(4, 5), (4, 5, 3), (2, 5, 3, 2)], ids=str)
 def test_autocast_widens_narrow_class_weights(rng, sizes, smoothing):
-    """As PyTorch's, which casts what `nll_loss` is given."""
+    """Cast the class weights as PyTorch does, which casts the arguments of `nll_loss`."""
     scores = tt.from_numpy(rng.standard_normal(sizes).astype(np.float32))
     target = tt.from_numpy(rng.integers(0, 5, (sizes[0], *sizes[2:])))
     weight = tt.tensor([0.5, 1.0, 2.0, 0.25, 4.0], dtype=tt.bfloat16)

@@ -1,4 +1,4 @@
-"""Losses against the host: reductions, weights, ignored and wrong targets, dtypes, strides, gradients."""
+"""Losses agree with the host: reductions, weights, ignored and invalid targets, dtypes, strides, gradients."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ REDUCTIONS = ["none", "mean", "sum"]
 
 
 def compared(same, function, tensors, tolerance):
-    """The value and the gradient of each tensor, on the device as on the host."""
+    """Assert that the value and the gradient of each tensor agree on the device and on the host."""
     results = []
     for device in ("cuda", "cpu"):
         leaves = [t.to(device).detach().requires_grad_() for t in tensors]

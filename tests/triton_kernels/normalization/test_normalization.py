@@ -16,7 +16,7 @@ ROUNDING = {tt.float64: 2.0**-53, tt.float32: 2.0**-24, tt.bfloat16: 2.0**-8, tt
 
 @pytest.fixture(params=["whole rows", "rows in blocks"])
 def tiles(request, monkeypatch):
-    """Both bodies of the programs, the second by small blocks and in several parts."""
+    """Run both bodies of the programs, the second with small blocks and in several parts."""
     if request.param == "rows in blocks":
         monkeypatch.setattr(row_norm, "INTERPRETED_ROW", 32)
         monkeypatch.setattr(channel_norm, "INTERPRETED_BLOCK", 64)
@@ -25,7 +25,7 @@ def tiles(request, monkeypatch):
 
 
 def check(rng, function, *operands, tolerance=64):
-    """Results and gradients on the device, within roundings of the operands' dtype of those in float64 on the host."""
+    """Compare results and gradients on the device with float64, within roundings of the operands' dtype."""
     wide = [t.to(tt.float64).clone().requires_grad_() for t in operands]
     expected = function(*wide)
     change = tt.from_numpy(rng.standard_normal(expected.shape)).to(operands[0].dtype)
@@ -207,7 +207,7 @@ def test_results_do_not_depend_on_the_run(rng):
 
 
 def test_one_pass_over_gradient_and_input_gives_all_three_gradients(rng, launches):
-    """Forward is one launch; backward one, and one for each sum over the programs' parts."""
+    """Count one launch for forward; for backward one, and one for each sum over the programs' parts."""
     x, w = tensor(rng, 4, 16).to("cuda"), tensor(rng, 16).to("cuda")
     before = launches.count
     y, mean, rstd = tt.native_layer_norm(x, [16], w, w, 1e-5)
@@ -218,7 +218,7 @@ def test_one_pass_over_gradient_and_input_gives_all_three_gradients(rng, launche
 
 
 def test_a_group_that_fits_is_read_once_in_any_layout(rng, launches):
-    """Forward is one launch; backward one, and one for each sum over samples. Nothing is copied."""
+    """Count one launch for forward; for backward one, and one for each sum over samples, without copies."""
     w = tensor(rng, 6).to("cuda")
     images = [x.to("cuda") for x in formats(tensor(rng, 3, 6, 2, 5))][:2]
     for x in (*images, tensor(rng, 3, 10, 6).to("cuda").transpose(1, 2)):

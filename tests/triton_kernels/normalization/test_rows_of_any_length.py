@@ -1,4 +1,4 @@
-"""Rows that begin anywhere in a vector of 16 bytes: softmax and the norms over rows, whole and in blocks."""
+"""Rows that start anywhere in a vector of 16 bytes: softmax and norms, whole and in blocks."""
 
 import math
 
@@ -31,7 +31,7 @@ FUNCTIONS = {
 
 
 def check(function, view, dtype, *operands, change):
-    """Results and gradients on the device against float64 on the host."""
+    """Compare results and gradients on the device with float64 on the host."""
     wide = [t.to(tt.float64).clone().requires_grad_() for t in operands]
     own = [t.detach().to("cuda").requires_grad_() for t in operands]
     expected, got = (function(view(leaves[0]), *leaves[1:]) for leaves in (wide, own))

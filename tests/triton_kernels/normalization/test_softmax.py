@@ -1,4 +1,6 @@
-"""Softmax and log_softmax against the host: dimensions, dtypes, long rows, strides, infinities, gradients."""
+"""Softmax and log_softmax agree with the host: dimensions, dtypes, long rows, strides, infinities,
+gradients.
+"""
 
 import math
 
@@ -16,14 +18,14 @@ SHAPES = [(), (1,), (7,), (0, 3), (3, 0), (3, 5), (4, 1, 6), (2, 3, 4, 5), (3, 3
 
 @pytest.fixture(params=["whole rows", "rows in blocks"])
 def tile(request, monkeypatch):
-    """Both bodies of the programs, the second one by small blocks."""
+    """Run both bodies of the programs, the second with small blocks."""
     if request.param == "rows in blocks":
         monkeypatch.setattr(module, "INTERPRETED_TILE", 4)
     return request.param
 
 
 def both(function, a, dim):
-    """The result and the gradient of its weighted sum, on the device and on the host."""
+    """Return the result and the gradient of its weighted sum, on the device and on the host."""
     weights = tt.from_numpy(
         np.random.default_rng(3).standard_normal(a.shape or (1,)).astype(a.dtype.np)
     ).view(a.shape)
@@ -109,7 +111,7 @@ def test_integers_are_refused():
 
 
 def test_probabilities_are_rounded_as_quotients():
-    """Of two elements the sum is known to the bit, whatever the order of additions."""
+    """Compare with rounded quotients: the sum of two elements is the same in any order of additions."""
     smaller = np.random.default_rng(5).uniform(-60, 0, 20_000).astype(np.float32)
     rows = tt.from_numpy(np.stack([smaller, np.zeros_like(smaller)], 1)).to("cuda")
     shares = rows.exp().cpu().numpy()

@@ -1,4 +1,4 @@
-"""Steps of optimizers as single launches: the host's bits, one launch for a dtype, tables, streams, graphs."""
+"""Fused optimizer steps: bitwise identical to the host, one launch for each dtype, tables, streams, graphs."""
 
 import itertools
 
@@ -22,7 +22,9 @@ SHAPES = [(3,), (0,), (1,), (5, 7), (1031,), ()]
 
 
 def rows(rng, count, dtype, shapes=SHAPES):
-    """So many lists on the host; from the fourth on nothing is negative. Some values are not finite."""
+    """Return `count` lists on the host, with some non-finite values; lists from the fourth on are not
+    negative.
+    """
     made = []
     for place in range(count):
         values = [np.asarray(rng.standard_normal(shape)) for shape in shapes]
@@ -96,7 +98,7 @@ def test_any_number_of_tensors(rng, count):
 
 
 def test_several_programs_a_tensor_and_unaligned_ones(rng, monkeypatch):
-    """Blocks of the size that a GPU takes: whole ones in vectors, the tail and odd addresses element by element."""
+    """Use blocks of the size of a GPU: whole ones in vectors, the tail and odd addresses element by element."""
     from triten.triton_kernels.optimizers import fused
 
     monkeypatch.setattr(fused, "interpreted", lambda: False)
@@ -184,7 +186,7 @@ def test_tables_are_moved_when_addresses_change_and_only_then(rng, monkeypatch):
 
 
 def test_each_stream_has_a_table_of_its_own(rng):
-    """A table that another stream has still to move is not read."""
+    """Read no table that another stream has not copied yet."""
     cuda = tt.library.driver()
     host = rows(rng, 3, tt.float32, [(5,), (600,)])
     device = to(host, "cuda")

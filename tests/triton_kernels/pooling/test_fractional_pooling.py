@@ -22,7 +22,7 @@ SHAPES = {
 
 
 def starts(sample, n, kernel, out):
-    """Where windows start, with exact numbers: those tried have samples and steps of few bits."""
+    """Return the starts of the windows in exact arithmetic; the tested samples and steps have few bits."""
     sample = Fraction(float(sample))
     step = Fraction(float((n - kernel) / (out - 1))) if out > 1 else 0
     return [

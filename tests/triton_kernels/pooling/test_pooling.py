@@ -1,4 +1,4 @@
-"""Pooling on cuda against the CPU's: windows, layouts, dtypes, NaN, gradients."""
+"""Pooling on CUDA agrees with the CPU: windows, layouts, dtypes, NaN, gradients."""
 
 import math
 
@@ -22,7 +22,7 @@ FLOATS = [tt.float16, tt.bfloat16, tt.float32, tt.float64]
 
 
 def last(tensor):
-    """The same values with channels fastest."""
+    """Return the same values in channels-last layout."""
     if tensor.ndim != 4:
         return tensor.permute((1, 2, 0)).contiguous().permute((2, 0, 1))
     return tensor.permute((0, 2, 3, 1)).contiguous().permute((0, 3, 1, 2))

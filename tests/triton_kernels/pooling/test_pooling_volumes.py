@@ -1,4 +1,4 @@
-"""Pooling over volumes and over even shares: against windows taken one by one, on both backends."""
+"""Pooling over volumes and adaptive pooling agree with single windows, on both backends."""
 
 import itertools
 import math
@@ -21,7 +21,7 @@ SHARES = [(1, 1), (2, 3), (5, 4), (7, 1), (9, 11)]
 
 
 def axis_windows(n, k, s, p, d, ceil):
-    """The positions of each window along a dimension, those outside left out."""
+    """Return the positions of each window along a dimension, without those outside."""
     reach = n + 2 * p - d * (k - 1) - 1
     out = (-(-reach // s) if ceil else reach // s) + 1
     if ceil and (out - 1) * s >= n + p:
@@ -34,7 +34,7 @@ def share_windows(n, out):
 
 
 def reference(x, axes, divisor=None):
-    """Maxima with their indices, and means, of the windows over the last dimensions."""
+    """Return the maxima with their indices, and the means, of windows over the last dimensions."""
     rank, out = len(axes), [len(a) for a in axes]
     spatial = x.shape[-rank:]
     flat = x.reshape(-1, math.prod(spatial))

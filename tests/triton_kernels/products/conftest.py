@@ -1,4 +1,4 @@
-"""What the tests of products share: the names of the kernels that a test launched."""
+"""Fixture of the matmul tests: the names of the kernels that a test launched."""
 
 import pytest
 

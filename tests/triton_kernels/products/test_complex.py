@@ -1,4 +1,4 @@
-"""Complex products on CUDA, over pairs of reals, against complex128 on the host."""
+"""Complex matmuls on CUDA, over pairs of reals, agree with complex128."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ TRANSPOSES = [(False, False), (True, False), (False, True), (True, True)]
 
 @pytest.fixture
 def drawn(rng):
-    """drawn(*sizes, dtype): a CUDA tensor of complex normal numbers, and its values."""
+    """Return drawn(*sizes, dtype), which makes a CUDA tensor of complex normal numbers, and its values."""
 
     def draw(*sizes, dtype=tt.complex128):
         values = np.asarray(rng.standard_normal(sizes) + 1j * rng.standard_normal(sizes)).astype(dtype.np)

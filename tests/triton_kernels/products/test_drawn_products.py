@@ -1,4 +1,6 @@
-"""Products of drawn sizes, layouts and scales with small tiles, against float64; those that were once wrong by name."""
+"""Matmuls of random sizes, layouts and scales with small tiles agree with float64; former failures run by
+name.
+"""
 
 import math
 
@@ -24,7 +26,7 @@ SIDES = (0, 1, 2, 3, 8, 17, 31, 33, 40, 64)
 
 
 class Drawn:
-    """Tensors on the device and their values, from one generator."""
+    """Generator of random tensors on the device, with their values."""
 
     def __init__(self, rng):
         self.rng = rng
@@ -40,7 +42,9 @@ class Drawn:
         return self.rng.integers(-20, 20, sizes).astype(np.float64)
 
     def tensor(self, dtype, *sizes):
-        """Any order of dimensions, gaps, steps, expanded dimensions and offsets; what lies between is NaN."""
+        """Return a tensor of any dimension order, gaps, steps, expanded dimensions and offsets, with NaN in
+        the gaps.
+        """
         expanded = [size if self.rng.random() > 0.1 else min(size, 1) for size in sizes]
         order = list(self.rng.permutation(len(sizes)))
         steps = [self.one(1, 1, 1, 2) for _ in sizes]
@@ -67,7 +71,7 @@ def wide(tensor):
 
 @pytest.fixture
 def drawn(monkeypatch, rng):
-    """Drawn numbers, and tiles small enough for products to have several in each direction."""
+    """Return random tensors, and use tiles small enough that matmuls have several in each direction."""
     made = Drawn(rng)
     side, inner = made.one(16, 32), made.one(16, 32)
 
@@ -122,7 +126,10 @@ def test_drawn_products(drawn, monkeypatch, dtype, limit):
 @pytest.mark.parametrize("k", [0, 19, 260])
 @pytest.mark.parametrize("dtype", [tt.bfloat16, tt.float64, tt.int8], ids=lambda d: d.name)
 def test_a_batch_of_rows_or_columns_is_one_of_products_with_vectors(drawn, kernels, rows, columns, k, dtype):
-    """Each batch has strides of its own, the addend's 0 too; long rows are cut into parts."""
+    """Run a batch of matrices with one row or column as matrix-vector products.
+
+    Each operand has its own batch stride, the addend's stride of 0 included. Long rows are split into parts.
+    """
     a, b, c = (drawn.values(sizes, dtype) for sizes in ((3, k, rows), (k, 3, columns), (1, rows, columns)))
     a, b, c = (tt.from_numpy(values).to(dtype).to("cuda") for values in (a, b, c))
     a, b = a.mT, b.transpose(0, 1)
@@ -153,7 +160,7 @@ def test_a_matrix_that_a_batch_shares_is_left_to_tiles(drawn, kernels):
     "dtype, kept", [(tt.int8, 0), (tt.uint8, 156), (tt.int16, 156)], ids=lambda v: str(v)
 )
 def test_integers_wrap_before_relu(dtype, kept):
-    """156 is -100 as an int8."""
+    """Wrap integers before relu: 156 is -100 as an int8."""
     a, b, c = (tt.full(s, v, dtype=dtype) for s, v in (((2, 3), 13), ((3, 2), 4), ((2,), 0)))
     for device in ("cpu", "cuda"):
         got = tt._addmm_activation(c.to(device), a.to(device), b.to(device))
@@ -169,7 +176,10 @@ def test_scaled_products_of_nothing_are_the_bias(bias):
 
 
 def test_parts_are_added_by_a_grid_of_one_dimension(drawn, kernels):
-    """The others end at 65,535 programs, which rows of 8-bit products off their vectors are more than."""
+    """Add the parts in a one-dimensional grid: the other grid dimensions end at 65,535 programs.
+
+    The rows of an unaligned 8-bit matmul can be more.
+    """
     grids = []
     before = driver().observe_launches(lambda name, grid, _, run: (grids.append((name, grid)), run())[1])
     a, b = (tt.from_numpy(drawn.values(s, tt.float32)).to("cuda") for s in ((300, 49), (32, 48)))

@@ -1,4 +1,4 @@
-"""`_addmm_activation`: relu or gelu of a product-sum in the same launch, on every backend."""
+"""`_addmm_activation` computes relu or gelu of addmm in the same launch, on every backend."""
 
 import numpy as np
 import pytest

@@ -15,7 +15,7 @@ LAYOUTS = ["rows", "columns", "inner", "batches"]
 
 
 def drawn(rng, dtype, *sizes, turned=False):
-    """A tensor of normal numbers, by columns where `turned`, and its values."""
+    """Return a tensor of normal numbers, column-major if `turned`, and its values."""
     host = tt.from_numpy(rng.standard_normal(sizes).astype(np.float32)).to(dtype)
     if turned:
         host = host.transpose(-2, -1).contiguous().transpose(-2, -1)
@@ -32,7 +32,7 @@ def places(offs, total):
 
 
 def exact(x, y, offs, kind):
-    """The groups' products in float64; what belongs to no group is zero."""
+    """Compute the groups' matmuls in float64; elements outside all groups are zero."""
     if kind == "batches":
         return x @ y
     if kind == "inner":
@@ -203,7 +203,7 @@ def test_refusals(device):
 
 
 def scaled_operands(rng, kind):
-    """8-bit operands, their values times their scales, and the scales."""
+    """Return 8-bit operands, their values times their scales, and the scales."""
     (a, x), (b, y) = operands(rng, tt.float8_e4m3fn, kind, m=16, total=64, n=48, turned=(False, True))
     groups = 2 if kind == "inner" else 1
     rows = (2, 16) if a.ndim == 3 else (a.shape[0] * groups,)

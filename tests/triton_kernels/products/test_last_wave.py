@@ -1,4 +1,4 @@
-"""Products whose last wave is a product of its own: where they are cut, and that the parts are the whole."""
+"""Matmuls whose last wave is a matmul of its own: the position of the split, and the correct whole."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def test_small_products_are_not_worth_a_launch():
 
 @pytest.fixture
 def few_places(monkeypatch):
-    """A device of two multiprocessors, for whose products launches cost nothing."""
+    """Simulate a device of two multiprocessors on which matmul launches cost nothing."""
     monkeypatch.setattr(bulk, "multiprocessors", lambda device: 2)
     monkeypatch.setattr(bulk, "cut_tiles", lambda problem, candidates: candidates)
     monkeypatch.setattr(last_wave, "LAUNCH_COST", 0.0)

@@ -1,4 +1,4 @@
-"""Products by tensor descriptors: every way in which operands lie, against float64 on the host."""
+"""Matmuls by tensor descriptors agree with float64 for every operand layout."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ TRANSPOSES = [(False, False), (True, False), (False, True), (True, True)]
 
 @pytest.fixture
 def drawn(rng):
-    """drawn(*sizes, dtype): a CUDA tensor of normal numbers, and its values in float64."""
+    """Return drawn(*sizes, dtype), which makes a CUDA tensor of normal numbers, and its values in float64."""
 
     def draw(*sizes, dtype=tt.float16):
         host = tt.from_numpy(rng.standard_normal(sizes).astype(np.float32)).to(dtype)
@@ -24,14 +24,14 @@ def drawn(rng):
 
 
 def close(got, exact, magnitude, k):
-    """Whether a rounded result is the exact one but for its rounding and that of float32 sums."""
+    """Assert that a result differs from the exact one only by its rounding and that of float32 sums."""
     bound = ROUNDING[got.dtype] * np.abs(exact) + 2.0**-23 * (k + 4) * magnitude + 2.0**-24
     error = np.abs(got.cpu().to(tt.float64).numpy() - exact)
     assert (error <= bound).all(), f"{error.max()} of {bound.min()}"
 
 
 def stored(tensor, values, transposed):
-    """A matrix's last two dimensions exchanged, in memory alone."""
+    """Exchange a matrix's last two dimensions without a copy, if `transposed`."""
     if not transposed:
         return tensor, values
     return tensor.transpose(-1, -2), values.swapaxes(-1, -2)
@@ -232,7 +232,7 @@ def test_tf32_with_an_addend_in_parts_and_through_pointers(drawn, kernels, tf32)
 def test_tf32_operands_across_the_inner_side_are_turned_over_once(
     drawn, kernels, tf32, transposed, monkeypatch
 ):
-    """Warpgroups would turn them over in each tile."""
+    """Transpose TF32 operands once; otherwise warpgroups would transpose them in each tile."""
     monkeypatch.setattr(repacked, "LEAST_WORK", 0)
     a, x = drawn(*((40, 132) if transposed[0] else (132, 40)), dtype=tt.float32)
     b, y = drawn(*((136, 40) if transposed[1] else (40, 136)), dtype=tt.float32)

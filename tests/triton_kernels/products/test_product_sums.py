@@ -36,7 +36,7 @@ SCALES = [{}, {"beta": 2}, {"alpha": 3, "beta": 0}, {"alpha": -2}, {"alpha": 2, 
 
 
 def transposed(tensor):
-    """The same values with the last two dimensions exchanged in memory."""
+    """Return the same values with the last two dimensions exchanged in memory."""
     if tensor.ndim < 2:
         return tensor
     return tensor.transpose(-1, -2).contiguous().transpose(-1, -2)

@@ -1,4 +1,4 @@
-"""Matrix products with their gradients, against float64 on the host."""
+"""Matmuls and their gradients agree with float64 on the host."""
 
 import numpy as np
 import pytest

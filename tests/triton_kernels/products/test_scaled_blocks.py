@@ -15,7 +15,7 @@ NAMES = ["lines-lines", "lines-blocks", "blocks-lines"]
 
 
 def drawn(rng, m, k, n, dtypes=(E4M3, E4M3)):
-    """Operands as (lines, inner), and their values in float64."""
+    """Return (rows, K) operands, and their values in float64."""
     hosts = [
         tt.from_numpy(rng.standard_normal(s).astype(np.float32)).to(d)
         for s, d in zip(((m, k), (n, k)), dtypes, strict=True)
@@ -24,7 +24,7 @@ def drawn(rng, m, k, n, dtypes=(E4M3, E4M3)):
 
 
 def scales_of(rng, recipe, lines, k):
-    """(lines or blocks of them, blocks of k), and what each element is multiplied by."""
+    """Return scales by rows or blocks of rows and by blocks of K, and each element's factor."""
     rows = lines if recipe is BY_LINE else -(-lines // 128)
     scales = (rng.random((rows, -(-k // 128))) + 0.5).astype(np.float32)
     wide = scales.astype(np.float64).repeat(lines if rows == 1 else 1 if rows == lines else 128, 0)[:lines]

@@ -1,4 +1,6 @@
-"""Rows as 8-bit integers, and their products with scales: the bits of the composition, in two launches."""
+"""Dynamic 8-bit quantization of rows, and matmuls with scales: bitwise identical to the composite, in two
+launches.
+"""
 
 import numpy as np
 import pytest
@@ -64,7 +66,7 @@ def test_products(rng, device, dtype, size):
 
 
 def test_a_dynamic_layer_is_two_launches(rng, launches):
-    """What it is composed of takes thirteen."""
+    """Count two launches; the composite takes thirteen."""
     weight = tt.from_numpy(rng.standard_normal((8, 16)).astype(np.float32)).cuda()
     quantized = Int8Tensor.from_float(weight, dynamic=True)
     x = tt.ones(4, 16, device="cuda")
@@ -75,7 +77,9 @@ def test_a_dynamic_layer_is_two_launches(rng, launches):
 
 @pytest.mark.parametrize("by_rows", [False, True], ids=["one scale", "channels"])
 def test_a_quantized_layer_is_two_launches(launches, by_rows):
-    """Its input becomes signed, and the product is stored on the output's grid; its parts take eight and fourteen."""
+    """Count two launches: one makes the input signed, and the matmul stores on the output's grid. The parts
+    take 8 and 14.
+    """
     numbers = tt.linspace(-1, 1, 128).reshape(8, 16).cuda()
     if by_rows:
         scales, zeros = tt.full((8,), 0.01).cuda(), tt.zeros(8, dtype=tt.int64, device="cuda")

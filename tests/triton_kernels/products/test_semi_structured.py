@@ -1,4 +1,4 @@
-"""Products with matrices of which two in four elements are kept, beside float64, and how these are packed."""
+"""Matmuls with 2:4 sparse matrices agree with float64, and have the expected packing."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ KEPT = {
 
 
 def sparse(rng, rows, columns, dtype):
-    """A matrix of small integers of which two in four are not 0; of float32 one in two."""
+    """Return a 2:4 sparse matrix of small integers; float32 has one nonzero in two."""
     each = 2 if dtype == "float32" else 4
     values = rng.integers(-9, 10, (rows, columns // each, each))
     values *= np.argsort(rng.random(values.shape), -1) < each // 2
@@ -40,7 +40,7 @@ def whole(rng, *shape, dtype):
 
 
 def rounded(exact, dtype):
-    """Sums of products of small integers, which float32 has without error, in a dtype."""
+    """Round sums of products of small integers, which float32 has without error, to a dtype."""
     exact = exact.clamp(-128, 127) if dtype is tt.int8 else exact
     return exact.to(dtype).double()
 
@@ -110,7 +110,7 @@ def test_sums_of_integers_are_exact(device):
 
 
 def test_sums_of_halves_are_wide(rng, device):
-    """Products add up in float32: 2048 ones and a half would stay 2048 in float16."""
+    """Accumulate in float32: 2048 ones and a half would stay 2048 in float16."""
     w = tt.tensor([[1.0, 0.0, 0.0, 1.0] * 1024] * 32, dtype=tt.float16, device=device)
     values, meta = tt._to_sparse_semi_structured(w)
     got = tt._sparse_semi_structured_mm(
@@ -129,7 +129,7 @@ def test_edges(device):
     assert got[0].isnan().all() and got[1:].sum(1).tolist() == [96.0] + [0.0] * 30
     x[1, 0] = float("inf")
     got = tt._sparse_semi_structured_mm(values, meta, x)
-    # What is not kept is 0, and 0 times an infinity is no number, as in the dense product.
+    # A dropped element is 0, and 0 times infinity is NaN, as in the dense matmul.
     assert got[1, 0].isnan() and got[1, 1].item() == 48.0
     assert tt._sparse_semi_structured_mm(values, meta, x[:, :0]).shape == (32, 0)
     nothing = tt._to_sparse_semi_structured(w[:, :0].half().to(device))
@@ -138,7 +138,7 @@ def test_edges(device):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_what_is_kept(device, dtype):
-    """Every pattern of zeros, in every place of a word."""
+    """Keep the right elements for every pattern of zeros, in every position of a word."""
     each = 2 if dtype == "float32" else 4
     patterns = [
         columns for columns in KEPT if each == 4 or len(columns) == len([c for c in columns if c < 2])
@@ -171,7 +171,7 @@ def test_what_is_kept(device, dtype):
 
 
 def by_offsets(words):
-    """Interleaved words, each put to its offset in memory: CUTLASS, `reorder_meta` and `ColumnMajorInterleaved<2>`."""
+    """Store interleaved words by their offsets: CUTLASS, `reorder_meta` and `ColumnMajorInterleaved<2>`."""
     rows, columns = words.shape
     group, apart = (32, 4) if words.dtype.itemsize == 2 else (16, 2)
     memory = np.zeros(rows * columns, words.dtype)
@@ -268,7 +268,7 @@ def test_activations(rng, device, activation):
 
 
 def greedily(tile, rooms=None):
-    """Which elements of a tile of 4 x 4 are kept, one after the other from the largest on."""
+    """Return the elements of a 4x4 tile that the greedy selection keeps, from the largest on."""
     kept, in_row, in_column = np.zeros((4, 4), bool), [0] * 4, [0] * 4
     flat = [(tile[r, c], r * 4 + c) for r in range(4) for c in range(4)]
     order = sorted(flat, reverse=True)
@@ -310,7 +310,7 @@ def test_tiles(rng, device, algorithm):
 
 
 def test_the_order_of_masks(device):
-    """The least significant bit first, two rows of a tile of 4 x 4 to a byte, tiles by rows of 8 x 8."""
+    """Order masks least significant bit first, two rows of a 4x4 tile to a byte, tiles by rows of 8x8."""
     from triten.sparse._semi_structured_conversions import _compute_compressed_swizzled_bitmask
 
     x = tt.zeros(16, 8, device=device)

@@ -1,4 +1,4 @@
-"""Warp-specialised products: which calls they serve, what they give, and what the compiler makes of their loop."""
+"""Warp-specialized matmuls: the supported calls, their results, and the compiled loop."""
 
 import json
 import os
@@ -223,7 +223,9 @@ print(json.dumps(launched[:1]))
     ids=lambda case: "-".join(map(str, case.values())),
 )
 def test_executed_beside_the_host(case: dict[str, Any]) -> None:
-    """What is compiled for sm_90, with its races, copies and barriers, in the emulator, beside float64."""
+    """Execute the sm_90 code in the emulator, with its races, copies and barriers, and compare it with
+    float64.
+    """
     [[name, grid]] = run(EMULATING, json.dumps(case), TRITEN_CUDA="emulate", TRITEN_EMULATE="90")
     assert (name, grid) == ("matmul_warp_specialized", case["programs"])
 
@@ -272,7 +274,7 @@ def test_executed_beside_the_host(case: dict[str, Any]) -> None:
     ids=lambda case: "-".join(map(str, case.values())),
 )
 def test_sums_in_tensor_memory_executed_beside_the_host(case: dict[str, Any]) -> None:
-    """What is compiled for sm_100, with its tensor memory too."""
+    """Execute the sm_100 code in the emulator, with its tensor memory."""
     [[name, grid]] = run(EMULATING, json.dumps(case), TRITEN_CUDA="emulate", TRITEN_EMULATE="100")
     assert (name, grid) == ("matmul_tensor_memory", case["programs"])
 
@@ -407,7 +409,7 @@ print(json.dumps({"sass": sass, "warps": binary.num_warps, "columns": n}))
 @needs_gluon
 @pytest.mark.parametrize(("which", "transposed", "addend"), [(0, False, True), (1, True, False)])
 def test_a_step_is_issued_before_the_one_before_is_done(which: int, transposed: bool, addend: bool) -> None:
-    """The loops in SASS: nothing waits for what a step has just issued but the end of a tile, and its stores follow."""
+    """Check the loops in SASS: only the end of a tile waits for the step just issued, and its stores follow."""
     found = run(COMPILING, str(which), str(transposed), str(addend))
     assert found["warps"] == 12
     sass, columns = str(found["sass"]), int(found["columns"])

@@ -1,4 +1,4 @@
-"""Products with weights of 8 and 4 bits, on every backend, beside float64."""
+"""Matmuls with weights of 8 and 4 bits agree with float64 on every backend."""
 
 import numpy as np
 import pytest
@@ -89,7 +89,7 @@ def test_four_bits_for_the_cpu(rng, dtype, rows):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_order_of_packed_columns(device):
-    """A column of ones at a time: where PyTorch's kernel for tensor cores has its four bits."""
+    """Pack a column of ones at a time, and find its four bits where PyTorch's tensor core kernel has them."""
     for column, lane, shift in ((0, 0, 0), (1, 0, 16), (2, 1, 0), (8, 0, 4), (9, 0, 20), (31, 3, 28)):
         pairs = tt.zeros(8, 32, dtype=tt.uint8)
         pairs[5, column // 2] = 1 if column % 2 else 16

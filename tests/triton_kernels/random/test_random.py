@@ -1,4 +1,4 @@
-"""Random numbers on cuda: the same numbers as the CPU's for the same seed, and where they differ, by how little."""
+"""Random numbers on CUDA equal the CPU's for the same seed, or differ by a stated bound."""
 
 import math
 
@@ -20,7 +20,9 @@ def kept_state():
 
 @pytest.fixture
 def on_both(same):
-    """on_both(draw, ulps): compares two successive draws of ``draw(device)`` on both devices."""
+    """Return ``on_both(draw, ulps)``, which compares two successive random samples of ``draw(device)`` on both
+    devices.
+    """
 
     def check(draw, ulps=0):
         made = []

@@ -1,4 +1,4 @@
-"""logcumsumexp of complex numbers on CUDA: as the host's, at edge sizes, along every dimension, over any layout."""
+"""Complex logcumsumexp on CUDA agrees with the host: edge sizes, every dimension, any layout."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_layouts_and_outputs(random, same):
 
 
 def test_angles_are_those_of_steps_one_after_another(same):
-    """Logarithms of sums that turn have angles beyond half a turn, as PyTorch's have."""
+    """Compare angles beyond half a turn, which rotating partial sums have, as in PyTorch."""
     a = tt.tensor([0 + 3j, 0 + 3j, 4 + 6j, -1 - 9j, 2 + 20j])
     got, expected = a.to("cuda").logcumsumexp(0).cpu().numpy(), a.logcumsumexp(0).numpy()
     np.testing.assert_allclose(np.exp(got), np.exp(expected), rtol=1e-5)

@@ -1,4 +1,4 @@
-"""Reductions with several accumulators: against the host over layouts, dtypes, splits and edges."""
+"""Reductions with several accumulators agree with the host over layouts, dtypes, splits and edges."""
 
 import itertools
 import math

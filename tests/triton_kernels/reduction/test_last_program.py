@@ -1,4 +1,4 @@
-"""Reductions whose last program finishes: the bits are those of two launches, and counters are left as they were."""
+"""Reductions that the last program finishes: bitwise identical to two launches, and counters are restored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from triten.triton_kernels.reduction.stream_counters import ROOM, STREAMS, Count
 
 
 def in_two_launches(x: tt.Tensor, dims: tuple[int, ...]) -> tt.Tensor:
-    """A float32 sum by one launch for the parts and one for their reduction."""
+    """Compute a float32 sum by one launch for the parts and one for their reduction."""
     sizes = tuple(size for i, size in enumerate(x.shape) if i not in dims)
     out = tt.empty(sizes, device="cuda")
     call = StructuredCall("sum", {"self": x._spec}, ("self",), (out._spec,), None, x.device, {"dims": dims})
@@ -74,7 +74,7 @@ def test_the_bits_are_those_of_two_launches(
 
 
 def large() -> tuple[tt.Tensor, float]:
-    """Numbers whose sums are exact, and their sum."""
+    """Return numbers whose sums are exact, and their sum."""
     x = np.arange(40_000) % 7
     return tt.from_numpy(x.astype(np.float32)).to("cuda"), float(x.sum())
 
@@ -121,7 +121,7 @@ def test_many_blocks_of_outputs_have_a_counter_each() -> None:
     many = counters.current(ROOM // 4 + 1)
     assert many.nbytes == 2 * ROOM and many.address != few.address
     assert counters.current(1).address == many.address
-    # Handles are only told apart here: nothing is launched.
+    # The test only distinguishes handles, and launches nothing.
     kept = [counters.current()]
     streams = [tt.cuda.Stream() for _ in range(STREAMS + 1)]
     for stream in streams:

@@ -1,4 +1,4 @@
-"""Lines that begin anywhere, sums of many numbers, indices beyond 32 bits: what tiles of reductions must get right."""
+"""Tiles of reductions: rows that start anywhere, sums of many numbers, indices beyond 32 bits."""
 
 import math
 
@@ -185,7 +185,7 @@ def test_spreads_of_complex_numbers(name, dtype, rng, same):
 
 @pytest.mark.parametrize("name", ["var", "std_mean"])
 def test_spreads_of_complex_numbers_of_any_strides(name, rng, same):
-    """Each against the sum of what real numbers give, in one launch where dimensions coalesce."""
+    """Compare each variance with the sum of those of real numbers, in one launch where dimensions coalesce."""
     a = (rng.standard_normal((6, 5, 4, 3, 2)) + 1j * rng.standard_normal((6, 5, 4, 3, 2))).astype(
         np.complex64
     )

@@ -165,7 +165,7 @@ def test_infinities_alone_have_an_index():
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_sums_and_products_of_truth_values(device):
-    """Elements are truth values first, however small: PyTorch converts them before it adds or multiplies."""
+    """Convert elements to bool before the sum or product, as PyTorch does, however small they are."""
     x = tt.tensor([[0.25, 0.5, 0.0], [0.0, 0.0, 0.0], [0.5, 0.25, -0.1]], device=device)
     assert x.sum(1, dtype=tt.bool).tolist() == [True, False, True]
     assert x.prod(1, dtype=tt.bool).tolist() == [False, False, True]

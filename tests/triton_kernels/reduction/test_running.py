@@ -1,4 +1,4 @@
-"""Running products, extremes and sums of exponentials: against NumPy, on both backends."""
+"""Running products, minima, maxima and sums of exponentials agree with NumPy on both backends."""
 
 import math
 
@@ -12,7 +12,7 @@ SHAPES = [((), 0), ((1,), 0), ((7,), 0), ((3, 0), 1), ((3, 130), 1), ((130, 3), 
 
 
 def running_extreme(a, axis, largest):
-    """Values and the index of the last element that attains them; NaN from the first one on."""
+    """Return the extreme values and the index of the last element that attains them; NaN propagates."""
     a = np.atleast_1d(a)
     values, indices = np.empty_like(a), np.zeros(a.shape, np.int64)
     lines, out, where = (np.moveaxis(x, axis, -1) for x in (a, values, indices))

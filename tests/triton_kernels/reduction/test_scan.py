@@ -1,4 +1,4 @@
-"""Sums of prefixes against the host: dimensions, dtypes, lines in parts, in place."""
+"""Prefix sums agree with the host: dimensions, dtypes, rows in parts, in place."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,9 @@ SHAPES = [(), (1,), (7,), (0, 3), (3, 0), (3, 5), (4, 1, 6), (2, 3, 4, 5), (3, 5
 
 
 def near(got, a, dim):
-    """Exact for integers; else within the rounding of the result and 25 units of what was added up to it."""
+    """Compare integers exactly, and floats within the result's rounding and 25 units of the accumulated
+    magnitude.
+    """
     assert got.is_cuda
     values = np.atleast_1d(a.to(tt.float64).numpy())
     exact, size = (np.cumsum(x, dim).reshape(a.shape) for x in (values, abs(values)))
@@ -57,7 +59,7 @@ def test_long_lines_go_in_parts(random, launches, shape, dim, dtype):
 @pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16, tt.float64], ids=lambda d: d.name)
 @pytest.mark.parametrize(("lines", "launched"), [(1, 3), (16, 1)])
 def test_what_is_carried_is_not_rounded(dtype, lines, launched, launches, monkeypatch):
-    """What a tile adds up to is lost in the sum before it, if that is one float."""
+    """Carry more than one float between tiles: in one float a large sum before would absorb a tile's sum."""
     monkeypatch.setattr(sides, "INTERPRETED_REDUCED", 16)
     monkeypatch.setattr(sides, "INTERPRETED_TILE", 64)
     large = 2.0 ** (57 if dtype is tt.float64 else 28)

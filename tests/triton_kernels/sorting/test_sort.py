@@ -1,4 +1,4 @@
-"""Sorting and selection against the host: every dtype, direction and layout, short rows and long lines."""
+"""Sorting and selection agree with the host: every dtype, direction and layout, short and long rows."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ EACH = pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS], ids=lambda d: d.na
 
 @pytest.fixture
 def draw(rng):
-    """draw(sizes, dtype): many equal elements, NaN, infinities and zeros of both signs."""
+    """Return draw(sizes, dtype), which makes many equal elements, NaN, infinities and zeros of both signs."""
 
     def make(sizes, dtype):
         if dtype is tt.bool:
@@ -34,13 +34,13 @@ def draw(rng):
 
 
 def bits(x):
-    """An array's bytes, which tell -0.0 from 0.0."""
+    """Return an array's bits, which distinguish -0.0 from 0.0."""
     host = x.cpu().contiguous().numpy()
     return host.view(f"u{host.itemsize}")
 
 
 def agree(function, x, *arguments):
-    """The device's values, bit by bit, and indices are the host's, and so are strides."""
+    """Assert that the device's values, bit by bit, its indices and its strides are the host's."""
     for got, expected in zip(function(x.to("cuda"), *arguments), function(x, *arguments), strict=True):
         assert got.dtype is expected.dtype
         assert got.stride() == expected.stride()
@@ -49,7 +49,7 @@ def agree(function, x, *arguments):
 
 @pytest.fixture
 def long_lines(monkeypatch):
-    """Lines of more than 16 elements are long, in tiles of 64."""
+    """Treat rows of more than 16 elements as long, in tiles of 64."""
     for module in (sort, select, sort_keys):
         monkeypatch.setattr(module, "LONGEST", 16)
     monkeypatch.setattr(parts, "INTERPRETED_BLOCK", 64)
@@ -226,6 +226,6 @@ def test_keys_in_order(long_lines, dtype, n, largest):
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_none_of_a_number_is_the_number(device):
-    """PyTorch's topk copies a tensor without dimensions, whatever k is."""
+    """Copy a tensor without dimensions for any k, as PyTorch's topk does."""
     values, places = tt.tensor(7, device=device).topk(0)
     assert (values.tolist(), places.tolist()) == (7, 0)

@@ -37,7 +37,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(autouse=True)
 def store(tmp_path, monkeypatch):
-    """The records of the process, in a folder that is empty."""
+    """Return the records of the process, in an empty folder."""
     monkeypatch.setenv("TRITEN_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("TRITEN_TUNING_STORE", raising=False)
     choice.forget()
@@ -47,7 +47,7 @@ def store(tmp_path, monkeypatch):
 
 @pytest.fixture
 def made_up(tmp_path, monkeypatch):
-    """A declared kernel, of a module that no other test has."""
+    """Return a declared kernel of a module that no other test has."""
     path = Path(tmp_path) / f"made_up_{next(_numbers)}.py"
     path.write_text(SOURCE)
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -65,13 +65,13 @@ def here():
 
 @pytest.fixture
 def device():
-    """The device's name among the records."""
+    """Return the device's name in the records."""
     return device_name(driver().properties(0))
 
 
 @pytest.fixture
 def entry_for(made_up):
-    """entry_for(tile, ...): what was measured for bf16 at 4096."""
+    """Return entry_for(tile, ...), which makes a measurement for bf16 at 4096."""
 
     def make(tile=(512,), warps=8, stages=3, source=None, dtype="bf16", shape="4096:16"):
         name = f"{made_up.fn.__module__}:made_up"

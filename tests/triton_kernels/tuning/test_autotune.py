@@ -1,4 +1,4 @@
-"""`autotune` from end to end: a timer that a test makes, real operators in the interpreter, what is launched next."""
+"""`autotune` from end to end: a fake timer, real operators in the interpreter, and the next launch."""
 
 import warnings
 
@@ -18,7 +18,7 @@ CANDIDATES = [((512,), 4), ((1024,), 8), ((1024,), 4)]
 
 @pytest.fixture
 def launched(monkeypatch):
-    """The configurations of the launches that were planned, last one last; the kernels choose as on a GPU."""
+    """Record the configurations of planned launches, the last one last; the kernels choose as on a GPU."""
     made = []
     launch = fused.Launch
 
@@ -47,12 +47,12 @@ def launched(monkeypatch):
 
 
 def tune(run, arguments, timer, turns=2, runs=2):
-    """As `autotune`, with fewer runs, since the times of a fake timer are all alike."""
+    """Run `autotune` with fewer runs, since the times of a fake timer are all alike."""
     return tune_by(run, arguments, timer, turns, runs)
 
 
 class FakeTimer:
-    """Tells the time of the configuration that was launched last."""
+    """Timer that returns the time of the last launched configuration."""
 
     def __init__(self, launched, times):
         self.launched, self.times, self.runs = launched, times, 0
@@ -68,7 +68,7 @@ class FakeTimer:
 
 
 def step(sizes=(3, 700), dtype=None):
-    """Parameters and gradients, and a step over them."""
+    """Return parameters and gradients, and a step over them."""
     p = [tt.ones(size, device="cuda", dtype=dtype) for size in sizes]
     g = [tt.full((size,), 2.0, device="cuda", dtype=dtype) for size in sizes]
     return p, g, lambda p, g: tt._fused_sgd_(p, g, [], **SGD)
@@ -266,7 +266,9 @@ def test_without_a_device(monkeypatch):
 
 
 def test_events_time_what_runs_after_the_flush(monkeypatch):
-    """In the interpreter the time says nothing; that there is one, and what is flushed, can be seen."""
+    """Check that events record a time and that the flush runs; in the interpreter the time itself has no
+    meaning.
+    """
     monkeypatch.setattr("triten.triton_kernels.tuning.timer.FLUSH_BYTES", 1 << 10)
     cuda = tt.library.driver()
     flushed = []

@@ -1,4 +1,7 @@
-"""What a kernel is told when it is planned: measured, else shipped, else its own default; never anything undeclared."""
+"""A planned kernel takes the measured configuration, else the shipped one, else its default.
+
+It never takes an undeclared configuration.
+"""
 
 import json
 import os
@@ -18,7 +21,7 @@ DEFAULT = Configuration((256,), 4)
 
 @pytest.fixture
 def ask(made_up, here):
-    """ask(sizes, dtype): the configuration's tile."""
+    """Return ask(sizes, dtype), which gives the configuration's tile."""
 
     def asked(shape=(4096,), dtype="bf16", default=DEFAULT):
         return configuration(made_up, here, dtype, shape, default).tile
@@ -28,7 +31,7 @@ def ask(made_up, here):
 
 @pytest.fixture
 def ship(tmp_path, monkeypatch):
-    """ship(entries): a table for the device's capability."""
+    """Return ship(entries), which writes a table for the device's capability."""
 
     def shipped(*entries, capability=90):
         folder = tmp_path / "tables"
@@ -158,7 +161,7 @@ def test_shipped_tables_can_be_read():
         assert (given["format"], given["capability"]) == (FORMAT, capability)
         entries = read_table(path)
         assert path.read_text() == table_text(capability, given["origin"], entries)
-        # What a table holds was measured on a device of the capability, and says on which.
+        # Each entry of a table was measured on a device of the capability, and names the device.
         assert all(entry.device and entry.microseconds for entry in entries)
     assert read_table(table_path(75)) == []
 

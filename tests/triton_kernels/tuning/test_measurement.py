@@ -1,4 +1,4 @@
-"""How candidates are timed in turns, and which one wins; results that are the same but for rounding."""
+"""Timing of candidates in alternating rounds, and the winner; results that differ only by rounding."""
 
 import numpy as np
 import pytest

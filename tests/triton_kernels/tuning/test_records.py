@@ -17,7 +17,7 @@ def entry(shape, warps=4):
 
 
 def write_many(directory, writer, barrier):
-    """Questions of its own, and one that every writer answers, again and again."""
+    """Write records under keys of one writer, and repeatedly one under a shared key."""
     records = Records(directory)
     barrier.wait(PATIENCE)
     for number in range(QUESTIONS):
@@ -26,7 +26,7 @@ def write_many(directory, writer, barrier):
 
 
 def test_no_writer_loses_another_ones_results(tmp_path):
-    # Forked, since a process that begins anew cannot import a test; it only writes files.
+    # Fork, since a spawned process cannot import a test; it only writes files.
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(WRITERS + 1)
     writers = [context.Process(target=write_many, args=(tmp_path, n, barrier)) for n in range(WRITERS)]

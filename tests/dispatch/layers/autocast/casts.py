@@ -1,4 +1,4 @@
-"""What the tests of autocast share: a thread's state, and the count of a call's casts."""
+"""Shared helpers of the autocast tests: a thread's state, and the count of a call's casts."""
 
 import io
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from triten.runtime.local_dispatch_key_set import local, modes
 
 
 def state() -> tuple[Any, ...]:
-    """The thread's modes, keys and settings of autocast."""
+    """Return the thread's modes, keys and autocast settings."""
     return (
         list(modes),
         local.autocast,
@@ -21,7 +21,7 @@ def state() -> tuple[Any, ...]:
 
 
 def casts_in(call: Callable[[], object]) -> int:
-    """How many casts a call makes, as the dispatch trace shows them."""
+    """Return the number of casts that a call makes, from the dispatch trace."""
     file = io.StringIO()
     with tt.dispatch.show_trace(file):
         call()

@@ -1,4 +1,4 @@
-"""What the tests of autocast share: the thread is as it was."""
+"""Fixture of the autocast tests: each test leaves the thread's state unchanged."""
 
 import pytest
 

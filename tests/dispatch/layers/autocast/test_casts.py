@@ -1,4 +1,4 @@
-"""What autocast casts, to what, and where: products narrow, losses wide, the rest as it comes."""
+"""Autocast runs matmuls in 16-bit floats and losses in float32, and leaves other operators as they are."""
 
 import threading
 
@@ -76,7 +76,7 @@ def test_a_zero_dimensional_cpu_tensor_beside_cuda_ones_makes_a_cuda_call():
         assert tt.pow(cuda, number).dtype is tt.float16
     with tt.autocast("cuda"):
         assert tt.pow(cuda, number).dtype is tt.float32
-        # Of a CUDA call it is the CUDA tensors that are cast.
+        # In a CUDA call autocast casts only the CUDA tensors.
         half = number.half()
         assert casts_in(lambda: tt.pow(cuda, half)) == 1
 

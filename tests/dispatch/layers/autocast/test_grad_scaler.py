@@ -9,7 +9,7 @@ import triten as tt
 
 
 class SGD:
-    """The least that is asked of an optimizer."""
+    """Minimal optimizer."""
 
     def __init__(self, *params, lr=1.0):
         self.param_groups = [{"params": list(params)}]

@@ -1,4 +1,4 @@
-"""Autocast beside composites, modes, custom operators and users' kernels."""
+"""Autocast with composites, modes, custom operators and users' kernels."""
 
 import io
 import warnings
@@ -227,7 +227,7 @@ def test_flags_as_functions():
 
 
 class Recorded(tt.autograd.Function):
-    """A product that notes the state it runs in."""
+    """Matmul that records the autocast state in which it runs."""
 
     notes: ClassVar[list] = []
 

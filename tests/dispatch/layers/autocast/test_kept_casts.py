@@ -1,4 +1,4 @@
-"""A parameter is cast once in the outermost region; gradients are as wide as it."""
+"""A parameter is cast once in the outermost region; its gradient has its dtype."""
 
 import gc
 import weakref

@@ -1,4 +1,4 @@
-"""Every listed operator gives the dtype that its policy says; the lists are PyTorch's."""
+"""Every listed operator returns the dtype of its policy; the lists are PyTorch's."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def policy_of(device, name):
 
 
 def listed(device):
-    """The listed operators that the library defines."""
+    """Return the listed operators that the library defines."""
     names = [name for names in lists.LISTS[device].values() for name in names]
     return sorted(name for name in names if Dispatcher.singleton().find_schema(f"aten::{name}"))
 
@@ -88,7 +88,7 @@ CONVOLUTIONS = {"conv1d": 1, "conv2d": 2, "conv3d": 3}
 
 
 def factorised(name, make, whole):
-    """Arguments of an operator of one positive definite matrix, and of what belongs to it; None for others."""
+    """Return arguments of an operator on a positive definite matrix or its factors; None for others."""
     base = name.partition(".")[0]
     matrix = make(np.eye(3, dtype=np.float32) * 3 + 1)
     if base in ONE_MATRIX:
@@ -111,7 +111,7 @@ def factorised(name, make, whole):
 
 
 def of_images(base, make, whole):
-    """Arguments of padding, interpolation, sampling and unpooling; None for other operators."""
+    """Return arguments of padding, interpolation, sampling and unpooling; None for other operators."""
     rank = int(base[-2]) if base[-1:] == "d" and base[-2:-1].isdigit() else 2
     image = randn(make, 1, 1, *[3] * rank)
     if "_pad" in base:
@@ -132,7 +132,9 @@ def of_images(base, make, whole):
 
 
 def arguments(name, make, whole):
-    """Arguments of a listed operator: `make` gives a tensor of an array, `whole` one of integers."""
+    """Return arguments of a listed operator: `make` converts an array to a tensor, `whole` makes integer
+    tensors.
+    """
     base, _, overload = name.partition(".")
     if name in MATRICES:
         return [randn(make, *sizes) for sizes in MATRICES[name]]
@@ -265,7 +267,7 @@ EXPECTED = {
 
 
 def first_of(result):
-    """The values of operators that give indices too."""
+    """Return the values of a result that may have indices too."""
     return result[0] if isinstance(result, tuple) else result
 
 

@@ -1,4 +1,4 @@
-"""What autocast cannot do is refused or warned of, and left off."""
+"""Unsupported uses of autocast raise an error, or warn and leave autocast off."""
 
 import warnings
 

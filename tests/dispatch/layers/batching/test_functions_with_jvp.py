@@ -12,7 +12,7 @@ F64 = tt.float64
 
 
 class Generated(tt.autograd.Function):
-    """x sin(y) and cos(y), with rules for both modes."""
+    """Function x sin(y) and cos(y), with rules for both modes."""
 
     generate_vmap_rule = True
 
@@ -38,7 +38,7 @@ class Generated(tt.autograd.Function):
 
 
 class WithRule(Generated):
-    """The same with a rule for vmap of its own."""
+    """`Generated` with a vmap rule of its own."""
 
     generate_vmap_rule = False
 

@@ -12,7 +12,7 @@ F = tt.nn.functional
 
 
 class Operand:
-    """What an argument of a case is made of: sizes of one example, and a kind of values."""
+    """Operand of a case: the sizes of one example, and a kind of values."""
 
     def __init__(self, *sizes, kind="normal", high=0, dtype=None):
         self.sizes, self.kind, self.high, self.dtype = sizes, kind, high, dtype
@@ -83,7 +83,7 @@ CASES = {}
 
 
 def detached(tensors):
-    """Operands of what has no derivative."""
+    """Return detached operands for operators without a derivative."""
     return [tensor.detach() for tensor in tensors]
 
 
@@ -510,7 +510,7 @@ case(
 
 # Normalisations.
 def kept(results):
-    """The statistics, through which the formulas differentiate by themselves."""
+    """Detach the statistics, through which the formulas differentiate by themselves."""
     return [r.detach() for r in results[1:]]
 
 
@@ -925,7 +925,7 @@ def leaves(result):
 
 
 def one_by_one(function, values, dims, out=0):
-    """The reference: the function on each example, results stacked."""
+    """Compute the reference: the function on each example, with the results stacked."""
     rows = []
     for b in range(BATCH):
         args = [v if d is None else v.select(d, b) for v, d in zip(values, dims, strict=True)]
@@ -945,7 +945,11 @@ def assert_same(got, expected):
 
 
 def mappings(operands):
-    """How the operands may be mapped: each at the front, at the back or not, at least one; all in the middle."""
+    """Yield the mapped dimensions of the operands.
+
+    Each operand is mapped at the front, at the back or not, at least one is mapped; the last case maps all in
+    the middle.
+    """
     choices = [(0, -1, None) for _ in operands]
     yield from (dims for dims in itertools.product(*choices) if any(d is not None for d in dims))
     if all(len(o.sizes) >= 2 for o in operands):
@@ -1021,7 +1025,7 @@ def test_a_rule_maps_over_no_example_at_all(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_rule_runs_inside_another_map(name):
-    """Two maps: the first operand mapped twice, others by one map each in turn."""
+    """Nest two maps: the first operand is mapped twice, the others by one map each, alternately."""
     function, operands, writes = CASES[name]
     rng = np.random.default_rng(1)
     inner = [0 if i % 2 == 0 or writes else None for i in range(len(operands))]
@@ -1061,7 +1065,7 @@ NO_GRADIENT = {
 
 
 def differentiated(name, position, value):
-    """The value, which requires grad wherever the operator allows it."""
+    """Return the value, which requires grad if the operator allows it."""
     refused = any(name.startswith(each) and position in where for each, where in NO_GRADIENT.items())
     is_number = value.is_floating_point() or value.is_complex()
     return value.requires_grad_() if is_number and not refused else value
@@ -1071,7 +1075,7 @@ DIFFERENTIABLE = [name for name in CASES if differentiable(name)]
 
 
 def weighted(results, rng):
-    """A scalar of all results, each element with a weight of its own; None where nothing has a gradient."""
+    """Return a scalar of all results with random weights, or None if no result has a gradient."""
     total = None
     for each in leaves(results):
         if each.requires_grad:
@@ -1082,7 +1086,7 @@ def weighted(results, rng):
 
 
 def gradients(name, function, values):
-    """The gradients of a weighted sum of results with respect to those values that may have one."""
+    """Return the gradients of a weighted sum of results with respect to the differentiable values."""
     given = [differentiated(name, i, v.detach().clone()) for i, v in enumerate(values)]
     sources = [v for v in given if v.requires_grad]
     total = weighted(function(*given), np.random.default_rng(2))
@@ -1106,7 +1110,7 @@ def test_the_gradient_of_a_map_is_that_of_the_examples(name):
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_the_map_of_a_gradient_is_that_of_the_examples(name):
-    """`tt.autograd.grad` inside the map: the backward formulas run on batched tensors."""
+    """Call `tt.autograd.grad` inside the map: the backward formulas run on batched tensors."""
     function, operands, writes = CASES[name]
 
     def inside(*values):

@@ -85,7 +85,7 @@ BECOMES_A_VIEW = ("as_strided_", "squeeze_", "swapaxes_", "swapdims_", "t_", "tr
 
 
 def sample_value(argument, kind):
-    """A value for a schema's argument; KeyError leaves the default."""
+    """Return a value for a schema's argument; KeyError means the default."""
     base = base_type(argument.type).name
     if str(argument.type) == "Tensor":
         return make(kind)
@@ -101,7 +101,7 @@ def sample_value(argument, kind):
 
 
 def sample(op, call):
-    """Arguments for an operator, the first kind of tensors that it takes: (args, kwargs)."""
+    """Return (args, kwargs) of an operator, with the first kind of tensors that it accepts."""
     short = op.name().removeprefix("aten::")
     if short in SAMPLES:
         *args, last = SAMPLES[short]
@@ -173,7 +173,7 @@ IN_PLACE = operators(lambda s: s.is_mutable and not s.out_arguments and not writ
 OUT = [
     name
     for name in operators(lambda s: bool(s.out_arguments) and not writes_lists(s))
-    # The second writes running statistics beside its outputs, and is refused for want of a functional form.
+    # The second writes running statistics besides its outputs, and raises an error: it has no functional form.
     if name
     not in ("aten::empty.out", "aten::_batch_norm_with_update.out", "aten::_native_batch_norm_legit.out")
     # Operators of sparse tensors alone, whose `out=` forms are in tests/sparse/.
@@ -208,7 +208,9 @@ def write(op, args, kwargs, target=None):
 
 
 def changes_memory(name):
-    """Whether an operator changes memory or who uses it, which `test_changes_of_memory_are_refused` tries."""
+    """Return True if an operator changes memory or its owner; `test_changes_of_memory_are_refused` covers
+    those.
+    """
     return name.partition("::")[2].partition(".")[0] in (*CHANGES_MEMORY, *BECOMES_A_VIEW)
 
 
@@ -511,7 +513,7 @@ OUT_SAMPLES |= {
 
 
 def out_dtypes(op, args, kwargs):
-    """Dtypes that the outputs of an ``out=`` overload take: tried, as PyTorch refuses casts that lose."""
+    """Return dtypes for the outputs of an ``out=`` overload by trial, since PyTorch rejects lossy casts."""
     names = [a.name for a in op._schema.out_arguments]
     first = [tt.float32, tt.int64, tt.int32, tt.bool, tt.float64, tt.complex64, tt.uint8, tt.uint64]
     for last in first:
@@ -766,7 +768,7 @@ def test_every_view_has_a_sample():
 @pytest.mark.parametrize("short", VIEW_SAMPLES)
 @pytest.mark.parametrize("remove", REMOVE)
 def test_views(short, remove):
-    """What is written to a view is seen in its base and beside it, and the other way round."""
+    """Propagate writes from a view to its base and other views, and back."""
     if short == "pin_memory":
         pytest.importorskip("triton", reason="triton has no wheel for this platform")
     op = OpOverload(Dispatcher.singleton().find_schema_or_throw(f"aten::{short}"))

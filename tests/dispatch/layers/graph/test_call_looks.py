@@ -1,4 +1,4 @@
-"""Calls that look alike are computed on Meta once in a recording, and what they give is each call's own."""
+"""Calls with the same metadata run on Meta once in a recording, and each call has its own results."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from triten.dispatch.layers.graph.call_looks import call_look
 
 
 class Watched(int):
-    """A size that somebody watches."""
+    """Subclass of int as a size."""
 
 
 def look(name: str, *values: Any) -> Any:

@@ -13,7 +13,7 @@ aten = tt.ops.aten
 
 
 def chain():
-    """x, exp, neg, add(neg, exp), output."""
+    """Return the graph x, exp, neg, add(neg, exp), output."""
     graph = Graph()
     x = graph.placeholder("x")
     a = graph.call_function(aten.exp.default, (x,))

@@ -1,4 +1,4 @@
-"""Names of dimensions propagate as PyTorch's do; unnamed tensors know nothing of them."""
+"""Names of dimensions propagate as in PyTorch; unnamed tensors are unaffected."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Which callable a handler gets, with which arguments and in which order: the same as PyTorch's."""
+"""Handlers get PyTorch's callables, arguments and order."""
 
 import operator
 
@@ -69,7 +69,7 @@ BITWISE = frozenset(["and_", "or_", "xor", "lshift", "rshift", "iand", "ior", "i
 
 
 def log_of(library):
-    """A library's operands, and what their handlers were given: names, arguments by class, keywords."""
+    """Return a library's operands, and the log of their handlers: names, arguments by class, keywords."""
     seen = []
     suffix = "torch_function" if library is torch else "tensor_function"
     resolve = library.overrides.resolve_name

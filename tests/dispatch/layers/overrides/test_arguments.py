@@ -1,4 +1,4 @@
-"""Arguments that take over public calls: duck arrays, tensor subclasses, who is asked first, and the switches."""
+"""Arguments that override public calls: duck arrays, tensor subclasses, precedence, and the switches."""
 
 import copy
 import threading
@@ -17,7 +17,7 @@ F = tt.nn.functional
 
 
 class Diagonal:
-    """n equal numbers on a diagonal, and no tensor: what it handles stands in a table, as in NEP 18."""
+    """Diagonal matrix of n equal numbers that is no tensor; a table has its overrides, as in NEP 18."""
 
     table: ClassVar = {}
 
@@ -104,7 +104,7 @@ def test_what_a_duck_array_does_not_handle_is_refused_by_name():
 
 
 class Recorder:
-    """Handles everything, and keeps what it was given."""
+    """Override of every call, which records its arguments."""
 
     calls: ClassVar = []
 
@@ -174,7 +174,7 @@ def test_numbers_that_take_over_are_no_numbers():
 
 
 class Metres(tt.Tensor):
-    """A tensor with a unit: sums keep it, exp refuses it."""
+    """Tensor with a unit: sums keep it, exp raises an error."""
 
     seen: ClassVar = []
 
@@ -274,7 +274,7 @@ class Kilometres(Metres):
 
 
 class Order:
-    """Classes that tell when they are asked, and answer NotImplemented."""
+    """Classes that record when they are asked, and return NotImplemented."""
 
     asked: ClassVar = []
 

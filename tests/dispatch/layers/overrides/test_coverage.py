@@ -1,4 +1,4 @@
-"""Every public callable can be overridden, by a mode and by the arguments that it takes; the exceptions are named."""
+"""Every public callable can be overridden by a mode and by its arguments; the exceptions are listed."""
 
 import inspect
 import types
@@ -31,7 +31,7 @@ FIRST_IS_A_LIST = {
 
 
 class Foreign:
-    """No tensor."""
+    """Override class that is no tensor."""
 
     asked: ClassVar = []
 
@@ -42,7 +42,7 @@ class Foreign:
 
 
 class Sub(tt.Tensor):
-    """A tensor of a class of its own."""
+    """Tensor subclass."""
 
     @classmethod
     def __tensor_function__(cls, func, types, args=(), kwargs=None):
@@ -57,7 +57,7 @@ class Mode(overrides.TensorFunctionMode):
 
 
 def keywords(call):
-    """Values for what a function needs by keyword alone."""
+    """Return values for a function's required keyword-only arguments."""
     if getattr(call, "__name__", "") not in (*FIRST_IS_A_LIST, "nonzero_static"):
         return {}
     parameters = inspect.signature(call).parameters.values()
@@ -65,7 +65,9 @@ def keywords(call):
 
 
 def taken(call, *args):
-    """What a call asked a handler for; None where it was not taken over, or the error in its way."""
+    """Return the function that a call passed to a handler, None if there was no override, or the error
+    raised before.
+    """
     Foreign.asked.clear()
     try:
         result = call(*args, **keywords(call))
@@ -88,7 +90,7 @@ PROPERTIES = [(name, each) for name, each in ATTRIBUTES if isinstance(each, prop
 
 
 def required(function, value, first=True):
-    """Positional arguments for everything that a function needs: the value in one place, numbers elsewhere."""
+    """Return a function's required positional arguments: the value in one position, numbers in the others."""
     parameters = list(inspect.signature(function).parameters.values())
     positional = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     if not positional:
@@ -101,7 +103,7 @@ def required(function, value, first=True):
 
 
 def takes_more_than_self(method):
-    """Whether a method has positional arguments."""
+    """Return True if a method has positional arguments besides self."""
     kinds = [p.kind for p in inspect.signature(method).parameters.values()][1:]
     return any(
         kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.VAR_POSITIONAL) for kind in kinds

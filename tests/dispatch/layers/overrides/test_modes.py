@@ -1,4 +1,4 @@
-"""Function modes: what they see, in which order, and that nothing is left behind."""
+"""Function modes: the calls that they see, their order, and no state left behind."""
 
 import inspect
 import threading
@@ -16,7 +16,7 @@ F = tt.nn.functional
 
 
 class Log(TensorFunctionMode):
-    """Calls what it sees, and keeps the names."""
+    """Mode that runs each call, and records its name."""
 
     def __init__(self, seen=None, name=""):
         self.seen, self.name = [] if seen is None else seen, name

@@ -1,4 +1,4 @@
-"""What the profiler's tests share: readers of its events, and a watch over what it leaves behind."""
+"""Shared fixtures of the profiler tests: readers of its events, and a check for leftover state."""
 
 import pytest
 
@@ -17,7 +17,7 @@ from triten.runtime.cuda.memory.caching_allocator import CUDA_ALLOCATOR
 
 @pytest.fixture
 def tree():
-    """A function that reads a profile's host events as pairs of their names and their parents'."""
+    """Return a function that reads a profile's host events as pairs of their names and their parents'."""
 
     def tree(prof):
         events = [e for e in prof.events() if e.device_type is DeviceType.CPU]
@@ -28,7 +28,7 @@ def tree():
 
 @pytest.fixture
 def named():
-    """A function that finds a profile's one event of a name."""
+    """Return a function that finds a profile's only event of a name."""
 
     def named(prof, name):
         found = [e for e in prof.events() if e.name == name]
@@ -40,7 +40,7 @@ def named():
 
 @pytest.fixture
 def own_pool():
-    """Blocks of CUDA memory have their own sizes: what earlier tests left in the cache is not cut into them."""
+    """Use a separate memory pool, so that the test's blocks do not come from blocks cached by earlier tests."""
     if not tt.cuda.is_available():
         yield
         return
@@ -59,7 +59,7 @@ def nodes():
 
 @pytest.fixture
 def library(request):
-    """A library of the test's own namespace."""
+    """Yield a library in the test's own namespace."""
     with tt.library.Library(request.function.__name__, "DEF") as lib:
         yield lib, getattr(tt.ops, request.function.__name__)
 

@@ -10,7 +10,7 @@ from triten.autograd import profiler
 
 @pytest.fixture
 def ranges(monkeypatch):
-    """The ranges that reach CuPy's binding of NVTX: names, and None where one ends."""
+    """Record the NVTX ranges that reach CuPy's binding: a name for a push, None for a pop."""
     made = []
 
     class Binding:

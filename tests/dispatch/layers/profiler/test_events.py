@@ -1,4 +1,4 @@
-"""What the profiler records of operators, backward and ranges, and how it nests, as PyTorch's does."""
+"""The profiler records and nests operators, backward and ranges as PyTorch's does."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The profiler beside other layers, what it refuses, and PyTorch's own as a witness."""
+"""The profiler with other layers, its errors, and PyTorch's own profiler as a reference."""
 
 import warnings
 

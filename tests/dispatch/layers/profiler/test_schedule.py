@@ -1,4 +1,4 @@
-"""Schedules: cycles of waiting, warming up and recording, in PyTorch's order."""
+"""Profiler schedules: cycles of waiting, warming up and recording, in PyTorch's order."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Profilers and threads: each sees its own, or all on request."""
+"""Profilers and threads: each profiler sees its own thread, or all threads on request."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the tests of graphs share: capturing, and tensors on the device."""
+"""Shared steps of the CUDA graph tests: capture, and tensors on the device."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import triten as tt
 
 
 def captured(work: Callable[[], Any], **options: Any) -> tuple[tt.cuda.CUDAGraph, Any]:
-    """A graph of `work`, which ran once before, and what the captured call returned."""
+    """Run `work` once, capture it, and return the graph and the captured call's result."""
     work()
     graph = tt.cuda.CUDAGraph()
     with tt.cuda.graph(graph, **options):
@@ -16,5 +16,5 @@ def captured(work: Callable[[], Any], **options: Any) -> tuple[tt.cuda.CUDAGraph
 
 
 def cuda(*values: Any) -> tt.Tensor:
-    """A vector on the device."""
+    """Return a vector on the device."""
     return tt.tensor(values, device="cuda")

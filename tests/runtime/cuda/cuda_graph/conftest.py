@@ -1,4 +1,4 @@
-"""What the tests of graphs share: nothing may be left of a capture."""
+"""Fixture of the CUDA graph tests: a capture leaves no state behind."""
 
 import pytest
 

@@ -11,7 +11,7 @@ from triten.tests.shared.threads import in_thread
 
 
 class TestFaults:
-    """Inputs that kernels check: a replay reports a fault as a launch does, and the host learns of it when it waits."""
+    """Faults in inputs: a replay reports a fault as a launch does, and the next wait raises it."""
 
     def test_a_wrong_target_is_reported_where_a_result_is_read(self):
         x, target = tt.zeros(2, 3, device="cuda"), cuda(0, 1)

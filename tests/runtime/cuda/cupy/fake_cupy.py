@@ -1,10 +1,10 @@
-"""A CuPy without CUDA: its bindings as the driver calls them, over handles that it counts."""
+"""Fake of CuPy without CUDA: the bindings that the driver calls, over handles that the fake counts."""
 
 import types
 
 
 class CUDARuntimeError(RuntimeError):
-    """CuPy's error, with CUDA's number."""
+    """CuPy's runtime error, with CUDA's number."""
 
     def __init__(self, status):
         super().__init__(f"cudaError {status}")
@@ -16,7 +16,9 @@ class CUDADriverError(RuntimeError):
 
 
 class FakeRuntime(types.ModuleType):
-    """`cupy.cuda.runtime`: every call is logged; handles that are not alive are undefined behaviour, so they crash."""
+    """Fake of `cupy.cuda.runtime` that logs every call; a dead handle is undefined behavior, so the fake
+    raises.
+    """
 
     CUDARuntimeError = CUDARuntimeError
     eventDisableTiming, eventBlockingSync, eventInterprocess = 2, 1, 4
@@ -164,7 +166,7 @@ class FakeRuntime(types.ModuleType):
 
 
 def modules():
-    """The modules of `import cupy` by name, and the runtime among them."""
+    """Return the modules of `import cupy` by name, the runtime included."""
     runtime = FakeRuntime()
     cupy, cuda = types.ModuleType("cupy"), types.ModuleType("cupy.cuda")
     driver, device = types.ModuleType("cupy.cuda.driver"), types.ModuleType("cupy.cuda.device")

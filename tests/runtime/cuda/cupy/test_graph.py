@@ -1,4 +1,4 @@
-"""What the CuPy driver asks of CUDA for capture and graphs, held against bindings that count handles."""
+"""Calls of the CuPy driver for capture and graphs, compared with bindings that count handles."""
 
 import ctypes
 import importlib
@@ -17,7 +17,7 @@ INVALIDATED, UNMATCHED, WRONG_THREAD = 901, 903, 908
 
 
 class Capturing:
-    """Streams that are captured, their graphs' nodes and executables, as libcuda and CuPy's runtime see them."""
+    """Captured streams, their graphs' nodes and executables, as libcuda and CuPy's runtime see them."""
 
     def __init__(self, runtime):
         self.error = runtime.CUDARuntimeError
@@ -88,7 +88,7 @@ class Capturing:
 
 @pytest.fixture
 def fake(monkeypatch):
-    """(driver, what CUDA saw): the shipped driver over CUDA's bindings as they would be called."""
+    """Return (driver, fake CUDA): the real driver over fake CUDA bindings."""
     spec = importlib.util.spec_from_file_location("fake_cupy", Path(__file__).parent / "fake_cupy.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -107,7 +107,7 @@ def fake(monkeypatch):
 
 
 def test_captures_are_told_apart_by_either_version_of_the_call(fake, monkeypatch):
-    """A driver may have the third version of cuStreamGetCaptureInfo alone, which has one output more."""
+    """Accept a driver that has only the third version of cuStreamGetCaptureInfo, which has one output more."""
     cuda, seen = fake
     before = type(seen).cuStreamGetCaptureInfo_v2
 

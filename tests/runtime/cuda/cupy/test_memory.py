@@ -1,4 +1,4 @@
-"""CuPy arrays out of triten's pool, as far as it goes without a GPU: CuPy takes the addresses and gives them back."""
+"""CuPy arrays in triten's memory pool, without a GPU: CuPy takes the addresses and frees them."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from triten.runtime.device import device as Device
 
 @pytest.fixture
 def shared(monkeypatch):
-    """An allocator that CuPy takes its memory from, on stream 5 of device 0."""
+    """Return an allocator from which CuPy takes its memory, on stream 5 of device 0."""
     allocator = CachingAllocator(address_driver())
     monkeypatch.setattr(cupy_memory, "current_place", lambda: (0, 5))
     cupy.cuda.set_allocator(lambda nbytes: cupy_memory.allocate_for_cupy(nbytes, allocator))

@@ -1,4 +1,6 @@
-"""What the CuPy driver asks of CUDA for streams, events, host memory and peers, and what it refuses by itself."""
+"""Calls of the CuPy driver for streams, events, host memory and peer devices, and the calls that it rejects
+itself.
+"""
 
 import importlib.util
 import sys
@@ -22,7 +24,7 @@ def _fake_modules():
 
 @pytest.fixture
 def fake(monkeypatch):
-    """(driver, runtime): the shipped driver over CUDA's bindings as they would be called."""
+    """Return (driver, runtime): the real driver over fake CUDA bindings."""
     modules, runtime = _fake_modules()
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)

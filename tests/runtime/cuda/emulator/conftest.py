@@ -1,4 +1,4 @@
-"""PTX written by hand, run by the emulator's machine: neither Triton nor a driver takes part."""
+"""Fixtures for hand-written PTX in the emulator, without Triton and without a driver."""
 
 import struct
 from collections.abc import Callable
@@ -35,34 +35,34 @@ HEAD = """.version 8.8
 
 
 class Machine:
-    """Memory of a device, and kernels of one body."""
+    """Device memory, and kernels of one body."""
 
     def __init__(self) -> None:
         self.memory = EmulatedMemory(1 << 28)
         self.host = HostMemory(1 << 20)
 
     def put(self, array: Array) -> int:
-        """A block that holds an array; its address."""
+        """Allocate a block that holds an array, and return its address."""
         address = self.empty(array.nbytes)
         self.bytes_at(address, array.nbytes)[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         self.memory.note_written(address, array.nbytes)
         return address
 
     def empty(self, nbytes: int) -> int:
-        """A block that nothing was written to."""
+        """Allocate a block that was never written, and return its address."""
         address = self.memory.malloc(nbytes)
         self.memory.blocks.add(address, nbytes)
         return address
 
     def bytes_at(self, address: int, nbytes: int) -> Array:
-        """The bytes there, which can be changed."""
+        """Return a writable view of the bytes at an address."""
         import ctypes
 
         memory: Any = (ctypes.c_uint8 * nbytes).from_address(address)
         return np.frombuffer(memory, np.uint8)
 
     def get(self, address: int, shape: Any, dtype: Any) -> Array:
-        """An array out of memory."""
+        """Read an array from memory."""
         count = int(np.prod(shape)) * np.dtype(dtype).itemsize
         return self.bytes_at(address, count).copy().view(dtype).reshape(shape)
 
@@ -86,9 +86,10 @@ class Machine:
         Launch(program, grid, threads, shared, packed, self.memory, self.host, strict).run()
 
     def each(self, statement: str, dtypes: Any, *inputs: Any) -> Array:
-        """What a statement over %x0, %x1 ... gives in %y, for every element of the inputs.
+        """Run a statement over %x0, %x1 ... for every element of the inputs, and return %y.
 
-        `dtypes` has that of the result and then those of the inputs; each is loaded into a register of its width.
+        `dtypes` has the dtype of the result and then those of the inputs. The kernel loads each input into a
+        register of its width.
         """
         result, *given = (np.dtype(dtype) for dtype in dtypes)
         arrays = [np.asarray(value, dtype) for value, dtype in zip(inputs, given, strict=True)]

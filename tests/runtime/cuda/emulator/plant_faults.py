@@ -1,9 +1,10 @@
-"""Plants faults into compiled kernels and their launches, and prints a line for each: found, or not.
+"""Injection of faults into compiled kernels and their launches, with a line of output for each: found, or
+not.
 
-Run in a process of its own with ``TRITEN_CUDA=emulate``; with ``TRITEN_EMULATE=90`` kernels are those of sm_90, and the
-faults are of its tensor maps, barriers in shared memory and products by four warps. A fault counts as found where the
-emulator raises, or where the result is not the CPU's any more. With ``--turn N`` every other fault is planted,
-beginning with the first for an even N, and those that ``--always`` names.
+Run it in a process of its own with ``TRITEN_CUDA=emulate``. With ``TRITEN_EMULATE=90`` it compiles kernels
+for sm_90, and the faults concern tensor maps, barriers in shared memory and wgmma matmuls. A fault counts as
+found if the emulator raises or the result differs from the CPU's. With ``--turn N`` it injects every other
+fault, from the first for an even N, and the faults that ``--always`` names.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The calls into whose kernels faults are planted: each with its kernel's name, the function, and its arguments.
+"""Calls for fault injection: each with its kernel's name, the function, and its arguments.
 
-Sizes are such that code is reached: more tiles than programs, ends that fill no tile, loops that go round.
+The sizes reach all code: more tiles than programs, partial tiles, and loops of several iterations.
 """
 
 from __future__ import annotations

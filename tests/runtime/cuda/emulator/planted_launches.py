@@ -1,4 +1,4 @@
-"""Faults of a launch: other tensor maps, pointers and grids than the kernel was meant for."""
+"""Launch faults: tensor maps, pointers and grids other than the kernel's."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _smaller_box(given: Fields) -> Fields:
 
 
 def _larger(given: Fields) -> Fields:
-    """More rows than there are, along the innermost dimension but the first that has several."""
+    """Add rows beyond the tensor, in the first dimension but the innermost with several."""
     sizes = list(given["sizes"])
     i = next(i for i, size in enumerate(sizes) if i and size > 1)
     sizes[i] += 64

@@ -1,6 +1,6 @@
-"""The table of planted faults, `planted_faults.md`: each with how it is found, or why it changes nothing.
+"""Table of injected faults, `planted_faults.md`: how each is found, or why it changes nothing.
 
-``python -P planted_table.py`` plants all of them, in processes of their own, and writes the table.
+``python -P planted_table.py`` injects all of them, in processes of their own, and writes the table.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ HARMLESS: dict[str, dict[tuple[str, str], str]] = {
 
 
 def planted(target: str, turn: int | None = None, always: Sequence[str] = ()) -> list[dict[str, str]]:
-    """What became of each fault on a target; with a turn, of every other one and of those that are always planted."""
+    """Return the result of each fault on a target; with a turn, of every other fault and of those in
+    `always`.
+    """
     options = [] if turn is None else ["--turn", str(turn), "--always", *always]
     environment = {k: v for k, v in os.environ.items() if k not in ("TRITON_INTERPRET", "TRITEN_EMULATE")}
     done = subprocess.run(
@@ -88,7 +90,7 @@ def planted(target: str, turn: int | None = None, always: Sequence[str] = ()) ->
 
 
 def kind(found: str) -> str:
-    """A finding without kernel, numbers and neighbours in memory.
+    """Return a finding without its kernel, numbers and neighbors in memory.
 
     Example:
         >>> kind("CUDA error: unspecified launch failure: race: 4 bytes at 0x10 of shared memory: kernel 'f', line 3")
@@ -102,7 +104,7 @@ def kind(found: str) -> str:
 
 
 def section(target: str, rows: list[dict[str, str]]) -> str:
-    """The table of one target."""
+    """Return the table of one target."""
     found = sum(bool(row["found"]) for row in rows)
     lines = [
         f"## sm_{target}: {found} of {len(rows)} found, {len(rows) - found} harmless",
@@ -115,19 +117,19 @@ def section(target: str, rows: list[dict[str, str]]) -> str:
 
 
 def line(target: str, row: dict[str, str]) -> str:
-    """The line of one fault."""
+    """Return the row of one fault."""
     how = kind(row["found"]) or f"**not found**: {HARMLESS[target][row['call'], row['fault']]}"
     return f"| {row['call']} | {row['fault']} | {how} |"
 
 
 def lines_of(target: str) -> list[str]:
-    """The lines of a target's faults as the table has them."""
+    """Return the rows of a target's faults as the table has them."""
     _, _, rest = TABLE.read_text().partition(f"## sm_{target}: ")
     return [each for each in rest.partition("## sm_")[0].splitlines() if each.startswith("| ")][1:]
 
 
 def written(sections: list[str]) -> str:
-    """The whole file."""
+    """Return the text of the whole file."""
     head = f"""# Faults planted into compiled kernels
 
 Written by `planted_table.py`, with Triton {importlib.metadata.version("triton")}. A fault is a change of a

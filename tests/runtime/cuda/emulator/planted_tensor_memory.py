@@ -1,6 +1,6 @@
-"""The calls into whose kernels of sm_100 faults are planted, and the faults: what tensor memory can be misused for.
+"""Calls for fault injection into sm_100 kernels, and the faults: misuses of tensor memory.
 
-Places are counted as they stand in the text, whether the call comes to them or not.
+Places are counted in the text, executed or not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ LOADED = r"(@%p\d+) (cp\.async\.bulk\.tensor\.\dd\.shared\S+) \[(%r\d+)\], (\[%r
 
 
 def nth(pattern: str, change: Change, number: int) -> Mutant:
-    """A change of the number-th match; None where there is none. Negative numbers count from the end."""
+    """Return a mutant that changes the number-th match, or None if there is none. Negative numbers count
+    from the end.
+    """
 
     def mutate(given: Text) -> str | None:
         found = list(re.finditer(pattern, given.text))
@@ -39,7 +41,7 @@ def nth(pattern: str, change: Change, number: int) -> Mutant:
 
 
 def without(pattern: str, *numbers: int) -> list[Mutant]:
-    """Changes that leave a match out."""
+    """Return mutants that delete a match."""
     return [nth(pattern, lambda m: "", number) for number in numbers]
 
 
@@ -60,7 +62,7 @@ ADDRESS = r"(\[ ?%r\d+ \+ )(\d+)"
 
 
 def with_address(name: str, change: Callable[[int], int], which: int = 0) -> Callable[[int], Mutant]:
-    """A change of the which-th address of an instruction of a name."""
+    """Return mutants that change the which-th address of an instruction."""
 
     def mutant(number: int) -> Mutant:
         def changed(m: re.Match[str]) -> str:
@@ -142,7 +144,7 @@ FEWER_FOR_ATTENTION = (
 
 
 def mutants_of(call: str) -> dict[str, list[Mutant]]:
-    """The faults of a call's kernel."""
+    """Return the faults of a call's kernel."""
     if call != "attention":
         return TEXT_OF_TENSOR_MEMORY
     return {name: TEXT_OF_TENSOR_MEMORY[name] for name in FEWER_FOR_ATTENTION}

@@ -1,8 +1,7 @@
-"""Faults of the text: changes of a kernel's PTX, at places where they can matter.
+"""Text faults: changes of a kernel's PTX, at places where a change can matter.
 
-A place counts if the call comes to it: the instruction is executed, a mask that is left out hides some thread, operands
-that are exchanged are different. Whether it is so a `Probe` asks: a piece of PTX put before the line of the place,
-which traps.
+A place counts if the call reaches it: it executes the instruction, the omitted mask hides a thread, or the
+exchanged operands differ. A `Probe` tests this: a piece of PTX that traps, put before the line of the place.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ GUARD = re.compile(r"\s*@(!?)(%p\d+)\s")
 
 @dataclass
 class Text:
-    """A kernel's text, and a question to the call: whether it traps with another text."""
+    """Text of a kernel, and a predicate: whether the call traps with another text."""
 
     text: str
     traps: Callable[[str], bool]
     _known: dict[tuple[int, str], bool] = field(default_factory=dict)
 
     def matters(self, match: re.Match[str], probe: Probe) -> bool:
-        """Whether a probe before the line of a match traps."""
+        """Return True if a probe before the line of a match traps."""
         at = self.text.rfind("\n", 0, match.start()) + 1
         found = GUARD.match(self.text, at)
         inserted = probe(match, f"@{found[1]}{found[2]} " if found else "")
@@ -40,17 +39,17 @@ Mutant = Callable[[Text], str | None]
 
 
 def is_executed(match: re.Match[str], guard: str) -> str:
-    """A probe: some thread executes the instruction."""
+    """Return a probe that traps if a thread executes the instruction."""
     return f"{guard}trap;"
 
 
 def is_masked(match: re.Match[str], guard: str) -> str:
-    """A probe: the instruction's mask hides some thread."""
+    """Return a probe that traps if the instruction's mask hides a thread."""
     return f"{guard.replace('@', '@!').replace('!!', '')}trap;"
 
 
 def differ(first: str, second: str, guard: str) -> str:
-    """A probe's text: two operands have different values in a thread that executes the instruction."""
+    """Return a probe that traps if two operands differ in a thread that executes the instruction."""
     if not guard:
         return f"{{ .reg .pred planted; setp.ne.b32 planted, {first}, {second}; @planted trap; }}"
     test = f"setp.ne.and.b32 planted, {first}, {second}, {guard.strip().removeprefix('@')};"
@@ -58,7 +57,9 @@ def differ(first: str, second: str, guard: str) -> str:
 
 
 def nth(pattern: str, change: Change, number: int, probe: Probe = is_executed) -> Mutant:
-    """A change of the number-th match that matters; None where there is none. Negative numbers count from the end."""
+    """Return a mutant that changes the number-th match that matters, or None. Negative numbers count from
+    the end.
+    """
 
     def mutate(given: Text) -> str | None:
         left, matches = number, list(re.finditer(pattern, given.text))
@@ -75,7 +76,7 @@ def nth(pattern: str, change: Change, number: int, probe: Probe = is_executed) -
 
 
 def everywhere(pattern: str, change: str, start: int | str = 0) -> Mutant:
-    """A change of all matches from a place on."""
+    """Return a mutant that changes all matches from a place on."""
 
     def mutate(given: Text) -> str:
         text = given.text
@@ -86,7 +87,7 @@ def everywhere(pattern: str, change: str, start: int | str = 0) -> Mutant:
 
 
 def without(pattern: str, *numbers: int) -> list[Mutant]:
-    """Changes that leave a match out."""
+    """Return mutants that delete a match."""
     return [nth(pattern, lambda m: "", number) for number in numbers]
 
 
@@ -127,12 +128,12 @@ PRODUCT = r"(wgmma\.mma_async[^;]*\}, %rd\d+, %rd\d+, )([^;]*?), 1, 1, (\d), (\d
 
 
 def waited_with(parity: str) -> Change:
-    """The wait of a match with another parity."""
+    """Return a change that gives a match's wait another parity."""
     return lambda m: m[0].replace(f"{m[1]}, {m[2]};", f"{m[1]}, {parity};")
 
 
 def expecting(change: Callable[[int], int]) -> Change:
-    """An arrival that expects another number of bytes."""
+    """Return a change that makes an arrival expect another number of bytes."""
     return lambda m: m[0].replace(f", {m[3]};", f", {change(int(m[3]))};")
 
 

@@ -40,9 +40,9 @@ if TARGET == "100":
 
 
 class Planter:
-    """One call and its kernel.
+    """Call and its kernel.
 
-    Raises RuntimeError where the call is wrong without a fault, or launches another kernel.
+    Raises RuntimeError if the call is wrong without a fault, or launches another kernel.
     """
 
     def __init__(self, name: str) -> None:
@@ -59,7 +59,9 @@ class Planter:
     def faults(
         self, takes: Callable[[int, str], bool] = lambda number, fault: True
     ) -> Iterator[tuple[str, str]]:
-        """Each fault, and how it was found; nothing where it was not. `takes` chooses by number and name."""
+        """Yield each fault and how it was found, or an empty text if it was not. `takes` filters by number
+        and name.
+        """
         number = itertools.count()
         for fault, mutants in self.mutants.items():
             planted: set[str] = set()
@@ -99,7 +101,7 @@ class Planter:
         return TRAPPED in self._with_text(text)
 
     def _with_text(self, text: str) -> str:
-        """How a changed text is found."""
+        """Return how the emulator finds a changed text."""
         program = self.kernel._program
         try:
             self.kernel._program = Program(parse(text), self.kernel.name, program._addresses)
@@ -108,7 +110,7 @@ class Planter:
             self.kernel._program = program
 
     def _with_launch(self, change: LaunchChange) -> str:
-        """How a changed launch is found."""
+        """Return how the emulator finds a changed launch."""
         wanted = self.kernel
 
         def changed(before: Any, kernel: Any, grid: Any, packed: bytes, *rest: Any) -> None:
@@ -131,7 +133,7 @@ class Planter:
             found = "" if self._is_right() else WRONG
         except (EmulationError, IndexError) as error:
             found = str(error)
-        # What the kernel itself reported is of this call, not of the next.
+        # A fault that the kernel itself reported belongs to this call, not to the next.
         try:
             tt.cuda.synchronize()
         except IndexError as error:
@@ -141,7 +143,7 @@ class Planter:
 
 @contextmanager
 def _launches_through(run: Callable[..., None]) -> Iterator[None]:
-    """Every launch of an emulated kernel goes through a function, which is given how it would be done."""
+    """Route every launch of an emulated kernel through `run`, which gets the original launch function."""
     before = emulated.EmulatedKernel._run
     emulated.EmulatedKernel._run = lambda *given: run(before, *given)  # type: ignore[method-assign]
     try:

@@ -1,6 +1,7 @@
-"""Products whose loads and sums are the work of different warps, run on an emulated sm_90 beside NumPy.
+"""Warp-specialized matmuls, run on an emulated sm_90 and compared with NumPy.
 
-Run in a process of its own with ``TRITEN_CUDA=emulate TRITEN_EMULATE=90``; it prints a line for each kernel.
+Run it in a process of its own with ``TRITEN_CUDA=emulate TRITEN_EMULATE=90``; it prints a line for each
+kernel.
 """
 
 from __future__ import annotations

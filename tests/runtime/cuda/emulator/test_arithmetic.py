@@ -1,4 +1,4 @@
-"""Arithmetic by the letter of the PTX ISA: rounding, edges, and how wrong an approximation may be."""
+"""Arithmetic follows the PTX ISA: rounding, edges, and the error bounds of approximations."""
 
 import math
 import re
@@ -44,7 +44,7 @@ def test_arithmetic_gives_one_nan(each: Each, opcode: str, function: Any) -> Non
 
 
 def exact(rounding: str, value: Fraction) -> float:
-    """A fraction in single precision."""
+    """Round a fraction to single precision."""
     near = np.float32(float(value)) if value.denominator == 1 and abs(value) < 2**24 else None
     if near is not None:
         return float(near)
@@ -269,7 +269,7 @@ def test_carries(each: Each) -> None:
 
 
 def test_floats_in_pairs(each: Each) -> None:
-    """Two of 32 bits in a register of 64, as sm_100 has them."""
+    """Compute with pairs of 32-bit floats in a 64-bit register, as sm_100 does."""
     x, y, z = (np.random.default_rng(i).standard_normal((64, 2)).astype(np.float32) for i in range(3))
     pairs = [each.view(np.uint64).reshape(-1) for each in (x, y, z)]
 
@@ -286,7 +286,7 @@ def test_floats_in_pairs(each: Each) -> None:
 
 @pytest.mark.parametrize(("name", "dtype"), [("bf16", ml_dtypes.bfloat16), ("f16", np.float16)])
 def test_floats_of_two_widths(each: Each, name: str, dtype: Any) -> None:
-    """The narrow ones first, as sm_100 has them: a difference is that from the wide one."""
+    """Take the 16-bit operand first, as sm_100 does: `sub` subtracts the 32-bit operand from it."""
     x, y, z = (np.random.default_rng(i).standard_normal(64).astype(np.float32) for i in range(3))
     a, b = x.astype(dtype), y.astype(dtype)
     bits = [each.view(np.uint16) for each in (a, b)]

@@ -38,7 +38,7 @@ def test_a_device_that_is_not_emulated(monkeypatch: Any) -> None:
 
 
 def test_a_map_as_a_launch_makes_it() -> None:
-    """Through the function that encodes for a GPU: bfloat16 is type 10 of the compiler's and 9 of the driver's."""
+    """Encode a map by the function for GPUs: bfloat16 is type 10 of the compiler and type 9 of the driver."""
     given = TensorMaps(EncoderLibrary(), DescribedTensor((100, 200), (256, 1)), META)[4096]
     found = decode(given[:128])
     assert (found.type, found.address, found.sizes, found.pitches) == (9, 4096, (200, 100), (2, 512))

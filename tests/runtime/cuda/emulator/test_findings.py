@@ -1,4 +1,4 @@
-"""What the emulator finds: each fault planted by hand, next to the form that is right."""
+"""Findings of the emulator: each injected fault beside its correct form."""
 
 from typing import Any
 
@@ -182,7 +182,7 @@ def test_a_copy_into_what_others_still_read(machine: Any) -> None:
 
 
 def test_a_barrier_that_a_part_of_a_block_reaches(machine: Any) -> None:
-    """Threads that have ended are not waited for (CUDA C++ Programming Guide, 10.6), all others are."""
+    """Wait for all threads that have not exited (CUDA C++ Programming Guide, 10.6)."""
     body = (
         THREAD + "setp.lt.u32 %p1, %r0, 32; @%p1 bra $skip; bar.sync 0; bra.uni $end; $skip: {0} $end: ret;"
     )
@@ -207,7 +207,7 @@ def test_blocks_that_write_to_one_place(machine: Any) -> None:
 
 
 def test_blocks_that_read_what_others_write(machine: Any) -> None:
-    """Found whichever of them runs first, and where all run together."""
+    """Find the race in every order of the blocks, also if all run together."""
     out = machine.put(np.zeros(64, np.uint32))
     body = """
         mov.u32 %r1, %ctaid.x; mov.u32 %r2, %nctaid.x; mul.wide.u32 %d1, %r1, 4; add.s64 %d1, %d0, %d1;
@@ -282,7 +282,7 @@ def test_a_lock_that_protects_nothing(machine: Any, order: str, after: str) -> N
 
 @pytest.mark.parametrize("load", ["ld.acquire.gpu.global.b32", "ld.relaxed.gpu.global.b32"])
 def test_a_flag_that_a_later_block_sets(machine: Any, load: str) -> None:
-    """Block 0 polls for what block 1 stores; without an acquire it may read the data too early."""
+    """Poll in block 0 for a store of block 1; without an acquire, block 0 may read the data too early."""
     flag, data = machine.put(np.zeros(1, np.uint32)), machine.put(np.zeros(1, np.uint32))
     body = f"""
         mov.u32 %r1, %ctaid.x; setp.eq.b32 %p1, %r1, 1; mov.u32 %r0, %tid.x; setp.eq.b32 %p3, %r0, 0; mov.b32 %r2, 1;
@@ -344,7 +344,7 @@ EPILOGUES = {
 def test_sums_that_differ_by_the_rounding_of_a_contraction(
     machine: Any, kind: str, epilogue: str, threads: int
 ) -> None:
-    """It is undefined whose value stays, among lanes and among warps with copies of a tile: a warning.
+    """Warn of stores by lanes, or by warps with copies of a tile: the surviving value is undefined.
 
     A sum of other elements is a race, in a warp as among warps.
     """
@@ -425,7 +425,7 @@ def argmax(keys: str, comparison: str, partners: tuple[int, ...] = ALL_LANES) ->
 def test_lanes_that_select_among_equal_keys_or_nan(
     machine: Any, keys: str, comparison: str, agree: bool, threads: int
 ) -> None:
-    """Both lanes of an exchange keep the other's index if neither key is larger."""
+    """Exchange keys between two lanes: each keeps the other's index if neither key is larger."""
     options = {"threads": threads, "shared": 16}
     if agree:
         machine.run(argmax(keys, comparison), **options)
@@ -442,7 +442,7 @@ def test_lanes_that_select_from_wrong_partners(machine: Any, keys: str, comparis
 
 
 def test_constants_that_a_comparison_of_keys_selects(machine: Any) -> None:
-    """Two constants have no register, and the comparison of a contracted sum with another lane's is uncertain."""
+    """Select between two constants, which have no register, by a contracted sum's uncertain comparison."""
     after = """
         shfl.sync.bfly.b32 %r4, %r5, 16, 31, -1; setp.gt.f32 %p1, %r5, %r4; selp.b32 %r5, 1, 2, %p1;
     """

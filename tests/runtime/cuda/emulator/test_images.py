@@ -1,4 +1,4 @@
-"""What a cubin says of its kernels, and the PTX that it holds."""
+"""Contents of a cubin: the properties of its kernels, and its PTX."""
 
 import re
 import subprocess
@@ -36,7 +36,7 @@ ret;
 
 
 def assembled(folder: Path, capability: int, *options: str) -> tuple[bytes, dict[str, int]]:
-    """The cubin of `TEXT`, and the registers of its kernels in the assembler's words."""
+    """Assemble `TEXT`, and return the cubin and the registers of each kernel as the assembler prints them."""
     source, target = folder / "wide.ptx", folder / "wide.cubin"
     source.write_text(TEXT.replace("CAPABILITY", str(capability)))
     command = [str(ASSEMBLER), f"-arch=sm_{capability}", "-v", *options, "-o", str(target), str(source)]

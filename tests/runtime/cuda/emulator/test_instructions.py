@@ -1,4 +1,4 @@
-"""Memory, branches, warps and matrices: what instructions do that look beyond one thread."""
+"""Instructions that involve more than one thread: memory, branches, warps and matrices."""
 
 import struct
 from collections.abc import Callable
@@ -18,7 +18,7 @@ LANES = np.arange(32, dtype=np.uint32)
 
 
 def of_thread(statement: str, width: int = 4) -> str:
-    """A body that stores %r1 of each thread behind %d0."""
+    """Return a body that stores %r1 of each thread at %d0."""
     return f"mov.u32 %r0, %tid.x; {statement} mad.wide.u32 %d10, %r0, {width}, %d0; st.global.b{8 * width} [%d10], %r1;"
 
 
@@ -71,7 +71,7 @@ def test_a_warp_reduces_and_votes(machine: Any) -> None:
 
 
 def test_threads_part_and_meet_again_wherever_the_compiler_put_the_sides(machine: Any) -> None:
-    """The far side of a branch stands behind the place where both sides meet, in which the warp goes together."""
+    """Reconverge a warp whose branch target stands behind the point of reconvergence."""
     body = """
         and.b32 %r2, %r0, 1;
         setp.eq.b32 %p1, %r2, 1;
@@ -206,7 +206,9 @@ def test_asynchronous_copies_arrive_in_groups_and_fill_with_zeros(machine: Any) 
 
 
 def test_matrices_are_loaded_a_row_for_each_thread(machine: Any) -> None:
-    """PTX ISA: thread 4 i + j has the elements 2 j and 2 j + 1 of row i, or of column i."""
+    """Check the layout of the PTX ISA: thread 4 i + j has the elements 2 j and 2 j + 1 of row i, or of
+    column i.
+    """
     source, out = machine.put(np.arange(64, dtype=np.uint16)), machine.empty(256)
     for kind, place in (("", lambda i, j: 8 * i + j), (".trans", lambda i, j: 8 * j + i)):
         body = f"""
@@ -222,7 +224,7 @@ def test_matrices_are_loaded_a_row_for_each_thread(machine: Any) -> None:
 
 
 def spread(matrix: Array, rows: Callable[..., Any], kind: Any) -> Array:
-    """The registers of a warp whose elements `rows` places: (register, element) to (row, column) by lane."""
+    """Return a warp's registers; `rows` maps (register, element) to (row, column) by lane."""
     return np.array([[matrix[rows(r, e)] for e in range(kind[1])] for r in range(kind[0])])
 
 
@@ -239,7 +241,9 @@ def spread(matrix: Array, rows: Callable[..., Any], kind: Any) -> Array:
     ],
 )
 def test_products_of_matrices(rng: Any, shape: str, name: str, dtype: Any) -> None:
-    """By the figures of the PTX ISA: lane l has, of A, the rows l / 4 and l / 4 + 8, and runs of columns."""
+    """Check the figures of the PTX ISA: lane l has, from A, the rows l / 4 and l / 4 + 8, and runs of
+    columns.
+    """
     depth = int(shape.rpartition("k")[2])
     a, b = (rng.integers(-8, 8, size).astype(dtype) for size in ((16, depth), (depth, 8)))
     integer = np.dtype(dtype).kind == "i"

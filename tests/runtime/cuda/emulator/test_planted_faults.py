@@ -1,4 +1,4 @@
-"""Faults planted into compiled kernels and their launches: each is found, or it is known why it changes nothing."""
+"""Faults injected into compiled kernels and their launches are found, or have a reason to be harmless."""
 
 import importlib.metadata
 
@@ -7,7 +7,7 @@ import pytest
 from triten.runtime.cuda.triton.lazy_gluon import is_supported
 from triten.tests.runtime.cuda.emulator.planted_table import HARMLESS, TABLE, kind, line, lines_of, planted
 
-# What a result alone would not tell.
+# Faults whose finding must have the given words; a wrong result alone would not show the cause.
 SENSES = {
     "80": (
         ("missing barrier 0", "without a barrier"),
@@ -53,7 +53,9 @@ LEAST = {"80": 200, "90": 200, "100": 70}
 
 @pytest.mark.parametrize("target", SENSES)
 def test_planted_faults_are_found(target: str, pytestconfig: pytest.Config) -> None:
-    """Every other fault, by the run's seed, and those of `SENSES`; `planted_table.py` plants all of them."""
+    """Inject every other fault, by the run's seed, and those of `SENSES`; `planted_table.py` injects all of
+    them.
+    """
     if target == "100" and not is_supported():
         pytest.skip("this Triton has no such Gluon")
     table = lines_of(target)

@@ -1,4 +1,6 @@
-"""Kernels whose warps have different work: mbarriers, named barriers, registers given and taken, maps of their own."""
+"""Warp-specialized kernels: mbarriers, named barriers, register reallocation, tensor maps made in the
+kernel.
+"""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Tensor memory of sm_100: products out of one thread beside NumPy, loads and stores, and what is found of faults."""
+"""Tensor memory of sm_100: matmuls issued by one thread agree with NumPy, loads, stores, and findings."""
 
 from typing import Any
 
@@ -57,33 +57,37 @@ def store(count: int, at: str = "%r6", shape: str = "32x32b", tail: str = "") ->
 
 
 def given(count: int) -> str:
-    """Numbers of each thread out of the second argument, a line of 128 for each register."""
+    """Return PTX that loads each thread's numbers from the second argument, with a row of 128 for each
+    register.
+    """
     lines = [f"ld.global.b32 %s{i}, [%d12+{512 * i}];" for i in range(count)]
     return "add.s64 %d12, %d1, %d10;" + "".join(lines)
 
 
 def taken(count: int) -> str:
-    """The same way, to the last argument."""
+    """Return PTX that stores the loaded columns to the last argument."""
     return "add.s64 %d13, %d2, %d10;" + "".join(
         f"st.global.b32 [%d13+{512 * i}], %s{i};" for i in range(count)
     )
 
 
 def core_matrices(matrix: Array) -> Array:
-    """Core matrices of 8 lines of 16 bytes one behind the other down the lines, then along the inner side."""
+    """Return core matrices of 8 rows of 16 bytes, ordered along the rows first and then along the K
+    dimension.
+    """
     rows = np.ascontiguousarray(matrix).view(np.uint8).reshape(matrix.shape[0], -1, 16)
     return rows.transpose(1, 0, 2).reshape(-1)
 
 
 def described(at: int, lines: int, version: int = 1) -> int:
-    """The descriptor of such a matrix."""
+    """Return the shared-memory descriptor of a matrix of `core_matrices`."""
     return at >> 4 | lines << 16 | (128 >> 4) << 32 | version << 46
 
 
 def instruction(
     name: str, rows: int, columns: int, signs: tuple[int, int] = (0, 0), saturates: int = 0
 ) -> int:
-    """The descriptor of a product's types and size."""
+    """Return the instruction descriptor of a matmul: its types and size."""
     _, kind, number = FORMATS[name]
     sums = 2 if kind == "i8" else 1
     bits = saturates << 3 | sums << 4 | number << 7 | number << 10 | signs[0] << 13 | signs[1] << 14
@@ -100,7 +104,7 @@ def multiply(name: str, rows: int, columns: int, adds: int = 1, left: str = "%d2
 
 
 def drawn(name: str, lines: int) -> Array:
-    """An operand: 32 bytes along the inner side."""
+    """Return an operand with 32 bytes along the K dimension."""
     dtype, kind, _ = FORMATS[name]
     depth = 32 // np.dtype(dtype).itemsize
     if kind == "i8":
@@ -111,7 +115,7 @@ def drawn(name: str, lines: int) -> Array:
 def product(
     machine: Any, name: str, rows: int, columns: int, adds: int = 1, **bits: Any
 ) -> tuple[Array, Array, Array, Array]:
-    """One product: what it gives, its operands and what it was added to."""
+    """Run one matmul, and return its result, its operands and its initial accumulator."""
     a, b = drawn(name, rows), drawn(name, columns)
     image = np.zeros(12288, np.uint8)
     image[: rows * 32], image[RIGHT : RIGHT + columns * 32] = core_matrices(a), core_matrices(b)
@@ -137,7 +141,7 @@ def product(
 
 
 def wanted(a: Array, b: Array, c: Array) -> Array:
-    """The product, rounded once."""
+    """Return the matmul's result, rounded once."""
     return (a.astype(np.float64) @ b.astype(np.float64).T + c.astype(np.float64)).astype(c.dtype)
 
 
@@ -159,7 +163,7 @@ def test_products_that_add_nothing_or_negate(machine: Any) -> None:
 
 
 def test_a_left_operand_in_tensor_memory(machine: Any) -> None:
-    """Two elements of 16 bits in a column, a lane for each row."""
+    """Store two 16-bit elements in a column, with a lane for each row."""
     columns = 32
     a, b = drawn("bf16", 128), drawn("bf16", columns)
     image = np.zeros(12288, np.uint8)
@@ -178,7 +182,7 @@ def test_a_left_operand_in_tensor_memory(machine: Any) -> None:
 
 
 def test_loads_and_stores_of_each_shape(machine: Any) -> None:
-    """``16x32bx2`` has 16 lanes of a warp: the lower threads have columns from the address on."""
+    """Check ``16x32bx2``, which has 16 lanes of a warp: the lower threads have columns from the address on."""
     values = RNG.integers(0, 2**32, (16, 128), dtype=np.uint32)
     out = machine.empty(values.nbytes)
     for first, second in (
@@ -203,7 +207,10 @@ def test_loads_and_stores_of_each_shape(machine: Any) -> None:
 
 
 def test_descriptors_taken_apart() -> None:
-    """As Triton writes them for 128x256 sums of bfloat16, both operands turned round, with a swizzle of 128 bytes."""
+    """Decode descriptors that Triton writes for a 128x256 bfloat16 matmul.
+
+    Both operands are transposed, with a swizzle of 128 bytes.
+    """
     found = InstructionDescriptor(138511504)
     assert (found.rows, found.columns, found.transposed) == (128, 256, (True, True))
     assert found.types("f16") == ("f32", "bf16", "bf16") and found.signs == 1 and not found.saturates
@@ -213,7 +220,7 @@ def test_descriptors_taken_apart() -> None:
     assert [SharedDescriptor(mode << 61).swizzle for mode in (0, 2, 4, 6)] == [0, 3, 2, 1]
 
 
-# What is found
+# Findings
 
 SUMS = multiply("f16", 128, 32, 0)
 ORDER = (
@@ -239,7 +246,7 @@ def refused(machine: Any, image: int, match: str, *parts: str) -> None:
 
 
 def changed(old: str, new: str, parts: tuple[str, ...] = ORDER) -> tuple[str, ...]:
-    """The parts with one of them another."""
+    """Return the parts with one of them replaced."""
     assert old in parts
     return tuple(new if each == old else each for each in parts)
 
@@ -268,7 +275,9 @@ def test_sums_of_nothing(machine: Any, image: int) -> None:
 
 
 def test_columns_to_which_nothing_was_written(machine: Any) -> None:
-    """The compiler loads sums of loops that are not gone through."""
+    """Read NaN from columns that were never written: the compiler loads accumulators of loops that do not
+    run.
+    """
     out = machine.empty(128 * 32 * 4)
     body = ["\n.reg .b32 %s<32>;", THREADS, ALLOCATE.format(32), load(32), LOADED, taken(32), FREE.format(32)]
     machine.run("\n".join(body), 0, 0, out, threads=128, shared=SHARED)
@@ -312,7 +321,7 @@ def test_lanes_of_another_warp(machine: Any, image: int) -> None:
 
 
 def test_products_over_what_is_still_read(machine: Any, image: int) -> None:
-    """``tcgen05.wait::ld`` and a barrier let the columns be written again."""
+    """Overwrite columns only after ``tcgen05.wait::ld`` and a barrier."""
     again = ("bar.sync 0;", SUMS, COMMIT, WAIT.replace(", 0;", ", 1;"), FREE.format(32))
     parts = (*ORDER[:-2], *again)
     runs(machine, image, *parts)
@@ -374,7 +383,7 @@ SCALED = {
 
 
 def scaled_product(machine: Any, name: str, spoiled: bool = False) -> tuple[Array, Array]:
-    """128 x 32 sums of a product with scales, and what they are in double precision."""
+    """Return the 128x32 result of a block-scaled matmul, and the reference in double precision."""
     kind, vector, dtype, bytes_ = SCALED[name]
     packed, columns = dtype is ml_dtypes.float4_e2m1fn, 32
     depth = 64 if packed else 32

@@ -1,4 +1,4 @@
-"""What the emulator finds of sm_90's asynchronous units: each fault planted by hand, next to the form that is right."""
+"""Findings of the emulator in the asynchronous units of sm_90: each injected fault beside its correct form."""
 
 import re
 from typing import Any
@@ -30,7 +30,7 @@ def joined(*parts: str) -> str:
 
 @pytest.fixture
 def tensor(machine: Any) -> int:
-    """The address of a map of 8 by 32 numbers, of which a box has 4 by 16."""
+    """Return the address of a tensor map of 8x32 numbers with boxes of 4x16."""
     array = np.arange(256, dtype=np.float32).reshape(8, 32)
     encoded = tensor_maps.encode(7, machine.put(array), (32, 8), (128,), (16, 4), (1, 1))
     address: int = machine.put(np.frombuffer(encoded, np.uint8))
@@ -65,7 +65,7 @@ def test_a_wait_of_some_warps_is_no_wait_of_others(machine: Any, tensor: int) ->
 
 
 def test_a_wait_with_the_wrong_parity(machine: Any, tensor: int) -> None:
-    """Before the first phase is over such a wait is none, and afterwards one for the second."""
+    """Wait with the wrong parity: a no-op before the first phase ends, and afterwards a wait for the second."""
     other = WAIT.replace(", 0;", ", 1;")
     refused(machine, "before their bulk copy is done", joined(other, EXPECT, LOAD, READ), tensor)
     refused(machine, "wait for ever", joined(EXPECT, LOAD, other, READ), tensor)
@@ -191,7 +191,7 @@ def test_a_map_of_memory_that_was_given_back(machine: Any) -> None:
 
 
 def test_named_barriers(machine: Any) -> None:
-    """An exchange between warps 0 and 1, while warp 2 is elsewhere."""
+    """Exchange values between warps 0 and 1 while warp 2 is elsewhere."""
     swap = "xor.b32 %r3, %r1, 128; ld.shared.b32 %r2, [%r3];"
     body = joined(FILL, "setp.ge.u32 %p1, %r0, 64; @%p1 bra $end; {0}" + swap + "$end: ret;")
     runs(machine, body.replace("{0}", "bar.sync 2, 64;"), threads=96)
@@ -260,7 +260,7 @@ def test_sums_that_were_touched_need_a_fence(machine: Any) -> None:
 def test_operands_in_registers_that_were_written_need_a_fence(machine: Any) -> None:
     product = PRODUCT.replace("%d20,", "{%r30, %r31, %r32, %r33},").replace("1, 1, 1, 0, 0;", "1, 1, 1, 0;")
     given = SUMS.replace("%r2", "%r3")
-    for again in ("", given):  # written anew, with what lay there
+    for again in ("", given):  # rewritten with its old contents
         multiplied(machine, *HEAD, given, ORDER, product, again, product, COMMIT, DONE)
     message = not_multiplied(
         machine, "since the last wgmma.fence", *HEAD, given, ORDER, "add.s32 %r31, %r0, 1;", product
@@ -304,7 +304,7 @@ def test_products_by_a_part_of_four_warps(machine: Any) -> None:
 
 
 def test_registers_that_warps_give_and_take(machine: Any) -> None:
-    """Four warps take what the other four give; the takers stand before them in the text, and wait."""
+    """Move registers from four warps to the other four, which stand before them in the text and wait."""
     body = (
         ONE
         + """
@@ -332,7 +332,7 @@ def test_registers_that_warps_give_and_take(machine: Any) -> None:
 
 
 def test_an_early_read_for_which_the_assembler_waits(machine: Any) -> None:
-    """What it puts in costs the overlap, so there is a warning; what the registers hold is right."""
+    """Warn when the assembler inserts a wait, which costs the overlap; the registers hold the right values."""
     ones = READY.replace("{0, 0, 0, 0}", "{0x3C003C00, 0x3C003C00, 0x3C003C00, 0x3C003C00}")
     more = "mad.wide.u32 %d10, %r0, 4, %d0; st.global.b32 [%d10], %r24;"
     body = "\n".join([ones, SUMS, DESCRIPTORS, ORDER, PRODUCT, USE, more, COMMIT, DONE, USE, more])

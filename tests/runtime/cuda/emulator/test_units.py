@@ -1,4 +1,4 @@
-"""The asynchronous units of sm_90: what bulk copies bring, barriers count and products by four warps come to."""
+"""Asynchronous units of sm_90: bulk copies, barriers and matmuls by four warps."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ ONE = "mov.u32 %r0, %tid.x; setp.eq.b32 %p0, %r0, 0; mov.b32 %r9, global_smem;"
 
 
 def ready(barrier: int, count: int = 1) -> str:
-    """A barrier is made at a distance in shared memory, and everybody knows of it."""
+    """Return PTX that initializes a barrier at an offset in shared memory and synchronizes the block."""
     return f"@%p0 mbarrier.init.shared::cta.b64 [global_smem+{barrier}], {count}; bar.sync 0;"
 
 
@@ -39,7 +39,9 @@ def wait(barrier: int, parity: int = 0) -> str:
 
 
 def put_map(machine: Any, array: Array, type_name: str, box: Any, **options: Any) -> tuple[int, int]:
-    """A tensor in global memory and a map of it: their addresses. The box begins with the innermost dimension."""
+    """Put a tensor and its tensor map in global memory, and return their addresses. The box starts with the
+    last dimension.
+    """
     address = machine.put(array)
     steps = options.pop("steps", (1,) * array.ndim)
     encoded = tensor_maps.encode(
@@ -49,7 +51,7 @@ def put_map(machine: Any, array: Array, type_name: str, box: Any, **options: Any
 
 
 def loaded(machine: Any, array: Array, type_name: str, box: Any, at: Any, **options: Any) -> Array:
-    """The bytes that a box brings into shared memory."""
+    """Return the bytes that a box loads into shared memory."""
     _, where = put_map(machine, array, type_name, box, **options)
     steps = options.get("steps", (1,) * array.ndim)
     counts = [-(-length // step) for length, step in zip(box, (1, *steps[1:]), strict=True)]
@@ -78,7 +80,7 @@ def loaded(machine: Any, array: Array, type_name: str, box: Any, at: Any, **opti
 
 
 def box_of(array: Array, at: Any, counts: Any, steps: Any, fill: Any = 0) -> Array:
-    """The box of an array, outermost dimension first, what lies outside filled."""
+    """Return the box of an array, outermost dimension first, with elements out of bounds filled."""
     grids = np.meshgrid(
         *(start + step * np.arange(n) for start, n, step in zip(at, counts, steps, strict=True)),
         indexing="ij",
@@ -124,7 +126,9 @@ def test_a_box_with_steps_and_one_filled_with_nan(machine: Any) -> None:
 
 @pytest.mark.parametrize(("swizzle", "span"), [(1, 32), (2, 64), (3, 128)])
 def test_swizzles_move_16_bytes_within_a_span(machine: Any, swizzle: int, span: int) -> None:
-    """Rows of a span, 16 bytes each moved by the number of 128 bytes they lie in (PTX ISA, "Swizzling Modes")."""
+    """Swizzle rows of a span: each 16 bytes move by the index of their 128 bytes (PTX ISA, "Swizzling
+    Modes").
+    """
     array = RNG.integers(0, 255, (32, 256), dtype=np.uint8)
     found = loaded(machine, array, "u8", (span, 32), (span, 0), swizzle=swizzle)
     flat = array[:, span : 2 * span].reshape(-1, 16)
@@ -184,7 +188,7 @@ def test_bytes_that_adjoin(machine: Any) -> None:
 
 
 def test_a_barrier_counts_phases(machine: Any) -> None:
-    """Two warps hand a number to and fro; each waits for the phase that the other ends."""
+    """Pass a number to and fro between two warps; each waits for the phase that the other ends."""
     out = machine.put(np.zeros(64, np.uint32))
     body = f"""
         {ONE} @%p0 mbarrier.init.shared::cta.b64 [global_smem+16], 32;
@@ -229,7 +233,7 @@ def test_a_barrier_by_the_state_of_an_arrival(machine: Any) -> None:
 
 
 def test_barriers_of_some_warps(machine: Any) -> None:
-    """Two warps of four meet at one barrier, one arrives and goes on, the fourth has nothing to do with it."""
+    """Use one barrier in three warps of four: two wait, one arrives and goes on."""
     out = machine.put(np.zeros(128, np.uint32))
     body = f"""
         {ONE} shl.b32 %r8, %r0, 2; add.s32 %r7, %r9, %r8; st.shared.b32 [%r7], %r0; mov.b32 %r1, 0;
@@ -266,10 +270,10 @@ FORMATS: dict[str, tuple[Any, int]] = {
 
 
 def laid_out(matrix: Array, transposed: bool, swizzle: int) -> tuple[Array, int]:
-    """The bytes of a matrix (lines, depth) in shared memory, and the descriptor of one that begins at 0.
+    """Return the bytes of a (row, K) matrix in shared memory, and its descriptor at address 0.
 
-    Written from the figures of the PTX ISA, "Matrix Descriptor": core matrices of 8 lines of 16 bytes; with a swizzle,
-    lines of a span, of which 8 are an atom.
+    The layout follows the figures of the PTX ISA, "Matrix Descriptor": core matrices of 8 rows of 16 bytes.
+    With a swizzle, a row has the bytes of a span, and 8 rows are an atom.
     """
     adjoining = matrix.T if transposed else matrix
     rows = np.ascontiguousarray(adjoining).view(np.uint8).reshape(adjoining.shape[0], -1)
@@ -307,7 +311,7 @@ def product(
     signs: tuple[int, int] = (1, 1),
     d_type: str = "f32",
 ) -> tuple[Array, Array, Array, Array]:
-    """One product by four warps: what it gives, its operands and what it was added to."""
+    """Run one matmul by four warps, and return its result, its operands and its initial accumulator."""
     dtype, depth = FORMATS[type_name]
     integers = type_name in ("s8", "u8")
     a, b = (
@@ -376,7 +380,7 @@ def product(
 
 
 def wanted(a: Array, b: Array, c: Array) -> Array:
-    """The product, rounded once."""
+    """Return the matmul's result, rounded once."""
     total = a.astype(np.float64) @ b.astype(np.float64).T + c.astype(np.float64)
     return total.astype(c.dtype)
 
@@ -428,7 +432,9 @@ def test_a_descriptor_taken_apart() -> None:
 def made_map(
     change: str = "", acquire: str = "fence.proxy.tensormap::generic.acquire.gpu [%d1], 128;"
 ) -> str:
-    """A kernel that makes the map of 8 by 32 numbers at %d0 in shared memory, publishes it at %d1 and loads a box."""
+    """Return a kernel that builds the tensor map of 8x32 numbers at %d0, publishes it at %d1 and loads a
+    box.
+    """
     fields = """
         tensormap.replace.tile.global_address.shared::cta.b1024.b64 [global_smem], %d0;
         tensormap.replace.tile.rank.shared::cta.b1024.b32 [global_smem], 1;

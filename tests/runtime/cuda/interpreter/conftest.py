@@ -1,4 +1,6 @@
-"""Tests of the interpreter are collected where it runs kernels: to import it ends the compiling of kernels."""
+"""Collection of the interpreter's tests, only where it runs kernels: its import ends the compilation of
+kernels.
+"""
 
 import os
 

@@ -142,7 +142,7 @@ PROGRAMS, BLOCK = 12, 16
 
 @pytest.fixture
 def batches(monkeypatch):
-    """The sizes of batches that ran, negative for those that had to run again one by one."""
+    """Record the sizes of executed batches, negative for those that ran again one program at a time."""
     sizes = []
     run = semantics.ProgramRunner._run_batch
 

@@ -1,4 +1,4 @@
-"""`tl.dot_scaled` interpreted, beside exact products of what the formats stand for."""
+"""`tl.dot_scaled` in the interpreter agrees with exact matmuls of the decoded values."""
 
 import ml_dtypes
 import numpy as np
@@ -32,7 +32,7 @@ def scaled_product(
 
 
 def codes_of(rng, lines, format_):
-    """Finite numbers of every magnitude: the bytes that a kernel gets, and their values."""
+    """Return the bytes of finite numbers of every magnitude, and their values."""
     dtype = np.dtype(FORMATS[format_])
     codes = rng.integers(0, 16 if format_ == "e2m1" else 256, (lines, K)).astype(np.uint8)
     values = codes.view(dtype).astype(np.float64)
@@ -42,7 +42,7 @@ def codes_of(rng, lines, format_):
 
 
 def run(cuda, rng, formats, scales, blocks):
-    """The result, and what it is in float64."""
+    """Return the result, and the reference in float64."""
     (a, x), (b, y) = codes_of(rng, M, formats[0]), codes_of(rng, N, formats[1])
     s, t = scales
     constants = {

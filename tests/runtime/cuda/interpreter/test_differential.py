@@ -1,4 +1,4 @@
-"""Interpreted kernels compute what compiled ones do: Python's builtins and `tl` functions at their edges."""
+"""Interpreted kernels agree with compiled ones: Python's builtins and `tl` functions at their edges."""
 
 from pathlib import Path
 

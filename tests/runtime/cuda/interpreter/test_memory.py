@@ -1,4 +1,4 @@
-"""What the interpreter does not let pass: wrong addresses, stale and uninitialised memory."""
+"""Errors that the interpreter raises: wrong addresses, stale and uninitialized memory."""
 
 import ml_dtypes
 import numpy as np

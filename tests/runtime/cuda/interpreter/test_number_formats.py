@@ -1,4 +1,4 @@
-"""Conversions in kernels, bit by bit: what a GPU does, and the interpreter with it."""
+"""Conversions in interpreted kernels are bitwise identical to a GPU's."""
 
 import ml_dtypes
 import numpy as np
@@ -48,7 +48,7 @@ def arithmetic_kernel(x, y, out, OP: tl.constexpr, BLOCK: tl.constexpr):
 
 @pytest.fixture(autouse=True)
 def quiet_numpy():
-    """The references overflow and see NaN on purpose."""
+    """Silence NumPy's warnings: the references overflow and compute with NaN on purpose."""
     with np.errstate(all="ignore"):
         yield
 
@@ -58,7 +58,7 @@ def cast(cuda, values, dtype, kernel=cast_kernel):
 
 
 def same_bits(result, expected):
-    """Equal bit for bit, but for the payload of a NaN."""
+    """Assert bitwise equality, except for the payload of a NaN."""
     expected = np.asarray(expected).astype(result.dtype)
     nan = np.isnan(expected.astype(np.float64))
     np.testing.assert_array_equal(np.isnan(result.astype(np.float64)), nan)
@@ -72,7 +72,7 @@ def all_bits(dtype):
 
 
 def random_floats(count, seed=0):
-    """float32 with random bits: every magnitude, subnormals, infinities and NaN."""
+    """Return float32 numbers with random bits: every magnitude, subnormals, infinities and NaN."""
     bits = np.random.default_rng(seed).integers(0, 2**32, count, np.uint64).astype(np.uint32)
     bits[:8] = [0, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000, 0x00000001, 0x7F7FFFFF, 0x33800000]
     return bits.view(np.float32)

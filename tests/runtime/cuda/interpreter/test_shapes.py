@@ -1,4 +1,4 @@
-"""Shapes of blocks, which values share: as Triton makes them, refusals too."""
+"""Block shapes, which values share, follow Triton, errors included."""
 
 import pytest
 import triton.language as tl

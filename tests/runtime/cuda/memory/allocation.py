@@ -1,4 +1,4 @@
-"""What the tests of the allocator's policy share: allocators over addresses without memory, and readers of them."""
+"""Shared allocators of the allocator policy tests: addresses without memory, and readers of statistics."""
 
 from typing import Any
 
@@ -10,16 +10,16 @@ from triten.runtime.cuda.memory.statistics import flattened
 
 
 def make(**options: Any) -> CachingAllocator:
-    """An allocator with these options."""
+    """Return an allocator with the given options."""
     return CachingAllocator(address_driver(), AllocatorOptions(**options))
 
 
 def stats(allocator: CachingAllocator) -> dict[str, int]:
-    """The statistics of the first device, by their names with dots."""
+    """Return the statistics of the first device, by their dotted names."""
     return flattened(inspection.nested_stats(allocator, 0))
 
 
 def blocks(allocator: CachingAllocator, segment: int = 0) -> list[tuple[int, bool]]:
-    """(size, whether in use) of a segment's blocks."""
+    """Return (size, in use) of each block of a segment."""
     found = inspection.snapshot_segments(allocator)[segment]["blocks"]
     return [(block["size"], block["state"] == "active_allocated") for block in found]

@@ -1,4 +1,4 @@
-"""What the tests of the allocator's policy share: an allocator over addresses without memory."""
+"""Fixture of the allocator policy tests: an allocator over addresses without memory."""
 
 import pytest
 

@@ -1,5 +1,7 @@
-"""The caching allocator under any sequence of operations, over a driver whose events the test completes itself, and
-over the interpreter, which finds the misuse of memory on its own: `triten.tests.shared.allocator_model`.
+"""The caching allocator keeps its invariants under any sequence of operations.
+
+The operations run over a driver whose events the test completes, and over the interpreter, which finds misuse
+of memory. `triten.tests.shared.allocator_model` has the model.
 """
 
 import random

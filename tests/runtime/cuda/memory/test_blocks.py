@@ -1,4 +1,4 @@
-"""Which block a request gets: sizes, splitting, merging, and what happens where the driver has no more."""
+"""The block that a request gets: sizes, splitting, merging, and requests that the driver rejects."""
 
 import threading
 
@@ -16,7 +16,7 @@ KIB, MIB = 2**10, 2**20
 
 
 def refuse(allocator, monkeypatch, times=10**9):
-    """Have the driver refuse its next segments. Returns the sizes that it was asked for."""
+    """Make the driver reject its next segments, and return the list of the requested sizes."""
     asked, given = [], allocator.driver.malloc
 
     def malloc(device, nbytes):
@@ -150,7 +150,9 @@ def test_running_out_once_is_mended_by_giving_back_the_cache(allocator, monkeypa
 
 
 def test_running_out_collects_garbage_by_no_lock(allocator, monkeypatch):
-    """A cycle holds the memory, and its finaliser waits for a thread that allocates."""
+    """Collect garbage without a lock: a cycle holds the memory, and its finalizer waits for a thread that
+    allocates.
+    """
     free_elsewhere = []
 
     class Cycle:
@@ -209,7 +211,7 @@ def test_the_fraction_is_a_limit(allocator):
 
 
 def test_a_finaliser_may_allocate_while_its_thread_is_at_work_here(allocator, monkeypatch):
-    """As garbage collection would run it in the middle of a split."""
+    """Allocate in a finalizer, as garbage collection may run it in the middle of a split."""
     nested = []
     pool = allocator.cache(0).pool(0, 512)
     given = type(pool).split

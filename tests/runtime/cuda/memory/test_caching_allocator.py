@@ -1,4 +1,4 @@
-"""The caching allocator as an algorithm: alignment, reuse in stream order, statistics, running out."""
+"""The caching allocator's algorithm: alignment, reuse in stream order, statistics, out-of-memory."""
 
 import gc
 import threading

@@ -1,4 +1,4 @@
-"""Page-locked host memory: the allocator as an algorithm, and tensors that live there."""
+"""Page-locked host memory: the allocator's algorithm, and pinned tensors."""
 
 import gc
 import threading
@@ -124,7 +124,7 @@ def test_the_memory_lives_as_long_as_any_view():
 
 
 class Allocators:
-    """An allocator over a driver of its own."""
+    """Allocator over a driver of its own."""
 
     def __init__(self, monkeypatch):
         self.cuda = InterpreterDriver(2)
@@ -284,7 +284,7 @@ def test_statistics_by_pytorchs_names():
 
 
 class Policy(RuleBasedStateMachine):
-    """Malloc, free, copies on streams, their ends, emptying the cache: against a recount."""
+    """Stateful test of malloc, free, copies on streams, their ends and emptying the cache, against a model."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Streams that a test holds back: nothing of them runs, and a wait that cannot end raises."""
+"""Streams that a test holds back run nothing, and a wait that cannot end raises an error."""
 
 import threading
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.interpreter
 
 @contextmanager
 def held(*streams, releaser=None):
-    """Streams that are held in the block, and released at its end if they still are."""
+    """Hold streams within the block, and release them at its end."""
     cuda = driver()
     for stream in streams:
         cuda.hold(stream.cuda_stream, stream.device_index, releaser)
@@ -33,7 +33,7 @@ def ones(stream, n=4):
 
 
 def waits(thread):
-    """Whether a thread waits for a release."""
+    """Return True if a thread waits for a release."""
     return thread in driver().scheduler._waiting
 
 

@@ -1,4 +1,4 @@
-"""Work that waits for something from outside of the devices: its stream is held, others go on."""
+"""Work that waits for an external event holds its stream, and other streams go on."""
 
 from __future__ import annotations
 

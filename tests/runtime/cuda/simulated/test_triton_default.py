@@ -1,4 +1,4 @@
-"""Triton's default driver on simulated devices: in either order of imports, and before any CUDA call."""
+"""Triton's default driver on simulated devices, for either order of imports, before any CUDA call."""
 
 import importlib.util
 import os

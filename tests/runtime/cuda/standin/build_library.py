@@ -1,4 +1,4 @@
-"""Builds the stand-in: `python build_library.py FOLDER` puts a libcuda.so.1 there."""
+"""Build script of the stand-in: `python build_library.py FOLDER` puts a libcuda.so.1 there."""
 
 import platform
 import shutil
@@ -12,7 +12,7 @@ FLAGS = ["-shared", "-fPIC", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror",
 
 
 def missing() -> str:
-    """Why the stand-in cannot be built or used here; empty where it can."""
+    """Return why the stand-in cannot be built or used here, or an empty text."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return "the stand-in replaces functions of CuPy's by jumps of x86-64, on Linux"
     if shutil.which("gcc") is None:
@@ -21,7 +21,9 @@ def missing() -> str:
 
 
 def build(folder: Path) -> Path:
-    """The library, compiled into the folder. Raises RuntimeError with the compiler's words."""
+    """Compile the library into the folder, and return its path. Raise RuntimeError with the compiler's
+    output.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / NAME
     sources = sorted(map(str, SOURCES.glob("*.c")))

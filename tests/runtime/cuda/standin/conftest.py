@@ -1,8 +1,8 @@
-"""Tests in this folder run in processes of their own, in which the stand-in is libcuda.so.1.
+"""Fixtures that run this folder's tests in processes of their own, in which the stand-in is libcuda.so.1.
 
-A test takes `standin` (`recorded_calls.StandIn`) and parameters, no other fixtures. Processes are kept: one for each
-set of settings that `@pytest.mark.standin(driver=12080, ...)` asks for, over two devices unless it says otherwise.
-Settings are those that the C sources read by `standin_setting`.
+A test takes `standin` (`recorded_calls.StandIn`) and parameters, no other fixtures. The fixtures keep one
+process for each set of settings of `@pytest.mark.standin(driver=12080, ...)`, with two devices by default.
+The C sources read the settings by `standin_setting`.
 """
 
 import importlib.util
@@ -29,7 +29,7 @@ def _build_module():
 
 
 class Worker:
-    """A process of `worker.py` with the given settings."""
+    """Process of `worker.py` with the given settings."""
 
     def __init__(self, library: Path, settings: dict[str, object]) -> None:
         environment = {
@@ -68,7 +68,7 @@ class Worker:
 
 
 class Workers:
-    """The library, built at first use, and the processes that run."""
+    """Library, built at first use, and the running processes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -100,7 +100,7 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
 
 @pytest.fixture
 def standin(workers: Workers) -> Workers:
-    """In the test itself: the `StandIn` of the process that the test runs in."""
+    """Return the workers; in the test itself, `standin` is the process's `StandIn`."""
     reason = _build_module().missing()
     if not reason and importlib.util.find_spec("cupy") is None:
         reason = "cupy is not installed"

@@ -1,9 +1,9 @@
-"""The devices of a process in which the stand-in executes its work: memory, streams, captures and graphs.
+"""Devices of a process in which the stand-in executes its work: memory, streams, captures and graphs.
 
-They are those of the simulated driver, with the library's handles for names: streams run as late as they may, the one
-that was made last first, and every access is held against what lives. Memory is the library's, at its own addresses.
-What lives in it are the driver's allocations, or the blocks that triten's allocator has handed out of one, where it
-tells (`Execution.follow_blocks`).
+The simulated driver provides them, with the library's handles for names. Streams run as late as possible, the
+newest first. Every access is bounds-checked against live allocations. Memory is the library's, at its own
+addresses. The live blocks are the driver's allocations, or the blocks that triten's allocator reports
+(`Execution.follow_blocks`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NON_BLOCKING = 1
 
 
 class MappedMemory(EmulatedMemory):
-    """Device memory that somebody else maps: segments come and go at given addresses."""
+    """Device memory that the library maps: segments come and go at given addresses."""
 
     __slots__ = ()
 
@@ -36,7 +36,7 @@ class MappedMemory(EmulatedMemory):
         self._starts = sorted(self._segments)
 
     def drop_segment(self, address: int) -> None:
-        """Forget a segment and what lived in it."""
+        """Forget a segment and its blocks."""
         segment = self._segments.pop(address)
         self._starts = sorted(self._segments)
         for start, _ in self.blocks.overlapping(address, segment.end - segment.start):
@@ -45,7 +45,7 @@ class MappedMemory(EmulatedMemory):
             self.blocks.remove(start)
 
     def copy_notes(self, target: int, source: int, nbytes: int) -> None:
-        """What was never written stays so where it is copied to."""
+        """Copy the notes on written bytes: bytes that were never written stay so at the target."""
         to, given = self.segment_at(target), self.segment_at(source)
         if to is not None and given is not None:
             begin = source - given.start
@@ -53,7 +53,7 @@ class MappedMemory(EmulatedMemory):
 
 
 class GuardedStream(Stream):
-    """A stream whose work is left out once the devices are lost."""
+    """Stream that skips its work once the devices are lost."""
 
     __slots__ = ("_devices",)
 
@@ -66,10 +66,10 @@ class GuardedStream(Stream):
 
 
 class ExecutedDevices(EmulatorDriver):
-    """Emulated devices whose memory, streams and events are those of the library.
+    """Emulated devices with the memory, streams and events of the library.
 
     Args:
-        device_count: how many there are.
+        device_count: The number of devices.
     """
 
     def __init__(self, device_count: int) -> None:
@@ -86,7 +86,7 @@ class ExecutedDevices(EmulatorDriver):
         return MappedMemory(total)
 
     def mapped(self, device: int) -> MappedMemory:
-        """The memory of a device."""
+        """Return the memory of a device."""
         found = self.memory(device)
         assert isinstance(found, MappedMemory)
         return found
@@ -142,14 +142,15 @@ class ExecutedDevices(EmulatorDriver):
     # Streams
 
     def add_stream(self, handle: int, device: int, flags: int, priority: int) -> None:
-        """A stream of the library's."""
+        """Register a stream of the library."""
         self._streams[handle] = GuardedStream(self, device, handle, priority)
         if not flags & NON_BLOCKING:
             self._blocking.add(handle)
 
     def order(self, handle: int, device: int) -> None:
-        """Before work is enqueued: the default stream and those that block wait for each other (CUDA Driver API,
-        "Stream synchronization behavior")."""
+        """Order new work: the default stream and blocking streams wait for each other (CUDA Driver API,
+        "Stream synchronization behavior").
+        """
         default = self._default_streams[device]
         if handle == 0:
             for other in [self._streams[each] for each in self._blocking if each in self._streams]:
@@ -161,7 +162,7 @@ class ExecutedDevices(EmulatorDriver):
                 on.wait_for(default.record())
 
     def add_event(self, handle: int, device: int, timing: bool) -> None:
-        """An event of the library's."""
+        """Register an event of the library."""
         self._events[handle] = Event(timing, device)
 
     # Work
@@ -170,10 +171,10 @@ class ExecutedDevices(EmulatorDriver):
         """Enqueue a copy.
 
         Args:
-            target, source, nbytes: from where to where.
-            stream: in whose order.
-            staged: the source may change as soon as this returns: its bytes are taken now.
-            pinned: the address of page-locked memory among the two, or 0: it must still be so when the copy happens.
+            target, source, nbytes: The addresses, and the number of bytes.
+            stream: The handle of the stream that orders the copy.
+            staged: If True, read the source now, since it may change after the return.
+            pinned: The address that is page-locked memory, or 0. It must still be page-locked when the copy runs.
         """
         taken = ctypes.string_at(source, nbytes) if staged else None
         self.stream(stream).enqueue(
@@ -213,7 +214,9 @@ class ExecutedDevices(EmulatorDriver):
     # Memory
 
     def add_memory(self, address: int, nbytes: int, device: int) -> None:
-        """The library gave device memory. All of it lives, unless it is a segment of triten's allocator."""
+        """Register device memory from the library; all of it is live unless it is a segment of triten's
+        allocator.
+        """
         with self._lock:
             memory = self.mapped(device)
             memory.add_segment(address, nbytes)
@@ -221,7 +224,7 @@ class ExecutedDevices(EmulatorDriver):
                 memory.blocks.add(address, nbytes)
 
     def drop_memory(self, address: int, device: int) -> None:
-        """The library takes device memory back, once the device has done what it was given."""
+        """Release device memory to the library after the device has finished its work."""
         with self._lock:
             try:
                 self.scheduler.run_all(self._streams_of(device))
@@ -229,7 +232,7 @@ class ExecutedDevices(EmulatorDriver):
                 self.mapped(device).drop_segment(address)
 
     def drop_variables(self, device: int, addresses: list[int]) -> None:
-        """A module is unloaded, once the device has done what it was given."""
+        """Free the variables of an unloaded module after the device has finished its work."""
         with self._lock:
             self.scheduler.run_all(self._streams_of(device))
             memory = self.mapped(device)
@@ -246,7 +249,7 @@ class ExecutedDevices(EmulatorDriver):
         del device, what
 
     def finish_capture(self, stream: int, graph: int) -> None:
-        """End the capture of a stream: the graph has the library's handle."""
+        """End the capture of a stream, and store the graph under the library's handle."""
         self._graphs[graph] = self._graphs.pop(self.end_capture(stream))
 
     def make_executable(self, executable: int, graph: int) -> None:
@@ -254,7 +257,7 @@ class ExecutedDevices(EmulatorDriver):
         self._executables[executable] = self._executables.pop(self.instantiate_graph(graph))
 
     def drop_graph(self, handle: int) -> None:
-        """A graph, or an executable, is destroyed."""
+        """Forget a destroyed graph or executable."""
         self._graphs.pop(handle, None)
         self._executables.pop(handle, None)
 

@@ -1,8 +1,8 @@
-"""Execution of what the stand-in is given: functions that its C sources call in the place of a device's work.
+"""Execution of the stand-in's work: functions that its C sources call instead of a device.
 
-Every function returns CUDA's code. What work does that it must not is written to stderr, kept in
-`ExecutedDevices.findings`, and returned as the code of the fault by whatever call waited for it and by every later one,
-as on hardware.
+Every function returns CUDA's code. A fault of executed work is written to stderr and kept in
+`ExecutedDevices.findings`. The call that waits for the work and every later call return the fault's code, as
+on hardware.
 """
 
 from __future__ import annotations
@@ -99,11 +99,11 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
 
 
 class Execution:
-    """Executes the work of this process's stand-in.
+    """Executor of the work of this process's stand-in.
 
     Args:
-        library: the stand-in.
-        device_count: how many devices it has.
+        library: The stand-in.
+        device_count: The number of its devices.
     """
 
     def __init__(self, library: ctypes.CDLL, device_count: int) -> None:
@@ -118,11 +118,11 @@ class Execution:
         self._table = (c_void_p * len(FUNCTIONS))(*(ctypes.cast(f, c_void_p) for f in self._functions))
         library.standin_execute.argtypes = [c_void_p]
         library.standin_execute(ctypes.addressof(self._table))
-        # What is destroyed after Python's end is nobody's any more.
+        # Objects that are destroyed after Python's end have no owner any more.
         atexit.register(library.standin_execute, None)
 
     def follow_blocks(self) -> None:
-        """From here on what lives in the segments of triten's allocator are the blocks that it has handed out."""
+        """Track the blocks that triten's allocator hands out as the live blocks of its segments."""
         from triten.runtime.cuda.cupy.driver import CuPyDriver
 
         devices, malloc = self.devices, CuPyDriver.malloc

@@ -19,7 +19,7 @@ _kept: list[Execution] = []
 
 
 def executing(capability: int = 80) -> dict[str, int]:
-    """The settings of devices that execute: few multiprocessors, so that persistent kernels stay small."""
+    """Return the settings of devices that execute; few multiprocessors keep persistent kernels small."""
     return {
         "capability": capability,
         "shared": SHARED[capability],
@@ -46,12 +46,12 @@ def prepare(folder: Path) -> None:
 
 
 def install() -> Execution | None:
-    """Lay the stand-in, whose folder is in ``LD_LIBRARY_PATH``, over CuPy's runtime.
+    """Replace CuPy's runtime by the stand-in, whose folder is in ``LD_LIBRARY_PATH``.
 
-    Returns what executes work, where ``STANDIN_EXECUTE=1`` asks for it; nothing is executed otherwise.
+    Return the executor if ``STANDIN_EXECUTE=1`` is set; otherwise the stand-in executes no work and this returns None.
 
-    Before anything of triten has touched a device. With ``STANDIN_BLOCKS=0`` what lives in a segment of triten's
-    allocator is all of it, and the allocator is exactly as on a GPU; otherwise it tells of each block.
+    Call it before triten uses a device. With ``STANDIN_BLOCKS=0`` all of an allocator's segment is live, and the
+    allocator is exactly as on a GPU; otherwise the allocator reports each block.
     """
     from cupy.cuda import runtime
 

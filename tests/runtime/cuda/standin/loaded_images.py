@@ -1,7 +1,7 @@
-"""Kernel images as the stand-in is given them, and the PTX that is executed in their place.
+"""Kernel images that the stand-in loads, and the PTX that it executes instead of them.
 
-A cubin holds the PTX that it was made from (`ptx_of`), so what runs belongs to the very bytes that were loaded,
-wherever they come from: the compiler, triten's store, or another process.
+A cubin holds the PTX that it was made from (`ptx_of`). The executed code thus belongs to the loaded bytes,
+from the compiler, triten's store or another process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MADE_UP = b"standin"
 
 @dataclass
 class LoadedImage:
-    """An image on one device: its bytes, its PTX taken apart, where its variables lie, and its kernels."""
+    """Image on one device: its bytes, its parsed PTX, the addresses of its variables, and its kernels."""
 
     device: int
     image: bytes
@@ -26,16 +26,16 @@ class LoadedImage:
     programs: dict[str, Program] = field(default_factory=dict)
 
     def program(self, name: str) -> Program:
-        """A kernel of it, ready to run."""
+        """Return a kernel of the module, ready to run."""
         found = self.programs.get(name)
         if found is None:
             found = self.programs[name] = Program(self.module, name, self.variables, mends=True)
         return found
 
     def check_parameters(self, name: str, told: list[tuple[int, int]] | None) -> list[tuple[int, int]]:
-        """(offset, size) of each parameter of a kernel in its PTX.
+        """Return (offset, size) of each parameter of a kernel in its PTX.
 
-        Raises ImageError where the cubin tells otherwise than its PTX. In a constant bank a parameter is aligned by its
+        Raise ImageError if the cubin disagrees with its PTX. In a constant bank a parameter is aligned by its
         address, in PTX by its offset.
         """
         try:
@@ -57,5 +57,5 @@ class LoadedImage:
 
 
 def read(image: bytes) -> Module:
-    """The PTX of an image, taken apart. Raises ImageError."""
+    """Parse the PTX of an image. Raise ImageError."""
     return parse(ptx_of(image))

@@ -1,4 +1,4 @@
-"""Kernels without code, for tests that only count what a program asks of the driver: nothing is compiled."""
+"""Kernels without code, for tests that only count driver calls: nothing is compiled."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ ELEMENTS = {"bf16": (2, 10), "fp16": (2, 8), "fp32": (4, 7)}
 
 
 def without_code() -> None:
-    """From here on kernels are made up: of the right name, signature and number of warps."""
+    """Replace kernels by made-up ones with the right name, signature and number of warps."""
     from triten.runtime.cuda.cupy.driver import CuPyDriver
     from triten.runtime.cuda.cupy.kernel import CuPyKernel
     from triten.runtime.cuda.tensor_map import descriptor_type
 
     def map_of(type_):
-        """A descriptor's map as the compiler tells it, where the parameter is one."""
+        """Return a descriptor's tensor map metadata as the compiler gives it; empty for other parameters."""
         described = descriptor_type(type_)
         if described is None:
             return []
@@ -43,12 +43,12 @@ def without_code() -> None:
 
 
 def settled(standin: StandIn, program: Callable[[], object]) -> list[Call]:
-    """The calls of a program that has run twice before."""
+    """Return the calls of a program that has run twice before."""
     for _ in range(2):
         program()
     return standin.during(program)
 
 
 def names(calls: list[Call]) -> list[str]:
-    """The driver's functions that were called."""
+    """Return the names of the driver functions that were called."""
     return [call.name for call in calls]

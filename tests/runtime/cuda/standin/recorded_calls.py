@@ -1,4 +1,4 @@
-"""What a test says to the stand-in, and what the stand-in tells of the calls that it got."""
+"""Interface of a test to the stand-in: settings, and the recorded calls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BOOKKEEPING = {
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the driver: by which thread, on which device's context (-1: none), with what."""
+    """Call of the driver: its thread, its device's context (-1: none), and its arguments."""
 
     thread: int
     device: int
@@ -40,17 +40,17 @@ class Call:
         return self.arguments[argument]
 
     def integer(self, argument: str) -> int:
-        """An argument that is a number or an address."""
+        """Return an argument that is a number or an address."""
         text = self.arguments[argument]
         return 0 if text == "(nil)" else int(text, 0)
 
     def triple(self, argument: str) -> tuple[int, ...]:
-        """A grid or a block."""
+        """Return an argument that is a grid or a block."""
         return tuple(map(int, self.arguments[argument].split(",")))
 
     @property
     def values(self) -> list[bytes]:
-        """The bytes of each argument of a launch."""
+        """Bytes of each argument of a launch."""
         text = self.arguments["arguments"]
         assert text != "?", f"the stand-in was not told the parameters of {self.arguments['function']}"
         return [bytes.fromhex(value) for value in text.split(",")] if text else []
@@ -63,7 +63,7 @@ def parsed(line: str) -> Call:
 
 
 class StandIn:
-    """The stand-in of this process. Every test begins with an empty log and no faults."""
+    """Stand-in of this process; every test starts with an empty log and no faults."""
 
     def __init__(self, execution: Execution | None = None) -> None:
         self.library = ctypes.CDLL("libcuda.so.1")
@@ -90,7 +90,7 @@ class StandIn:
             assert not found, "\n".join(found)
 
     def take_findings(self) -> list[str]:
-        """What executed work did that it must not, until now; the test knows of it from here on."""
+        """Return the faults of executed work so far, and clear them."""
         assert self.execution is not None, "this process only records"
         found = self.execution.devices.findings[:]
         self.execution.devices.findings.clear()
@@ -101,36 +101,38 @@ class StandIn:
         self.library.standin_clear()
 
     def set(self, name: str, value: int) -> None:
-        """Change a setting until the test ends: THREADS, the most that any function allows; MEMORY, in bytes."""
+        """Change a setting until the test ends: THREADS, the most that any function allows; MEMORY, in
+        bytes.
+        """
         self._changed.add(name)
         self.library.standin_set(name.encode(), str(value).encode())
 
     @property
     def calls(self) -> list[Call]:
-        """Every call since the test, or `clear`, began."""
+        """Calls since the test, or the last `clear`, began."""
         return [parsed(line) for line in self.library.standin_log().decode().splitlines()]
 
     @property
     def sequence(self) -> list[str]:
-        """The names of the calls that do something."""
+        """Names of the calls, without bookkeeping."""
         return [call.name for call in self.calls if call.name not in BOOKKEEPING]
 
     @property
     def counts(self) -> Counter[str]:
-        """How often each function was called."""
+        """Number of calls of each function."""
         return Counter(call.name for call in self.calls)
 
     def named(self, *names: str) -> list[Call]:
-        """The calls of these functions."""
+        """Return the calls of the given functions."""
         return [call for call in self.calls if call.name in names]
 
     @property
     def launches(self) -> list[Call]:
-        """The launches, by whatever function."""
+        """Launches by any launch function."""
         return self.named("cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel")
 
     def during(self, program: Callable[[], object]) -> list[Call]:
-        """The calls that a program makes."""
+        """Return the calls that a program makes."""
         self.clear()
         program()
         return self.calls
@@ -144,6 +146,6 @@ class StandIn:
         assert self.library.standin_hold(ctypes.c_void_p(stream), int(on)) == 0, f"{stream:#x} is no stream"
 
     def tell(self, kernel: str, sizes: Sequence[int]) -> None:
-        """The sizes of the parameters of a kernel whose image is made up."""
+        """Set the parameter sizes of a kernel whose image is made up."""
         array = (ctypes.c_int * len(sizes))(*sizes)
         assert self.library.standin_tell(kernel.encode(), len(sizes), array) == 0

@@ -1,7 +1,7 @@
-"""Runs a program over the stand-in, which executes its work: `python run.py PROGRAM.py ARGUMENTS`, or `-m MODULE`.
+"""Runner of a program over the executing stand-in: `python run.py PROGRAM.py ARGUMENTS`, or `-m MODULE`.
 
-The program sees two devices of sm_80, or with ``TRITEN_EMULATE=90`` of sm_90, and triten's CUDA driver over CuPy, as on
-a GPU. What its kernels do that they must not is written to stderr, and is an error of CUDA's in the program.
+The program sees two devices of sm_80, or with ``TRITEN_EMULATE=90`` of sm_90, and triten's CUDA driver over
+CuPy, as on a GPU. A fault of its kernels is written to stderr, and is a CUDA error in the program.
 """
 
 from __future__ import annotations

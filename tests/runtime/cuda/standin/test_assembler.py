@@ -1,4 +1,6 @@
-"""Code for drivers of both kinds: older ones load what CUDA 12's ptxas assembled, or compile PTX that they know."""
+"""Code for old and new drivers: older drivers load the output of CUDA 12's ptxas, or compile PTX that they
+know.
+"""
 
 import contextlib
 from pathlib import Path
@@ -32,7 +34,7 @@ def add_two(x, out, n, BLOCK: tl.constexpr):
 
 
 def releases():
-    """The CUDA versions of the wheel's two assemblers, whatever this process was told to take."""
+    """Return the CUDA versions of the wheel's two assemblers, independent of this process's settings."""
     from triton.knobs import NvidiaTool
 
     tools = [NvidiaTool.from_path(str(FOLDER / name)) for name in ("ptxas", "ptxas-blackwell")]
@@ -54,7 +56,7 @@ def launched(standin, block=128):
 
 @contextlib.contextmanager
 def newer_only():
-    """As in a wheel without an assembler of CUDA 12."""
+    """Simulate a wheel without an assembler of CUDA 12."""
     from triton import knobs
     from triton.backends.nvidia.compiler import get_ptxas_version
 
@@ -108,7 +110,7 @@ def test_kernels_in_tritons_own_notation_too(standin):
 
 @pytest.mark.standin(capability=100, **OLD)
 def test_the_older_driver_refuses_what_the_newer_assembler_wrote(standin):
-    """The fault that is avoided: without it the tests above would say nothing."""
+    """Reproduce the avoided fault, so that the tests above are meaningful."""
     from triten.runtime.cuda.cupy.kernel import CuPyKernel
 
     launched(standin, 32)
@@ -132,7 +134,7 @@ def test_without_an_older_assembler_the_driver_compiles_ptx_that_it_knows(standi
     assert binary.ptx_version == 84
     assert b".version 8.4\n" in binary.cubin
     assert b"\n.visible .entry add_one(" in binary.cubin
-    # Left to itself a compiler of PTX may contract a product and a sum, unless each says how it rounds.
+    # By default a PTX compiler may contract a multiply and an add, unless each instruction has a rounding mode.
     assert b"add.rn.f32" in binary.cubin
     assert b"add.f32" not in binary.cubin
 

@@ -1,4 +1,4 @@
-"""Compiled programs as CUDA graphs over the stand-in that executes: replays run late, and have eager's results."""
+"""Compiled programs as CUDA graphs over the executing stand-in: replays run late, and have eager's results."""
 
 import pytest
 

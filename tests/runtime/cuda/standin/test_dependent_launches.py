@@ -13,7 +13,7 @@ PROGRAMMATIC = "6:1:0:0"
 
 
 def launches(standin, program) -> list[tuple[str, str]]:
-    """The kernels of a settled program, each with the attributes of its launch."""
+    """Return the kernels of a settled program, each with the attributes of its launch."""
     calls = settled(standin, program)
     return [(c["function"], c["attributes"]) for c in calls if c.name.startswith("cuLaunchKernel")]
 

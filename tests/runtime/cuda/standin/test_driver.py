@@ -1,4 +1,4 @@
-"""CuPyDriver over the stand-in: each of its functions makes the driver call that it stands for."""
+"""CuPyDriver over the stand-in: each of its functions makes the matching driver call."""
 
 import threading
 
@@ -12,7 +12,7 @@ MIB = 2**20
 
 
 def only(calls, name):
-    """The one call of this name; nothing but bookkeeping beside it."""
+    """Return the only call of this name; the other calls must be bookkeeping."""
     found = [call for call in calls if call.name == name]
     assert len(found) == 1, [call.name for call in calls]
     return found[0]
@@ -197,7 +197,7 @@ def test_a_full_device_says_so_and_goes_on(standin):
 
 
 def test_a_capture_of_cupys_streams_holds_launches(standin):
-    """What the graphs are built from: begin, end, instantiate and launch reach the driver with the stream."""
+    """Pass a graph's begin, end, instantiate and launch to the driver with the stream."""
     from cupy.cuda import runtime
 
     stream = driver().create_stream(0)

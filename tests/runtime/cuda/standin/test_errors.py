@@ -1,4 +1,4 @@
-"""What goes wrong on a GPU machine, and what a program is told: PyTorch's words, and a runtime that works on."""
+"""Failures on a GPU machine raise PyTorch's messages, and the runtime keeps working."""
 
 import os
 import subprocess
@@ -37,7 +37,7 @@ def made_up(name="made_up", **changes):
 
 
 def works():
-    """A launch, a copy and an allocation."""
+    """Run a launch, a copy and an allocation, and return True if the values are right."""
     made_up().launch((1, 1, 1), 0)
     address = driver().malloc(0, 4096)
     driver().memset(address, 7, 4, 0)
@@ -48,7 +48,7 @@ def works():
 
 
 def test_without_a_driver_the_cpu_works_and_the_gpu_says_why_not(standin):
-    """The loader finds a libcuda.so.1 that is no library: as good as none, on a machine with a driver too."""
+    """Hide the driver of the machine: the loader finds a libcuda.so.1 that is not a library."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "libcuda.so.1").touch()
         done = subprocess.run(

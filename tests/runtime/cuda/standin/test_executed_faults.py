@@ -1,4 +1,4 @@
-"""What executed work must not do is found: by the code that hardware gives, and by what the emulator says of it."""
+"""Faults of executed work are found, with the code that hardware gives and the emulator's description."""
 
 import ctypes
 import gc
@@ -26,7 +26,7 @@ def operands():
 
 
 def lost(standin, error, *words):
-    """A wait fails as the device did, every later call too; the finding has these words."""
+    """Assert that a wait and every later call fail as the device did; the finding has the given words."""
     with pytest.raises(tt.AcceleratorError, match=error):
         tt.cuda.synchronize()
     with pytest.raises(tt.AcceleratorError, match=error):
@@ -68,7 +68,7 @@ def test_a_store_behind_a_block_within_its_segment(standin):
     a, b, out = operands()
     grid = (N // 256 + 1, 1, 1)
     add_kernel().launch(grid, 0, a.data_ptr(), b.data_ptr(), out.data_ptr(), N + 1)
-    # Of the last program's load or, where the block behind is live, its store.
+    # The access is the last program's load or, if the next block is live, its store.
     lost(standin, "an illegal memory access", " of 4 bytes", "0 bytes past the end of the block", "of 4096")
 
 

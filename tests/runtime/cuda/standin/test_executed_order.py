@@ -1,4 +1,4 @@
-"""Streams, events and graphs over the stand-in that executes: work runs late, and in the worst order that is legal."""
+"""Streams, events and graphs over the executing stand-in: work runs late, in the worst legal order."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Operators whose launches are executed: through CuPy's driver, compiled for sm_80, with the values of the CPU."""
+"""Executed operators, compiled for sm_80 and launched through CuPy's driver, agree with the CPU."""
 
 import importlib.util
 import os
@@ -94,7 +94,7 @@ def test_more_than_48_kib_of_shared_memory(standin):
 
 
 def test_memory_that_is_split_and_reused(standin):
-    """Tensors of many sizes, made and dropped in turn: each keeps what was written to it, whatever lay there before."""
+    """Create and drop tensors of many sizes; each keeps its values in reused memory."""
     rng = np.random.default_rng(3)
     held = {}
     for step in range(60):
@@ -164,7 +164,7 @@ def test_ptx_is_loaded_as_the_driver_loads_it(standin):
 
 @pytest.mark.standin(execute=1, blocks=0)
 def test_segments_of_which_the_allocator_tells_nothing(standin):
-    """The allocator's path without notes, as on a GPU."""
+    """Run the allocator's path without notes, as on a GPU."""
     assert type(driver()).note_allocated is Driver.note_allocated
     a = numbers(5000).cuda()
     for _ in range(5):
@@ -219,7 +219,7 @@ def test_autotune_times_what_the_function_launches_and_no_copies_of_its_results(
 
 
 class Timer:
-    """Tells a time that is the same for every candidate."""
+    """Timer that returns the same time for every candidate."""
 
     def microseconds(self, run):
         run()

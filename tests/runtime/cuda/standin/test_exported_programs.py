@@ -1,4 +1,4 @@
-"""Exported programs with their kernels, run where Triton cannot be imported: eager calls' bits, and no compilation."""
+"""Exported programs with their kernels run without Triton: bitwise identical to eager, without compilation."""
 
 import json
 import os
@@ -54,7 +54,7 @@ print(json.dumps([len(compiled), sum(archive.found for archive in program.kernel
 
 
 class Everything(nn.Module):
-    """A convolution with normalization in training, fused pointwise steps, dropout, attention and a product."""
+    """Convolution with batch norm in training, fused pointwise steps, dropout, attention and a matmul."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Everything(nn.Module):
 
 
 def target() -> object:
-    """What the stand-in's devices are."""
+    """Return the target of the stand-in's devices."""
     properties = driver().properties(0)
     return replace(KNOWN[90], device=properties.name, multiprocessors=properties.multi_processor_count)
 

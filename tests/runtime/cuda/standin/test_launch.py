@@ -1,4 +1,4 @@
-"""A launch over the stand-in: which calls of the driver it makes, and every byte that it passes."""
+"""A launch over the stand-in: its driver calls, and every byte that it passes."""
 
 import dataclasses
 import struct
@@ -56,7 +56,7 @@ def compiled_add(**options):
 
 
 def made_up(name="made_up", types=("*fp32", "i32"), **changes):
-    """A kernel whose code does not exist."""
+    """Return a kernel whose code does not exist."""
     from triten.runtime.cuda.cupy.kernel import CuPyKernel
 
     binary = KernelBinary(name, 90, MADE_UP, {}, types, 4, 1, 0, 0, 1)
@@ -173,7 +173,7 @@ def test_scratch_of_a_descriptor_kernel_comes_from_the_stream(standin):
 
 
 def attributes(call):
-    """Attribute to value, as it was passed."""
+    """Return the attributes of a launch and their values."""
     rows = (row.split(":") for row in call["attributes"].split(",") if row)
     return {int(number): tuple(map(int, value)) for number, *value in rows}
 
@@ -244,7 +244,7 @@ def test_a_finaliser_that_launches_in_between_leaves_the_arguments_alone(standin
     kernel = made_up("finalised", types=("i64", "i64"))
 
     class Late:
-        """A number whose conversion launches the same kernel, as a finaliser inside an allocation could."""
+        """Number whose conversion launches the same kernel, as a finalizer inside an allocation could."""
 
         def __index__(self):
             kernel.launch((1, 1, 1), 0, 3, 4)

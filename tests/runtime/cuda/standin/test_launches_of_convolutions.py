@@ -1,4 +1,4 @@
-"""How many kernels convolutions and their gradients launch: a table, and what grows in it fails."""
+"""Kernel launches of convolutions and their gradients do not grow beyond a table."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def kernels(standin, program):
 
 
 def launched(standin, dtype, layout, sizes, filters, **window):
-    """The kernels of a convolution, and those of the gradients of its input and weight."""
+    """Return the kernels of a convolution, and those of the gradients of its input and weight."""
     without_code()
     formats = {"planes": tt.contiguous_format, "pixels": tt.channels_last}
     x, w = (

@@ -1,4 +1,4 @@
-"""How many kernels layers, losses and their gradients launch: a table, and what grows in it fails."""
+"""Kernel launches of layers, losses and their gradients do not grow beyond a table."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def labels(*sizes, fill=1):
 
 
 def gradients(loss, inputs):
-    """The program of a backward pass alone; the graph stays."""
+    """Return a program of the backward pass alone, which keeps the graph."""
     change = tt.ones_like(loss)
     return lambda: tt.autograd.grad(loss, inputs, change, retain_graph=True)
 

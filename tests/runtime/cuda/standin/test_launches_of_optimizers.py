@@ -15,7 +15,7 @@ COUNT = 100
 
 
 def parameters(dtypes: tuple[tt.dtype, ...] = (tt.float32,)) -> list[tt.Tensor]:
-    """Parameters of many sizes with gradients, in these dtypes by turns."""
+    """Return parameters of many sizes with gradients, which alternate between the dtypes."""
     made = []
     for number in range(COUNT):
         parameter = tt.ones(

@@ -1,7 +1,7 @@
-"""Whole operators over the stand-in: what a call asks of the driver, and what it does not.
+"""Operators over the stand-in make the expected driver calls, and no others.
 
-Where the bytes of arguments are looked at, kernels are compiled for real. Where only calls are counted their code is
-made up: the stand-in runs none of it.
+Tests that read the bytes of arguments compile kernels for real. Tests that only count calls use made-up code,
+which the stand-in does not run.
 """
 
 import importlib.util

@@ -23,7 +23,7 @@ def step(x, w):
 
 
 def run(folder, compiled):
-    """A call of the compiled step, and which kernels this process compiled for it."""
+    """Call the compiled step, and return its result and the kernels that this process compiled."""
     given = [numbers(16, 16), numbers(16, 16, seed=1)]
     before, compile_kernel = os.environ.get("TRITEN_CACHE_DIR"), cubin_store.compile_kernel
     os.environ["TRITEN_CACHE_DIR"] = folder

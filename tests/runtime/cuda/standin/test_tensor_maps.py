@@ -1,4 +1,6 @@
-"""Kernels of sm_90 by tensor maps, executed: through CuPy's driver, with the maps that the driver's library encodes."""
+"""Executed sm_90 kernels with tensor maps: through CuPy's driver, with maps that the driver's library
+encodes.
+"""
 
 import numpy as np
 import pytest
@@ -89,7 +91,7 @@ def test_a_map_that_is_larger_than_its_memory(standin):
     kernel = compiled()
     kernel.bound([exact, exact])((1, 1, 1), 0, source.data_ptr(), target.data_ptr())
     assert target.tolist() == [[2.0] * 8] * 8
-    # What lies behind is nobody's: a block of 512 bytes has 256 that the allocator has not handed out.
+    # The allocator has not handed out the bytes behind: only 256 of the block's 512.
     kernel.bound([exact, larger])((1, 1, 1), 0, source.data_ptr(), target.data_ptr() + 256)
     with pytest.raises(tt.AcceleratorError, match="an illegal memory access was encountered"):
         tt.cuda.synchronize()

@@ -1,4 +1,6 @@
-"""A user's ``kernel[grid](tensors)`` over the stand-in: Triton compiles, and these are the calls of the driver."""
+"""A user's ``kernel[grid](tensors)`` over the stand-in: Triton compiles, and the driver gets the expected
+calls.
+"""
 
 import gc
 import struct

@@ -1,8 +1,9 @@
-"""Which operators wait for the device: those whose result's shape depends on values, or that give a Python number.
+"""Operators wait for the device only if their result's shape depends on values, or if they return a Python
+number.
 
-Every row of the check for a GPU (`gpu_check.samples`) is called and differentiated over the stand-in, on kernels
-without code, and the driver's calls are looked at once the call has run before. Memory holds what the host last put
-there, so that a result whose shape depends on values has any.
+The stand-in calls and differentiates every row of the GPU check (`gpu_check.samples`), on kernels without
+code. The test reads the driver's calls of a second run. Memory holds the host's last values, so that a
+data-dependent shape is defined.
 """
 
 import sys
@@ -90,7 +91,7 @@ def _differentiable(found):
 
 
 def may_wait(row):
-    """Whether a row of the samples is excused."""
+    """Return True if a row of the samples may wait."""
     return row in MAY_WAIT or row.partition("#")[0] in MAY_WAIT
 
 

@@ -1,6 +1,8 @@
-"""A process in which the stand-in is the CUDA driver: runs test functions that it is told of, and tells how it went.
+"""Worker process in which the stand-in is the CUDA driver: it runs the requested test functions and reports
+results.
 
-Reads pickled (file, function, arguments) from stdin; writes a pickled text to stdout: empty, or the failure.
+It reads pickled (file, function, arguments) from stdin, and writes a pickled text to stdout: empty, or the
+failure.
 """
 
 import ast
@@ -25,7 +27,7 @@ from recorded_calls import StandIn  # noqa: E402
 
 
 def loaded(file: str, modules: dict[str, ModuleType]) -> ModuleType:
-    """A file of tests as a module; its assertions say what they compared, as they do in pytest."""
+    """Load a test file as a module, with pytest's assertion messages."""
     if file not in modules:
         source = Path(file).read_bytes()
         tree = ast.parse(source, file)

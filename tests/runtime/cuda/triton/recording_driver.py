@@ -1,6 +1,6 @@
-"""A driver whose device does not exist: it records the launches of machine code and runs none.
+"""Driver without a device: it records the launches of machine code and runs none.
 
-What a launch would have read is read from its table of parameters, by the types that a test names.
+A test reads a launch's parameters from its table, by the types that the test names.
 """
 
 import abc
@@ -34,7 +34,7 @@ class Launched:
     at: list[int] = field(default_factory=list)
 
     def values(self, *types: str) -> list[object]:
-        """The parameters by their types; a number stands for that many bytes. Reads what is there now."""
+        """Return the current parameters by their types; a number stands for that many bytes."""
         table = (ctypes.c_void_p * len(types)).from_address(self.pointers)
         self.at = list(table)
         return [
@@ -80,7 +80,7 @@ class RecordingCode(MachineCode):
 
 
 class RecordingDriver(cuda.Driver):
-    """Two devices; events take a millisecond for each launch between them."""
+    """Driver of two devices, whose events measure a millisecond for each launch between them."""
 
     top = 1 << 40
     max_threads = 1024

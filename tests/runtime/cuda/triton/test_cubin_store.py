@@ -1,4 +1,4 @@
-"""The store of compiled kernels: entries, damage, bounds, and several processes at once. Nothing is compiled here."""
+"""The store of compiled kernels: entries, damage, bounds, and concurrent processes, without compilation."""
 
 import dataclasses
 import hashlib
@@ -368,7 +368,9 @@ def test_a_user_without_a_home_has_no_store(monkeypatch):
 
 
 def test_ptx_that_is_newer_than_the_driver_is_made_anew(tmp_path, monkeypatch):
-    """Within a major version of CUDA a driver may have been replaced by an older one."""
+    """Recompile PTX that is newer than the driver: within a CUDA major version, an older driver may replace
+    a newer one.
+    """
     monkeypatch.setenv("TRITEN_CACHE_DIR", str(tmp_path))
     made = []
 
@@ -377,7 +379,7 @@ def test_ptx_that_is_newer_than_the_driver_is_made_anew(tmp_path, monkeypatch):
         return dataclasses.replace(binary_of(1), ptx_version=cubin_store.ptx_version_of(arguments[-1]))
 
     def kernel():
-        """What is compiled does not matter here."""
+        """Do nothing; the tests need any kernel."""
 
     kernel.fn = kernel
     monkeypatch.setattr(cubin_store, "kernel_key", lambda *_: "key")

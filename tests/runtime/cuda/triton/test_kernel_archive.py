@@ -1,4 +1,4 @@
-"""Kernels that came with a program: found by what a launch asks for, whichever Triton compiled them."""
+"""Kernels that came with a program are found by a launch's request, for any Triton that compiled them."""
 
 import dataclasses
 import gc

@@ -1,4 +1,4 @@
-"""Keys of compiled kernels: what changes them, what does not, and what has none."""
+"""Keys of compiled kernels: the changes that affect them, those that do not, and kernels without a key."""
 
 import importlib.util
 import itertools
@@ -75,7 +75,7 @@ def unset(monkeypatch):
 
 @pytest.fixture
 def kernels(tmp_path, monkeypatch):
-    """kernels(text, other): a module of this text, which imports another of that one."""
+    """Return kernels(text, other), which makes a module of `text` that imports a module of `other`."""
 
     def load(text, other=OTHER):
         namespace = {}

@@ -1,4 +1,4 @@
-"""Kernels in Gluon: lazy as all others, compiled, keyed and kept; and which Triton has them."""
+"""Gluon kernels: lazy as all others, compiled, keyed and stored; and the versions of Triton that have them."""
 
 import os
 import subprocess

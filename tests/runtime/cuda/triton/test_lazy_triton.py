@@ -1,4 +1,4 @@
-"""The stand-ins for Triton: what host code may do with them, and that nothing imports the real one."""
+"""Triton's lazy placeholders: the supported uses in host code, without an import of the real Triton."""
 
 import ast
 import importlib

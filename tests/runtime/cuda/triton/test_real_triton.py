@@ -1,4 +1,4 @@
-"""Lazy kernels made real: interpreted here, compiled in a process of its own."""
+"""Lazy kernels become real ones: interpreted here, compiled in a separate process."""
 
 import importlib.util
 import json

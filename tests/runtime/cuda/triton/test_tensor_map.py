@@ -1,4 +1,4 @@
-"""Kernels that are launched with tensor descriptors: signature, sizes and strides when bound, addresses at the call."""
+"""Kernels with tensor descriptors: signature, sizes and strides when bound, addresses at the call."""
 
 import struct
 
@@ -100,7 +100,7 @@ def test_parameters_lie_where_the_kernel_looks_for_them():
 
 
 class Encoder:
-    """In the place of the driver's library: writes the address all over the map."""
+    """Fake of the driver's library that fills the map with the address."""
 
     def __init__(self):
         self.encoded = []

@@ -1,6 +1,8 @@
-"""Triton's driver over triten's: compiled kernels in Triton's notation, and who is in charge beside PyTorch.
+"""Triton's driver over triten's: compiled kernels in Triton's notation, and the active driver beside
+PyTorch.
 
-Each test runs a process of its own, without the interpreter. A module named torch stands where it would be imported.
+Each test runs a process of its own, without the interpreter. A fake module stands for torch where a program
+imports it.
 """
 
 import os
@@ -41,7 +43,9 @@ def in_charge():
 
 @pytest.fixture
 def environment(tmp_path):
-    """Of a process without the interpreter, where `import torch` finds a stand-in that sees a GPU."""
+    """Return the environment of a process without the interpreter, where `import torch` finds a fake that
+    sees a GPU.
+    """
     (tmp_path / "torch.py").write_text(TORCH.format(available=True))
     variables = {k: v for k, v in os.environ.items() if k not in ("TRITEN_CUDA", "TRITON_INTERPRET")}
     variables["PYTHONPATH"] = os.pathsep.join([str(tmp_path), variables.get("PYTHONPATH", "")]).rstrip(

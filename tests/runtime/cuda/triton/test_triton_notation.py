@@ -1,4 +1,4 @@
-"""``kernel[grid](tensors)``, interpreted or compiled: results, streams, and what is refused, as compiled."""
+"""``kernel[grid](tensors)``, interpreted or compiled: results, streams, and the compiled kernel's errors."""
 
 import collections
 

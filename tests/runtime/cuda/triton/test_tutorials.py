@@ -1,4 +1,6 @@
-"""Plain Triton, without `triten.as_torch`: tutorials' kinds of programs run interpreted and emulated."""
+"""Plain Triton programs, without `triten.as_torch`, in the style of the tutorials run interpreted and
+emulated.
+"""
 
 import os
 import re

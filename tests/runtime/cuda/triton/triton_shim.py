@@ -1,7 +1,8 @@
-"""A user's own kernel, compiled: from ``kernel[grid](tensors)`` to the launch, without a GPU and without PyTorch.
+"""A user's own kernel, compiled: from ``kernel[grid](tensors)`` to the launch, without a GPU and without
+PyTorch.
 
-Run by `test_triton_driver.py` in a process of its own, without the interpreter: Triton compiles for sm_90, and the
-launches end in a driver that records them.
+`test_triton_driver.py` runs it in a process of its own, without the interpreter: Triton compiles for sm_90,
+and a driver records the launches.
 """
 
 import ctypes
@@ -191,7 +192,7 @@ def test_each_thread_has_its_own_stream():
 
 
 def test_a_launch_within_a_launch_does_not_write_over_its_parameters(monkeypatch):
-    """As a finaliser may do between packing and the driver's call."""
+    """Launch within a launch, as a finalizer may between packing and the driver's call."""
     x, launch = on_cuda(32), CODE.launch
 
     def nested(*args):
@@ -476,7 +477,7 @@ def host_descriptor(n, source, target, out, BLOCK: tl.constexpr):
 
 
 class MapEncoder:
-    """In the place of the driver's library: notes what would be encoded, and writes a pattern."""
+    """Fake of the driver's library that records what it would encode, and writes a pattern."""
 
     def __init__(self, version=13020, status=0):
         self.version, self.status, self.calls = version, status, []

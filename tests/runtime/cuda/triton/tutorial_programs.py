@@ -1,6 +1,7 @@
-"""Programs in plain Triton over triten's tensors, in the style of Triton's tutorials; run by `test_tutorials.py`.
+"""Programs in plain Triton over triten's tensors, in the style of Triton's tutorials; `test_tutorials.py`
+runs them.
 
-`python -P -m pytest tutorial_programs.py` runs them where TRITEN_CUDA says.
+`python -P -m pytest tutorial_programs.py` runs them on the devices that TRITEN_CUDA selects.
 """
 
 import pytest
