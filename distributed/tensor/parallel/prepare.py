@@ -42,7 +42,7 @@ class PrepareModuleInput(ParallelStyle):
         desired_input_layouts: Wanted placements of these inputs.
         input_kwarg_layouts: the same of inputs by name.
         desired_input_kwarg_layouts: the same of inputs by name.
-        use_local_output: If True, this rank's parts are passed on as plain tensors. Otherwise `DTensor`s are.
+        use_local_output: If True, this rank's parts are passed on as plain tensors, otherwise as `DTensor`.
 
     Raises:
         AssertionError: there are not as many wanted layouts as layouts.
@@ -112,7 +112,7 @@ class PrepareModuleOutput(ParallelStyle):
     Args:
         output_layouts: Placements of outputs that are plain tensors; None leaves an output unchanged.
         desired_output_layouts: Wanted placements of these outputs.
-        use_local_output: If True, this rank's parts are passed on as plain tensors. Otherwise `DTensor`s are.
+        use_local_output: If True, this rank's parts are passed on as plain tensors, otherwise as `DTensor`.
 
     Raises:
         AssertionError: there are not as many wanted layouts as layouts.
@@ -158,8 +158,8 @@ class PrepareModuleInputOutput(ParallelStyle):
         desired_input_layouts: as for `PrepareModuleInput`.
         input_kwarg_layouts: as for `PrepareModuleInput`.
         desired_input_kwarg_layouts: as for `PrepareModuleInput`.
-        use_local_input: If True, the module gets this rank's parts as plain tensors. Otherwise it gets
-            `DTensor`s.
+        use_local_input: If True, the module gets this rank's parts as plain tensors, otherwise a
+            `DTensor` of each.
         output_layouts: as for `PrepareModuleOutput`.
         desired_output_layouts: as for `PrepareModuleOutput`.
         use_local_output: as for `PrepareModuleOutput`.
