@@ -9,9 +9,21 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ..utils.collect_env import processor_name
 from .refusal import RefusalError
 from .result_file import write_whole
+
+
+def processor_name() -> str:
+    """Return the processor's model, or its architecture if the system does not name the model.
+
+    `utils.collect_env` has the same function. This folder also measures older commits, which lack that module.
+    """
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def describe_machine() -> dict[str, object]:

@@ -6,7 +6,7 @@ from ...dispatch.core.op_overload import find_overload
 from ...dispatch.iterator.parallel import get_num_threads
 from ...runtime.device import CPU
 from ...runtime.scalar_type import float32
-from ...utils.collect_env import processor_name
+from ..machine import processor_name
 from .heavy_kinds import kind_of
 from .kinds import BYTES, FLOPS, Kind, contiguous
 from .rates import Curve, Unmeasurable, curve_of
