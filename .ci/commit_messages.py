@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Check commit messages: a subject `area: imperative` of at most 72 characters, and a body that says why.
 
-A change of documentation or tests alone may explain itself.
+A change of documentation or tests alone may explain itself. The script takes one of two forms:
 
     commit_messages.py FILE     the message in a file, as git's commit-msg hook gives it
     commit_messages.py          the commits after FIRST, as CI runs it
