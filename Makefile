@@ -57,8 +57,7 @@ GPU_ARGS ?=
 
 BIN := $(VENV)/bin
 REHEARSALS := $(VENV)/rehearsals
-# -P keeps the root's modules (this folder is the package itself) out of the top level of sys.path.
-RUN := $(BIN)/python -P
+RUN := $(BIN)/python
 
 # cuda13, cuda12 or nothing, by the CUDA version that the driver supports.
 ifndef CUDA
@@ -105,18 +104,8 @@ lint: $(DEV_READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-# mypy does not read the import hook of an editable install, so it gets the root under the package's name. It runs
-# beside that name: it looks for modules in its own folder first, where the root's would be found under two names.
-TYPED := $(addprefix -p triten.,_C array_api runtime dispatch fx jit masked multiprocessing nested nn onnx optim quantization safetensors \
-	serialization \
-	utils distributions \
-	autograd cuda amp backends compiler distributed) \
-	-m triten $(patsubst %.py,-m triten.%,$(filter-out __init__.py setup.py,$(wildcard *.py))) -m triten.tests.test_public_types
-
 type: $(DEV_READY)
-	mkdir -p $(VENV)/typing && ln -sfn "$(CURDIR)" $(VENV)/typing/triten
-	python=$$(cd $(BIN) && pwd)/python && cd $(VENV)/typing && \
-		MYPYPATH=. "$$python" -P -m mypy --config-file triten/pyproject.toml $(TYPED)
+	$(BIN)/mypy
 
 generate: $(DEV_READY)
 	$(RUN) -m triten.dispatch.codegen
@@ -172,9 +161,8 @@ bench-launch: $(TEST_READY)
 aot: $(TEST_READY)
 	$(RUN) -m triten.perf aot $(AOT_ARGS)
 
-# The checkout as it stands, under the package's name, for a Python that has CuPy and Triton but no triten.
-AS_PACKAGE = set -e; work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; ln -s "$(CURDIR)" "$$work/triten"; \
-	PYTHONPATH="$$work" PYTHONUNBUFFERED=1 $(GPU_PYTHON) -P
+# The checkout as it stands, for a Python that has CuPy and Triton but no triten.
+AS_PACKAGE = PYTHONPATH="$(CURDIR)" PYTHONUNBUFFERED=1 $(GPU_PYTHON)
 
 gpu-check:
 	@$(AS_PACKAGE) tests/gpu/check.py $(GPU_ARGS)
@@ -206,7 +194,7 @@ gpu-bench:
 # Without a GPU, --device cuda is Triton's interpreter.
 conformance: $(ORACLE)/.installed
 	$(if $(strip $(CUDA)),,TRITEN_CUDA=interpret TRITON_INTERPRET=1) \
-		$(ORACLE)/bin/python -P -m triten.tests.conformance $(CONFORMANCE_ARGS)
+		$(ORACLE)/bin/python -m triten.tests.conformance $(CONFORMANCE_ARGS)
 
 # With the oracle's environment, which `make conformance` makes, for the campaigns that need it. Whatever its Python, each
 # worker gets this checkout.

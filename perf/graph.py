@@ -101,7 +101,10 @@ def measure(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `python -m triten.perf graph`."""
     parser.add_argument(
-        "--example", type=Path, default=Path(__file__).parents[1] / EXAMPLE, help="the example's file"
+        "--example",
+        type=Path,
+        default=Path(__file__).resolve().parents[1] / EXAMPLE,
+        help="the example's file",
     )
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=20, help="slices of each rival")

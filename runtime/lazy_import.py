@@ -2,8 +2,7 @@
 
 `lazy_names` serves a module whose names are in other modules (PEP 562). `LazyModule` is a placeholder for a module in
 a namespace without ``__getattr__``: in the root, CPython would then look up names without its cache.
-`namespace_package` turns a folder without ``__init__.py`` into a package. `when_imported` waits for other packages'
-modules.
+`when_imported` waits for other packages' modules.
 """
 
 from __future__ import annotations
@@ -195,52 +194,6 @@ class CallableLazyModule(LazyModule):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         module: Any = import_module(self.__name__)
         return module(*args, **kwargs)
-
-
-class _NamespacePackage(ModuleType):
-    """Package whose names are those of its module `namespace`, which is imported at the first lookup."""
-
-    @property
-    def __doc__(self) -> str | None:  # type: ignore[override]
-        return _filled(self).__doc__
-
-    def __getattr__(self, name: str) -> Any:
-        # The import system looks up names like this.
-        if name.startswith("__") and name != "__all__":
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        return getattr(_filled(self), name)
-
-    def __dir__(self) -> list[str]:
-        return dir(_filled(self))
-
-
-def _filled(package: ModuleType) -> ModuleType:
-    content = import_module(f"{package.__name__}.namespace")
-    names = ("__doc__", "__all__", "__getattr__", "__dir__", *content.__all__)
-    vars(package).update({each: vars(content)[each] for each in names if each in vars(content)})
-    package.__class__ = ModuleType  # last: until then, an interrupted call is repeated
-    return package
-
-
-def namespace_package(name: str) -> ModuleType:
-    """Return a public package whose name another module has too: Python's library or a dependency of it.
-
-    `triten.signal` is an example. Its folder has no ``__init__.py``: a folder without one yields to anything else on
-    the path. A program that runs in the root of a checkout therefore still finds Python's module. The package's
-    contents are in its module `namespace`, imported at the first lookup, and for type checkers in ``__init__.pyi``.
-
-    Args:
-        name: The package's full name.
-
-    Example:
-        >>> from triten.runtime.lazy_import import namespace_package
-        >>> namespace_package("triten.signal").windows.__name__
-        'triten.signal.windows'
-    """
-    package = import_module(name)
-    if "__all__" not in vars(package):
-        package.__class__ = _NamespacePackage
-    return package
 
 
 def when_imported(name: str, callback: Callable[[], object]) -> None:

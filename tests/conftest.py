@@ -14,8 +14,14 @@ import importlib.util
 import itertools
 import os
 import random
+import sys
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
+
+# `python -m pytest` puts the root first, where the folder `distributed` would hide Dask's package.
+if sys.path and Path(sys.path[0] or ".").resolve() == Path(__file__).resolve().parents[1]:
+    del sys.path[0]
 
 # Test processes are as many as the cores. With a thread of BLAS for each core in each of them, and in the programs that
 # they start, products wait for each other's spinning threads: tenfold the time. OpenBLAS reads this when it is loaded.

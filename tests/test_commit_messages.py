@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / ".ci" / "commit_messages.py"
+SCRIPT = Path(__file__).resolve().parents[1] / ".ci" / "commit_messages.py"
 if not SCRIPT.exists():  # an installed package
     pytest.skip("no checkout", allow_module_level=True)
 spec = importlib.util.spec_from_file_location("commit_messages", SCRIPT)

@@ -2,12 +2,11 @@
 
 import doctest
 import importlib
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-NOT_PACKAGES = {"tests", "examples", "build", "dist"}
+from triten.tests.shared.package_files import module_name, package_files
+
 # Modules of backends whose packages have no wheel for every machine, and the programs of perf.
 OPTIONAL = {"triton", "cupy"}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -15,18 +14,11 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 def modules_with_examples() -> list[str]:
     """Return the dotted names of the modules that contain a doctest."""
-    folders = [
-        child
-        for child in ROOT.iterdir()
-        if (child / "__init__.py").exists() and child.name not in NOT_PACKAGES
-    ]
-    files = [*ROOT.glob("*.py"), *(path for folder in folders for path in folder.rglob("*.py"))]
-    names = (
-        ".".join(("triten", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
-        for path in files
+    return sorted(
+        module_name(path).removesuffix(".__init__")
+        for path in package_files()
         if path.name != "__main__.py" and "generated" not in path.parts and ">>> " in path.read_text()
     )
-    return sorted(names)
 
 
 @pytest.mark.parametrize("name", modules_with_examples())

@@ -1,6 +1,6 @@
 """Inside the package every import is relative and points to a lower layer, including imports in functions.
 
-runtime < dispatch < cpu_fallback, triton_kernels < the root's modules and nn < perf
+runtime < dispatch < cpu_fallback, triton_kernels < triten, compiler, distributed < perf
 
 Modules of other packages are imported by ``from package import module``. An interrupt of ``import
 package.module`` may permanently leave the package without that attribute.
@@ -12,14 +12,13 @@ import ast
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from triten.tests.shared.package_files import module_name, package_files, path_of
+
 LAYERS = {"runtime": 0, "dispatch": 1, "cpu_fallback": 2, "triton_kernels": 2, "perf": 4}
 ROOT_LAYER = 3
-NOT_PACKAGES = {"tests", "examples", "build", "dist", "docs"}
 
 ROOMS = {
     "dispatch": (
@@ -101,16 +100,7 @@ UPWARDS = {
 
 def package_modules() -> list[str]:
     """Return the dotted names of all modules, from the files: `triten.runtime.device`."""
-    folders = [
-        child
-        for child in ROOT.iterdir()
-        if child.name not in NOT_PACKAGES
-        and not child.name.startswith(".")
-        and child.is_dir()
-        and any(child.glob("*.py"))
-    ]
-    files = [*ROOT.glob("*.py"), *(path for folder in folders for path in folder.rglob("*.py"))]
-    return sorted(".".join(("triten", *path.relative_to(ROOT).with_suffix("").parts)) for path in files)
+    return sorted(map(module_name, package_files()))
 
 
 @cache
@@ -120,7 +110,7 @@ def known_modules() -> frozenset[str]:
 
 
 def part_of(module: str) -> str:
-    """Return the top folder of a module, or `root` for the root's modules and `nn`."""
+    """Return the top folder of a module, or `root` for public namespaces, the compiler and `distributed`."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 and parts[1] in LAYERS else "root"
 
@@ -211,8 +201,7 @@ def violations(source: str, module: str) -> list[str]:
 
 @pytest.mark.parametrize("module", package_modules())
 def test_imports_are_relative_and_run_downwards(module: str) -> None:
-    path = ROOT.joinpath(*module.split(".")[1:]).with_suffix(".py")
-    assert violations(path.read_text(), module) == []
+    assert violations(path_of(module).read_text(), module) == []
 
 
 def test_the_list_of_imports_that_climb_is_short_and_has_no_row_too_many() -> None:
@@ -220,9 +209,7 @@ def test_the_list_of_imports_that_climb_is_short_and_has_no_row_too_many() -> No
         (module.removeprefix("triten."), target.removeprefix("triten."))
         for module in package_modules()
         if part_of(module) in ROOMS
-        for _, target in imported_modules(
-            ROOT.joinpath(*module.split(".")[1:]).with_suffix(".py").read_text(), module
-        )
+        for _, target in imported_modules(path_of(module).read_text(), module)
         if part_of(target) == part_of(module)
         and target.startswith("triten.")
         and room_of(target) > room_of(module)

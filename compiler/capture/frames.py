@@ -207,7 +207,7 @@ def _is_observed_file(filename: str) -> bool:
         # Text that was executed is the user's, unless this package wrote it or the import system did.
         return not filename.startswith(("<triten", "<frozen"))
     if is_own(filename):
-        return Path(filename).resolve().relative_to(PACKAGE).parts[0] in OBSERVED_ROOMS
+        return Path(filename).relative_to(PACKAGE).parts[0] in OBSERVED_ROOMS
     if filename.startswith(SITE_PACKAGES):
         return Path(filename).relative_to(SITE_PACKAGES).parts[0] not in PASSED_BY
     return not filename.startswith(STANDARD_LIBRARY)

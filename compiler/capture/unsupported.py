@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 
-PACKAGE = str(Path(__file__).resolve().parents[2])
+PACKAGE = str(Path(__file__).parents[2])
 
 
 Span = tuple[int | None, int | None, int | None, int | None]
@@ -95,11 +95,7 @@ def is_own(filename: str) -> bool:
     if filename.startswith("<"):
         return filename.startswith("<triten")
     try:
-        inside = Path(filename).resolve().relative_to(PACKAGE)
-    except (ValueError, OSError):
+        inside = Path(filename).relative_to(PACKAGE)
+    except ValueError:
         return False
-    return (
-        bool(inside.parts)
-        and inside.parts[0] not in ("tests", "examples", "docs")
-        and not inside.parts[0].startswith(".")
-    )
+    return bool(inside.parts) and inside.parts[0] != "tests" and not inside.parts[0].startswith(".")

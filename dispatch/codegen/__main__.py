@@ -24,7 +24,7 @@ from .registrations import (
     registrations_module,
     tensor_methods_module,
 )
-from .stubs import functions_stub, methods_stub
+from .stubs import functions_stub, methods_stub, return_types_stub
 
 DISPATCH = Path(__file__).resolve().parent.parent
 
@@ -69,6 +69,7 @@ def generate() -> dict[str, str]:
     files["functions/__init__.py"] = functions_index_module(names)
     files["functions/__init__.pyi"] = functions_stub(operators, docstrings)
     files["methods/__init__.pyi"] = methods_stub(operators, docstrings)
+    files["return_types.pyi"] = return_types_stub(operators)
     return files
 
 

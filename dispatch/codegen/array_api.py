@@ -1,7 +1,7 @@
-"""`python -m triten.dispatch.codegen.array_api [--check]`: write `array_api/elementwise_functions.py`, or check it.
+"""`python -m triten.dispatch.codegen.array_api [--check]`: write `elementwise_functions.py`, or check it.
 
-A row of `array_api/elementwise_functions.yaml` is a function of the standard. Its text is plain: equal dtypes go to a
-plan of the operator, everything else to the standard's promotion.
+A row of `triten/array_api/elementwise_functions.yaml` is a function of the standard. Its text is plain: equal dtypes
+go to a plan of the operator, everything else to the standard's promotion.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from .load import read_entries
 from .location import Location, ModelError
 
-FOLDER = Path(__file__).resolve().parents[2] / "array_api"
+FOLDER = Path(__file__).resolve().parents[2] / "triten" / "array_api"
 ROWS = FOLDER / "elementwise_functions.yaml"
 MODULE = FOLDER / "elementwise_functions.py"
 STANDARD = "https://data-apis.org/array-api/2025.12/API_specification/generated/array_api"
@@ -165,7 +165,7 @@ def formatted(text: str) -> str:
     """The module as ruff formats it."""
     for arguments in (["check", "--select", "I", "--fix", "--quiet", "--exit-zero"], ["format", "--quiet"]):
         command = [sys.executable, "-m", "ruff", *arguments, "--stdin-filename", str(MODULE), "-"]
-        command += ["--config", str(FOLDER.parent / "pyproject.toml")]
+        command += ["--config", str(FOLDER.parents[1] / "pyproject.toml")]
         text = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
     return text
 

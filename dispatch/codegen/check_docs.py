@@ -36,7 +36,7 @@ WRAPPED = frozenset(
         "tensordot",
     }
 )
-"""Operators whose public functions are written by hand, in the root's `functional.py`, and documented there."""
+"""Operators whose public functions are written by hand, in `triten/functional.py`, and documented there."""
 
 
 def is_public(signature: PythonSignature) -> bool:

@@ -88,7 +88,9 @@ def _measured(folder: Path, path: Path, suites: Sequence[str], rows: str) -> Res
         sys.executable, "-P", "-m", "triten.perf", "run", "--quick", "--processes", "1", "--peers", "--suite", *suites,
         "--rows", rows, "-o", str(path),
     ]  # fmt: skip
-    environment = os.environ | {"PYTHONPATH": str(folder)}
+    # Before its modules moved to `triten`, the root was the package.
+    tree = folder / "triten"
+    environment = os.environ | {"PYTHONPATH": str(tree if (tree / "triten").is_dir() else folder)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=path.parent)
     # Status 1: a call failed, of which its row says so; the others are there.
     if done.returncode not in (0, 1) or not path.exists():

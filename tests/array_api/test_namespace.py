@@ -65,7 +65,7 @@ def test_array_namespace() -> None:
 
 
 def test_entry_point() -> None:
-    project = tomllib.loads((Path(tt.__file__).parent / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(tt.__file__).parents[1] / "pyproject.toml").read_text())["project"]
     declared = EntryPoint("triten", project["entry-points"]["array_api"]["triten"], "array_api")
     assert declared.load() is xp
     # A checkout on the path alone is not installed, and has none.

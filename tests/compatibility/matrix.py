@@ -160,13 +160,9 @@ def environment(row: Row, python: Path, folder: Path) -> Path:
 
 def run(row: Row, check: str, python: Path, folder: Path, workers: str) -> tuple[bool, str]:
     """Return the check's success and pytest's own count; print a failure's output."""
-    path = folder / "path"
-    path.mkdir(exist_ok=True)
-    if not (path / "triten").exists():
-        (path / "triten").symlink_to(ROOT)
     hidden = ("PYTHONPATH", "TRITEN_CUDA", "TRITON_INTERPRET", "PYTEST_ADDOPTS")
     variables = {k: v for k, v in os.environ.items() if k not in hidden}
-    variables |= {"PYTHONPATH": str(path), "TRITON_CACHE_DIR": str(folder / row.name / "cache")}
+    variables |= {"PYTHONPATH": str(ROOT), "TRITON_CACHE_DIR": str(folder / row.name / "cache")}
     if check == "emulated":
         variables["TRITEN_CUDA"] = "emulate"
     settings = ("-o", f"cache_dir={folder / row.name / 'pytest'}", "-n", workers)

@@ -16,7 +16,7 @@ from triten.compiler.schedule import plain_schedule
 from triten.tests.compiler.traffic import least, moved
 
 F = tt.nn.functional
-PAGE = Path(__file__).parents[2] / "docs" / "compiler_internals.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "compiler_internals.md"
 
 if sys.platform != "linux" and importlib.util.find_spec("triton") is None:
     pytest.skip("triton has no wheel for this platform", allow_module_level=True)

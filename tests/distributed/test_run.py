@@ -282,7 +282,7 @@ def test_the_program_fails_where_a_worker_does(script) -> None:
 @needs_mpi
 def test_ranks_add_their_numbers(capfd) -> None:
     """Run the example over MPI and the agent's store."""
-    hello = Path(__file__).parents[2] / "examples" / "distributed" / "hello.py"
+    hello = Path(__file__).resolve().parents[2] / "examples" / "distributed" / "hello.py"
     run.main(["--nproc-per-node=2", str(hello)])
     assert capfd.readouterr().out == "2 processes, whose ranks are 1 in all\n"
 

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 COUNTS = Path(__file__).with_name("language_counts.json")
 ROWS = [
     row.partition("\t") for row in Path(__file__).with_name("house_terms.tsv").read_text().splitlines() if row

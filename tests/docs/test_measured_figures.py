@@ -7,7 +7,7 @@ import pytest
 
 from triten.perf.report.data import report_data
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
 FIGURE = re.compile(r"\| [^|]*\(suite `([^`]+)`\) \| [^|]+ \| ([\d.]+) \| `(perf/results/[^`]+)` \|")
 

@@ -12,7 +12,7 @@ import pytest
 
 from triten.tests.shared.processes import run_python
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 PROGRAM = """

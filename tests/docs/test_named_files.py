@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 NAMED = re.compile(r"`([A-Za-z_][\w.]*(?:/[\w.]+)*(?:/|/[\w.]+\.(?:py|yaml|md|txt|json)))`")
 MADE = ("docs/_build", "dist", "build")
 """What is made and not kept."""

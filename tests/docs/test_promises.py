@@ -7,7 +7,7 @@ import pytest
 
 from triten.tests.fuzz.campaigns import campaign_named
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
 NAMES = sorted(set(re.findall(r"`((?:tests|make)[ /][^`]+)`", TEXT)))
 

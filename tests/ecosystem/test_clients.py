@@ -12,7 +12,7 @@ from triten.tests.ecosystem.clients import CLIENTS
 from triten.tests.ecosystem.findings import findings
 from triten.tests.ecosystem.table import rows
 
-TABLE = Path(__file__).parents[2] / "docs" / "clients_table.md"
+TABLE = Path(__file__).resolve().parents[2] / "docs" / "clients_table.md"
 
 
 def _is_installed(module: str) -> bool:

@@ -12,7 +12,7 @@ pytest.importorskip("distributed")
 
 from dask.distributed import Client, LocalCluster
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "distributed" / "dask_cluster.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "distributed" / "dask_cluster.py"
 PLACE = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import triten as tt
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "compile_gpt.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "compile_gpt.py"
 
 
 @pytest.fixture(scope="module")

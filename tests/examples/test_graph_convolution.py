@@ -12,7 +12,7 @@ import pytest
 import triten as tt
 import triten.nn.functional as F
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "graph_convolution.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "graph_convolution.py"
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "out_of_core.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "out_of_core.py"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit of a process's memory is Linux's")

@@ -13,7 +13,7 @@ import pytest
 import triten as tt
 import triten.nn.functional as F
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "train_digits.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "train_digits.py"
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from triten.tests.distributed.ranks import MPIEXEC, needs_mpi
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "distributed" / "train_digits_ddp.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "distributed" / "train_digits_ddp.py"
 
 
 @needs_mpi

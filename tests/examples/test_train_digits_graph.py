@@ -12,7 +12,7 @@ pytest.importorskip("triton", reason="triton has no wheel for this platform")
 import triten as tt
 import triten.nn.functional as F
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "train_digits.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "train_digits.py"
 BATCH, STEPS = 4, 2
 
 

@@ -509,7 +509,7 @@ def test_a_backend_without_kernels_or_fallback_refuses_clearly():
 
 
 def test_a_network_trains_on_the_device_as_on_the_cpu():
-    digits = Path(tt.__file__).parent / "examples" / "digits.npz"
+    digits = Path(tt.__file__).parents[1] / "examples" / "digits.npz"
     if not digits.exists():
         pytest.skip("the package is installed without its examples")
     out = run(f"""

@@ -13,7 +13,7 @@ import pytest
 
 from triten.tests.runtime.cuda.standin.build_library import missing
 
-STANDIN = Path(__file__).parents[1] / "runtime" / "cuda" / "standin"
+STANDIN = Path(__file__).resolve().parents[1] / "runtime" / "cuda" / "standin"
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=missing()),

@@ -22,7 +22,7 @@ from triten.quantization import (
     quantize_,
 )
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CONFIGS = [
     Int8WeightOnlyConfig(),
     Int8DynamicActivationInt8WeightConfig(),

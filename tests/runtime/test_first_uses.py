@@ -14,7 +14,7 @@ from triten.dispatch.structured import compiled_loops, stub
 from triten.dispatch.structured.compiled_loops import _Background
 from triten.runtime import device_guard, lazy_import
 from triten.runtime.cuda import driver, provider
-from triten.runtime.lazy_import import import_shielded, namespace_package, when_imported
+from triten.runtime.lazy_import import import_shielded, when_imported
 from triten.tests.shared.interrupts import Moments
 from triten.tests.shared.threads import PATIENCE
 
@@ -101,23 +101,6 @@ def at_every_moment(make, use, expected, of_file):
         if not moments.interrupts(lambda made=made: use(made)):
             return at
         assert use(made) == expected, f"after an interrupt at {moments.where}"
-
-
-def test_a_namespace_package_is_filled_again(tmp_path, monkeypatch):
-    folder = tmp_path / "late_names"
-    folder.mkdir()
-    (folder / "namespace.py").write_text('"""Late."""\n__all__ = ["one"]\none = 1\n')
-    monkeypatch.syspath_prepend(str(tmp_path))
-
-    def make():
-        for name in ("late_names", "late_names.namespace"):
-            sys.modules.pop(name, None)
-        return namespace_package("late_names")
-
-    assert (
-        at_every_moment(make, lambda package: (package.one, package.__doc__), (1, "Late."), "lazy_import.py")
-        > 3
-    )
 
 
 def test_what_waits_for_a_module_is_called_until_it_returns(tmp_path, monkeypatch):

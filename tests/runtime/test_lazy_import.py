@@ -5,11 +5,10 @@ import importlib.util
 import inspect
 import subprocess
 import sys
-from types import ModuleType
 
 import pytest
 
-from triten.runtime.lazy_import import LazyModule, namespace_package, when_imported
+from triten.runtime.lazy_import import LazyModule, when_imported
 
 
 @pytest.fixture
@@ -37,35 +36,20 @@ def test_what_is_set_is_set_on_the_module(lazy):
 def package(tmp_path, monkeypatch):
     folder = tmp_path / "late_package"
     folder.mkdir()
-    (folder / "namespace.py").write_text('"""What it is."""\n__all__ = ["one"]\none = 1\n')
+    (folder / "__init__.py").write_text("")
+    (folder / "other.py").write_text("")
     (folder / "module.py").write_text("two = 2\n")
     monkeypatch.syspath_prepend(tmp_path)
-    yield namespace_package("late_package")
+    yield
     for name in [each for each in sys.modules if each.partition(".")[0] == "late_package"]:
         del sys.modules[name]
-
-
-def test_a_namespace_package_is_filled_when_a_name_is_asked_for(package):
-    assert not hasattr(package, "__nothing__") and "late_package.namespace" not in sys.modules
-    assert package.one == 1 and package.__all__ == ["one"] and type(package) is ModuleType
-    assert package.__doc__ == "What it is." and namespace_package("late_package") is package
-    with pytest.raises(AttributeError, match="'late_package' has no attribute 'three'"):
-        _ = package.three
-
-
-def test_a_namespace_package_knows_its_documentation_and_names_before(package):
-    assert package.__doc__ == "What it is." and "one" in dir(package)
-
-
-def test_modules_of_a_namespace_package_are_imported_as_they_are(package):
-    assert importlib.import_module("late_package.module").two == 2
 
 
 def test_whoever_waits_for_a_module_is_told(package):
     told = []
     when_imported("late_package.module", lambda: told.append(sys.modules["late_package.module"].two))
     before = list(sys.meta_path)
-    importlib.import_module("late_package.namespace")
+    importlib.import_module("late_package.other")
     assert importlib.util.find_spec("late_package.module") is not None
     assert told == []
     module = importlib.import_module("late_package.module")

@@ -8,9 +8,8 @@ Import it as ``from triten.tests.shared.threads import together``. The modules i
 - `pinned_model`: the allocator of page-locked memory and a model of it;
 - `processes`: programs that run in a separate process;
 - `thread_state`: a thread's modes and keys;
+- `package_files`: the source files of the package;
 - `threads`: functions in other threads, concurrent or single, and waiting for asynchronous conditions.
 
 Fixtures belong in a `conftest.py`. Functions that only one folder uses belong in a module of that folder.
-`tests` has no `__init__.py`, so that pytest does not import the root, which is the package `triten`, a second
-time; its folders are still found below `triten`.
 """

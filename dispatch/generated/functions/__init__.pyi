@@ -11,6 +11,7 @@ from ....runtime.qscheme import QScheme
 from ....runtime.scalar_type import Number, dtype
 from ....runtime.storage import Storage
 from ...tensor import Tensor
+from .. import return_types
 
 @overload
 def elu(input: Tensor, alpha: Number = ..., scale: Number = ..., input_scale: Number = ...) -> Tensor:
@@ -168,7 +169,7 @@ def _scaled_dot_product_flash_attention_for_cpu(
     *,
     attn_mask: Tensor | None = ...,
     scale: float | None = ...,
-) -> tuple[Tensor, Tensor]: ...
+) -> return_types._scaled_dot_product_flash_attention_for_cpu: ...
 def _scaled_dot_product_flash_attention_for_cpu_backward(
     grad_out: Tensor,
     query: Tensor,
@@ -181,7 +182,7 @@ def _scaled_dot_product_flash_attention_for_cpu_backward(
     *,
     attn_mask: Tensor | None = ...,
     scale: float | None = ...,
-) -> tuple[Tensor, Tensor, Tensor]: ...
+) -> return_types._scaled_dot_product_flash_attention_for_cpu_backward: ...
 def _scaled_dot_product_efficient_attention(
     query: Tensor,
     key: Tensor,
@@ -192,7 +193,7 @@ def _scaled_dot_product_efficient_attention(
     is_causal: bool = ...,
     *,
     scale: float | None = ...,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+) -> return_types._scaled_dot_product_efficient_attention: ...
 def _scaled_dot_product_efficient_attention_backward(
     grad_out_: Tensor,
     query: Tensor,
@@ -588,7 +589,7 @@ def _convolution_backward_both(
     padding: Sequence[int],
     dilation: Sequence[int],
     groups: int,
-) -> tuple[Tensor, Tensor]: ...
+) -> return_types._convolution_backward_both: ...
 def _copy_from(input: Tensor, dst: Tensor, non_blocking: bool = ...) -> Tensor: ...
 def clone(input: Tensor, *, memory_format: memory_format | None = ...) -> Tensor:
     """A copy of a tensor in memory of its own (`torch.clone`)."""
@@ -1274,7 +1275,7 @@ def empty_permuted(
 @overload
 def linalg_lu_factor_ex(
     A: Tensor, *, pivot: bool = ..., check_errors: bool = ...
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> return_types.linalg_lu_factor_ex:
     """LU factorisation in compact form, with a code instead of an error for singular matrices (`torch.linalg.lu_factor_ex`)."""
 
 @overload
@@ -1285,7 +1286,7 @@ def _lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool) -> Tensor: .
 @overload
 def linalg_cholesky_ex(
     input: Tensor, *, upper: bool = ..., check_errors: bool = ...
-) -> tuple[Tensor, Tensor]:
+) -> return_types.linalg_cholesky_ex:
     """Cholesky factorisation, with a code instead of an error for matrices that are not positive definite (`torch.linalg.cholesky_ex`)."""
 
 @overload
@@ -1303,7 +1304,7 @@ def linalg_solve_triangular(
     input: Tensor, B: Tensor, *, upper: bool, left: bool = ..., unitriangular: bool = ..., out: Tensor
 ) -> Tensor: ...
 @overload
-def geqrf(input: Tensor) -> tuple[Tensor, Tensor]:
+def geqrf(input: Tensor) -> return_types.geqrf:
     """QR factorisation as Householder reflectors, in LAPACK's compact form (`torch.geqrf`)."""
 
 @overload
@@ -1323,13 +1324,13 @@ def ormqr(
     input: Tensor, input2: Tensor, input3: Tensor, left: bool = ..., transpose: bool = ..., *, out: Tensor
 ) -> Tensor: ...
 @overload
-def _linalg_eigh(A: Tensor, UPLO: str = ..., compute_v: bool = ...) -> tuple[Tensor, Tensor]: ...
+def _linalg_eigh(A: Tensor, UPLO: str = ..., compute_v: bool = ...) -> return_types._linalg_eigh: ...
 @overload
 def _linalg_eigh(
     A: Tensor, UPLO: str = ..., compute_v: bool = ..., *, out: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]: ...
 @overload
-def linalg_eig(input: Tensor) -> tuple[Tensor, Tensor]:
+def linalg_eig(input: Tensor) -> return_types.linalg_eig:
     """Eigenvalues and eigenvectors of square matrices (`torch.linalg.eig`)."""
 
 @overload
@@ -1338,7 +1339,7 @@ def _linalg_eigvals(input: Tensor) -> Tensor: ...
 @overload
 def _linalg_svd(
     A: Tensor, full_matrices: bool = ..., compute_uv: bool = ..., *, driver: str | None = ...
-) -> tuple[Tensor, Tensor, Tensor]: ...
+) -> return_types._linalg_svd: ...
 @overload
 def _linalg_svd(
     A: Tensor,
@@ -1348,13 +1349,11 @@ def _linalg_svd(
     driver: str | None = ...,
     out: tuple[Tensor, Tensor, Tensor],
 ) -> tuple[Tensor, Tensor, Tensor]: ...
-def _least_squares(
-    A: Tensor, B: Tensor, rcond: float, driver: str
-) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+def _least_squares(A: Tensor, B: Tensor, rcond: float, driver: str) -> return_types._least_squares: ...
 @overload
 def linalg_ldl_factor_ex(
     input: Tensor, *, hermitian: bool = ..., check_errors: bool = ...
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> return_types.linalg_ldl_factor_ex:
     """LDL factorisation in LAPACK's compact form, with a code instead of an error for singular matrices (`torch.linalg.ldl_factor_ex`)."""
 
 @overload
@@ -1370,7 +1369,7 @@ def linalg_ldl_solve(
     LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = ..., out: Tensor
 ) -> Tensor: ...
 @overload
-def linalg_ldl_factor(input: Tensor, *, hermitian: bool = ...) -> tuple[Tensor, Tensor]:
+def linalg_ldl_factor(input: Tensor, *, hermitian: bool = ...) -> return_types.linalg_ldl_factor:
     """LDL factorisation of symmetric or Hermitian matrices, in LAPACK's compact form (`torch.linalg.ldl_factor`)."""
 
 @overload
@@ -1378,7 +1377,7 @@ def linalg_ldl_factor(
     input: Tensor, *, hermitian: bool = ..., out: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]: ...
 @overload
-def linalg_lu_factor(A: Tensor, *, pivot: bool = ...) -> tuple[Tensor, Tensor]:
+def linalg_lu_factor(A: Tensor, *, pivot: bool = ...) -> return_types.linalg_lu_factor:
     """LU factorisation in the compact form that `tt.linalg.lu_solve` takes (`torch.linalg.lu_factor`)."""
 
 @overload
@@ -1387,11 +1386,11 @@ def linalg_lu_factor(
 ) -> tuple[Tensor, Tensor]: ...
 def _lu_with_info(
     input: Tensor, pivot: bool = ..., check_errors: bool = ...
-) -> tuple[Tensor, Tensor, Tensor]: ...
+) -> return_types._lu_with_info: ...
 @overload
 def lu_unpack(
     LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = ..., unpack_pivots: bool = ...
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> return_types.lu_unpack:
     """The matrices P, L and U of a compact LU factorisation (`torch.lu_unpack`)."""
 
 @overload
@@ -1404,7 +1403,7 @@ def lu_unpack(
     out: tuple[Tensor, Tensor, Tensor],
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
-def linalg_lu(A: Tensor, *, pivot: bool = ...) -> tuple[Tensor, Tensor, Tensor]:
+def linalg_lu(A: Tensor, *, pivot: bool = ...) -> return_types.linalg_lu:
     """LU factorisation with partial pivoting, as three matrices (`torch.linalg.lu`)."""
 
 @overload
@@ -1428,7 +1427,7 @@ def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
 @overload
 def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
-def linalg_inv_ex(A: Tensor, *, check_errors: bool = ...) -> tuple[Tensor, Tensor]:
+def linalg_inv_ex(A: Tensor, *, check_errors: bool = ...) -> return_types.linalg_inv_ex:
     """Inverses of square matrices, with a code instead of an error for singular ones (`torch.linalg.inv_ex`)."""
 
 @overload
@@ -1450,7 +1449,7 @@ def inverse(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def _linalg_solve_ex(
     A: Tensor, B: Tensor, *, left: bool = ..., check_errors: bool = ...
-) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+) -> return_types._linalg_solve_ex: ...
 @overload
 def _linalg_solve_ex(
     A: Tensor,
@@ -1463,7 +1462,7 @@ def _linalg_solve_ex(
 @overload
 def linalg_solve_ex(
     A: Tensor, B: Tensor, *, left: bool = ..., check_errors: bool = ...
-) -> tuple[Tensor, Tensor]:
+) -> return_types.linalg_solve_ex:
     """Solution of square linear equations, with a code instead of an error for singular matrices (`torch.linalg.solve_ex`)."""
 
 @overload
@@ -1479,7 +1478,7 @@ def linalg_solve(A: Tensor, B: Tensor, *, left: bool = ..., out: Tensor) -> Tens
 @overload
 def triangular_solve(
     input: Tensor, A: Tensor, upper: bool = ..., transpose: bool = ..., unitriangular: bool = ...
-) -> tuple[Tensor, Tensor]:
+) -> return_types.triangular_solve:
     """Solution of the equations A X = B with triangular matrices A (`torch.triangular_solve`)."""
 
 @overload
@@ -1517,13 +1516,13 @@ def cholesky_inverse(input: Tensor, upper: bool = ...) -> Tensor:
 @overload
 def cholesky_inverse(input: Tensor, upper: bool = ..., *, out: Tensor) -> Tensor: ...
 @overload
-def linalg_qr(A: Tensor, mode: str = ...) -> tuple[Tensor, Tensor]:
+def linalg_qr(A: Tensor, mode: str = ...) -> return_types.linalg_qr:
     """QR factorisation, into orthonormal columns and an upper triangular matrix (`torch.linalg.qr`)."""
 
 @overload
 def linalg_qr(A: Tensor, mode: str = ..., *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
 @overload
-def qr(input: Tensor, some: bool = ...) -> tuple[Tensor, Tensor]:
+def qr(input: Tensor, some: bool = ...) -> return_types.qr:
     """QR factorisation, into orthonormal columns and an upper triangular matrix (`torch.qr`)."""
 
 @overload
@@ -1535,7 +1534,7 @@ def orgqr(input: Tensor, input2: Tensor) -> Tensor:
 @overload
 def orgqr(input: Tensor, input2: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
-def linalg_eigh(input: Tensor, UPLO: str = ...) -> tuple[Tensor, Tensor]:
+def linalg_eigh(input: Tensor, UPLO: str = ...) -> return_types.linalg_eigh:
     """Eigenvalues and eigenvectors of Hermitian (for real matrices, symmetric) matrices (`torch.linalg.eigh`)."""
 
 @overload
@@ -1553,9 +1552,7 @@ def linalg_eigvals(input: Tensor) -> Tensor:
 @overload
 def linalg_eigvals(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
-def linalg_svd(
-    A: Tensor, full_matrices: bool = ..., *, driver: str | None = ...
-) -> tuple[Tensor, Tensor, Tensor]:
+def linalg_svd(A: Tensor, full_matrices: bool = ..., *, driver: str | None = ...) -> return_types.linalg_svd:
     """Singular value decomposition (`torch.linalg.svd`)."""
 
 @overload
@@ -1569,7 +1566,7 @@ def linalg_svdvals(A: Tensor, *, driver: str | None = ...) -> Tensor:
 @overload
 def linalg_svdvals(A: Tensor, *, driver: str | None = ..., out: Tensor) -> Tensor: ...
 @overload
-def svd(input: Tensor, some: bool = ..., compute_uv: bool = ...) -> tuple[Tensor, Tensor, Tensor]:
+def svd(input: Tensor, some: bool = ..., compute_uv: bool = ...) -> return_types.svd:
     """Singular value decomposition, with V in place of its conjugate transpose (`torch.svd`)."""
 
 @overload
@@ -1579,7 +1576,7 @@ def svd(
 @overload
 def linalg_lstsq(
     input: Tensor, b: Tensor, rcond: float | None = ..., *, driver: str | None = ...
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> return_types.linalg_lstsq:
     """Solution of linear least-squares problems (`torch.linalg.lstsq`)."""
 
 @overload
@@ -2132,7 +2129,9 @@ def _multi_tensor_pointwise(
     element: Tensor | None = ...,
 ) -> Sequence[Tensor]: ...
 def _multi_tensor_norm(input: Sequence[Tensor], ord: str) -> Sequence[Tensor]: ...
-def _multi_tensor_total_norm(input: Sequence[Tensor], ord: str, max_norm: float) -> tuple[Tensor, Tensor]: ...
+def _multi_tensor_total_norm(
+    input: Sequence[Tensor], ord: str, max_norm: float
+) -> return_types._multi_tensor_total_norm: ...
 def fractional_max_pool2d(
     input: Tensor, kernel_size: int | Sequence[int], output_size: int | Sequence[int], random_samples: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -2477,7 +2476,7 @@ def _scaled_grouped_mm(
 @overload
 def histogram(
     input: Tensor, bins: Tensor, *, weight: Tensor | None = ..., density: bool = ...
-) -> tuple[Tensor, Tensor]:
+) -> return_types.histogram:
     """The number, or the weights' sum, of elements in each of a row of bins, and the bins' edges (`torch.histogram`)."""
 
 @overload
@@ -2497,7 +2496,7 @@ def histogram(
     range: Sequence[float] | None = ...,
     weight: Tensor | None = ...,
     density: bool = ...,
-) -> tuple[Tensor, Tensor]: ...
+) -> return_types.histogram: ...
 @overload
 def histogram(
     input: Tensor,
@@ -2550,7 +2549,7 @@ def histogramdd(
     range: Sequence[float] | None = ...,
     weight: Tensor | None = ...,
     density: bool = ...,
-) -> tuple[Tensor, Sequence[Tensor]]:
+) -> return_types.histogramdd:
     """The number, or the weights' sum, of points in each cell of a grid, and the grid's edges (`torch.histogramdd`)."""
 
 @overload
@@ -2560,7 +2559,7 @@ def histogramdd(
     range: Sequence[float] | None = ...,
     weight: Tensor | None = ...,
     density: bool = ...,
-) -> tuple[Tensor, Sequence[Tensor]]: ...
+) -> return_types.histogramdd: ...
 @overload
 def histogramdd(
     input: Tensor,
@@ -2568,7 +2567,7 @@ def histogramdd(
     range: Sequence[float] | None = ...,
     weight: Tensor | None = ...,
     density: bool = ...,
-) -> tuple[Tensor, Sequence[Tensor]]: ...
+) -> return_types.histogramdd: ...
 @overload
 def cat(tensors: Sequence[Tensor], dim: int = ...) -> Tensor:
     """Tensors joined along a dimension that they have (`torch.cat`)."""
@@ -3195,7 +3194,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = ..., *, out: Ten
 @overload
 def nll_loss_forward(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
-) -> tuple[Tensor, Tensor]:
+) -> return_types.nll_loss_forward:
     """The negative log likelihood loss together with the sum of the weights that it was divided by (`torch.ops.aten.nll_loss_forward`)."""
 
 @overload
@@ -3233,7 +3232,7 @@ def nll_loss_backward(
 @overload
 def nll_loss2d_forward(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
-) -> tuple[Tensor, Tensor]:
+) -> return_types.nll_loss2d_forward:
     """The negative log likelihood loss over images, together with the sum of the weights (`torch.ops.aten.nll_loss2d_forward`)."""
 
 @overload
@@ -3301,7 +3300,7 @@ def _cross_entropy_forward(
     ignore_index: int,
     label_smoothing: float,
     half_to_float: bool,
-) -> tuple[Tensor, Tensor, Tensor]: ...
+) -> return_types._cross_entropy_forward: ...
 def _cross_entropy_backward(
     grad_output: Tensor,
     input: Tensor,
@@ -3403,7 +3402,7 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: int = ...) 
 @overload
 def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: int = ..., *, out: Tensor) -> Tensor: ...
 @overload
-def _linalg_det(A: Tensor) -> tuple[Tensor, Tensor, Tensor]: ...
+def _linalg_det(A: Tensor) -> return_types._linalg_det: ...
 @overload
 def _linalg_det(A: Tensor, *, out: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
@@ -3416,19 +3415,19 @@ def det(input: Tensor) -> Tensor:
     """Determinants of square matrices (`torch.det`)."""
 
 @overload
-def _linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+def _linalg_slogdet(A: Tensor) -> return_types._linalg_slogdet: ...
 @overload
 def _linalg_slogdet(
     A: Tensor, *, out: tuple[Tensor, Tensor, Tensor, Tensor]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
 @overload
-def linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor]:
+def linalg_slogdet(A: Tensor) -> return_types.linalg_slogdet:
     """Sign, and logarithm of the absolute value, of the determinants of square matrices (`torch.linalg.slogdet`)."""
 
 @overload
 def linalg_slogdet(A: Tensor, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
 @overload
-def slogdet(input: Tensor) -> tuple[Tensor, Tensor]:
+def slogdet(input: Tensor) -> return_types.slogdet:
     """Sign, and logarithm of the absolute value, of the determinants of square matrices (`torch.slogdet`)."""
 
 @overload
@@ -3875,7 +3874,7 @@ def _native_batch_norm_legit_functional(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]: ...
 def _batch_norm_statistics(
     input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, momentum: float, eps: float
-) -> tuple[Tensor, Tensor]: ...
+) -> return_types._batch_norm_statistics: ...
 @overload
 def _batch_norm_with_update(
     input: Tensor,
@@ -5170,7 +5169,7 @@ def nan_to_num_(
     """In-place version of `tt.nan_to_num` (`torch.Tensor.nan_to_num_`)."""
 
 @overload
-def frexp(input: Tensor) -> tuple[Tensor, Tensor]:
+def frexp(input: Tensor) -> return_types.frexp:
     """Mantissa and exponent to base 2 of each element (`torch.frexp`)."""
 
 @overload
@@ -5546,7 +5545,7 @@ def _fake_quantize_per_tensor_affine_cachemask_tensor_qparams(
     fake_quant_enabled: Tensor,
     quant_min: int,
     quant_max: int,
-) -> tuple[Tensor, Tensor]: ...
+) -> return_types._fake_quantize_per_tensor_affine_cachemask_tensor_qparams: ...
 def fake_quantize_per_tensor_affine_cachemask_backward(grad: Tensor, mask: Tensor) -> Tensor: ...
 def _quantize_affine(
     input: Tensor, scale: Tensor | Number, zero_point: Tensor | Number, dtype: dtype
@@ -6257,7 +6256,7 @@ def _fused_rnn_layer(
     mode: int,
     reverse: bool = ...,
     train: bool = ...,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+) -> return_types._fused_rnn_layer: ...
 def _fused_rnn_layer_backward(
     grad_output: Tensor | None,
     grad_hy: Tensor | None,
@@ -6270,7 +6269,7 @@ def _fused_rnn_layer_backward(
     mode: int,
     reverse: bool,
     has_bias: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]: ...
+) -> return_types._fused_rnn_layer_backward: ...
 @overload
 def lstm(
     input: Tensor,
@@ -6500,7 +6499,7 @@ def amin(input: Tensor, dim: int | Sequence[int] = ..., keepdim: bool = ...) -> 
 @overload
 def amin(input: Tensor, dim: int | Sequence[int] = ..., keepdim: bool = ..., *, out: Tensor) -> Tensor: ...
 @overload
-def aminmax(input: Tensor, *, dim: int | None = ..., keepdim: bool = ...) -> tuple[Tensor, Tensor]:
+def aminmax(input: Tensor, *, dim: int | None = ..., keepdim: bool = ...) -> return_types.aminmax:
     """The smallest and the largest elements, from one pass over the input (`torch.aminmax`)."""
 
 @overload
@@ -6518,7 +6517,7 @@ def hash_tensor(
     input: Tensor, dim: int | Sequence[int] = ..., *, keepdim: bool = ..., mode: int = ..., out: Tensor
 ) -> Tensor: ...
 @overload
-def max(input: Tensor, dim: int, keepdim: bool = ...) -> tuple[Tensor, Tensor]:
+def max(input: Tensor, dim: int, keepdim: bool = ...) -> return_types.max:
     """The largest element, the largest elements along one dimension with their indices, or of two tensors (`torch.max`)."""
 
 @overload
@@ -6526,7 +6525,7 @@ def max(
     input: Tensor, dim: int, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]: ...
 @overload
-def max(input: Tensor, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+def max(input: Tensor, dim: str, keepdim: bool = ...) -> return_types.max: ...
 @overload
 def max(
     input: Tensor, dim: str, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
@@ -6540,7 +6539,7 @@ def max(input: Tensor) -> Tensor: ...
 @overload
 def max(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
-def min(input: Tensor, dim: int, keepdim: bool = ...) -> tuple[Tensor, Tensor]:
+def min(input: Tensor, dim: int, keepdim: bool = ...) -> return_types.min:
     """The smallest element, the smallest elements along one dimension with their indices, or of two tensors (`torch.min`)."""
 
 @overload
@@ -6548,7 +6547,7 @@ def min(
     input: Tensor, dim: int, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]: ...
 @overload
-def min(input: Tensor, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+def min(input: Tensor, dim: str, keepdim: bool = ...) -> return_types.min: ...
 @overload
 def min(
     input: Tensor, dim: str, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
@@ -6804,23 +6803,23 @@ def logcumsumexp(input: Tensor, dim: str) -> Tensor: ...
 @overload
 def logcumsumexp(input: Tensor, dim: str, *, out: Tensor) -> Tensor: ...
 @overload
-def cummax(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+def cummax(input: Tensor, dim: int) -> return_types.cummax:
     """The largest element so far along one dimension, with its index (`torch.cummax`)."""
 
 @overload
 def cummax(input: Tensor, dim: int, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
 @overload
-def cummax(input: Tensor, dim: str) -> tuple[Tensor, Tensor]: ...
+def cummax(input: Tensor, dim: str) -> return_types.cummax: ...
 @overload
 def cummax(input: Tensor, dim: str, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
 @overload
-def cummin(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+def cummin(input: Tensor, dim: int) -> return_types.cummin:
     """The smallest element so far along one dimension, with its index (`torch.cummin`)."""
 
 @overload
 def cummin(input: Tensor, dim: int, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
 @overload
-def cummin(input: Tensor, dim: str) -> tuple[Tensor, Tensor]: ...
+def cummin(input: Tensor, dim: str) -> return_types.cummin: ...
 @overload
 def cummin(input: Tensor, dim: str, *, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]: ...
 def cummaxmin_backward(grad: Tensor, input: Tensor, indices: Tensor, dim: int) -> Tensor: ...
@@ -6971,7 +6970,7 @@ def _unique2(
     out: tuple[Tensor, Tensor, Tensor],
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
-def mode(input: Tensor, dim: int = ..., keepdim: bool = ...) -> tuple[Tensor, Tensor]:
+def mode(input: Tensor, dim: int = ..., keepdim: bool = ...) -> return_types.mode:
     """The most frequent element along a dimension, the smallest of several, and an index of it (`torch.mode`)."""
 
 @overload
@@ -6979,7 +6978,7 @@ def mode(
     input: Tensor, dim: int = ..., keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]: ...
 @overload
-def mode(input: Tensor, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+def mode(input: Tensor, dim: str, keepdim: bool = ...) -> return_types.mode: ...
 @overload
 def mode(
     input: Tensor, dim: str, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
@@ -7239,7 +7238,7 @@ def _log_softmax_backward_data(
     grad_output: Tensor, output: Tensor, dim: int, input_dtype: dtype, *, out: Tensor
 ) -> Tensor: ...
 @overload
-def sort(input: Tensor, dim: int = ..., descending: bool = ...) -> tuple[Tensor, Tensor]:
+def sort(input: Tensor, dim: int = ..., descending: bool = ...) -> return_types.sort:
     """The elements along a dimension in order, and the indices from which they come (`torch.sort`)."""
 
 @overload
@@ -7249,21 +7248,19 @@ def sort(
 @overload
 def sort(
     input: Tensor, *, stable: bool | None, dim: int = ..., descending: bool = ...
-) -> tuple[Tensor, Tensor]: ...
+) -> return_types.sort: ...
 @overload
 def sort(
     input: Tensor, *, stable: bool | None, dim: int = ..., descending: bool = ..., out: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]: ...
 @overload
-def sort(input: Tensor, dim: str, descending: bool = ...) -> tuple[Tensor, Tensor]: ...
+def sort(input: Tensor, dim: str, descending: bool = ...) -> return_types.sort: ...
 @overload
 def sort(
     input: Tensor, dim: str, descending: bool = ..., *, out: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]: ...
 @overload
-def sort(
-    input: Tensor, *, stable: bool | None, dim: str, descending: bool = ...
-) -> tuple[Tensor, Tensor]: ...
+def sort(input: Tensor, *, stable: bool | None, dim: str, descending: bool = ...) -> return_types.sort: ...
 @overload
 def sort(
     input: Tensor, *, stable: bool | None, dim: str, descending: bool = ..., out: tuple[Tensor, Tensor]
@@ -7287,9 +7284,7 @@ def msort(input: Tensor) -> Tensor:
 @overload
 def msort(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
-def topk(
-    input: Tensor, k: int, dim: int = ..., largest: bool = ..., sorted: bool = ...
-) -> tuple[Tensor, Tensor]:
+def topk(input: Tensor, k: int, dim: int = ..., largest: bool = ..., sorted: bool = ...) -> return_types.topk:
     """The k largest, or smallest, elements along a dimension, and their indices (`torch.topk`)."""
 
 @overload
@@ -7303,7 +7298,7 @@ def topk(
     out: tuple[Tensor, Tensor],
 ) -> tuple[Tensor, Tensor]: ...
 @overload
-def kthvalue(input: Tensor, k: int, dim: int = ..., keepdim: bool = ...) -> tuple[Tensor, Tensor]:
+def kthvalue(input: Tensor, k: int, dim: int = ..., keepdim: bool = ...) -> return_types.kthvalue:
     """The k-th smallest element along a dimension, and its index (`torch.kthvalue`)."""
 
 @overload
@@ -7311,7 +7306,7 @@ def kthvalue(
     input: Tensor, k: int, dim: int = ..., keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]: ...
 @overload
-def kthvalue(input: Tensor, k: int, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+def kthvalue(input: Tensor, k: int, dim: str, keepdim: bool = ...) -> return_types.kthvalue: ...
 @overload
 def kthvalue(
     input: Tensor, k: int, dim: str, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
@@ -7323,13 +7318,13 @@ def median(input: Tensor) -> Tensor:
 @overload
 def median(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
-def median(input: Tensor, dim: int, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+def median(input: Tensor, dim: int, keepdim: bool = ...) -> return_types.median: ...
 @overload
 def median(
     input: Tensor, dim: int, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]: ...
 @overload
-def median(input: Tensor, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+def median(input: Tensor, dim: str, keepdim: bool = ...) -> return_types.median: ...
 @overload
 def median(
     input: Tensor, dim: str, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
@@ -7341,13 +7336,13 @@ def nanmedian(input: Tensor) -> Tensor:
 @overload
 def nanmedian(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
-def nanmedian(input: Tensor, dim: int, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+def nanmedian(input: Tensor, dim: int, keepdim: bool = ...) -> return_types.nanmedian: ...
 @overload
 def nanmedian(
     input: Tensor, dim: int, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]: ...
 @overload
-def nanmedian(input: Tensor, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+def nanmedian(input: Tensor, dim: str, keepdim: bool = ...) -> return_types.nanmedian: ...
 @overload
 def nanmedian(
     input: Tensor, dim: str, keepdim: bool = ..., *, out: tuple[Tensor, Tensor]
@@ -8465,7 +8460,7 @@ def _varlen_attn(
     scale: float | None = ...,
     seqused_k: Tensor | None = ...,
     block_table: Tensor | None = ...,
-) -> tuple[Tensor, Tensor]: ...
+) -> return_types._varlen_attn: ...
 def _varlen_attn_backward(
     grad_out: Tensor,
     query: Tensor,
@@ -8479,7 +8474,7 @@ def _varlen_attn_backward(
     window_size_right: int = ...,
     *,
     scale: float | None = ...,
-) -> tuple[Tensor, Tensor, Tensor]: ...
+) -> return_types._varlen_attn_backward: ...
 def _sliding_window_attn(
     query: Tensor,
     key: Tensor,
@@ -8488,7 +8483,7 @@ def _sliding_window_attn(
     window_size_right: int = ...,
     *,
     scale: float | None = ...,
-) -> tuple[Tensor, Tensor]: ...
+) -> return_types._sliding_window_attn: ...
 def _sliding_window_attn_backward(
     grad_out: Tensor,
     query: Tensor,
@@ -8500,7 +8495,7 @@ def _sliding_window_attn_backward(
     window_size_right: int = ...,
     *,
     scale: float | None = ...,
-) -> tuple[Tensor, Tensor, Tensor]: ...
+) -> return_types._sliding_window_attn_backward: ...
 def _unsafe_view(input: Tensor, size: Sequence[int]) -> Tensor: ...
 def as_strided(
     input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = ...
@@ -8674,7 +8669,7 @@ def _weight_int4pack_mm_for_cpu(
 ) -> Tensor:
     """Matrix product with a weight of 4 bits that `tt._convert_weight_to_int4pack_for_cpu` packed, on the CPU (`torch._weight_int4pack_mm_for_cpu`)."""
 
-def _quantize_rows(input: Tensor, low: int, divisor: float) -> tuple[Tensor, Tensor]: ...
+def _quantize_rows(input: Tensor, low: int, divisor: float) -> return_types._quantize_rows: ...
 def _scaled_int_mm(
     input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, out_dtype: dtype
 ) -> Tensor: ...

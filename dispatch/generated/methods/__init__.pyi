@@ -11,6 +11,7 @@ from ....runtime.qscheme import QScheme
 from ....runtime.scalar_type import Number, dtype
 from ....runtime.storage import Storage
 from ...tensor import Tensor
+from .. import return_types
 
 class TensorMethods:
     # activation
@@ -198,7 +199,7 @@ class TensorMethods:
         """One value on the main diagonal, in place (`torch.Tensor.fill_diagonal_`)."""
 
     # factorization
-    def geqrf(self) -> tuple[Tensor, Tensor]:
+    def geqrf(self) -> return_types.geqrf:
         """QR factorisation as Householder reflectors, in LAPACK's compact form (`torch.geqrf`)."""
     def ormqr(self, input2: Tensor, input3: Tensor, left: bool = ..., transpose: bool = ...) -> Tensor:
         """Product of a matrix and the orthogonal matrix Q of Householder reflectors (`torch.ormqr`)."""
@@ -208,7 +209,7 @@ class TensorMethods:
         """Inverses of square matrices (`torch.inverse`)."""
     def triangular_solve(
         self, A: Tensor, upper: bool = ..., transpose: bool = ..., unitriangular: bool = ...
-    ) -> tuple[Tensor, Tensor]:
+    ) -> return_types.triangular_solve:
         """Solution of the equations A X = B with triangular matrices A (`torch.triangular_solve`)."""
     def cholesky(self, upper: bool = ...) -> Tensor:
         """Cholesky factorisation of Hermitian positive definite matrices (`torch.cholesky`)."""
@@ -216,11 +217,11 @@ class TensorMethods:
         """Solution of the equations A X = B from the Cholesky factor of A (`torch.cholesky_solve`)."""
     def cholesky_inverse(self, upper: bool = ...) -> Tensor:
         """Inverses of Hermitian positive definite matrices, from their Cholesky factors (`torch.cholesky_inverse`)."""
-    def qr(self, some: bool = ...) -> tuple[Tensor, Tensor]:
+    def qr(self, some: bool = ...) -> return_types.qr:
         """QR factorisation, into orthonormal columns and an upper triangular matrix (`torch.qr`)."""
     def orgqr(self, input2: Tensor) -> Tensor:
         """First columns of a product of Householder reflectors (`torch.orgqr`)."""
-    def svd(self, some: bool = ..., compute_uv: bool = ...) -> tuple[Tensor, Tensor, Tensor]:
+    def svd(self, some: bool = ..., compute_uv: bool = ...) -> return_types.svd:
         """Singular value decomposition, with V in place of its conjugate transpose (`torch.svd`)."""
 
     # fft
@@ -270,7 +271,7 @@ class TensorMethods:
     @overload
     def histogram(
         self, bins: Tensor, *, weight: Tensor | None = ..., density: bool = ...
-    ) -> tuple[Tensor, Tensor]:
+    ) -> return_types.histogram:
         """The number, or the weights' sum, of elements in each of a row of bins, and the bins' edges (`torch.histogram`)."""
     @overload
     def histogram(
@@ -280,7 +281,7 @@ class TensorMethods:
         range: Sequence[float] | None = ...,
         weight: Tensor | None = ...,
         density: bool = ...,
-    ) -> tuple[Tensor, Tensor]: ...
+    ) -> return_types.histogram: ...
 
     # indexing
     def index(self, indices: Sequence[Tensor | None]) -> Tensor:
@@ -501,7 +502,7 @@ class TensorMethods:
     # matrix_functions
     def det(self) -> Tensor:
         """Determinants of square matrices (`torch.det`)."""
-    def slogdet(self) -> tuple[Tensor, Tensor]:
+    def slogdet(self) -> return_types.slogdet:
         """Sign, and logarithm of the absolute value, of the determinants of square matrices (`torch.slogdet`)."""
     def logdet(self) -> Tensor:
         """Natural logarithm of the determinants of square matrices (`torch.logdet`)."""
@@ -980,7 +981,7 @@ class TensorMethods:
         self, nan: float | None = ..., posinf: float | None = ..., neginf: float | None = ...
     ) -> Tensor:
         """In-place version of `tt.nan_to_num` (`torch.Tensor.nan_to_num_`)."""
-    def frexp(self) -> tuple[Tensor, Tensor]:
+    def frexp(self) -> return_types.frexp:
         """Mantissa and exponent to base 2 of each element (`torch.frexp`)."""
     def ldexp(self, other: Tensor) -> Tensor:
         """Each element times a power of two (`torch.ldexp`)."""
@@ -1132,24 +1133,24 @@ class TensorMethods:
         """The largest elements along given dimensions, without their indices (`torch.amax`)."""
     def amin(self, dim: int | Sequence[int] = ..., keepdim: bool = ...) -> Tensor:
         """The smallest elements along given dimensions, without their indices (`torch.amin`)."""
-    def aminmax(self, *, dim: int | None = ..., keepdim: bool = ...) -> tuple[Tensor, Tensor]:
+    def aminmax(self, *, dim: int | None = ..., keepdim: bool = ...) -> return_types.aminmax:
         """The smallest and the largest elements, from one pass over the input (`torch.aminmax`)."""
     def hash_tensor(self, dim: int | Sequence[int] = ..., *, keepdim: bool = ..., mode: int = ...) -> Tensor:
         """A 64-bit hash of all elements, or of those along given dimensions: their bits, joined by exclusive or (`torch.hash_tensor`)."""
     @overload
-    def max(self, dim: int, keepdim: bool = ...) -> tuple[Tensor, Tensor]:
+    def max(self, dim: int, keepdim: bool = ...) -> return_types.max:
         """The largest element, the largest elements along one dimension with their indices, or of two tensors (`torch.max`)."""
     @overload
-    def max(self, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+    def max(self, dim: str, keepdim: bool = ...) -> return_types.max: ...
     @overload
     def max(self, other: Tensor) -> Tensor: ...
     @overload
     def max(self) -> Tensor: ...
     @overload
-    def min(self, dim: int, keepdim: bool = ...) -> tuple[Tensor, Tensor]:
+    def min(self, dim: int, keepdim: bool = ...) -> return_types.min:
         """The smallest element, the smallest elements along one dimension with their indices, or of two tensors (`torch.min`)."""
     @overload
-    def min(self, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+    def min(self, dim: str, keepdim: bool = ...) -> return_types.min: ...
     @overload
     def min(self, other: Tensor) -> Tensor: ...
     @overload
@@ -1242,22 +1243,22 @@ class TensorMethods:
     @overload
     def logcumsumexp(self, dim: str) -> Tensor: ...
     @overload
-    def cummax(self, dim: int) -> tuple[Tensor, Tensor]:
+    def cummax(self, dim: int) -> return_types.cummax:
         """The largest element so far along one dimension, with its index (`torch.cummax`)."""
     @overload
-    def cummax(self, dim: str) -> tuple[Tensor, Tensor]: ...
+    def cummax(self, dim: str) -> return_types.cummax: ...
     @overload
-    def cummin(self, dim: int) -> tuple[Tensor, Tensor]:
+    def cummin(self, dim: int) -> return_types.cummin:
         """The smallest element so far along one dimension, with its index (`torch.cummin`)."""
     @overload
-    def cummin(self, dim: str) -> tuple[Tensor, Tensor]: ...
+    def cummin(self, dim: str) -> return_types.cummin: ...
 
     # searching
     @overload
-    def mode(self, dim: int = ..., keepdim: bool = ...) -> tuple[Tensor, Tensor]:
+    def mode(self, dim: int = ..., keepdim: bool = ...) -> return_types.mode:
         """The most frequent element along a dimension, the smallest of several, and an index of it (`torch.mode`)."""
     @overload
-    def mode(self, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+    def mode(self, dim: str, keepdim: bool = ...) -> return_types.mode: ...
 
     # shapes
     @overload
@@ -1306,16 +1307,14 @@ class TensorMethods:
 
     # sorting
     @overload
-    def sort(self, dim: int = ..., descending: bool = ...) -> tuple[Tensor, Tensor]:
+    def sort(self, dim: int = ..., descending: bool = ...) -> return_types.sort:
         """The elements along a dimension in order, and the indices from which they come (`torch.sort`)."""
     @overload
-    def sort(
-        self, *, stable: bool | None, dim: int = ..., descending: bool = ...
-    ) -> tuple[Tensor, Tensor]: ...
+    def sort(self, *, stable: bool | None, dim: int = ..., descending: bool = ...) -> return_types.sort: ...
     @overload
-    def sort(self, dim: str, descending: bool = ...) -> tuple[Tensor, Tensor]: ...
+    def sort(self, dim: str, descending: bool = ...) -> return_types.sort: ...
     @overload
-    def sort(self, *, stable: bool | None, dim: str, descending: bool = ...) -> tuple[Tensor, Tensor]: ...
+    def sort(self, *, stable: bool | None, dim: str, descending: bool = ...) -> return_types.sort: ...
     @overload
     def argsort(self, dim: int = ..., descending: bool = ...) -> Tensor:
         """The indices that put the elements along a dimension in order (`torch.argsort`)."""
@@ -1325,27 +1324,27 @@ class TensorMethods:
     def argsort(self, dim: str, descending: bool = ...) -> Tensor: ...
     def msort(self) -> Tensor:
         """The elements along the first dimension in ascending order (`torch.msort`)."""
-    def topk(self, k: int, dim: int = ..., largest: bool = ..., sorted: bool = ...) -> tuple[Tensor, Tensor]:
+    def topk(self, k: int, dim: int = ..., largest: bool = ..., sorted: bool = ...) -> return_types.topk:
         """The k largest, or smallest, elements along a dimension, and their indices (`torch.topk`)."""
     @overload
-    def kthvalue(self, k: int, dim: int = ..., keepdim: bool = ...) -> tuple[Tensor, Tensor]:
+    def kthvalue(self, k: int, dim: int = ..., keepdim: bool = ...) -> return_types.kthvalue:
         """The k-th smallest element along a dimension, and its index (`torch.kthvalue`)."""
     @overload
-    def kthvalue(self, k: int, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+    def kthvalue(self, k: int, dim: str, keepdim: bool = ...) -> return_types.kthvalue: ...
     @overload
     def median(self) -> Tensor:
         """The median of all elements, or along a dimension; the lower of two middle ones (`torch.median`)."""
     @overload
-    def median(self, dim: int, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+    def median(self, dim: int, keepdim: bool = ...) -> return_types.median: ...
     @overload
-    def median(self, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+    def median(self, dim: str, keepdim: bool = ...) -> return_types.median: ...
     @overload
     def nanmedian(self) -> Tensor:
         """The median of the elements that are not nan, of all or along a dimension; the lower of two middle ones (`torch.nanmedian`)."""
     @overload
-    def nanmedian(self, dim: int, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+    def nanmedian(self, dim: int, keepdim: bool = ...) -> return_types.nanmedian: ...
     @overload
-    def nanmedian(self, dim: str, keepdim: bool = ...) -> tuple[Tensor, Tensor]: ...
+    def nanmedian(self, dim: str, keepdim: bool = ...) -> return_types.nanmedian: ...
 
     # sparse_compressed
     def crow_indices(self) -> Tensor:

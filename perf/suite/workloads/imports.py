@@ -14,7 +14,7 @@ from ..workload import Scale, Workload
 
 SECONDS_OVER_NUMPY = 0.15
 # The folder in which the imported package lies; the program is told where, whatever the working folder is.
-FOLDER = str(Path(__file__).resolve().parents[4])
+FOLDER = str(Path(__file__).parents[4])
 
 
 def import_seconds(statement: str, setup: str, python: str) -> float:

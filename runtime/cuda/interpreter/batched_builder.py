@@ -1,4 +1,4 @@
-"""Triton's operations on values with a leading dimension of programs.
+r"""Triton's operations on values with a leading dimension of programs.
 
 The array of a block of shape S has the shape (P, \*S), that of a scalar (P,). P is the number of programs of the
 batch, or 1 for a value that all programs share. Elementwise operations of Triton's interpreter broadcast by

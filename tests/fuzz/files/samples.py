@@ -30,7 +30,7 @@ from triten.triton_kernels.tuning.entry import Entry
 FILE = "file"
 """The name of a sample's only file."""
 KEY = "0123abcd"
-PYTORCH_CHECKPOINT = Path(__file__).parents[2] / "distributed" / "checkpoint" / "pytorch_checkpoint"
+PYTORCH_CHECKPOINT = Path(__file__).resolve().parents[2] / "distributed" / "checkpoint" / "pytorch_checkpoint"
 
 
 def saved(value, protocol=2):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parents[1] / "triton"
+TESTS = Path(__file__).resolve().parents[1] / "triton"
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"} | {"TRITEN_CUDA": "emulate"}
 
 OUTSIDE = """

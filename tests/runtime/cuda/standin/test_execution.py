@@ -18,7 +18,7 @@ from triten.tests.shared.operands import SGD
 from triten.triton_kernels.tuning.autotune import tune
 
 pytestmark = pytest.mark.standin(execute=1)
-EXAMPLE = Path(__file__).parents[4] / "examples" / "train_digits.py"
+EXAMPLE = Path(__file__).resolve().parents[4] / "examples" / "train_digits.py"
 
 
 def numbers(*sizes, seed=1):

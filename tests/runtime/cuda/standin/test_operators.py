@@ -18,7 +18,7 @@ from triten.runtime.cuda.driver import driver
 from triten.tests.runtime.cuda.standin.made_up_kernels import names, settled, without_code
 
 WITHOUT_CODE = pytest.mark.standin(without_code=1)
-EXAMPLE = Path(__file__).parents[4] / "examples" / "train_digits.py"
+EXAMPLE = Path(__file__).resolve().parents[4] / "examples" / "train_digits.py"
 
 
 def test_a_maximum_is_one_launch_with_the_addresses_of_its_tensors(standin):

@@ -71,7 +71,7 @@ NOT_RUN = {
 
 
 def _rows():
-    sys.path.insert(0, str(Path(__file__).parents[3] / "gpu"))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "gpu"))
     from gpu_check.arguments import SMALL
     from gpu_check.cases import Case, dtypes_of, table
     from gpu_check.forms import Call

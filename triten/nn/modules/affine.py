@@ -20,6 +20,9 @@ __all__ = []
 class _Affine(Module):
     """Affine parameters: a weight of ones and a bias of zeros, or neither, or the weight alone."""
 
+    weight: Parameter | None
+    bias: Parameter | None
+
     def _register_affine(
         self,
         sizes: int | Sequence[int],

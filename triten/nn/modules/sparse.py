@@ -38,6 +38,8 @@ class Embedding(Module):
         triten.Size([2, 2, 3])
     """
 
+    weight: Parameter
+
     def __init__(
         self,
         num_embeddings: int,
@@ -151,6 +153,8 @@ class EmbeddingBag(Module):
         >>> tt.nn.EmbeddingBag(10, 3, mode="sum")(tt.tensor([1, 2, 4]), tt.tensor([0, 2])).shape
         triten.Size([2, 3])
     """
+
+    weight: Parameter
 
     def __init__(
         self,

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-
 import safetensors
 
 from ..dispatch.generated import functions as ops

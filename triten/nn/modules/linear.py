@@ -52,6 +52,9 @@ class Linear(Module):
         triten.Size([128, 30])
     """
 
+    weight: Parameter
+    bias: Parameter | None
+
     def __init__(
         self,
         in_features: int,
@@ -108,6 +111,9 @@ class Bilinear(Module):
         >>> tt.nn.Bilinear(20, 30, 40)(tt.randn(128, 20), tt.randn(128, 30)).shape
         triten.Size([128, 40])
     """
+
+    weight: Parameter
+    bias: Parameter | None
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ def recorded_stack() -> str | None:
 
 def _is_own(filename: str, root: str) -> bool:
     inside = filename.removeprefix(root)
-    return inside != filename and inside.partition("/")[0] not in ("tests", "examples")
+    return inside != filename and inside.partition("/")[0] != "tests"
 
 
 def summary_of(stack_trace: str | None) -> str:

@@ -147,7 +147,6 @@ from .runtime.layout import strided as strided
 from .runtime.lazy_import import CallableLazyModule as _CallableLazyModule
 from .runtime.lazy_import import ConstantLazyModule as _ConstantLazyModule
 from .runtime.lazy_import import LazyModule as _LazyModule
-from .runtime.lazy_import import namespace_package as _namespace_package
 from .runtime.lazy_import import when_imported as _when_imported
 from .runtime.memory_format import channels_last as channels_last
 from .runtime.memory_format import channels_last_3d as channels_last_3d
@@ -283,17 +282,14 @@ else:
     sparse = _LazyModule(f"{__package__}.sparse")
     quantization = _LazyModule(f"{__package__}.quantization")
     testing = _LazyModule(f"{__package__}.testing")
-    multiprocessing = _namespace_package(f"{__package__}.multiprocessing")
+    multiprocessing = _LazyModule(f"{__package__}.multiprocessing")
     # Tensors go through the queues and pipes of Python's own `multiprocessing` too.
-    _when_imported(
-        "multiprocessing.reduction",
-        lambda: _import_module(f"{__package__}.multiprocessing.reductions").init_reductions(),
-    )
-    onnx = _namespace_package(f"{__package__}.onnx")
-    random = _namespace_package(f"{__package__}.random")
-    safetensors = _namespace_package(f"{__package__}.safetensors")
-    signal = _namespace_package(f"{__package__}.signal")
-    types = _namespace_package(f"{__package__}.types")
+    _when_imported("multiprocessing", lambda: _import_module(f"{__package__}.multiprocessing"))
+    onnx = _LazyModule(f"{__package__}.onnx")
+    random = _LazyModule(f"{__package__}.random")
+    safetensors = _LazyModule(f"{__package__}.safetensors")
+    signal = _LazyModule(f"{__package__}.signal")
+    types = _LazyModule(f"{__package__}.types")
     triton_kernels = _LazyModule(f"{__package__}.triton_kernels")
 
 

@@ -9,10 +9,14 @@ Example:
     tensor([1, 0])
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from .dispatch.core.op_overload import Ops as _Ops
 from .dispatch.core.result_types import class_of_results as _class_of_results
+
+if _TYPE_CHECKING:
+    from .dispatch.generated.return_types import *  # noqa: F403
 
 
 def __getattr__(name: str) -> _Any:

@@ -310,6 +310,8 @@ class Hardtanh(_Activation):
 class PReLU(Module):
     """x above zero, a learned slope times x below, one for all channels or one for each (`torch.nn.PReLU`)."""
 
+    weight: Parameter
+
     def __init__(
         self,
         num_parameters: int = 1,

@@ -1,4 +1,0 @@
-from multiprocessing import *
-
-from . import reductions as reductions
-from .namespace import *

@@ -1,3 +1,0 @@
-from . import windows as windows
-
-__all__ = ["windows"]
