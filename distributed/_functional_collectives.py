@@ -180,7 +180,7 @@ def all_gather_single(self: Tensor, gather_dim: int, group: RANK_TYPES, tag: str
         group: The group.
         tag: Ignored; accepted for compatibility with PyTorch.
     """
-    from .. import cat
+    from ..dispatch.generated.functions import cat
 
     found = _resolve_group(group, tag)
     size = found.size()
@@ -199,7 +199,7 @@ def all_gather_single_coalesced(self: Sequence[Tensor], group: RANK_TYPES, tag: 
 
 def _divided(tensor: Tensor, dim: int, size: int, where: str = "") -> Tensor:
     """Split a tensor into `size` parts along `dim`, and concatenate the parts along dimension 0."""
-    from .. import cat
+    from ..dispatch.generated.functions import cat
 
     if tensor.shape[dim] % size:
         raise AssertionError(

@@ -79,7 +79,7 @@ def as_real(tensor: Tensor, op: Reduction, function: str) -> Tensor:
         return tensor
     if not supports_complex(op):
         raise ValueError(f"{function} does not support {op} on complex tensors")
-    from .. import view_as_real
+    from ..dispatch.generated.functions import view_as_real
 
     return view_as_real(tensor.detach().resolve_conj())
 

@@ -163,7 +163,7 @@ def _count(tensors: Sequence[Any], group: ProcessGroup, name: str, function: str
 
 def _one_line(tensors: Sequence[Tensor]) -> Tensor:
     """Concatenate tensors into a flat tensor."""
-    from .. import cat
+    from ..dispatch.generated.functions import cat
 
     with no_grad():
         return cat([sent(each).reshape(-1) for each in tensors])

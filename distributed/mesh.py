@@ -129,7 +129,9 @@ class DeviceMesh:
         Raises:
             RuntimeError: it is a part of a mesh in which this process is not.
         """
-        from .. import device, int32, tensor
+        from ..dispatch.tensor_data import tensor
+        from ..runtime.device import device
+        from ..runtime.scalar_type import int32
 
         with device("cpu"):
             return tensor(self._ranks(), dtype=int32).view(self._shape)

@@ -46,7 +46,7 @@ def _place(group: ProcessGroup, device: Any = None) -> Device:
 
 def _packed(value: Any, place: Device) -> Tensor:
     """Return a pickled object's bytes as a tensor."""
-    from .. import from_numpy
+    from ..dispatch.tensor_data import from_numpy
 
     return from_numpy(np.frombuffer(pickle.dumps(value), np.uint8).copy()).to(place)
 
@@ -56,20 +56,22 @@ def _unpacked(memory: Tensor, size: int) -> Any:
 
 
 def _numbers(values: Sequence[int], place: Device) -> Tensor:
-    from .. import int64, tensor
+    from ..dispatch.tensor_data import tensor
+    from ..runtime.scalar_type import int64
 
     return tensor(list(values), dtype=int64, device=place)
 
 
 def _room(size: int, place: Device) -> Tensor:
-    from .. import uint8, zeros
+    from ..dispatch.generated.functions import zeros
+    from ..runtime.scalar_type import uint8
 
     return zeros(size, dtype=uint8, device=place)
 
 
 def _joined(packed: Sequence[Tensor], place: Device) -> Tensor:
     """Concatenate the bytes of several objects."""
-    from .. import cat
+    from ..dispatch.generated.functions import cat
 
     return cat([_room(0, place), *packed])
 

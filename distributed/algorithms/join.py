@@ -153,7 +153,7 @@ class Join:
             hook.post_hook(is_last_joiner)
 
     def _number(self, value: float) -> Any:
-        from ... import full
+        from ...dispatch.generated.functions import full
 
         return full((1,), value, device=self._device)
 
@@ -179,7 +179,7 @@ class Join:
         config = joinable._join_config
         if not config.enable or not config.is_first_joinable:
             return None
-        from ... import ones, zeros
+        from ...dispatch.generated.functions import ones, zeros
 
         group, device = joinable.join_process_group, joinable.join_device
         work = all_reduce(ones(1, device=device), group=group, async_op=True)

@@ -111,7 +111,7 @@ class Bucket:
         self.views: list[Tensor] = []
         self.is_scaled_whole = False
         if not is_sparse:
-            from ... import zeros
+            from ...dispatch.generated.functions import zeros
 
             first = self.params[0]
             total = sum(each.numel() for each in self.params)
@@ -134,7 +134,8 @@ class Bucket:
 
     def zeros(self) -> Tensor:
         """Gradients of zeros, as `buffer` has them."""
-        from ... import sparse_coo_tensor, zeros_like
+        from ...dispatch.functions.sparse import sparse_coo_tensor
+        from ...dispatch.generated.functions import zeros_like
 
         if not self.is_sparse:
             return zeros_like(self.buffer)

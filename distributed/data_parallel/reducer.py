@@ -251,7 +251,7 @@ class Reducer:
             )
             grad = grad.detach()
         if is_divided and grad.dtype is view.dtype:
-            from ... import mul
+            from ...dispatch.generated.functions import mul
 
             mul(grad, 1.0 / self._count_of_processes(), out=view)
         else:
@@ -313,7 +313,7 @@ class Reducer:
 
     def _send_used(self) -> None:
         """Count the ranks that used each parameter."""
-        from ... import tensor
+        from ...dispatch.tensor_data import tensor
 
         device = next((bucket.buffer.device for bucket in self.buckets), None)
         self._used_everywhere = tensor(list(self._used), device=device).int()
@@ -409,7 +409,7 @@ class Reducer:
             self.ensure_prior_reduction_finished()
             return False
         self.ensure_prior_reduction_finished()
-        from ... import tensor
+        from ...dispatch.tensor_data import tensor
 
         has_host = "cpu" in self.process_group.backends.device_backend_map
         with no_grad():
@@ -460,7 +460,7 @@ class Reducer:
 
     def _get_local_used_map(self) -> Tensor:
         """For each parameter, whether this step used it."""
-        from ... import tensor
+        from ...dispatch.tensor_data import tensor
 
         return tensor(list(self._used), device=self.params[0].device).int()
 

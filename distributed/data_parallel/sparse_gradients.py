@@ -22,8 +22,9 @@ def all_reduce_sparse(tensor: Tensor, group: ProcessGroup) -> Tensor:
         tensor: This rank's tensor, in COO layout.
         group: The group.
     """
-    from ... import cat, sparse_coo_tensor
-    from ... import tensor as make_tensor
+    from ...dispatch.functions.sparse import sparse_coo_tensor
+    from ...dispatch.generated.functions import cat
+    from ...dispatch.tensor_data import tensor as make_tensor
 
     size = group.size()
     own = tensor.coalesce()

@@ -212,7 +212,7 @@ def _read_aliases(
 
 def _infer(op: OperatorEntry, values: Sequence[Any]) -> list[TensorMeta] | None:
     """Shape, strides and dtype of the tensors that an operator returns; None where only its kernel knows them."""
-    from ... import empty_strided
+    from ...dispatch.generated.functions import empty_strided
 
     def meta(value: Any) -> Any:
         if isinstance(value, TensorImpl):

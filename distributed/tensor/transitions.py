@@ -65,7 +65,7 @@ def change(
 
 
 def _contiguous() -> Any:
-    from ... import contiguous_format
+    from ...runtime.memory_format import contiguous_format
 
     return contiguous_format
 

@@ -32,7 +32,8 @@ def _orthogonalize(matrices: Tensor, epsilon: float = 0) -> None:
         matrices: of shape (batch, n, r), with r at most n.
         epsilon: added to a column's length, against columns of zeros.
     """
-    from .... import linalg, norm
+    from .... import linalg
+    from ....dispatch.functions.variadic import norm
 
     rank = matrices.shape[2]
     if rank > 2 and matrices.dtype not in (float16, bfloat16):
@@ -163,7 +164,8 @@ class PowerSGDState:
 
     def _random(self, *shape: int, like: Tensor) -> Tensor:
         """Normal numbers, the same in all processes."""
-        from .... import Generator, randn
+        from ....dispatch.generated.functions import randn
+        from ....dispatch.random import Generator
 
         generator = Generator().manual_seed(int(self.rng.randint(1_000_000_000)))
         return randn(*shape, generator=generator, dtype=like.dtype).to(like.device)
@@ -178,7 +180,7 @@ def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:
         state: State kept between steps.
         bucket: The gradients.
     """
-    from .... import bmm, cat, empty
+    from ....dispatch.generated.functions import bmm, cat, empty
 
     group = group_or_default(state.process_group)
     line = bucket.buffer()
@@ -267,7 +269,7 @@ def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:
 
 def _batches(shapes: dict[tuple[int, int], list[Tensor]], together: bool) -> list[Tensor]:
     """Matrices as batches of shape (b, n, m): those of a shape together, or each alone."""
-    from .... import stack
+    from ....dispatch.generated.functions import stack
 
     found: list[Tensor] = []
     for matrices in shapes.values():
@@ -287,7 +289,7 @@ def batched_powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Te
         state: State kept between steps.
         bucket: the gradients.
     """
-    from .... import empty, matmul
+    from ....dispatch.generated.functions import empty, matmul
 
     group = group_or_default(state.process_group)
     line = bucket.buffer()
