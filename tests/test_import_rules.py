@@ -94,6 +94,7 @@ ROOMS = {
 
 UPWARDS = {
     ("nn.__init__", "nn.parallel"): "a name of the namespace",
+    ("nn.__init__", "nn.parallel.data_parallel"): "the same",
     ("utils.data.__init__", "utils.data.distributed"): "the same",
     ("nn.modules.module", "compiler"): "`Module.compile`",
     ("nn.modules.batchnorm", "distributed.process_group"): "`SyncBatchNorm` over a group of processes",

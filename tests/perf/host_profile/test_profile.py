@@ -179,7 +179,7 @@ def test_recorders_belong_to_autograd() -> None:
 
 
 def test_an_environment_in_the_checkout_is_not_the_package():
-    assert layer_of(str(ROOT / ".venv/lib/python3.11/site-packages/numpy/__init__.py")) is None
+    assert layer_of(str(ROOT.parent / ".venv/lib/python3.11/site-packages/numpy/__init__.py")) is None
 
 
 def test_the_timer_is_given_back():
