@@ -38,7 +38,8 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     "_dynamo.types": {_DYNAMO: "FrameAction FrameExecStrategy"},
     "_dynamo.variables": {_DYNAMO: "VariableTracker"},
     "_functorch": {},
-    "_functorch.apis": {"func": "grad grad_and_value vmap"},
+    "_functorch.apis": {"func": "grad grad_and_value vmap", "dispatch.layers.vmap": "chunk_vmap"},
+    "_functorch.batch_norm_replacement": {"func": "replace_all_batch_norm_modules_"},
     "_functorch.eager_transforms": {
         "func": "functionalize grad grad_and_value hessian jacfwd jacrev jvp linearize vjp"
     },
@@ -103,6 +104,11 @@ MODULES: Mapping[str, Mapping[str, str]] = {
         "fx.experimental.proxy_tensor": "make_fx",
         "nn.modules.make_functional": _FUNCTIONAL,
     },
+    "functorch.experimental": {
+        "func": "functionalize hessian jacfwd jvp replace_all_batch_norm_modules_",
+        "dispatch.layers.vmap": "chunk_vmap",
+    },
+    "functorch.experimental.control_flow": {"": "cond"},
     "nn._reduction": {"nn.reductions": "get_enum legacy_get_enum legacy_get_string"},
     "sparse._triton_ops_meta": {
         "!products of sparse tensors choose their tiles themselves": "get_meta minimize update"

@@ -100,3 +100,30 @@ def test_ensembles():
         tt.func.stack_module_state([nn.ReLU(), nn.Tanh()])
     with pytest.raises(RuntimeError, match="same training/eval mode"):
         tt.func.stack_module_state([nn.ReLU(), nn.ReLU().eval()])
+
+
+def test_reparametrize_module_holds_for_the_block():
+    from triten.nn.utils.stateless import _reparametrize_module
+
+    layer = nn.Linear(2, 1, bias=False)
+    weight = layer.weight
+    given = {"weight": tt.ones(1, 2)}
+    with pytest.raises(KeyError), _reparametrize_module(layer, given):
+        assert layer(tt.tensor([3.0, 4.0])).tolist() == [7.0]
+        layer._parameters["weight"] = tt.zeros(1, 2)
+        raise KeyError
+    assert layer.weight is weight and given["weight"].tolist() == [[0.0, 0.0]]
+
+
+def test_reparametrize_module_ties_and_checks_names_on_request():
+    from triten.nn.utils.stateless import _reparametrize_module
+
+    net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
+    net[1].weight = net[0].weight
+    one = {"0.weight": tt.eye(2)}
+    with _reparametrize_module(net, one, tie_weights=True):
+        assert net[1].weight is one["0.weight"]
+    with _reparametrize_module(net, one):
+        assert net[1].weight is not one["0.weight"]
+    with pytest.raises(RuntimeError, match="Missing key"), _reparametrize_module(net, one, strict=True):
+        pass
