@@ -110,23 +110,39 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     },
     "functorch.experimental.control_flow": {"": "cond"},
     "nn._reduction": {"nn.reductions": "get_enum legacy_get_enum legacy_get_string"},
+    "utils._mode_utils": {
+        "utils._python_dispatch": "all_same_mode no_dispatch=_DisableTensorDispatch",
+    },
     "sparse._triton_ops_meta": {
         "!products of sparse tensors choose their tiles themselves": "get_meta minimize update"
     },
 }
 """Rows of modules that are made."""
 
-ALIASES: Mapping[str, str] = {"_functorch.vmap": "dispatch.layers.vmap"}
+ALIASES: Mapping[str, str] = {"_VF": "_public", "_functorch.vmap": "dispatch.layers.vmap"}
 """Modules of this package by PyTorch's names, for packages that replace functions in them."""
 
 NAMES: Mapping[str, Mapping[str, str]] = {
-    "_C": {"": "Tag TensorBase=Tensor dtype", _SCRIPT: "Graph Node ScriptObject Value"},
+    "_C": {
+        "": "Tag TensorBase=Tensor _VariableFunctions=_public dtype",
+        "utils._python_dispatch": "_DisableTorchDispatch=_DisableTensorDispatch",
+        _SCRIPT: "Graph Node ScriptObject Value",
+    },
     "_higher_order_ops.triton_kernel_wrap": {_DYNAMO: "TraceableTritonKernelWrapper"},
     "distributed.fsdp.fully_sharded_data_parallel": {
         "distributed.fsdp.api": "BackwardPrefetch CPUOffload FullOptimStateDictConfig FullStateDictConfig "
         "LocalOptimStateDictConfig LocalStateDictConfig MixedPrecision OptimStateDictConfig OptimStateKeyType "
         "ShardedOptimStateDictConfig ShardedStateDictConfig ShardingStrategy StateDictConfig StateDictSettings "
         "StateDictType"
+    },
+    "nn.functional": {
+        "overrides": "handle_torch_function=handle_tensor_function has_torch_function=has_tensor_function "
+        "has_torch_function_unary=has_tensor_function_unary "
+        "has_torch_function_variadic=has_tensor_function_variadic"
+    },
+    "utils._python_dispatch": {
+        "utils._python_dispatch": "BaseTorchDispatchMode=BaseTensorDispatchMode "
+        "is_in_torch_dispatch_mode=is_in_tensor_dispatch_mode"
     },
     "optim.optimizer": {"optim.optimizer": "ParamsT=Params"},
 }
@@ -140,6 +156,7 @@ PRIVATE = (
     "_prims_common",
     "_subclasses",
     "_utils",
+    "classes",
 )
 """Modules of this package that PyTorch's root has as attributes before a program imports them."""
 

@@ -18,7 +18,8 @@ from .dispatch.core.result_types import class_of_results as _class_of_results
 def __getattr__(name: str) -> _Any:
     if not name.startswith("_"):
         try:
-            operator = getattr(_Ops().aten, name)
+            # Calls with ``out=`` return the class of calls without.
+            operator = getattr(_Ops().aten, name.removesuffix("_out"))
         except AttributeError:
             operator = None
         for overload in operator.overloads() if operator else ():

@@ -11,6 +11,7 @@ import pytest
 import triten as tt
 from triten.runtime.local_dispatch_key_set import modes
 from triten.tests.shared.thread_state import modes_and_keys
+from triten.utils import _python_dispatch as dispatch_modes
 
 
 class Log(tt.TensorDispatchMode):
@@ -345,3 +346,57 @@ def test_each_mode_sees_the_read_of_an_element() -> None:
         with pytest.raises(RuntimeError, match="2 elements cannot be converted"):
             tt.ones(2).item()
     assert outer == inner and inner.count("_local_scalar_dense") == 2
+
+
+class _Named(tt.TensorDispatchMode):
+    def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
+        assert dispatch_modes._get_current_dispatch_mode() is not self
+        seen.append(self)
+        return func(*args, **(kwargs or {}))
+
+
+seen: list[tt.TensorDispatchMode] = []
+
+
+def test_the_stack_of_modes_is_found_and_left():
+    outer, inner = _Named(), _Named()
+    x = tt.ones(1)
+    assert dispatch_modes._get_current_dispatch_mode() is None
+    with pytest.raises(RuntimeError, match="no dispatch mode"), dispatch_modes._pop_mode_temporarily():
+        pass
+    with outer, inner:
+        assert dispatch_modes._get_current_dispatch_mode_stack() == [outer, inner]
+        assert (
+            dispatch_modes._get_current_dispatch_mode() is inner
+            and dispatch_modes.is_in_tensor_dispatch_mode()
+        )
+        with dispatch_modes._pop_mode_temporarily() as left:
+            x.neg()
+        with dispatch_modes._DisableTensorDispatch():
+            x.neg()
+    assert left is inner and seen == [outer] and not dispatch_modes.is_in_tensor_dispatch_mode()
+
+
+def test_wrapper_subclasses_are_transformed():
+    class Wrapper(tt.Tensor):
+        @staticmethod
+        def __new__(cls, inner):
+            made = tt.Tensor._make_wrapper_subclass(cls, inner.size(), inner.stride(), dtype=inner.dtype)
+            made.inner = inner
+            return made
+
+        def __tensor_flatten__(self):
+            return ["inner"], None
+
+        @classmethod
+        def __tensor_unflatten__(cls, tensors, context, sizes, strides):
+            return cls(tensors["inner"])
+
+        @classmethod
+        def __tensor_dispatch__(cls, func, types, args=(), kwargs=None):
+            raise AssertionError(func)
+
+    made = dispatch_modes.transform_subclass(Wrapper(tt.ones(2, 3)), lambda name, inner: inner * 2)
+    assert type(made) is Wrapper and made.inner.tolist() == [[2.0] * 3] * 2
+    with pytest.raises(RuntimeError, match="must return sizes"):
+        dispatch_modes.transform_subclass(Wrapper(tt.ones(2, 3)), lambda name, inner: inner[0])
