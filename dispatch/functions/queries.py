@@ -104,6 +104,7 @@ def _assert(condition: Any, message: str) -> None:
         raise AssertionError(message)
 
 
+@overridable
 def _assert_async(input: Tensor, assert_msg: str = "") -> None:
     """Raise if a tensor of one element is zero (`torch._assert_async`). On CUDA this waits for the element.
 

@@ -113,7 +113,6 @@ def test_a_mode_is_of_its_thread_alone():
     [
         (NotImplemented, "no implementation found for 'aten::exp'.*of Answers returned NotImplemented"),
         (3, "aten::exp: __tensor_dispatch__ must return Tensor as the schema has it, got int"),
-        (None, "must return Tensor"),
     ],
 )
 def test_answers_that_the_schema_does_not_have_are_refused(result, message):
@@ -400,3 +399,36 @@ def test_wrapper_subclasses_are_transformed():
     assert type(made) is Wrapper and made.inner.tolist() == [[2.0] * 3] * 2
     with pytest.raises(RuntimeError, match="must return sizes"):
         dispatch_modes.transform_subclass(Wrapper(tt.ones(2, 3)), lambda name, inner: inner[0])
+
+
+def test_super_finds_a_handler_that_runs_the_operator():
+    class Base(tt.Tensor):
+        __tensor_function__ = tt._C._disabled_tensor_function_impl
+
+        @classmethod
+        def __tensor_dispatch__(cls, func, types, args=(), kwargs=None):
+            names.append((cls.__name__, func.name()))
+            return super().__tensor_dispatch__(func, types, args, kwargs)
+
+    class Derived(Base):
+        @classmethod
+        def __tensor_dispatch__(cls, func, types, args=(), kwargs=None):
+            return super().__tensor_dispatch__(func, types, args, kwargs)
+
+    class Plain(tt.Tensor):
+        pass
+
+    names: list[tuple[str, str]] = []
+    x = tt.ones(2).as_subclass(Derived)
+    assert (x + x).tolist() == [2.0, 2.0] and names == [("Derived", "aten::add.Tensor")]
+    assert not hasattr(Plain, "__tensor_dispatch__") and not hasattr(tt.Tensor, "__tensor_dispatch__")
+
+
+@pytest.mark.parametrize("call", [lambda x: x + 2, lambda x: tt.add(x, 2), lambda x: x.add(x)])
+def test_a_handler_may_return_none(call):
+    class Nothing(tt.Tensor):
+        @classmethod
+        def __tensor_dispatch__(cls, func, types, args=(), kwargs=None):
+            return None
+
+    assert call(tt.ones(2).as_subclass(Nothing)) is None
