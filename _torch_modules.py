@@ -76,6 +76,8 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     "_tensor_str": {
         "dispatch.methods.print_options": "PRINT_OPTS=options get_printoptions printoptions set_printoptions"
     },
+    "cpu.amp": {"amp.cpu": "autocast"},
+    "cpu.amp.autocast_mode": {"amp.cpu": "autocast"},
     "distributed._tensor": {
         "distributed.tensor": f"DTensor DeviceMesh {_PLACEMENTS} distribute_module distribute_tensor empty full "
         "init_device_mesh ones rand randn zeros"
@@ -113,6 +115,10 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     "utils._mode_utils": {
         "utils._python_dispatch": "all_same_mode no_dispatch=_DisableTensorDispatch",
     },
+    "profiler.itt": {"dispatch.layers.profiler.itt": "is_available mark range range_pop range_push"},
+    "autograd.profiler_util": {
+        "dispatch.layers.profiler.events": "DeviceType EventList FunctionEvent FunctionEventAvg Interval Kernel"
+    },
     "sparse._triton_ops_meta": {
         "!products of sparse tensors choose their tiles themselves": "get_meta minimize update"
     },
@@ -140,6 +146,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "has_torch_function_unary=has_tensor_function_unary "
         "has_torch_function_variadic=has_tensor_function_variadic"
     },
+    "profiler": {"!use profile(...) and export_chrome_trace": "ExecutionTraceObserver"},
     "utils._python_dispatch": {
         "utils._python_dispatch": "BaseTorchDispatchMode=BaseTensorDispatchMode "
         "is_in_torch_dispatch_mode=is_in_tensor_dispatch_mode"
@@ -251,5 +258,7 @@ def install() -> None:
 
 
 def _bind(package: str, last: str) -> None:
-    """Have a package have a module of the table as an attribute, before the module is imported."""
-    vars(sys.modules[package]).setdefault(last, LazyModule(f"{package}.{last}"))
+    """Have a package, or a module, have a module of the table as an attribute, before the module is imported."""
+    names = vars(sys.modules[package])
+    names.setdefault("__path__", [])
+    names.setdefault(last, LazyModule(f"{package}.{last}"))

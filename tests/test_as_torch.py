@@ -63,6 +63,11 @@ for owner, name in ((torch, "matrix_rank"), (torch, "eig"), (torch.Tensor, "solv
         assert f"torch.{name}" in str(error) and f"Use torch.linalg.{name}" in str(error)
     else:
         raise AssertionError(name)
+import torch.cpu.amp.autocast_mode
+assert torch.cpu.amp.autocast is torch.cpu.amp.autocast_mode.autocast
+import torch.profiler.itt
+from torch.autograd.profiler_util import EventList, FunctionEvent
+assert not torch.profiler.itt.is_available()
 try:
     torch.classes.a.B
 except RuntimeError as error:

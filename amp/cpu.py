@@ -1,16 +1,16 @@
-"""`autocast` for the CPU (`torch.cpu.amp.autocast_mode`)."""
+"""The older name of `tt.autocast` for the CPU (`torch.cpu.amp`)."""
 
 from __future__ import annotations
 
 import warnings
 
-from ... import amp as _amp
-from ...runtime import scalar_type as _st
+from ..runtime import scalar_type as _st
+from .autocast_mode import autocast as _autocast
 
 __all__ = ["autocast"]
 
 
-class autocast(_amp.autocast):
+class autocast(_autocast):
     """``tt.autocast("cpu", ...)`` (`torch.cpu.amp.autocast`). A FutureWarning names it.
 
     Args:
@@ -21,7 +21,8 @@ class autocast(_amp.autocast):
     Example:
         >>> import triten as tt, warnings
         >>> warnings.simplefilter("ignore", FutureWarning)
-        >>> with tt.cpu.amp.autocast():
+        >>> from triten.amp.cpu import autocast
+        >>> with autocast():
         ...     (tt.ones(2, 2) @ tt.ones(2, 2)).dtype
         triten.bfloat16
     """

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..runtime.device import DeviceLike
-from ..runtime.lazy_import import lazy_names
+from .runtime.device import DeviceLike
 
 __all__ = [
     "Event",
@@ -142,9 +141,6 @@ def get_capabilities() -> dict[str, Any]:
     """
     import platform
 
-    from ..backends.cpu import instruction_sets
+    from .backends.cpu import instruction_sets
 
     return {"architecture": platform.machine()} | instruction_sets()
-
-
-__getattr__, __dir__, _ = lazy_names(__name__, {}, ("amp",))
