@@ -316,6 +316,6 @@ def redispatch_function(
     if body is not None:
         return body(*args, **named)  # type: ignore[no-any-return]
     if inspect.isfunction(func) and not func.__module__.startswith(f"{__package__}."):
-        return _protocol.call_unchecked(func, args, named)
+        return _protocol.call_unchecked(func, args, named)  # type: ignore[no-any-return]
     with _protocol.DisableTensorFunction():
         return func(*args, **named)

@@ -87,10 +87,12 @@ def _has_as_many(tree: Any, spec: TreeSpec) -> bool:
     return len(tree) == spec.num_children
 
 
-for _class in (list, tuple, namedtuple, immutable_list):
-    register_pytree_flatten_spec(_class, lambda tree, spec: list(tree[: spec.num_children]), _has_as_many)
-for _class in (dict, OrderedDict, immutable_dict):
-    register_pytree_flatten_spec(_class, lambda tree, spec: [tree[key] for key in spec.context], _has_as_many)
+for _sequence in (list, tuple, namedtuple, immutable_list):
+    register_pytree_flatten_spec(_sequence, lambda tree, spec: list(tree[: spec.num_children]), _has_as_many)
+for _mapping in (dict, OrderedDict, immutable_dict):
+    register_pytree_flatten_spec(
+        _mapping, lambda tree, spec: [tree[key] for key in spec.context], _has_as_many
+    )
 register_pytree_flatten_spec(
     defaultdict, lambda tree, spec: [tree[key] for key in spec.context[1]], _has_as_many
 )

@@ -20,7 +20,7 @@ def is_available() -> bool:
 
 @dataclass
 class _Settings:
-    """Whether opt_einsum is asked, and its strategy."""
+    """Settings of `einsum`: `enabled` asks opt_einsum, with a `strategy`."""
 
     enabled: bool = True
     strategy: str = "auto"

@@ -246,6 +246,7 @@ def einsum(*args: Any) -> Tensor:
             "subscripts list"
         )
     if isinstance(args[0], Tensor):
+        operands: Sequence[Tensor]
         equation, operands = _from_sublists(args)
     else:
         equation = args[0]

@@ -18,7 +18,7 @@ from ..passes.tools_common import legalize_graph
 __all__ = ["are_nodes_independent", "may_depend_on", "merge_matmul", "split_result_tensors"]
 
 
-def split_result_tensors(result: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def split_result_tensors(result: Tensor, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     """Split the rows of a merged matmul's result by the numbers of rows of its inputs.
 
     Args:
