@@ -83,12 +83,17 @@ def tree_flatten_spec(tree: Any, spec: TreeSpec) -> list[Any]:
     ]
 
 
+def _elements(tree: Any, spec: TreeSpec) -> list[Any]:
+    # A tree may be a proxy, which has elements and cannot be iterated over.
+    return [tree[index] for index in range(spec.num_children)]
+
+
 def _has_as_many(tree: Any, spec: TreeSpec) -> bool:
     return len(tree) == spec.num_children
 
 
 for _sequence in (list, tuple, namedtuple, immutable_list):
-    register_pytree_flatten_spec(_sequence, lambda tree, spec: list(tree[: spec.num_children]), _has_as_many)
+    register_pytree_flatten_spec(_sequence, _elements, _has_as_many)
 for _mapping in (dict, OrderedDict, immutable_dict):
     register_pytree_flatten_spec(
         _mapping, lambda tree, spec: [tree[key] for key in spec.context], _has_as_many

@@ -145,10 +145,9 @@ def split_const_subgraphs(
         if node in constant and node.op != "get_attr" and not constant.issuperset(node.users)
     ]
     for node in traced.graph.nodes:
-        if node in constant:
+        if node in constant and (node.op != "get_attr" or not constant.isdisjoint(node.users)):
             computed[node] = const.node_copy(node, computed.__getitem__)
     const.output(computed[results[0]] if len(results) == 1 else tuple(computed[node] for node in results))
-    const.eliminate_dead_code()
 
     made: dict[Node, Node] = {}
     stored: Node | None = None

@@ -9,11 +9,10 @@ from typing import Any
 from ...dispatch.generated import functions as _ops
 from ...dispatch.tensor import Tensor
 from ...runtime.traceback_filter import api_boundary
+from ..utils._named_member_accessor import swap_tensor
 from .module import Module
 
 __all__ = ["functional_call", "stack_module_state"]
-
-_MISSING = object()
 
 
 @api_boundary
@@ -97,14 +96,12 @@ def reparametrize_module(
         [7.0]
     """
     given = parameters_and_buffers
-    for name, value in given.items():
-        if not isinstance(value, Tensor):
-            raise TypeError(f"functional_call: {name} is no Tensor but {type(value).__name__}")
+    wanted = _with_tied(module, given) if tie_weights else given
     if strict:
-        _check_names(module, given)
+        _check_names(module, wanted)
     assigned: dict[str, Any] = {}
     try:
-        with _in_place_of(module, _with_tied(module, given) if tie_weights else given, assigned):
+        with _in_place_of(module, wanted, assigned):
             yield
     finally:
         given.update({name: value for name, value in assigned.items() if name in given})
@@ -122,11 +119,11 @@ def _merged(dicts: Any) -> dict[str, Tensor]:
     for each in dicts:
         if not isinstance(each, Mapping):
             raise ValueError("Expected all elements of parameter_and_buffer_dicts to be dictionaries")
-        for name in each:
-            if name in merged:
-                raise ValueError(
-                    f"{name} appears in multiple dictionaries; behavior of functional call is ambiguous"
-                )
+        repeated = [name for name in each if name in merged]
+        if repeated:
+            raise ValueError(
+                f"{repeated} appeared in multiple dictionaries; behavior of functional call is ambiguous"
+            )
         merged.update(each)
     return merged
 
@@ -169,32 +166,20 @@ def _with_tied(module: Module, given: Mapping[str, Tensor]) -> dict[str, Tensor]
 
 
 @contextmanager
-def _in_place_of(module: Module, wanted: Mapping[str, Tensor], assigned: dict[str, Any]) -> Iterator[None]:
+def _in_place_of(
+    module: Module, wanted: Mapping[str, Tensor | None], assigned: dict[str, Any]
+) -> Iterator[None]:
     """Exchange the module's tensors in the block; `assigned` gets the values of their names at the end."""
-    before: list[tuple[dict[str, Any], str, str, Any]] = []
+    before: list[tuple[Module, str, str, Any]] = []
     try:
         for name, value in wanted.items():
             path, _, attribute = name.rpartition(".")
-            table = _table_of(module.get_submodule(path), attribute)
-            before.append((table, name, attribute, table.get(attribute, _MISSING)))
-            table[attribute] = value
+            owner = module.get_submodule(path)
+            before.append((owner, name, attribute, swap_tensor(owner, attribute, value, allow_missing=True)))
         yield
     finally:
-        for table, name, attribute, value in reversed(before):
-            if attribute in table:
-                assigned[name] = table[attribute]
-            if value is _MISSING:
-                table.pop(attribute, None)
-            else:
-                table[attribute] = value
-
-
-def _table_of(module: Module, attribute: str) -> dict[str, Any]:
-    """Return the dictionary in which a module stores a tensor; `__dict__` if the module lacks the tensor."""
-    for table in (module._parameters, module._buffers):
-        if attribute in table:
-            return table
-    return module.__dict__
+        for owner, name, attribute, value in reversed(before):
+            assigned[name] = swap_tensor(owner, attribute, value, allow_missing=True)
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

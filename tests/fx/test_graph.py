@@ -521,3 +521,11 @@ def test_immutable_arguments_are_nodes_of_trees() -> None:
     assert paths == ["[0]", "[1]['b']", "[1]['a'][0]", "[1]['a'][1]"]
     shallow = pytree.tree_structure(immutable_list([0, immutable_dict(b=0, a=0)]))
     assert tree_flatten_spec(tree, shallow) == [3, 4, [5, 6]]
+
+
+def test_trees_of_proxies_are_taken_apart_by_position() -> None:
+    from triten.fx import PH
+
+    traced = tt.fx.symbolic_trace(lambda x: x[0] + x[1], concrete_args={"x": [PH, PH]})
+    again = tt.fx.symbolic_trace(traced)
+    assert again([tt.ones(1), tt.ones(1)]).tolist() == traced([tt.ones(1), tt.ones(1)]).tolist() == [2.0]

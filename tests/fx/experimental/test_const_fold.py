@@ -28,6 +28,11 @@ class Single(Model):
         return x + self.w.sqrt().exp()
 
 
+class Layer(Model):
+    def forward(self, x: tt.Tensor) -> tt.Tensor:
+        return self.inner(self.w) + x
+
+
 class Nothing(Model):
     def forward(self, x: tt.Tensor) -> tt.Tensor:
         return self.inner(x) * self.w
@@ -38,7 +43,9 @@ class Size(Model):
         return x.reshape(self.w.size(0), self.w.size(1))
 
 
-@pytest.mark.parametrize(("model", "folded_attributes"), [(Model, 2), (Single, 1), (Size, 2), (Nothing, 0)])
+@pytest.mark.parametrize(
+    ("model", "folded_attributes"), [(Model, 2), (Single, 1), (Layer, 1), (Size, 2), (Nothing, 0)]
+)
 def test_constants_are_computed_once(model: Callable[[], Model], folded_attributes: int) -> None:
     module = model()
     names = set(vars(module))
