@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from ..runtime.dispatch_key import Functionality, functionality_bit
 from ..runtime.generic_base import GenericBase
+from ..runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard
 from ..runtime.traceback_filter import hide_inner_frames
 from .core.tensor_function import HANDLER, disabled_tensor_function, other_handlers
 
 PYTORCH_NAMES: Final = {HANDLER: "__torch_function__", "__tensor_dispatch__": "__torch_dispatch__"}
 """PyTorch's names of the handlers."""
+
+
+def disabled_tensor_dispatch(
+    func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+) -> Any:
+    """Run an operator without dispatch modes and handlers of subclasses (`torch._C._disabled_torch_dispatch_impl`)."""
+    with ExcludeDispatchKeyGuard(functionality_bit(Functionality.Python)):
+        return func(*args, **(kwargs or {}))
+
+
+class _NextHandler:
+    """The handler of operators that ``super()`` finds in a class that defines one; other classes have none."""
+
+    def __get__(self, tensor: object, cls: type) -> Callable[..., Any]:
+        if any("__tensor_dispatch__" in vars(each) for each in cls.__mro__ if each is not Constructor):
+            return disabled_tensor_dispatch
+        raise AttributeError(f"type object {cls.__name__!r} has no handler of operators")
 
 
 class Constructor:
@@ -21,6 +40,8 @@ class Constructor:
     """
 
     __slots__ = ()
+
+    __tensor_dispatch__ = __torch_dispatch__ = _NextHandler()
 
     def __new__(cls, /, *args: Any, **named: Any) -> Any:
         """Return a tensor of the class; see `Tensor`."""
@@ -108,7 +129,12 @@ class TensorMeta(type):
 
 def _defined_as(own: str, theirs: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
     """Return the handler that a new class or its mixins define as `theirs` and not as `own`; None if there is none."""
-    mixins = (vars(each) for base in bases for each in base.__mro__ if not isinstance(each, TensorMeta))
+    mixins = (
+        vars(each)
+        for base in bases
+        for each in base.__mro__
+        if not isinstance(each, TensorMeta) and each is not Constructor
+    )
     for attributes in (namespace, *mixins):
         if own in attributes:
             return None

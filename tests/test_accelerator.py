@@ -221,3 +221,14 @@ def test_a_graph_captures_the_current_stream():
 def test_a_graph_refuses_an_unknown_mode():
     with pytest.raises(RuntimeError, match="unknown capture_error_mode 'loose'"):
         tt.accelerator.Graph(capture_error_mode="loose")
+
+
+def test_autocast_of_the_cpu_by_its_older_name() -> None:
+    from triten.amp.cpu import autocast
+
+    with pytest.warns(FutureWarning, match="amp.autocast\\('cpu', args...\\)"):
+        context = autocast(dtype=tt.float16)
+    with context:
+        assert (tt.ones(2, 2) @ tt.ones(2, 2)).dtype is tt.float16
+    with pytest.warns(FutureWarning), autocast(enabled=False):
+        assert (tt.ones(2, 2) @ tt.ones(2, 2)).dtype is tt.float32

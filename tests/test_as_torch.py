@@ -46,6 +46,32 @@ import functorch, torch._functorch.vmap, torch._functorch.make_functional
 assert functorch.vmap is torch.vmap and functorch.make_functional.__module__.startswith("triten.nn")
 assert torch._functorch.vmap is sys.modules["triten.dispatch.layers.vmap"]
 assert torch.StorageBase is torch.UntypedStorage
+from functorch.experimental import chunk_vmap
+from torch.nn.functional import has_torch_function, has_torch_function_variadic
+from torch.overrides import enable_reentrant_dispatch, redispatch_function
+from torch.utils._mode_utils import all_same_mode, no_dispatch
+from torch.utils._python_dispatch import BaseTorchDispatchMode, is_in_torch_dispatch_mode
+assert chunk_vmap(torch.sin)(torch.zeros(4)).tolist() == [0.0] * 4
+assert torch._VF.split(torch.ones(4), 2)[0].tolist() == [1.0, 1.0]
+assert torch._C._VariableFunctions.add is torch.add and has_torch_function((2,)) is False
+with BaseTorchDispatchMode(), no_dispatch():
+    assert is_in_torch_dispatch_mode() and (torch.ones(1) + 1).item() == 2
+for owner, name in ((torch, "matrix_rank"), (torch, "eig"), (torch.Tensor, "solve")):
+    try:
+        getattr(owner, name)(torch.ones(2, 2))
+    except RuntimeError as error:
+        assert f"torch.{name}" in str(error) and f"Use torch.linalg.{name}" in str(error)
+    else:
+        raise AssertionError(name)
+import torch.cpu.amp.autocast_mode
+assert torch.cpu.amp.autocast is torch.cpu.amp.autocast_mode.autocast
+import torch.profiler.itt
+from torch.autograd.profiler_util import EventList, FunctionEvent
+assert not torch.profiler.itt.is_available()
+try:
+    torch.classes.a.B
+except RuntimeError as error:
+    assert str(error) == "Class a.B not registered!"
 assert torch.autograd.gradcheck is gradcheck  # the function, not the module of its name
 assert torch.manual_seed(0) is torch.default_generator
 assert torch.randperm(8).tolist() == [4, 0, 7, 3, 2, 5, 1, 6]  # PyTorch's numbers

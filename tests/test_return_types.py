@@ -37,3 +37,11 @@ def test_printed_with_names() -> None:
 def test_operators_without_named_results_have_none(name: str) -> None:
     with pytest.raises(AttributeError, match=name):
         getattr(tt.return_types, name)
+
+
+def test_classes_of_calls_with_out_are_those_of_calls_without() -> None:
+    x = tt.ones(2, 2)
+    found = tt.max(x, 1, out=(tt.empty(2), tt.empty(2, dtype=tt.int64)))
+    assert isinstance(found, tt.return_types.max_out) and tt.return_types.max_out is tt.return_types.max
+    with pytest.raises(AttributeError):
+        _ = tt.return_types.none_out

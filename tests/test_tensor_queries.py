@@ -134,3 +134,12 @@ def test_refusals(message: str) -> None:
     with pytest.raises(kind) as error:
         call()
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0, "nonzero value"), (False, "own text"), ([1, 1], "ambiguous"), ([], "no values")]
+)
+def test_assert_async_raises_for_zero(value, text) -> None:
+    tt._assert_async(tt.tensor(2.0))
+    with pytest.raises(RuntimeError, match=text):
+        tt._assert_async(tt.tensor(value), *(["own text"] if value is False else []))

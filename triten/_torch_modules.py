@@ -38,7 +38,8 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     "_dynamo.types": {_DYNAMO: "FrameAction FrameExecStrategy"},
     "_dynamo.variables": {_DYNAMO: "VariableTracker"},
     "_functorch": {},
-    "_functorch.apis": {"func": "grad grad_and_value vmap"},
+    "_functorch.apis": {"func": "grad grad_and_value vmap", "dispatch.layers.vmap": "chunk_vmap"},
+    "_functorch.batch_norm_replacement": {"func": "replace_all_batch_norm_modules_"},
     "_functorch.eager_transforms": {
         "func": "functionalize grad grad_and_value hessian jacfwd jacrev jvp linearize vjp"
     },
@@ -75,6 +76,8 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     "_tensor_str": {
         "dispatch.methods.print_options": "PRINT_OPTS=options get_printoptions printoptions set_printoptions"
     },
+    "cpu.amp": {"amp.cpu": "autocast"},
+    "cpu.amp.autocast_mode": {"amp.cpu": "autocast"},
     "distributed._tensor": {
         "distributed.tensor": f"DTensor DeviceMesh {_PLACEMENTS} distribute_module distribute_tensor empty full "
         "init_device_mesh ones rand randn zeros"
@@ -103,24 +106,50 @@ MODULES: Mapping[str, Mapping[str, str]] = {
         "fx.experimental.proxy_tensor": "make_fx",
         "nn.modules.make_functional": _FUNCTIONAL,
     },
+    "functorch.experimental": {
+        "func": "functionalize hessian jacfwd jvp replace_all_batch_norm_modules_",
+        "dispatch.layers.vmap": "chunk_vmap",
+    },
+    "functorch.experimental.control_flow": {"": "cond"},
     "nn._reduction": {"nn.reductions": "get_enum legacy_get_enum legacy_get_string"},
+    "utils._mode_utils": {
+        "utils._python_dispatch": "all_same_mode no_dispatch=_DisableTensorDispatch",
+    },
+    "profiler.itt": {"dispatch.layers.profiler.itt": "is_available mark range range_pop range_push"},
+    "autograd.profiler_util": {
+        "dispatch.layers.profiler.events": "DeviceType EventList FunctionEvent FunctionEventAvg Interval Kernel"
+    },
     "sparse._triton_ops_meta": {
         "!products of sparse tensors choose their tiles themselves": "get_meta minimize update"
     },
 }
 """Rows of modules that are made."""
 
-ALIASES: Mapping[str, str] = {"_functorch.vmap": "dispatch.layers.vmap"}
+ALIASES: Mapping[str, str] = {"_VF": "_public", "_functorch.vmap": "dispatch.layers.vmap"}
 """Modules of this package by PyTorch's names, for packages that replace functions in them."""
 
 NAMES: Mapping[str, Mapping[str, str]] = {
-    "_C": {"": "Tag TensorBase=Tensor dtype", _SCRIPT: "Graph Node ScriptObject Value"},
+    "_C": {
+        "": "Tag TensorBase=Tensor _VariableFunctions=_public dtype",
+        "utils._python_dispatch": "_DisableTorchDispatch=_DisableTensorDispatch",
+        _SCRIPT: "Graph Node ScriptObject Value",
+    },
     "_higher_order_ops.triton_kernel_wrap": {_DYNAMO: "TraceableTritonKernelWrapper"},
     "distributed.fsdp.fully_sharded_data_parallel": {
         "distributed.fsdp.api": "BackwardPrefetch CPUOffload FullOptimStateDictConfig FullStateDictConfig "
         "LocalOptimStateDictConfig LocalStateDictConfig MixedPrecision OptimStateDictConfig OptimStateKeyType "
         "ShardedOptimStateDictConfig ShardedStateDictConfig ShardingStrategy StateDictConfig StateDictSettings "
         "StateDictType"
+    },
+    "nn.functional": {
+        "overrides": "handle_torch_function=handle_tensor_function has_torch_function=has_tensor_function "
+        "has_torch_function_unary=has_tensor_function_unary "
+        "has_torch_function_variadic=has_tensor_function_variadic"
+    },
+    "profiler": {"!use profile(...) and export_chrome_trace": "ExecutionTraceObserver"},
+    "utils._python_dispatch": {
+        "utils._python_dispatch": "BaseTorchDispatchMode=BaseTensorDispatchMode "
+        "is_in_torch_dispatch_mode=is_in_tensor_dispatch_mode"
     },
     "optim.optimizer": {"optim.optimizer": "ParamsT=Params"},
 }
@@ -134,6 +163,7 @@ PRIVATE = (
     "_prims_common",
     "_subclasses",
     "_utils",
+    "classes",
 )
 """Modules of this package that PyTorch's root has as attributes before a program imports them."""
 
@@ -228,5 +258,7 @@ def install() -> None:
 
 
 def _bind(package: str, last: str) -> None:
-    """Have a package have a module of the table as an attribute, before the module is imported."""
-    vars(sys.modules[package]).setdefault(last, LazyModule(f"{package}.{last}"))
+    """Have a package, or a module, have a module of the table as an attribute, before the module is imported."""
+    names = vars(sys.modules[package])
+    names.setdefault("__path__", [])
+    names.setdefault(last, LazyModule(f"{package}.{last}"))

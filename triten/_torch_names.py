@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from inspect import getattr_static
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import _C, jit, library, overrides
 from .dispatch.core.tensor_function import disabled_tensor_function, other_handlers
@@ -78,10 +78,34 @@ def of_root() -> dict[str, Any]:
     scripts = {name: getattr(jit, name) for name in ("ScriptFunction", "ScriptModule")}
     return {
         **scripts,
+        **{name: _Removed(name) for name in REMOVED},
         **typed_storage.legacy,
         "StorageBase": typed_storage.UntypedStorage,
         "TypedStorage": typed_storage.TypedStorage,
     }
+
+
+REMOVED = {
+    "eig": "linalg.eig, or linalg.eigvals for the eigenvalues alone. They return complex tensors.",
+    "lstsq": "linalg.lstsq(A, B).solution for lstsq(B, A).solution[:A.size(1)].",
+    "matrix_rank": "linalg.matrix_rank, whose parameter 'hermitian' is the former 'symmetric'.",
+    "solve": "linalg.solve(A, B) for solve(B, A).solution.",
+    "symeig": "linalg.eigh, or linalg.eigvalsh for the eigenvalues alone, with UPLO='U' for the upper triangle.",
+}
+"""Functions that PyTorch removed, and what replaces them."""
+
+
+class _Removed:
+    """A function that raises RuntimeError. It is no Python function, so function modes leave it alone."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RuntimeError(
+            f"torch.{self.__name__}: This function was deprecated since version 1.9 and is now removed. "
+            f"Use torch.{REMOVED[self.__name__]}"
+        )
 
 
 _numpy = Tensor.numpy
@@ -105,6 +129,8 @@ def add() -> None:
             )
             vars(module).setdefault(theirs, value)
     vars(sys.modules[__package__]).update(of_root())
+    for name in REMOVED.keys() - {"matrix_rank"}:
+        setattr(Tensor, name, _Removed(name))
     Tensor.numpy = numpy  # type: ignore[assignment, method-assign]
     vars(overrides)["TorchFunctionMode"] = TorchFunctionMode
     vars(library)["register_torch_dispatch"] = library.register_tensor_dispatch

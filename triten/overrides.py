@@ -23,7 +23,8 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
 
@@ -37,11 +38,15 @@ from .dispatch.core.tensor_function import (
 from .dispatch.layers.overrides import overridable as _overridable
 from .dispatch.layers.overrides.function_mode import BaseTensorFunctionMode, TensorFunctionMode
 from .dispatch.layers.overrides.subclass_attributes import default_nowrap_functions
+from .dispatch.layers.python_key import PYTHON_BIT, active_modes
 from .dispatch.tensor import Tensor
+from .runtime.dispatch_key import ADINPLACE_BIT, AUTOGRAD_BITS
+from .runtime.local_dispatch_key_set import local
 
 __all__ = [
     "BaseTensorFunctionMode",
     "TensorFunctionMode",
+    "enable_reentrant_dispatch",
     "get_default_nowrap_functions",
     "get_ignored_functions",
     "get_overridable_functions",
@@ -52,6 +57,7 @@ __all__ = [
     "has_tensor_function_variadic",
     "is_tensor_like",
     "is_tensor_method_or_property",
+    "redispatch_function",
     "resolve_name",
     "wrap_tensor_function",
 ]
@@ -243,3 +249,73 @@ def wrap_tensor_function(
         return wrapped
 
     return wrap
+
+
+@contextmanager
+def enable_reentrant_dispatch() -> Iterator[None]:
+    """Let autograd record operators in a block of a handler below autograd (``__tensor_dispatch__``).
+
+    Gradients can be computed inside the block.
+
+    Source: torch.overrides.enable_reentrant_dispatch.
+
+    Example:
+        >>> import triten as tt
+        >>> class Derive(tt.TensorDispatchMode):
+        ...     def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
+        ...         with tt.overrides.enable_reentrant_dispatch(), tt.enable_grad():
+        ...             x = args[0].detach().requires_grad_()
+        ...             print(tt.autograd.grad(func(x), x)[0])
+        ...         return func(*args, **(kwargs or {}))
+        >>> x = tt.tensor(0.0, requires_grad=True)
+        >>> with Derive():
+        ...     y = x.sin()
+        tensor(1.)
+    """
+    included, excluded = local.included, local.excluded
+    local.excluded &= ~(AUTOGRAD_BITS | ADINPLACE_BIT)
+    if active_modes():
+        local.included |= PYTHON_BIT
+    try:
+        yield
+    finally:
+        local.included, local.excluded = included, excluded
+
+
+def redispatch_function(
+    func: Callable[..., Result], types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> Result:
+    """Call a function without handlers; the functions that it calls have handlers again.
+
+    An operator returns a plain tensor, as it calls no other public function.
+
+    Args:
+        func: The function that a handler got.
+        types: The classes that the handler got.
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+
+    Source: torch.overrides.redispatch_function.
+
+    Example:
+        >>> import triten as tt
+        >>> class Logged(tt.Tensor):
+        ...     @classmethod
+        ...     def __tensor_function__(cls, func, types, args=(), kwargs=None):
+        ...         print(func.__name__)
+        ...         return tt.overrides.redispatch_function(func, types, args, kwargs)
+        >>> x = tt.ones(2).as_subclass(Logged)
+        >>> type(tt.nn.functional.softsign(x)).__name__
+        softsign
+        abs
+        div
+        'Tensor'
+    """
+    named = kwargs or {}
+    body = _protocol.body_of(func)
+    if body is not None:
+        return body(*args, **named)  # type: ignore[no-any-return]
+    if inspect.isfunction(func) and not func.__module__.startswith(f"{__package__}."):
+        return _protocol.call_unchecked(func, args, named)  # type: ignore[no-any-return]
+    with _protocol.DisableTensorFunction():
+        return func(*args, **named)

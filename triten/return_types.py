@@ -22,7 +22,8 @@ if _TYPE_CHECKING:
 def __getattr__(name: str) -> _Any:
     if not name.startswith("_"):
         try:
-            operator = getattr(_Ops().aten, name)
+            # Calls with ``out=`` return the class of calls without.
+            operator = getattr(_Ops().aten, name.removesuffix("_out"))
         except AttributeError:
             operator = None
         for overload in operator.overloads() if operator else ():

@@ -136,7 +136,7 @@ class FunctionCtx(Node):
         if not all(self._outputs):
             arrived = iter(given)
             given = [next(arrived) if is_tensor else None for is_tensor in self._outputs]
-        results = with_room(self._function.backward, self, *given)
+        results = with_room(self._function._gradient_formula(), self, *given)
         results = results if isinstance(results, tuple | list) else (results,)
         inputs = len(self.needs_input_grad)
         if len(results) != inputs and not (
@@ -171,7 +171,7 @@ class Function:
 
     `forward(ctx, *args)` may save tensors with ``ctx.save_for_backward``. Alternatively, write `forward(*args)` and
     `setup_context(ctx, inputs, output)`. `backward(ctx, *grad_outputs)` returns one gradient, or None, for each
-    argument of `forward`. For forward mode, also write `jvp(ctx, *tangents)`.
+    argument of `forward`. Its other name is `vjp`. For forward mode, also write `jvp(ctx, *tangents)`.
 
     Under `tt.vmap`, use the second form. Set `generate_vmap_rule = True` to map forward and backward, or write a
     static method `vmap(info, in_dims, *args)` that returns an output and its mapped dimension.
@@ -218,6 +218,21 @@ class Function:
             "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
             "backward mode AD."
         )
+
+    vjp = backward
+    """Another name for `backward`. A subclass overrides one of the two."""
+
+    @classmethod
+    def _gradient_formula(cls) -> Callable[..., Any]:
+        """Return `backward` or `vjp`, the one that the class overrides. Raise RuntimeError if it overrides both."""
+        if cls.vjp is Function.vjp:
+            return cls.backward
+        if cls.backward is not Function.backward:
+            raise RuntimeError(
+                f"Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only "
+                f"implement one of them. {cls.__name__} has both."
+            )
+        return cls.vjp
 
     @staticmethod
     def jvp(ctx: FunctionCtx, *grad_inputs: Any) -> Any:

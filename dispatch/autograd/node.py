@@ -170,6 +170,11 @@ class RemovableHandle:
         self._dicts = tuple([_held(each) for each in (hooks_dict, *extra)])
         self.id = next(RemovableHandle._numbers)
 
+    @property
+    def hooks_dict_ref(self) -> Callable[[], Any]:
+        """The function that returns the dictionary of the hook; it returns None if the dictionary is gone."""
+        return self._dicts[0]
+
     def remove(self) -> None:
         """Remove the hook; repeated calls do nothing."""
         for held in self._dicts:

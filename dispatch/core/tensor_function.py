@@ -35,6 +35,7 @@ ENABLED, SUBCLASSES_DISABLED, ALL_DISABLED = 0, 1, 2
 class _State(threading.local):
     modes: tuple[Any, ...] = ()
     disabled: int = ENABLED
+    skips_check: bool = False
 
 
 state = inherited(_State())
@@ -277,6 +278,9 @@ def has_tensor_function(relevant_args: Iterable[Any]) -> bool:
     """
     if state.disabled == ALL_DISABLED:
         return False
+    if state.skips_check:
+        state.skips_check = False
+        return False
     return bool(state.modes) or (not state.disabled and bool(overloaded_in(relevant_args)))
 
 
@@ -288,6 +292,15 @@ def has_tensor_function_unary(value: object) -> bool:
 def has_tensor_function_variadic(*values: object) -> bool:
     """Return `has_tensor_function` of the given arguments."""
     return has_tensor_function(values)
+
+
+def call_unchecked(func: Callable[..., Result], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Result:
+    """Call a function whose first `has_tensor_function` is False, so that it runs its own body."""
+    state.skips_check = True
+    try:
+        return func(*args, **kwargs)
+    finally:
+        state.skips_check = False
 
 
 def handle_tensor_function(

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "_assert",
+    "_assert_async",
     "_check_tensor_all",
     "_check_tensor_all_with",
     "_has_compatible_shallow_copy_type",
@@ -101,6 +102,28 @@ def _assert(condition: Any, message: str) -> None:
     """
     if not condition:
         raise AssertionError(message)
+
+
+@overridable
+def _assert_async(input: Tensor, assert_msg: str = "") -> None:
+    """Raise if a tensor of one element is zero (`torch._assert_async`). On CUDA this waits for the element.
+
+    Args:
+        input: A tensor of one element.
+        assert_msg: The text of the error. Default: a general one.
+
+    Raises:
+        RuntimeError: The element is zero, or there is not exactly one element.
+
+    Example:
+        >>> import triten as tt
+        >>> tt._assert_async(tt.tensor(True))
+    """
+    if input.numel() != 1:
+        count = "no values" if input.numel() == 0 else "more than one value"
+        raise RuntimeError(f"Boolean value of Tensor with {count} is ambiguous")
+    if not input.item():
+        raise RuntimeError(assert_msg or "Expected Tensor with single nonzero value, but got zero")
 
 
 def is_tensor(obj: object, /) -> bool:

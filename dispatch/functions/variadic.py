@@ -246,9 +246,16 @@ def einsum(*args: Any) -> Tensor:
             "subscripts list"
         )
     if isinstance(args[0], Tensor):
-        return _ops.einsum(*_from_sublists(args))
-    operands = args[1] if len(args) == 2 and isinstance(args[1], list | tuple) else args[1:]
-    return _ops.einsum(args[0], operands)
+        operands: Sequence[Tensor]
+        equation, operands = _from_sublists(args)
+    else:
+        equation = args[0]
+        operands = args[1] if len(args) == 2 and isinstance(args[1], list | tuple) else args[1:]
+    if len(operands) > 2:
+        from .einsum_path import einsum_path
+
+        return _ops.einsum(equation, operands, path=einsum_path(equation, operands))
+    return _ops.einsum(equation, operands)
 
 
 def _from_sublists(args: tuple[Any, ...]) -> tuple[str, tuple[Tensor, ...]]:

@@ -271,8 +271,8 @@ def _push_checked(op: OperatorEntry, stack: list[Any], result: Any) -> None:
             f"{op.name}: {HANDLER} must return {len(returns)} values, got {type(result).__name__}"
         )
     for expected, value in zip(returns, results, strict=True):
-        if value is None and len(returns) > 1:
-            continue  # a gradient that was not asked for, as in `native_layer_norm_backward`
+        if value is None:
+            continue  # such as a gradient that was not asked for, in `native_layer_norm_backward`
         if is_tensor_like(expected.type) and not isinstance(value, TensorImpl | tuple | list):
             raise TypeError(
                 f"{op.name}: {HANDLER} must return {expected.type} as the schema has it, got {type(value).__name__}"

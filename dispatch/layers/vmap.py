@@ -61,12 +61,57 @@ def vmap(
         >>> tt.vmap(lambda x: x.sum(), out_dims=0)(tt.ones(2, 3, 4)).shape
         triten.Size([2])
     """
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
+    return _mapping(func, in_dims, out_dims, randomness, lambda size: chunk_size or size)
+
+
+def chunk_vmap(
+    func: Callable[..., Any],
+    in_dims: in_dims_t = 0,
+    out_dims: out_dims_t = 0,
+    randomness: str = "error",
+    chunks: int = 2,
+) -> Callable[..., Any]:
+    """Return `vmap` of a function that computes on one of several chunks of the inputs at a time.
+
+    `vmap` with `chunk_size` gives the size of a chunk instead of their number.
+
+    Args:
+        func: The function, as in `vmap`.
+        in_dims: The mapped dimension of each input, as in `vmap`.
+        out_dims: The mapped dimension of each output, as in `vmap`.
+        randomness: Mode of random operators inside, as in `vmap`.
+        chunks: The number of chunks, which have equal sizes except for the last. Default: 2.
+
+    Raises:
+        ValueError: `chunks` is less than 1. Other errors are those of `vmap`.
+
+    Source: functorch.experimental.chunk_vmap.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.dispatch.layers.vmap import chunk_vmap
+        >>> chunk_vmap(lambda x: x * 2, chunks=3)(tt.arange(5))
+        tensor([0, 2, 4, 6, 8])
+    """
+    if chunks < 1:
+        raise ValueError(f"chunk_vmap: chunks should be greater than 0. (got {chunks})")
+    return _mapping(func, in_dims, out_dims, randomness, lambda size: -(-size // chunks))
+
+
+def _mapping(
+    func: Callable[..., Any],
+    in_dims: in_dims_t,
+    out_dims: out_dims_t,
+    randomness: str,
+    chunk_size_of: Callable[[int], int],
+) -> Callable[..., Any]:
+    """Return the mapped function; `chunk_size_of` gives the size of a chunk for a number of examples."""
     if randomness not in RANDOMNESS:
         raise RuntimeError(
             f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}"
         )
-    if chunk_size is not None and chunk_size <= 0:
-        raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
     from .batching.random import start_watching
 
     start_watching()
@@ -76,7 +121,8 @@ def vmap(
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         _check_out_dims(func, out_dims)
         size, dims, leaves, spec = _process_batched_inputs(in_dims, args, func)
-        if chunk_size is None or size <= chunk_size:
+        chunk_size = chunk_size_of(size)
+        if size <= chunk_size:
             return _mapped(func, size, dims, leaves, spec, out_dims, randomness, kwargs)
         return _in_chunks(func, chunk_size, size, dims, leaves, spec, out_dims, randomness, kwargs)
 

@@ -505,3 +505,27 @@ def test_dead_code_elimination_keeps_assertions():
     graph = tt.fx.symbolic_trace(function).graph
     graph.eliminate_dead_code()
     assert any(node.target is tt._assert for node in graph.nodes)
+
+
+def test_immutable_arguments_are_nodes_of_trees() -> None:
+    from triten.fx._pytree import tree_flatten_spec
+    from triten.fx.immutable_collections import immutable_dict, immutable_list
+    from triten.utils import _pytree as pytree
+
+    tree = immutable_list([3, immutable_dict(b=4, a=[5, 6])])
+    leaves, spec = pytree.tree_flatten(tree)
+    assert leaves == [3, 4, 5, 6]
+    rebuilt = pytree.tree_unflatten(leaves, spec)
+    assert rebuilt == tree and type(rebuilt) is immutable_list and type(rebuilt[1]) is immutable_dict
+    paths = [pytree.keystr(path) for path, _ in pytree.tree_flatten_with_path(tree)[0]]
+    assert paths == ["[0]", "[1]['b']", "[1]['a'][0]", "[1]['a'][1]"]
+    shallow = pytree.tree_structure(immutable_list([0, immutable_dict(b=0, a=0)]))
+    assert tree_flatten_spec(tree, shallow) == [3, 4, [5, 6]]
+
+
+def test_trees_of_proxies_are_taken_apart_by_position() -> None:
+    from triten.fx import PH
+
+    traced = tt.fx.symbolic_trace(lambda x: x[0] + x[1], concrete_args={"x": [PH, PH]})
+    again = tt.fx.symbolic_trace(traced)
+    assert again([tt.ones(1), tt.ones(1)]).tolist() == traced([tt.ones(1), tt.ones(1)]).tolist() == [2.0]

@@ -416,3 +416,12 @@ def test_a_code_generation_of_ones_own() -> None:
     assert fx.Interpreter(module).run([3, 1]) == (2,)
     assert fx.Transformer(module).transform()([3, 1]) == (2,)
     assert copy.deepcopy(module)([3, 1]) == (2,)
+
+
+def test_a_loaded_module_is_a_graph_module_by_name() -> None:
+    import io
+
+    file = io.BytesIO()
+    tt.save(tt.fx.symbolic_trace(tt.nn.Linear(2, 2)), file)
+    file.seek(0)
+    assert type(tt.load(file, weights_only=False)).__name__ == "GraphModule"

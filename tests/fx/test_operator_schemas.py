@@ -72,3 +72,16 @@ def test_annotate() -> None:
     assert fx.symbolic_trace(lambda x: annotate(x + 1, int)).graph.output_node().args[0].type is int
     with pytest.raises(RuntimeError, match="already has the type"):
         fx.symbolic_trace(lambda x: annotate(annotate(x + 1, int), int))
+
+
+def test_signatures_of_an_operators_overloads() -> None:
+    from triten.fx.operator_schemas import get_signature_for_torch_op
+
+    signatures, schemas = get_signature_for_torch_op(tt.add, return_schemas=True)
+    assert [list(each.parameters) for each in signatures[:2]] == [["input", "other", "alpha"]] * 2
+    assert "out" in signatures[-1].parameters and len(schemas) == len(signatures)
+    bound = signatures[0].bind(1, 2)
+    bound.apply_defaults()
+    assert bound.arguments == {"input": 1, "other": 2, "alpha": 1}
+    assert next(iter(get_signature_for_torch_op(tt.ops.aten.add.Tensor)[0].parameters)) == "self"
+    assert get_signature_for_torch_op(len) is None

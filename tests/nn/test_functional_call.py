@@ -75,13 +75,13 @@ def test_what_is_refused():
     x = tt.ones(1, 2)
     with pytest.raises(RuntimeError, match=r"Unexpected key.* 'foo'\.\n\tMissing key.* 'bias'"):
         call(layer, {"weight": tt.ones(1, 2), "foo": tt.ones(1)}, x, strict=True)
-    with pytest.raises(ValueError, match="weight appears in multiple dictionaries"):
+    with pytest.raises(ValueError, match=r"\['weight'\] appeared in multiple dictionaries"):
         call(layer, ({"weight": tt.ones(1, 2)}, {"weight": tt.ones(1, 2)}), x)
     with pytest.raises(ValueError, match="to be a dict, or a list/tuple of dicts, but got int"):
         call(layer, 5, x)
     with pytest.raises(ValueError, match="Expected all elements of"):
         call(layer, [5], x)
-    with pytest.raises(TypeError, match="weight is no Tensor but int"):
+    with pytest.raises(TypeError, match=r"3 is not an instance of torch\.Tensor"):
         call(layer, {"weight": 3}, x)
 
 
@@ -100,3 +100,69 @@ def test_ensembles():
         tt.func.stack_module_state([nn.ReLU(), nn.Tanh()])
     with pytest.raises(RuntimeError, match="same training/eval mode"):
         tt.func.stack_module_state([nn.ReLU(), nn.ReLU().eval()])
+
+
+def test_reparametrize_module_holds_for_the_block():
+    from triten.nn.utils.stateless import _reparametrize_module
+
+    layer = nn.Linear(2, 1, bias=False)
+    weight = layer.weight
+    given = {"weight": tt.ones(1, 2)}
+    with pytest.raises(KeyError), _reparametrize_module(layer, given):
+        assert layer(tt.tensor([3.0, 4.0])).tolist() == [7.0]
+        layer._parameters["weight"] = tt.zeros(1, 2)
+        raise KeyError
+    assert layer.weight is weight and given["weight"].tolist() == [[0.0, 0.0]]
+
+
+def test_reparametrize_module_ties_and_checks_names_on_request():
+    from triten.nn.utils.stateless import _reparametrize_module
+
+    net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
+    net[1].weight = net[0].weight
+    one = {"0.weight": tt.eye(2)}
+    with _reparametrize_module(net, one, tie_weights=True):
+        assert net[1].weight is one["0.weight"]
+    with _reparametrize_module(net, one):
+        assert net[1].weight is not one["0.weight"]
+    with pytest.raises(RuntimeError, match="Missing key"), _reparametrize_module(net, one, strict=True):
+        pass
+
+
+def test_names_that_the_module_lacks_are_there_for_the_call():
+    class Net(nn.Module):
+        number = 0.0
+
+        def forward(self, x):
+            return [name for name, _ in self.named_parameters()], hasattr(self, "extra")
+
+    net = Net()
+    assert call(net, {"extra": tt.ones(1)}, 0) == ([], True)
+    assert call(net, {"extra": nn.Parameter(tt.ones(1))}, 0) == (["extra"], True)
+    assert call(net, {}, 0) == ([], False) and not net._parameters
+    with pytest.raises(TypeError, match=r"attribute `number`: 0\.0 is not an instance"):
+        call(net, {"extra": tt.ones(1), "number": tt.ones(1)}, 0)
+    assert not hasattr(net, "extra")
+
+
+def test_a_parameter_may_be_none_and_tied_names_count_as_given():
+    layer = nn.Linear(2, 1)
+    x = tt.tensor([[3.0, 4.0]])
+    assert (
+        call(layer, {"weight": tt.ones(1, 2), "bias": None}, x).tolist() == [[7.0]] and layer.bias is not None
+    )
+    net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
+    net[1].weight = net[0].weight
+    assert call(net, {"0.weight": 2 * tt.eye(2)}, x, strict=True).tolist() == [[12.0, 16.0]]
+    with pytest.raises(RuntimeError, match="Missing key"):
+        call(net, {"0.weight": tt.eye(2)}, x, strict=True, tie_weights=False)
+
+
+def test_the_former_name_warns():
+    from triten.nn.utils import stateless
+
+    layer = nn.Linear(1, 1, bias=False)
+    with pytest.warns(FutureWarning, match=r"func\.functional_call"):
+        assert stateless.functional_call(layer, {"weight": tt.full((1, 1), 3.0)}, tt.ones(1)).tolist() == [
+            3.0
+        ]

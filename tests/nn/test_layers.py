@@ -150,3 +150,20 @@ def test_inverted_residuals_with_activations_in_place_train():
         optimizer.step()
         losses.append(loss.item())
     assert losses == pytest.approx([1.7576, 1.0669], abs=2e-3)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 9])
+def test_cross_map_normalization_sums_squares_of_near_channels(size):
+    x = tt.randn(2, 6, 2, 3, dtype=tt.float64, requires_grad=True)
+    reach = (size - 1) // 2 + 1
+    squares = x.detach().square()
+    sums = tt.zeros_like(squares)
+    for channel in range(6):
+        near = {0, *range(max(channel - reach + 1, 0), min(channel + reach, 6))}
+        sums[:, channel] = squares[:, sorted(near)].sum(1)
+    layer = nn.CrossMapLRN2d(size, alpha=0.3, beta=0.6, k=2)
+    tt.testing.assert_close(layer(x).detach(), x.detach() / (2 + 0.3 / size * sums) ** 0.6)
+    assert tt.autograd.gradcheck(layer, (x,))
+    assert repr(layer) == f"CrossMapLRN2d({size}, alpha=0.3, beta=0.6, k=2)"
+    with pytest.raises(ValueError, match="4D, got 3D"):
+        layer(x[0])

@@ -125,3 +125,22 @@ def test_a_linear_layer_and_its_loss_in_one(sizes, bias):
         nn.LinearCrossEntropyLoss(3, 2, weight=tt.ones(3))
     with pytest.raises(RuntimeError, match=r"expected label_smoothing to be in range \[0, 1\], got 2.0"):
         nn.LinearCrossEntropyLoss(3, 2, label_smoothing=2.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("acc_policy", "fast"),
+        ("chunking_method", "aspect_ratio:0"),
+        ("chunking_method", "rows"),
+        ("batch_chunk_size", 0),
+        ("acc_dtype", tt.int8),
+    ],
+)
+def test_options_of_chunks_are_checked(name, value):
+    assert (
+        nn.LinearCrossEntropyOptions(chunking_method="aspect_ratio:2", acc_dtype=tt.float32).batch_chunk_size
+        is None
+    )
+    with pytest.raises(ValueError, match=name):
+        nn.LinearCrossEntropyOptions(**{name: value})

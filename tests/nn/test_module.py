@@ -259,3 +259,38 @@ def test_gradients_come_in_the_dtype_and_on_the_device_of_a_converted_module(cal
     layer.cuda()
     layer(tt.ones(1, 2, dtype=tt.float64, device="cuda")).sum().backward()
     assert layer.weight.grad.is_cuda
+
+
+class Mixin:
+    def __init__(self, value=None, **kwargs):
+        super().__init__(**kwargs)
+        self.value = value
+
+
+@pytest.mark.parametrize("call", [True, False])
+def test_a_module_calls_the_next_constructor_on_request(call, monkeypatch):
+    class Mixed(nn.Module, Mixin):
+        pass
+
+    monkeypatch.setattr(Mixed, "call_super_init", call)
+    if call:
+        assert Mixed(3).value == Mixed(value=3).value == 3
+    else:
+        assert not hasattr(Mixed(), "value")
+        for given, text in (((3,), "2 positional arguments"), ({"value": 3}, "keyword argument 'value'")):
+            with pytest.raises(TypeError, match=text):
+                Mixed(**given) if isinstance(given, dict) else Mixed(*given)
+
+
+def test_a_handle_gives_the_hooks_that_it_is_of():
+    layer = nn.Linear(1, 1)
+    handle = layer.register_forward_hook(lambda *_: None)
+    assert handle.hooks_dict_ref() is layer._forward_hooks and handle.id in handle.hooks_dict_ref()
+    handle.remove()
+    assert not handle.hooks_dict_ref()
+
+
+def test_every_name_of_the_modules_package_is_there():
+    for name in nn.modules.__all__:
+        getattr(nn.modules, name)
+    assert "DataParallel" not in nn.modules.__all__ and nn.DataParallel.__name__ == "DataParallel"

@@ -261,3 +261,19 @@ def test_beside_pytorch(name: str) -> None:
     for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
         np.testing.assert_allclose(p.grad.numpy(), q.grad.numpy(), rtol=1e-11, atol=1e-12)
     assert math.isclose(a.sum().item(), b.sum().item())
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_flat_weights_are_the_weights_in_use(bidirectional):
+    layer = tt.nn.LSTM(2, 3, num_layers=2, bidirectional=bidirectional)
+    names = layer._flat_weights_names
+    assert names == [name for name, _ in layer.named_parameters()]
+    assert all(a is b for a, b in zip(layer._flat_weights, layer.parameters(), strict=True))
+    x = tt.randn(4, 1, 2)
+    doubled = copy.deepcopy(layer)
+    for weight in doubled.parameters():
+        weight.data.mul_(2)
+    layer._flat_weights = doubled._flat_weights
+    assert layer.weight_hh_l0 is doubled.weight_hh_l0 and tt.equal(layer(x)[0], doubled(x)[0])
+    with pytest.raises(ValueError, match="shorter"):
+        layer._flat_weights = doubled._flat_weights[:-1]

@@ -32,7 +32,15 @@ if TYPE_CHECKING:
     from ..dispatch.core.operator_entry import OperatorEntry
     from ..runtime.dispatch_key import DispatchKey
 
-__all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "emit_nvtx", "profile", "record_function"]
+__all__ = [
+    "EventList",
+    "FunctionEvent",
+    "FunctionEventAvg",
+    "emit_itt",
+    "emit_nvtx",
+    "profile",
+    "record_function",
+]
 
 
 class profile:
@@ -43,7 +51,8 @@ class profile:
         use_cuda: the former name of ``use_device="cuda"``.
         use_device: ``"cuda"`` to record the devices' work too.
         record_shapes: the shapes of operators' arguments.
-        with_flops, with_modules: not supported.
+        with_flops: If True, estimate floating-point operations; see `tt.profiler.profile`.
+        with_modules: If True, record the calls of modules.
         profile_memory: If True, record tensors' allocations and frees.
         with_stack: If True, record the Python stack of each call.
         use_kineto: has no effect.
@@ -150,6 +159,35 @@ class profile:
 
     def __repr__(self) -> str:
         return str(self.function_events) if self._ended else "<unfinished autograd.profile>"
+
+
+class emit_itt:
+    """A block whose operators would be ranges of Intel's ITT (`torch.autograd.profiler.emit_itt`).
+
+    Args:
+        enabled: False emits nothing. Default: True.
+        record_shapes: If True, the ranges' names would have the shapes. Default: False.
+
+    Raises:
+        RuntimeError: At entry, if it is enabled: ITT is not used here.
+
+    Example:
+        >>> import triten as tt
+        >>> with tt.autograd.profiler.emit_itt(enabled=False):
+        ...     y = tt.ones(2) + 1
+    """
+
+    def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
+        self.enabled = enabled
+        self.record_shapes = record_shapes
+
+    def __enter__(self) -> Self | None:
+        if self.enabled:
+            raise RuntimeError("emit_itt: ITT functions not installed. Use emit_nvtx, or profile.")
+        return None
+
+    def __exit__(self, *error: object) -> None:
+        pass
 
 
 class emit_nvtx:

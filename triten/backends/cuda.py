@@ -14,6 +14,7 @@ import importlib.util
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..runtime import attention_backends as _attention
@@ -49,6 +50,8 @@ __all__ = [
     "math_sdp_enabled",
     "matmul",
     "mem_efficient_sdp_enabled",
+    "preferred_blas_library",
+    "preferred_linalg_library",
     "sdp_kernel",
 ]
 
@@ -330,3 +333,88 @@ def enable_cudnn_sdp(enabled: bool) -> None:
 def cudnn_sdp_enabled() -> bool:
     """Return whether `enable_cudnn_sdp` permits cuDNN attention."""
     return _attention.is_enabled(_attention.CUDNN)
+
+
+class _LinalgBackend(Enum):
+    """Libraries of linear algebra, as PyTorch names them."""
+
+    Default = "default"
+    Cusolver = "cusolver"
+    Magma = "magma"
+
+    def __str__(self) -> str:
+        return f"_LinalgBackend.{self.name}"
+
+
+class _BlasBackend(Enum):
+    """Libraries of matmuls, as PyTorch names them."""
+
+    Default = "default"
+    Cublas = "cublas"
+    Cublaslt = "cublaslt"
+    Ck = "ck"
+
+    def __str__(self) -> str:
+        return f"_BlasBackend.{self.name}"
+
+
+_preferred: dict[type[Enum], Any] = {
+    _LinalgBackend: _LinalgBackend.Default,
+    _BlasBackend: _BlasBackend.Default,
+}
+
+
+def _prefer(kind: Any, there: set[str], backend: Any) -> Any:
+    if backend is not None and not isinstance(backend, kind | str):
+        raise RuntimeError(
+            f"Unknown input value: expected a str or {kind.__name__}, got {type(backend).__name__}"
+        )
+    if backend is not None:
+        names = {each.value: each for each in kind}
+        chosen = backend if isinstance(backend, kind) else names.get(backend.lower())
+        if chosen is None:
+            raise RuntimeError(f"Unknown input value {backend!r}. Choose from: {', '.join(names)}")
+        if chosen.value not in there:
+            raise RuntimeError(
+                f"Cannot set preferred backend to {chosen}: it is not used here. Choose from: {there}"
+            )
+        _preferred[kind] = chosen
+    return _preferred[kind]
+
+
+def preferred_linalg_library(backend: str | _LinalgBackend | None = None) -> _LinalgBackend:
+    """Return the library of linear algebra on CUDA, after setting it unless `backend` is None.
+
+    Both "default" and "cusolver" mean cuSOLVER.
+
+    Raises:
+        RuntimeError: The library is unknown, or "magma", which is not used.
+
+    Source: torch.backends.cuda.preferred_linalg_library.
+
+    Example:
+        >>> import triten as tt
+        >>> print(tt.backends.cuda.preferred_linalg_library())
+        _LinalgBackend.Default
+    """
+    found: _LinalgBackend = _prefer(_LinalgBackend, {"default", "cusolver"}, backend)
+    return found
+
+
+def preferred_blas_library(backend: str | _BlasBackend | None = None) -> _BlasBackend:
+    """Return the library of matmuls on CUDA, after setting it unless `backend` is None.
+
+    The kernels are Triton's and cuBLAS's by shape, whatever is preferred.
+
+    Raises:
+        RuntimeError: The library is unknown, or "ck", which is not used.
+
+    Source: torch.backends.cuda.preferred_blas_library.
+
+    Example:
+        >>> import triten as tt
+        >>> print(tt.backends.cuda.preferred_blas_library())
+        _BlasBackend.Default
+    """
+    found: _BlasBackend = _prefer(_BlasBackend, {"default", "cublas", "cublaslt"}, backend)
+    return found

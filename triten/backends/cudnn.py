@@ -16,14 +16,23 @@ Example:
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
 
 from ..runtime import float32_precision as _float32
+from .flags import Flag, KeptFlags, give_flags
 
-__all__ = ["allow_tf32", "benchmark", "conv", "deterministic", "enabled", "flags", "is_available", "version"]
+__all__ = [
+    "allow_tf32",
+    "benchmark",
+    "conv",
+    "deterministic",
+    "enabled",
+    "flags",
+    "is_available",
+    "set_flags",
+    "version",
+]
 
 # Properties of the module's class, declared for type checkers.
 enabled: bool
@@ -31,13 +40,7 @@ benchmark: bool
 deterministic: bool
 allow_tf32: bool
 
-_flags = {"enabled": True, "benchmark": False, "deterministic": False}
-
-
-def _set(name: str, value: bool) -> None:
-    if not isinstance(value, bool):
-        raise RuntimeError(f"set_{name}_cudnn expects a bool, but got {type(value).__name__}")
-    _flags[name] = value
+_kept = KeptFlags("set_{}_cudnn", enabled=True, benchmark=False, deterministic=False)
 
 
 class Convolutions:
@@ -68,65 +71,43 @@ def version() -> None:
     return None
 
 
+def set_flags(
+    _enabled: bool | None = None,
+    _benchmark: bool | None = None,
+    _deterministic: bool | None = None,
+    _allow_tf32: bool | None = None,
+) -> tuple[bool, ...]:
+    """Set flags, and return their values before. None leaves a flag as it is."""
+    before = (*_kept.values.values(), _float32.allow_tf32_convolution())
+    _kept.set(enabled=_enabled, benchmark=_benchmark, deterministic=_deterministic)
+    if _allow_tf32 is not None:
+        _float32.set_allow_tf32_convolution(_allow_tf32)
+    return before
+
+
 @contextmanager
 def flags(
-    enabled: bool = False, benchmark: bool = False, deterministic: bool = False, allow_tf32: bool = True
+    enabled: bool | None = False,
+    benchmark: bool | None = False,
+    deterministic: bool | None = False,
+    allow_tf32: bool | None = True,
 ) -> Iterator[None]:
-    """Set flags for a block (`torch.backends.cudnn.flags`)."""
-    before, before_tf32 = dict(_flags), _float32.allow_tf32_convolution()
-    for name, value in (("enabled", enabled), ("benchmark", benchmark), ("deterministic", deterministic)):
-        _set(name, value)
-    _float32.set_allow_tf32_convolution(allow_tf32)
+    """Set flags for a block; None leaves a flag as it is (`torch.backends.cudnn.flags`)."""
+    before = set_flags(enabled, benchmark, deterministic, allow_tf32)
     try:
         yield
     finally:
-        _flags.update(before)
-        _float32.set_allow_tf32_convolution(before_tf32)
+        set_flags(*before)
 
 
-class _Module(ModuleType):
-    """The module's class: its flags are properties, and there are no others."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not name.startswith("_") and not hasattr(type(self), name) and name not in vars(self):
-            raise AttributeError(f"module {self.__name__!r} has no flag {name!r}")
-        super().__setattr__(name, value)
-
-    @property
-    def enabled(self) -> bool:
-        """Value that was set; it has no effect, since no kernel uses cuDNN."""
-        return _flags["enabled"]
-
-    @enabled.setter
-    def enabled(self, value: bool) -> None:
-        _set("enabled", value)
-
-    @property
-    def benchmark(self) -> bool:
-        """Value that was set; it has no effect, since tables rather than benchmarks choose a convolution's kernel."""
-        return _flags["benchmark"]
-
-    @benchmark.setter
-    def benchmark(self, value: bool) -> None:
-        _set("benchmark", value)
-
-    @property
-    def deterministic(self) -> bool:
-        """Value that was set; it has no effect, since convolutions are always deterministic."""
-        return _flags["deterministic"]
-
-    @deterministic.setter
-    def deterministic(self, value: bool) -> None:
-        _set("deterministic", value)
-
-    @property
-    def allow_tf32(self) -> bool:
-        """True if float32 convolutions may round their operands to TF32."""
-        return _float32.allow_tf32_convolution()
-
-    @allow_tf32.setter
-    def allow_tf32(self, allow: bool) -> None:
-        _float32.set_allow_tf32_convolution(allow)
-
-
-sys.modules[__name__].__class__ = _Module
+give_flags(
+    __name__,
+    enabled=_kept.flag("enabled", "no kernel uses cuDNN"),
+    benchmark=_kept.flag("benchmark", "tables rather than benchmarks choose a convolution's kernel"),
+    deterministic=_kept.flag("deterministic", "convolutions are always deterministic"),
+    allow_tf32=Flag(
+        _float32.allow_tf32_convolution,
+        _float32.set_allow_tf32_convolution,
+        "True if float32 convolutions may round their operands to TF32.",
+    ),
+)

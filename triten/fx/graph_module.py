@@ -118,7 +118,7 @@ def reduce_graph_module(body: dict[str, Any], import_block: str) -> Module:
     for node in graph.nodes:
         if node.name in stacks:
             node.stack_trace = stacks[node.name]
-    made = GraphModule(attributes, graph, body.get("_graphmodule_cls_name", "GraphModule"))
+    made = GraphModule(attributes, graph)
     for name, value in body.items():
         if not hasattr(made, name):
             setattr(made, name, value)
@@ -299,7 +299,6 @@ class GraphModule(Module):
     def __reduce__(self) -> tuple[Any, ...]:
         names = self.recompile().globals
         body = {name: value for name, value in self.__dict__.items() if name != "_graph"}
-        body["_graphmodule_cls_name"] = type(self).__name__
         stacks = {node.name: node.stack_trace for node in self.graph.nodes if node.stack_trace}
         if stacks:
             body["_node_stacks"] = stacks

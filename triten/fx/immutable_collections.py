@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
+from ..dispatch.layers.pytree import MappingKey, SequenceKey, register_pytree_node
+
 __all__ = ["immutable_dict", "immutable_list"]
 
 Element = TypeVar("Element")
@@ -68,3 +70,18 @@ _CHANGING: dict[type, str] = {
 for _class, _names in _CHANGING.items():
     for _name in _names.split():
         setattr(_class, _name, _refusing(_name))
+
+register_pytree_node(
+    immutable_list,
+    lambda tree: (list(tree), None),
+    lambda children, _: immutable_list(children),
+    serialized_type_name="torch.fx.immutable_collections.immutable_list",
+    flatten_with_keys_fn=lambda tree: ([(SequenceKey(i), each) for i, each in enumerate(tree)], None),
+)
+register_pytree_node(
+    immutable_dict,
+    lambda tree: (list(tree.values()), list(tree)),
+    lambda children, keys: immutable_dict(zip(keys, children, strict=True)),
+    serialized_type_name="torch.fx.immutable_collections.immutable_dict",
+    flatten_with_keys_fn=lambda tree: ([(MappingKey(key), each) for key, each in tree.items()], list(tree)),
+)

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from .. import nn
 from ..dispatch.core.op_overload import OpOverload, OpOverloadGroup, Ops
+from ..dispatch.schema import FunctionSchema
 from .qualified_names import ROOT, qualified_name
 
-__all__ = ["ArgsKwargsPair", "normalize_function", "normalize_module"]
+__all__ = ["ArgsKwargsPair", "get_signature_for_torch_op", "normalize_function", "normalize_module"]
 
 _ops = Ops()
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -96,6 +97,55 @@ def normalize_module(
     return _bound(inspect.signature(module.forward), args, dict(kwargs or {}), normalize_to_only_use_kwargs)
 
 
+def get_signature_for_torch_op(
+    op: Callable[..., Any], return_schemas: bool = False
+) -> list[inspect.Signature] | tuple[list[inspect.Signature], list[FunctionSchema]] | None:
+    """Return the signatures of an operator's overloads (`torch.fx.operator_schemas.get_signature_for_torch_op`).
+
+    Annotations are the names of the schema's types.
+
+    Args:
+        op: A public function, or an operator of ``tt.ops``.
+        return_schemas: If True, also return the schemas. Default: False.
+
+    Returns:
+        The signatures, those with ``out=`` last; None, or a pair of None, for a function that is no operator.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.fx.operator_schemas import get_signature_for_torch_op
+        >>> get_signature_for_torch_op(tt.add)[0]
+        <Signature (input: 'Tensor', other: 'Tensor', *, alpha: 'Scalar' = 1) -> 'Tensor'>
+    """
+    receiver = "self" if isinstance(op, OpOverload | OpOverloadGroup) else "input"
+    overloads = [each._schema for each in _all_overloads_of(op)]
+    overloads.sort(key=lambda schema: any(argument.is_out for argument in schema.arguments))
+    if not overloads:
+        return (None, None) if return_schemas else None  # type: ignore[return-value]
+    signatures = [_signature_of(each, receiver) for each in overloads]
+    return (signatures, overloads) if return_schemas else signatures
+
+
+def _signature_of(schema: FunctionSchema, receiver: str) -> inspect.Signature:
+    parameters = [
+        inspect.Parameter(
+            receiver if argument.name == "self" else argument.name,
+            inspect.Parameter.KEYWORD_ONLY
+            if argument.kwarg_only
+            else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=argument.default if argument.has_default else inspect.Parameter.empty,
+            annotation=str(argument.type),
+        )
+        for argument in schema.arguments
+    ]
+    returns = [str(each.type) for each in schema.returns]
+    return inspect.Signature(
+        parameters,
+        return_annotation=returns[0] if len(returns) == 1 else tuple(returns),
+        __validate_parameters__=False,
+    )
+
+
 def _bound(
     signature: inspect.Signature, args: Sequence[Any], kwargs: dict[str, Any], by_name: bool
 ) -> ArgsKwargsPair | None:
@@ -109,8 +159,8 @@ def _bound(
     return _divided(bound.arguments, 0 if by_name else len(args))
 
 
-def _overloads_of(target: Any) -> list[OpOverload]:
-    """Return the operators that a function may call, without overloads for ``out=`` or dimension names."""
+def _all_overloads_of(target: Any) -> list[OpOverload]:
+    """Return the operators that a function may call."""
     if isinstance(target, OpOverload):
         return [target]
     group: Any = target
@@ -118,10 +168,16 @@ def _overloads_of(target: Any) -> list[OpOverload]:
         if not (target.__module__ or "").startswith(f"{ROOT}.dispatch.generated.functions."):
             return []
         group = getattr(_ops.aten, target.__name__, None)
-    overloads = [] if group is None else [getattr(group, name) for name in group.overloads()]
+    return [] if group is None else [getattr(group, name) for name in group.overloads()]
+
+
+def _overloads_of(target: Any) -> list[OpOverload]:
+    """Return the operators that a function may call, without overloads for ``out=`` or dimension names."""
+    if isinstance(target, OpOverload):
+        return [target]
     return [
         each
-        for each in overloads
+        for each in _all_overloads_of(target)
         if not any(argument.is_out or "Dimname" in str(argument.type) for argument in each._schema.arguments)
     ]
 

@@ -28,7 +28,7 @@ _MODULES = {
         "LazyConvTranspose2d LazyConvTranspose3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d LazyLinear"
     ),
     ".modules.linear": "Bilinear Identity Linear",
-    ".modules.linear_cross_entropy": "LinearCrossEntropyLoss",
+    ".modules.linear_cross_entropy": "LinearCrossEntropyLoss LinearCrossEntropyOptions",
     ".modules.loss": (
         "BCELoss BCEWithLogitsLoss CTCLoss CosineEmbeddingLoss CrossEntropyLoss GaussianNLLLoss HingeEmbeddingLoss "
         "HuberLoss KLDivLoss L1Loss MSELoss MarginRankingLoss MultiLabelMarginLoss MultiLabelSoftMarginLoss "
@@ -37,7 +37,7 @@ _MODULES = {
     ),
     ".modules.module": "Module",
     ".modules.instancenorm": "InstanceNorm1d InstanceNorm2d InstanceNorm3d",
-    ".modules.normalization": "GroupNorm LayerNorm LocalResponseNorm RMSNorm",
+    ".modules.normalization": "CrossMapLRN2d GroupNorm LayerNorm LocalResponseNorm RMSNorm",
     ".modules.padding": (
         "CircularPad1d CircularPad2d CircularPad3d ConstantPad1d ConstantPad2d ConstantPad3d ReflectionPad1d "
         "ReflectionPad2d ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d ZeroPad1d ZeroPad2d "

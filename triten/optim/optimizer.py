@@ -16,6 +16,7 @@ from ..dispatch.functions.foreach import FOREACH
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
 from ..runtime.layout import strided
+from ..runtime.profiler_ranges import recorded_range, sessions
 from ..runtime.traceback_filter import hide_inner_frames
 
 if TYPE_CHECKING:
@@ -129,6 +130,10 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of all parameters, or fill them with zeros."""
+        with recorded_range(f"Optimizer.zero_grad#{type(self).__name__}.zero_grad"):
+            self._zero_grad(set_to_none)
+
+    def _zero_grad(self, set_to_none: bool) -> None:
         kept: defaultdict[Device, list[Tensor]] = defaultdict(list)
         for group in self.param_groups:
             for parameter in group["params"]:
@@ -336,7 +341,11 @@ def _stepping(step: Step) -> Step:
                             f"{step} must return None or a tuple of (new_args, new_kwargs), but got {replaced}."
                         )
                     args, kwargs = replaced
-            result = step(*args, **kwargs)
+            if sessions:
+                with recorded_range(f"Optimizer.step#{type(self).__name__}.step"):
+                    result = step(*args, **kwargs)
+            else:
+                result = step(*args, **kwargs)
             for hook in [*hooks["step_post"].values(), *_global_hooks["step_post"].values()]:
                 hook(self, args, kwargs)
             return result

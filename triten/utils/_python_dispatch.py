@@ -6,7 +6,7 @@ hold other tensors and no bytes of their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple
@@ -14,10 +14,111 @@ from typing import Any, NamedTuple
 from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.core.tags import Tag
 from ..dispatch.generated.functions import empty_strided
-from ..dispatch.layers.python_key import TensorDispatchMode, active_modes, share_storage, without_modes
+from ..dispatch.layers.python_key import (
+    PYTHON_BIT,
+    TensorDispatchMode,
+    active_modes,
+    below_innermost,
+    share_storage,
+    without_modes,
+)
 from ..dispatch.tensor import Tensor
+from ..runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard
 
-__all__ = ["TensorDispatchMode", "is_traceable_wrapper_subclass", "return_and_correct_aliasing"]
+__all__ = [
+    "BaseTensorDispatchMode",
+    "TensorDispatchMode",
+    "all_same_mode",
+    "is_in_tensor_dispatch_mode",
+    "is_traceable_wrapper_subclass",
+    "return_and_correct_aliasing",
+    "transform_subclass",
+]
+
+
+class BaseTensorDispatchMode(TensorDispatchMode):
+    """A mode that runs each operator unchanged (`torch.utils._python_dispatch.BaseTorchDispatchMode`)."""
+
+    def __tensor_dispatch__(
+        self, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+class _DisableTensorDispatch(ExcludeDispatchKeyGuard):
+    """A block in which neither modes nor subclasses handle operators (`torch._C._DisableTorchDispatch`)."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(PYTHON_BIT)
+
+
+def _get_current_dispatch_mode() -> TensorDispatchMode | None:
+    """Return the innermost dispatch mode of this thread; None without one."""
+    modes = active_modes()
+    return modes[-1] if modes else None
+
+
+def _get_current_dispatch_mode_stack() -> list[TensorDispatchMode]:
+    """Return the dispatch modes of this thread, outermost first."""
+    return list(active_modes())
+
+
+def is_in_tensor_dispatch_mode(include_infra_modes: bool = True) -> bool:
+    """Return whether this thread is in a dispatch mode; `include_infra_modes` is PyTorch's."""
+    return bool(active_modes())
+
+
+def all_same_mode(modes: Sequence[Any]) -> bool:
+    """Return whether all modes of a sequence are equal."""
+    return all(mode == modes[0] for mode in modes)
+
+
+@contextmanager
+def _pop_mode_temporarily() -> Iterator[TensorDispatchMode]:
+    """Leave the innermost dispatch mode of this thread in the block, which gets it.
+
+    Raises:
+        RuntimeError: There is no mode.
+    """
+    mode = _get_current_dispatch_mode()
+    if mode is None:
+        raise RuntimeError("_pop_mode_temporarily(): this thread is in no dispatch mode")
+    with below_innermost():
+        yield mode
+
+
+def transform_subclass(
+    t: Any,
+    callback: Callable[[str, Any], Any],
+    outer_size: Sequence[int] | None = None,
+    outer_stride: Sequence[int] | None = None,
+) -> Any:
+    """Return a wrapper subclass like another one, with its inner tensors changed.
+
+    Args:
+        t: A tensor whose class has ``__tensor_flatten__`` and ``__tensor_unflatten__``.
+        callback: A function of an inner tensor's attribute name and the tensor that returns the new one.
+        outer_size: The sizes of the result. Default: those of `t`.
+        outer_stride: The strides of the result. Default: those of `t`.
+
+    Raises:
+        RuntimeError: The result has other sizes or strides than were requested.
+
+    Source: torch.utils._python_dispatch.transform_subclass.
+    """
+    sizes = tuple(t.size() if outer_size is None else outer_size)
+    strides = tuple(t.stride() if outer_stride is None else outer_stride)
+    names, context = t.__tensor_flatten__()
+    inner = {name: callback(name, getattr(t, name)) for name in names}
+    made = type(t).__tensor_unflatten__(inner, context, sizes, strides)
+    if tuple(made.size()) != sizes or tuple(made.stride()) != strides:
+        raise RuntimeError(
+            f"transform_subclass: __tensor_unflatten__ of {type(t).__name__} must return sizes {sizes} and strides "
+            f"{strides}, but returned {tuple(made.size())} and {tuple(made.stride())}"
+        )
+    return made
 
 
 def is_traceable_wrapper_subclass(t: object) -> bool:

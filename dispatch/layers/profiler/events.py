@@ -54,6 +54,7 @@ class _Averages:
     self_cpu_time_total: float
     device_time_total: float
     self_device_time_total: float
+    flops: int
     cpu_memory_usage: int
     self_cpu_memory_usage: int
     device_memory_usage: int
@@ -75,7 +76,7 @@ class FunctionEvent(_Averages):
 
     `kernels` has the work that the event itself enqueued on devices. `kernel_functions` has the kernels that the
     operator ran, with the dtypes that selected them. `dispatch_keys` has the keys of the call, outermost first. Memory
-    is in bytes; freed memory counts negative.
+    is in bytes; freed memory counts negative. `flops` is an estimate for some operators, with ``with_flops``.
     """
 
     def __init__(
@@ -118,12 +119,19 @@ class FunctionEvent(_Averages):
         self.kernels: list[Kernel] = []
         self.kernel_functions: list[KernelFunction] = []
         self.dispatch_keys: list[str] = []
+        self.flops = 0
         self.cpu_memory_usage = self.device_memory_usage = 0
 
     @property
     def key(self) -> str:  # type: ignore[override]
         """Key by which averages group events: the name."""
         return self.name
+
+    @property
+    def module_hierarchy(self) -> list[str]:
+        """The calls of modules that contain the event, outermost first, with ``with_modules``."""
+        above = [] if self.cpu_parent is None else self.cpu_parent.module_hierarchy
+        return [*above, self.name] if self.category == "python_function" else above
 
     @property
     def cpu_time_total(self) -> float:  # type: ignore[override]
@@ -175,6 +183,7 @@ class FunctionEventAvg(_Averages):
     def __init__(self, key: str = "Total") -> None:
         self.key = key
         self.count = 0
+        self.flops = 0
         self.cpu_time_total = self.self_cpu_time_total = 0.0
         self.device_time_total = self.self_device_time_total = 0.0
         self.cpu_memory_usage = self.self_cpu_memory_usage = 0
@@ -189,6 +198,7 @@ class FunctionEventAvg(_Averages):
     def add(self, other: FunctionEvent | FunctionEventAvg) -> FunctionEventAvg:
         """Add an event, or another average."""
         self.count += other.count
+        self.flops += other.flops
         self.cpu_time_total += other.cpu_time_total
         self.self_cpu_time_total += other.self_cpu_time_total
         self.device_time_total += other.device_time_total

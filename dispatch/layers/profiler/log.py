@@ -23,20 +23,21 @@ Stack = tuple[tuple[CodeType, int], ...]
 class OperatorSite:
     """One hop of an operator's calls with arguments of the same metadata."""
 
-    __slots__ = ("dtypes", "key", "name", "overload", "shapes")
+    __slots__ = ("dtypes", "flops", "key", "name", "overload", "shapes")
 
     def __init__(self, name: str, key: DispatchKey, args: Sequence[Any] | None) -> None:
         self.name, _, self.overload = name.partition(".")
         self.key = key
         self.shapes = None if args is None else [shape_of(value) for value in args]
         self.dtypes = None if args is None else [dtype_of(value) for value in args]
+        self.flops = 0
 
 
 class RangeSite(NamedTuple):
-    """A range that a user named, or one node of backward with its sequence number."""
+    """A range that a user named, one node of backward with its sequence number, or a call of a module."""
 
     name: str
-    is_node: bool = False
+    category: str = "user_annotation"
     sequence: int = -1
     args: str | None = None
 

@@ -137,14 +137,14 @@ class profile:
         profile_memory: If True, record tensors' allocations and frees, attributed to the operators. NumPy's own
             allocation of small results is off meanwhile, as it is with a user's allocator, which makes them slower.
         with_stack: If True, record the stack of each call.
-        with_flops, with_modules: Not supported.
+        with_flops: If True, estimate the floating-point operations of matmuls, 2-D convolutions, sums and products.
+        with_modules: If True, also record each call of a module, as an event ``nn.Module: Linear_0``.
         experimental_config: see `ExperimentalConfig`.
 
     Raises:
         AssertionError: for no activities.
         ValueError: for a value that is not an activity.
         TypeError: for a schedule or `on_trace_ready` that cannot be called.
-        NotImplementedError: for `with_flops` or `with_modules`.
 
     Example:
         >>> import triten as tt
@@ -179,9 +179,6 @@ class profile:
                 raise ValueError(f"profile(): activities: expected ProfilerActivity, got {each!r}")
         if not chosen:
             raise AssertionError("No valid profiler activities found")
-        for name, given in (("with_flops", with_flops), ("with_modules", with_modules)):
-            if given:
-                raise NotImplementedError(f"profile(): {name}=True is not supported")
         for name, function in (("schedule", schedule), ("on_trace_ready", on_trace_ready)):
             if function is not None and not callable(function):
                 raise TypeError(
@@ -193,6 +190,8 @@ class profile:
         self.record_shapes = record_shapes
         self.profile_memory = profile_memory
         self.with_stack = with_stack
+        self.with_flops = with_flops
+        self.with_modules = with_modules
         self.all_threads = experimental_config is not None and experimental_config.profile_all_threads
         self.step_num = 0
         self.current_action = ProfilerAction.NONE
@@ -271,6 +270,8 @@ class profile:
             record_shapes=self.record_shapes,
             profile_memory=self.profile_memory,
             with_stack=self.with_stack,
+            with_flops=self.with_flops,
+            with_modules=self.with_modules,
             all_threads=self.all_threads,
         )
         session.install()
@@ -288,6 +289,16 @@ class profile:
             session.remove()
         if is_complete and self.on_trace_ready is not None:
             self.on_trace_ready(self)
+
+    @property
+    def profiler(self) -> profile | None:
+        """The profiler itself, once it has started: PyTorch has the events of `torch.autograd.profiler` here."""
+        return None if self._session is None and self._recording is None else self
+
+    @property
+    def function_events(self) -> EventList:
+        """The events of the last recording, as `events` gives them."""
+        return self.events()
 
     def _recorded(self, what: str) -> Recording:
         if self._recording is None:
@@ -313,7 +324,8 @@ class profile:
         from .trace import write_trace
 
         settings = {
-            name: int(getattr(self, name)) for name in ("record_shapes", "profile_memory", "with_stack")
+            name: int(getattr(self, name))
+            for name in ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
         }
         recording = self._recorded("exporting chrome trace")
         write_trace(os.fspath(path), recording, {**settings, **self._metadata})

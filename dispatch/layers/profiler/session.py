@@ -10,6 +10,7 @@ import threading
 from _thread import get_ident
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from importlib import import_module
 from time import perf_counter_ns
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -17,28 +18,38 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.cuda.driver import current_driver
 from ....runtime.dispatch_key import DispatchKey
 from ....runtime.fork_lock import forkable
+from ....runtime.profiler_ranges import sessions
 from ....runtime.scalar_type import dtype as ScalarType
-from ...autograd.node import Node
+from ...autograd.node import AccumulateGrad, Node
 from ...autograd.node_observation import ObservedNodes
 from ...core.dispatcher import Dispatcher
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry, observers
 from ...structured.stub import recorders
 from .devices import DeviceRecorder, DeviceWork
+from .flops import flops_of
 from .log import KernelSite, LaunchSite, MemorySite, OperatorSite, RangeSite, Stack, ThreadLog
 from .memory import record_allocations
 
 if TYPE_CHECKING:
     from ....runtime.scalar_type import Number
     from ...tensor import Tensor
+    from .profile import record_function
 
 _lock = forkable(threading.RLock())
-_active: list[Session] = []
 
 
 def active() -> Session | None:
     """Return the session that runs, or None."""
-    return _active[0] if _active else None
+    found: Session | None = sessions[0] if sessions else None
+    return found
+
+
+class _OpenModules(threading.local):
+    """The calls of modules that a thread is in: their log, site, place, start and stack."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[list[Any] | None, RangeSite, int, int, Stack | None]] = []
 
 
 class Session:
@@ -46,7 +57,7 @@ class Session:
 
     Args:
         cpu, cuda: If True, record the activity.
-        record_shapes, profile_memory, with_stack: As in `profile`.
+        record_shapes, profile_memory, with_stack, with_flops, with_modules: As in `profile`.
         all_threads: If True, record all threads, not only the thread that installs the session.
     """
 
@@ -58,12 +69,16 @@ class Session:
         record_shapes: bool,
         profile_memory: bool,
         with_stack: bool,
+        with_flops: bool,
+        with_modules: bool,
         all_threads: bool,
     ) -> None:
         self.cpu = cpu
         self.record_shapes = record_shapes
         self.profile_memory = profile_memory
         self.with_stack = with_stack
+        self.with_flops = with_flops
+        self.with_modules = with_modules
         self.all_threads = all_threads
         self.logs: dict[int, ThreadLog] = {}
         self.owner = 0
@@ -73,16 +88,18 @@ class Session:
         self.clock = perf_counter_ns
         self.devices = DeviceRecorder(self) if cuda else None
         self._nodes: ObservedNodes | None = None
+        self._modules: dict[int, tuple[Any, RangeSite]] = {}
+        self._open_modules = _OpenModules()
         self._undo = ExitStack()
 
     def install(self) -> None:
         """Observe from now on. Raises RuntimeError while another session does; leaves nothing behind if it fails."""
         with _lock:
-            if _active:
+            if sessions:
                 raise RuntimeError(
                     "Can't start a profiler: another one is running in this process already; stop it first"
                 )
-            _active.append(self)
+            sessions.append(self)
         try:
             self.owner = get_ident()
             own = self.logs[self.owner] = ThreadLog(self.owner)
@@ -95,6 +112,8 @@ class Session:
                 self._undo.callback(recorders.remove, self._record)
                 self._nodes = ObservedNodes(self._run_node)
                 self._undo.callback(self._nodes.close)
+                if self.with_modules:
+                    self._observe_modules()
             elif self.devices is not None:
                 recorders.append(self._find_devices)
                 self._undo.callback(recorders.remove, self._find_devices)
@@ -115,7 +134,7 @@ class Session:
             try:
                 self._undo.close()
             finally:
-                _active.remove(self)
+                sessions.remove(self)
 
     def begin(self) -> None:
         """Discard the log and start again."""
@@ -154,6 +173,8 @@ class Session:
             self._nodes.cover()
         self._observe_device()
         site = OperatorSite(op.name, key, args if self.record_shapes else None)
+        if self.with_flops:
+            site.flops = flops_of(site.name, args)
         if self.with_stack or self.all_threads:
             return lambda *values: self.run(site, plan, values)
         return written_down(site, plan, len(op.runtime_positions(args)), self.owner, self.log)
@@ -203,15 +224,57 @@ class Session:
             log.extend((site, place, start, end, stack) if self.with_stack else (site, place, start, end))
 
     def _run_node(self, node: Node, backward: Callable[..., Any], grads: tuple[Any, ...]) -> Any:
-        """Run a node and log it."""
-        return self.run(RangeSite(node.name(), True, node.sequence), backward, (node, *grads))
+        """Run a node and log it, inside of what the engine does for it."""
+        name = node.name() if node.__class__ is not AccumulateGrad else "torch::autograd::AccumulateGrad"
+        site = RangeSite(name, "cpu_op", node.sequence)
+        evaluated = RangeSite(f"autograd::engine::evaluate_function: {name}", "cpu_op", node.sequence)
+        return self.run(evaluated, self.run, (site, backward, (node, *grads)))
+
+    def range(self, name: str) -> record_function:
+        """Return a context manager that logs a range."""
+        from .profile import record_function
+
+        return record_function(name)
+
+    def _observe_modules(self) -> None:
+        """Log the calls of all modules of `nn`, which is above this package's dispatcher."""
+        hooks = import_module(f"{_PACKAGE}nn.modules.global_hooks")
+        for handle in (
+            hooks.register_module_forward_pre_hook(self._enter_module),
+            hooks.register_module_forward_hook(self._leave_module, always_call=True),
+        ):
+            self._undo.callback(handle.remove)
+
+    def _enter_module(self, module: Any, args: Any) -> None:
+        """Note that a module's call begins; a forward pre-hook of all modules."""
+        log = self.log_of_thread()
+        known = self._modules.get(id(module))
+        if known is None:
+            kind = type(module)
+            number = sum(type(other) is kind for other, _ in self._modules.values())
+            site = RangeSite(f"nn.Module: {kind.__name__}_{number}", "python_function")
+            # The module is kept alive, since another one may get its id.
+            known = self._modules[id(module)] = (module, site)
+        stack = stack_of_caller() if self.with_stack else None
+        self._open_modules.calls.append(
+            (log, known[1], 0 if log is None else len(log), perf_counter_ns(), stack)
+        )
+
+    def _leave_module(self, module: Any, args: Any, output: Any) -> None:
+        """Log a module's call at its end; a forward hook of all modules."""
+        if not self._open_modules.calls:
+            return  # It began before the profiler.
+        log, site, place, start, stack = self._open_modules.calls.pop()
+        if log is not None and start >= self.started:
+            end = perf_counter_ns()
+            log.extend((site, place, start, end) if stack is None else (site, place, start, end, stack))
 
     def _observe_device(self) -> None:
         """At the first use of a CUDA device: observe its launches and copies from here on."""
         devices = self.devices
         if devices is not None and not devices.is_installed and current_driver() is not None:
             with _lock:
-                if self in _active:
+                if self in sessions:
                     devices.install(self._undo)
 
     def note_memory(self, site: MemorySite, address: int, nbytes: int) -> bool:
@@ -224,7 +287,7 @@ class Session:
 
     def note_freed(self, site: MemorySite, address: int, nbytes: int) -> None:
         """Log that any thread has freed memory; takes no lock."""
-        if self not in _active:
+        if self not in sessions:
             return
         log = self.log_of_thread()
         (self.freed_elsewhere if log is None else log).extend((site, address, perf_counter_ns(), -nbytes))

@@ -10,6 +10,7 @@ from .events import SORT_KEYS, DeviceType, EventList
 
 COLUMN = 12
 GAP = "  "
+FLOPS = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("K", 1e3), ("", 1))
 UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0}
 
 
@@ -130,6 +131,12 @@ def _columns(
                 ("Self CUDA Mem", COLUMN, ">", memory("self_device_memory_usage")),
             ]
     columns.append(("# of Calls", COLUMN, ">", lambda event: str(event.count)))
+    if any(event.flops for event in events):
+        most = max(event.flops for event in events)
+        prefix, size = next((p, n) for p, n in FLOPS if most >= n)
+        columns.append(
+            (f"Total {prefix}FLOPs", COLUMN, ">", lambda e: f"{e.flops / size:.3f}" if e.flops else "--")
+        )
     if any(event.input_shapes for event in events):
         width = min(max(len(str(e.input_shapes)) for e in events) + 4, shapes_width)
         columns.append(("Input Shapes", width, ">", lambda event: str(event.input_shapes)[:width]))

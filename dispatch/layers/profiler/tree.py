@@ -111,6 +111,7 @@ class _Builder:
                 stack=stack,
             )
             event.dispatch_keys = [str(site.key)]
+            event.flops = site.flops
             return event
         assert isinstance(site, RangeSite)
         return self.event(
@@ -120,8 +121,8 @@ class _Builder:
             thread,
             stack=stack,
             sequence_nr=site.sequence,
-            is_user_annotation=not site.is_node,
-            category="cpu_op" if site.is_node else "user_annotation",
+            is_user_annotation=site.category == "user_annotation",
+            category=site.category,
             args=site.args,
         )
 

@@ -450,3 +450,52 @@ def test_an_object_of_a_function_is_not_called() -> None:
         Plain()(tt.ones(1))
     with pytest.raises(NotImplementedError, match="either the backward or vjp method"):
         Plain.apply(tt.ones(1, requires_grad=True)).backward()
+
+
+def _double(ctx, grad):
+    return grad * 2
+
+
+@pytest.mark.parametrize("names", [["vjp"], ["backward"], ["vjp", "backward"]])
+@pytest.mark.parametrize("is_mapped", [False, True])
+def test_the_gradient_formula_is_vjp_or_backward(names, is_mapped):
+    class Base(tt.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x):
+            return x * 2
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+    function = type("Double", (Base,), {name: staticmethod(_double) for name in names})
+    x = tt.ones(3, requires_grad=True)
+
+    def run():
+        total = (tt.vmap(function.apply) if is_mapped else function.apply)(x).sum()
+        return tt.autograd.grad(total, x)[0]
+
+    if len(names) == 1:
+        assert run().tolist() == [2.0] * 3
+    else:
+        with pytest.raises(RuntimeError, match="Implementing both 'backward' and 'vjp'"):
+            run()
+
+
+def test_a_subclass_overrides_the_inherited_formula():
+    class Double(tt.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        vjp = staticmethod(_double)
+
+    class Triple(Double):
+        @staticmethod
+        def vjp(ctx, grad):
+            return grad * 3
+
+    x = tt.ones(1, requires_grad=True)
+    assert [tt.autograd.grad(f.apply(x), x)[0].item() for f in (Double, Triple)] == [2.0, 3.0]

@@ -11,6 +11,7 @@ import pytest
 import triten as tt
 from triten.runtime.local_dispatch_key_set import modes
 from triten.tests.shared.thread_state import modes_and_keys
+from triten.utils import _python_dispatch as dispatch_modes
 
 
 class Log(tt.TensorDispatchMode):
@@ -112,7 +113,6 @@ def test_a_mode_is_of_its_thread_alone():
     [
         (NotImplemented, "no implementation found for 'aten::exp'.*of Answers returned NotImplemented"),
         (3, "aten::exp: __tensor_dispatch__ must return Tensor as the schema has it, got int"),
-        (None, "must return Tensor"),
     ],
 )
 def test_answers_that_the_schema_does_not_have_are_refused(result, message):
@@ -345,3 +345,90 @@ def test_each_mode_sees_the_read_of_an_element() -> None:
         with pytest.raises(RuntimeError, match="2 elements cannot be converted"):
             tt.ones(2).item()
     assert outer == inner and inner.count("_local_scalar_dense") == 2
+
+
+class _Named(tt.TensorDispatchMode):
+    def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
+        assert dispatch_modes._get_current_dispatch_mode() is not self
+        seen.append(self)
+        return func(*args, **(kwargs or {}))
+
+
+seen: list[tt.TensorDispatchMode] = []
+
+
+def test_the_stack_of_modes_is_found_and_left():
+    outer, inner = _Named(), _Named()
+    x = tt.ones(1)
+    assert dispatch_modes._get_current_dispatch_mode() is None
+    with pytest.raises(RuntimeError, match="no dispatch mode"), dispatch_modes._pop_mode_temporarily():
+        pass
+    with outer, inner:
+        assert dispatch_modes._get_current_dispatch_mode_stack() == [outer, inner]
+        assert (
+            dispatch_modes._get_current_dispatch_mode() is inner
+            and dispatch_modes.is_in_tensor_dispatch_mode()
+        )
+        with dispatch_modes._pop_mode_temporarily() as left:
+            x.neg()
+        with dispatch_modes._DisableTensorDispatch():
+            x.neg()
+    assert left is inner and seen == [outer] and not dispatch_modes.is_in_tensor_dispatch_mode()
+
+
+def test_wrapper_subclasses_are_transformed():
+    class Wrapper(tt.Tensor):
+        @staticmethod
+        def __new__(cls, inner):
+            made = tt.Tensor._make_wrapper_subclass(cls, inner.size(), inner.stride(), dtype=inner.dtype)
+            made.inner = inner
+            return made
+
+        def __tensor_flatten__(self):
+            return ["inner"], None
+
+        @classmethod
+        def __tensor_unflatten__(cls, tensors, context, sizes, strides):
+            return cls(tensors["inner"])
+
+        @classmethod
+        def __tensor_dispatch__(cls, func, types, args=(), kwargs=None):
+            raise AssertionError(func)
+
+    made = dispatch_modes.transform_subclass(Wrapper(tt.ones(2, 3)), lambda name, inner: inner * 2)
+    assert type(made) is Wrapper and made.inner.tolist() == [[2.0] * 3] * 2
+    with pytest.raises(RuntimeError, match="must return sizes"):
+        dispatch_modes.transform_subclass(Wrapper(tt.ones(2, 3)), lambda name, inner: inner[0])
+
+
+def test_super_finds_a_handler_that_runs_the_operator():
+    class Base(tt.Tensor):
+        __tensor_function__ = tt._C._disabled_tensor_function_impl
+
+        @classmethod
+        def __tensor_dispatch__(cls, func, types, args=(), kwargs=None):
+            names.append((cls.__name__, func.name()))
+            return super().__tensor_dispatch__(func, types, args, kwargs)
+
+    class Derived(Base):
+        @classmethod
+        def __tensor_dispatch__(cls, func, types, args=(), kwargs=None):
+            return super().__tensor_dispatch__(func, types, args, kwargs)
+
+    class Plain(tt.Tensor):
+        pass
+
+    names: list[tuple[str, str]] = []
+    x = tt.ones(2).as_subclass(Derived)
+    assert (x + x).tolist() == [2.0, 2.0] and names == [("Derived", "aten::add.Tensor")]
+    assert not hasattr(Plain, "__tensor_dispatch__") and not hasattr(tt.Tensor, "__tensor_dispatch__")
+
+
+@pytest.mark.parametrize("call", [lambda x: x + 2, lambda x: tt.add(x, 2), lambda x: x.add(x)])
+def test_a_handler_may_return_none(call):
+    class Nothing(tt.Tensor):
+        @classmethod
+        def __tensor_dispatch__(cls, func, types, args=(), kwargs=None):
+            return None
+
+    assert call(tt.ones(2).as_subclass(Nothing)) is None

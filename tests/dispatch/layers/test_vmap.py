@@ -352,3 +352,30 @@ def test_a_trace_shows_the_call_of_one_example_and_what_it_becomes(capsys):
         " [call] op=[aten::mul.Tensor], key=[FuncTorchDynamicLayerBackMode] (float32[4]@cpu, float32[4]@cpu)",
         "  [redispatch] op=[aten::mul.Tensor], key=[CPU] (float32[3, 4]@cpu, float32[4]@cpu)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "sizes"), [(1, [5]), (2, [3, 2]), (3, [2, 2, 1]), (4, [2, 2, 1]), (9, [1] * 5)]
+)
+def test_chunk_vmap_runs_that_many_chunks(chunks: int, sizes: list[int]) -> None:
+    from triten.dispatch.layers.vmap import chunk_vmap
+
+    seen: list[int] = []
+
+    class Count(tt.TensorDispatchMode):
+        def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
+            if func.name() == "aten::sin":
+                seen.append(args[0].shape[1])
+            return func(*args, **(kwargs or {}))
+
+    x = tt.arange(10.0).reshape(2, 5)
+    with Count():
+        y = chunk_vmap(tt.sin, in_dims=1, out_dims=1, chunks=chunks)(x)
+    assert tt.equal(y, x.sin()) and seen == sizes
+
+
+def test_chunk_vmap_refuses_no_chunks() -> None:
+    from triten.dispatch.layers.vmap import chunk_vmap
+
+    with pytest.raises(ValueError, match="chunks should be greater than 0"):
+        chunk_vmap(tt.sin, chunks=0)

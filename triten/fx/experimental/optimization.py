@@ -8,13 +8,20 @@ from typing import Any
 
 from ... import nn
 from ...nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
-from .._symbolic_trace import symbolic_trace
+from .._symbolic_trace import Tracer, symbolic_trace
 from ..graph import Graph
 from ..graph_module import GraphModule
 from ..interpreter import Transformer
 from ..node import Argument, Node, Target
 
-__all__ = ["extract_subgraph", "fuse", "matches_module_pattern", "remove_dropout", "replace_node_module"]
+__all__ = [
+    "extract_subgraph",
+    "fuse",
+    "matches_module_pattern",
+    "optimize_for_inference",
+    "remove_dropout",
+    "replace_node_module",
+]
 
 
 def matches_module_pattern(pattern: Iterable[type], node: Node, modules: Mapping[str, nn.Module]) -> bool:
@@ -109,6 +116,41 @@ def remove_dropout(model: nn.Module) -> nn.Module:
         ['input', '0', '2', 'output']
     """
     return _DropoutRemover(symbolic_trace(model)).transform()
+
+
+def optimize_for_inference(
+    model: nn.Module,
+    pass_config: Mapping[str, Any] | None = None,
+    tracer: type[Tracer] = Tracer,
+) -> nn.Module:
+    """Fuse batch norms and remove dropout (`torch.fx.experimental.optimization.optimize_for_inference`).
+
+    Args:
+        model: A module in evaluation mode. It stays as it is.
+        pass_config: Which passes to run: ``conv_bn_fuse`` and ``remove_dropout`` are bools. Default: all.
+            ``mkldnn_layout_optimize`` has no effect, as tensors have no MKLDNN layout here.
+        tracer: The class of the tracer. Default: `Tracer`.
+
+    Raises:
+        ValueError: A pass is not known.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.fx.experimental.optimization import optimize_for_inference
+        >>> model = tt.nn.Sequential(tt.nn.Conv1d(1, 2, 3), tt.nn.BatchNorm1d(2), tt.nn.Dropout()).eval()
+        >>> [node.target for node in optimize_for_inference(model).graph.nodes]
+        ['input', '0', 'output']
+    """
+    config = {"conv_bn_fuse": True, "remove_dropout": True, "mkldnn_layout_optimize": None}
+    if unknown := set(pass_config or ()) - config.keys():
+        raise ValueError(
+            f"optimize_for_inference(): unknown passes {sorted(unknown)}, expected {list(config)}"
+        )
+    config.update(pass_config or {})
+    traced: nn.Module = GraphModule(model, tracer().trace(model))
+    if config["conv_bn_fuse"]:
+        traced = fuse(traced, no_trace=True)
+    return remove_dropout(traced) if config["remove_dropout"] else traced
 
 
 def extract_subgraph(

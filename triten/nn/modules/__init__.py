@@ -56,7 +56,11 @@ if TYPE_CHECKING:
 else:
     from .. import _MODULES
 
-    _NAMES = {place.removeprefix(".modules"): names for place, names in _MODULES.items()}
+    _NAMES = {
+        place.removeprefix(".modules"): names
+        for place, names in _MODULES.items()
+        if place.startswith(".modules")
+    }
     _SUBMODULES = (*(place[1:] for place in _NAMES), "utils")
     __getattr__, __dir__, __all__ = lazy_names(__name__, _NAMES, _SUBMODULES)
     __all__ = [name for name in __all__ if name not in _SUBMODULES]

@@ -9,11 +9,10 @@ from typing import Any
 from ...dispatch.generated import functions as _ops
 from ...dispatch.tensor import Tensor
 from ...runtime.traceback_filter import api_boundary
+from ..utils._named_member_accessor import swap_tensor
 from .module import Module
 
 __all__ = ["functional_call", "stack_module_state"]
-
-_MISSING = object()
 
 
 @api_boundary
@@ -54,19 +53,58 @@ def functional_call(
         >>> tt.func.grad(loss)({"weight": tt.ones(1, 2)}, tt.tensor([[3.0, 4.0]]))
         {'weight': tensor([[3., 4.]])}
     """
-    given = _merged(parameter_and_buffer_dicts)
-    for name, value in given.items():
-        if not isinstance(value, Tensor):
-            raise TypeError(f"functional_call: {name} is no Tensor but {type(value).__name__}")
-    if strict:
-        _check_names(module, given)
-    wanted = _with_tied(module, given) if tie_weights else given
+    is_one = isinstance(parameter_and_buffer_dicts, dict)
+    given: Any = parameter_and_buffer_dicts if is_one else _merged(parameter_and_buffer_dicts)
     args = () if args is None else args if isinstance(args, tuple) else (args,)
-    with _in_place_of(module, wanted) as assigned:
-        result = module(*args, **(kwargs or {}))
-    if isinstance(parameter_and_buffer_dicts, dict):
-        parameter_and_buffer_dicts.update({name: value for name, value in assigned.items() if name in given})
-    return result
+    with reparametrize_module(module, given, tie_weights, strict):
+        return module(*args, **(kwargs or {}))
+
+
+@contextmanager
+def reparametrize_module(
+    module: Module,
+    parameters_and_buffers: dict[str, Tensor],
+    tie_weights: bool = False,
+    strict: bool = False,
+    stack_weights: bool = False,
+) -> Iterator[None]:
+    """Use other tensors as a module's parameters and buffers inside the block.
+
+    At the end the module has its own tensors again. The dictionary then holds the values that code in the block
+    assigned to the given names.
+
+    Args:
+        module: The module.
+        parameters_and_buffers: Tensors by name.
+        tie_weights: If True, a tensor given for one name of a tied parameter stands for all its names. Default: False.
+        strict: If True, require exactly the module's names. Default: False.
+        stack_weights: Accepted as in PyTorch. The tensors are always restored in the reverse order.
+
+    Raises:
+        ValueError: Names of one tied parameter have different tensors.
+        TypeError: A value is no tensor.
+        RuntimeError: With `strict`, a name is missing or none of the module's.
+
+    Source: torch.nn.utils.stateless._reparametrize_module.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.nn.utils.stateless import _reparametrize_module
+        >>> layer = tt.nn.Linear(2, 1, bias=False)
+        >>> with _reparametrize_module(layer, {"weight": tt.ones(1, 2)}):
+        ...     layer(tt.tensor([3.0, 4.0])).tolist()
+        [7.0]
+    """
+    given = parameters_and_buffers
+    wanted = _with_tied(module, given) if tie_weights else given
+    if strict:
+        _check_names(module, wanted)
+    assigned: dict[str, Any] = {}
+    try:
+        with _in_place_of(module, wanted, assigned):
+            yield
+    finally:
+        given.update({name: value for name, value in assigned.items() if name in given})
 
 
 def _merged(dicts: Any) -> dict[str, Tensor]:
@@ -81,11 +119,11 @@ def _merged(dicts: Any) -> dict[str, Tensor]:
     for each in dicts:
         if not isinstance(each, Mapping):
             raise ValueError("Expected all elements of parameter_and_buffer_dicts to be dictionaries")
-        for name in each:
-            if name in merged:
-                raise ValueError(
-                    f"{name} appears in multiple dictionaries; behavior of functional call is ambiguous"
-                )
+        repeated = [name for name in each if name in merged]
+        if repeated:
+            raise ValueError(
+                f"{repeated} appeared in multiple dictionaries; behavior of functional call is ambiguous"
+            )
         merged.update(each)
     return merged
 
@@ -128,33 +166,20 @@ def _with_tied(module: Module, given: Mapping[str, Tensor]) -> dict[str, Tensor]
 
 
 @contextmanager
-def _in_place_of(module: Module, wanted: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
-    """Have the module's tensors be others inside; yields what stands at their names at the end."""
-    before: list[tuple[dict[str, Any], str, str, Any]] = []
-    assigned: dict[str, Any] = {}
+def _in_place_of(
+    module: Module, wanted: Mapping[str, Tensor | None], assigned: dict[str, Any]
+) -> Iterator[None]:
+    """Exchange the module's tensors in the block; `assigned` gets the values of their names at the end."""
+    before: list[tuple[Module, str, str, Any]] = []
     try:
         for name, value in wanted.items():
             path, _, attribute = name.rpartition(".")
-            table = _table_of(module.get_submodule(path), attribute)
-            before.append((table, name, attribute, table.get(attribute, _MISSING)))
-            table[attribute] = value
-        yield assigned
+            owner = module.get_submodule(path)
+            before.append((owner, name, attribute, swap_tensor(owner, attribute, value, allow_missing=True)))
+        yield
     finally:
-        for table, name, attribute, value in reversed(before):
-            if attribute in table:
-                assigned[name] = table[attribute]
-            if value is _MISSING:
-                table.pop(attribute, None)
-            else:
-                table[attribute] = value
-
-
-def _table_of(module: Module, attribute: str) -> dict[str, Any]:
-    """Return the dictionary in which a module stores a tensor; `__dict__` if the module lacks the tensor."""
-    for table in (module._parameters, module._buffers):
-        if attribute in table:
-            return table
-    return module.__dict__
+        for owner, name, attribute, value in reversed(before):
+            assigned[name] = swap_tensor(owner, attribute, value, allow_missing=True)
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

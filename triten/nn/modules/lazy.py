@@ -166,7 +166,7 @@ class _LazyNorm(LazyModuleMixin):
         *,
         bias: bool = True,
     ) -> None:
-        super().__init__(0, eps, momentum, False, False, device, dtype, bias=False)  # type: ignore[call-arg]
+        super().__init__(0, eps, momentum, False, False, device, dtype, bias=False)
         self.affine, self.track_running_stats = affine, track_running_stats
         if affine:
             _wait(self, ("weight", "bias") if bias else ("weight",), device, dtype)
@@ -218,7 +218,7 @@ class _LazyForward(_LazyConvolution):
         dtype: ScalarType | None = None,
     ) -> None:
         super().__init__(
-            0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype  # type: ignore[call-arg]
+            0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype
         )  # fmt: skip
         self.out_channels = out_channels
         _wait(self, ("weight", "bias") if bias else ("weight",), device, dtype)
@@ -240,7 +240,7 @@ class _LazyTransposed(_LazyConvolution):
         dtype: ScalarType | None = None,
     ) -> None:
         super().__init__(
-            0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device, dtype  # type: ignore[call-arg]
+            0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device, dtype
         )  # fmt: skip
         self.out_channels = out_channels
         _wait(self, ("weight", "bias") if bias else ("weight",), device, dtype)

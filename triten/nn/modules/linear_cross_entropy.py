@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...runtime.scalar_type import bfloat16, float16, float32, float64
 from .. import functional as F
 from .linear import Linear
 from .module import Module
@@ -14,7 +17,50 @@ if TYPE_CHECKING:
     from ...runtime.device import DeviceLike
     from ...runtime.scalar_type import dtype as ScalarType
 
-__all__ = ["LinearCrossEntropyLoss"]
+__all__ = ["LinearCrossEntropyLoss", "LinearCrossEntropyOptions"]
+
+
+@dataclass(slots=True, frozen=True)
+class LinearCrossEntropyOptions:
+    """Options of PyTorch's chunked linear cross entropy (`torch.nn.LinearCrossEntropyOptions`).
+
+    They are checked, and change nothing: the logits are computed at once here.
+
+    Args:
+        allow_retain_graph: If True, a second backward is possible. Default: False.
+        batch_chunk_size: The rows of a chunk; None means all. Default: None.
+        chunking_method: "auto", "aspect_ratio", "aspect_ratio:N" or None. Default: "auto".
+        acc_policy: "auto", "accurate", "balanced" or "compact". Default: "auto".
+        acc_dtype: The dtype of sums: float16, bfloat16, float32, float64, or None. Default: None.
+
+    Raises:
+        ValueError: A value is not one of these.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.LinearCrossEntropyOptions(batch_chunk_size=8).acc_policy
+        'auto'
+    """
+
+    allow_retain_graph: bool = False
+    batch_chunk_size: int | None = None
+    chunking_method: str | None = "auto"
+    acc_policy: str = "auto"
+    acc_dtype: ScalarType | None = None
+
+    def __post_init__(self) -> None:
+        if self.acc_policy not in ("auto", "accurate", "balanced", "compact"):
+            raise ValueError(f"invalid acc_policy: {self.acc_policy!r}")
+        method = self.chunking_method
+        if method not in (None, "auto") and not re.fullmatch("aspect_ratio(:0*[1-9][0-9]*)?", str(method)):
+            raise ValueError(f"invalid chunking_method: {method!r}")
+        size = self.batch_chunk_size
+        if size is not None and not (isinstance(size, int) and size > 0):
+            raise ValueError(f"batch_chunk_size must be positive int or None, got {size!r}")
+        if self.acc_dtype not in (None, float16, bfloat16, float32, float64):
+            raise ValueError(
+                f"acc_dtype must be float16, bfloat16, float32, float64 or None, got {self.acc_dtype!r}"
+            )
 
 
 class LinearCrossEntropyLoss(Module):

@@ -56,13 +56,25 @@ class Module(ConversionMixin, StateDictMixin):
 
     training: bool
 
-    def __init__(self) -> None:
+    call_super_init: bool = False
+    """If True, the constructor calls that of the next class in the method resolution order with its arguments."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if (args or kwargs) and not self.call_super_init:
+            given = (
+                f"an unexpected keyword argument {next(iter(kwargs))!r}"
+                if kwargs
+                else f"{len(args) + 1} positional arguments, expected 1"
+            )
+            raise TypeError(f"{type(self).__name__}.__init__() got {given}")
         own = self.__dict__
         own["training"] = True
         own["_parameters"], own["_buffers"], own["_modules"] = {}, {}, {}
         own["_non_persistent_buffers_set"] = set()
         for table in (*HOOK_TABLES, *STATE_DICT_HOOK_TABLES):
             own[table] = {}
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the module's result. Every subclass overrides this method."""

@@ -152,6 +152,52 @@ class GroupNorm(_Affine):
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, {affine}"
 
 
+class CrossMapLRN2d(Module):
+    """Local response normalization of images over nearby channels, as Torch7 had it (`torch.nn.CrossMapLRN2d`).
+
+    The divisor of channel c is (k + alpha / size * sum of squares) ** beta. The sum is over channel 0 and channels
+    c - p + 1 to c + p - 1, with p = (size - 1) // 2 + 1. PyTorch keeps channel 0 in all sums too.
+
+    Args:
+        size: The number of channels in a sum.
+        alpha: The factor of the sum. Default: 1e-4.
+        beta: The exponent. Default: 0.75.
+        k: The term that is added. Default: 1.
+
+    Shape:
+        Input and output (N, C, H, W).
+
+    Raises:
+        ValueError: The input has not four dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.CrossMapLRN2d(2, alpha=2.0, beta=1.0)(tt.ones(1, 3, 1, 1)).flatten()
+        tensor([0.5000, 0.3333, 0.3333])
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalize each element of images (N, C, H, W)."""
+        if input.dim() != 4:
+            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
+        reach = (self.size - 1) // 2 + 1
+        channels = _ops.arange(input.shape[1], device=input.device)
+        offsets = channels - channels[:, None]
+        band = (offsets < reach) & ((offsets > -reach) | (channels == 0))
+        sums = _ops.matmul(band.to(input.dtype), input.square().flatten(2)).reshape(input.shape)
+        return input * (sums * (self.alpha / self.size) + self.k) ** -self.beta
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
 class LocalResponseNorm(Module):
     """Local response normalization over nearby channels (`torch.nn.LocalResponseNorm`; Krizhevsky, 2012)."""
 

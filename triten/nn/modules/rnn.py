@@ -127,7 +127,7 @@ class RNNBase(Module):
         if mode not in GATES:
             raise ValueError("Unrecognized RNN mode: " + mode)
         width, gates = proj_size or hidden_size, GATES[mode] * hidden_size
-        self._weight_names: list[list[str]] = []
+        self._all_weights: list[list[str]] = []
         directions = ("", "_reverse") if bidirectional else ("",)
         for layer in range(num_layers):
             for suffix in directions:
@@ -142,7 +142,7 @@ class RNNBase(Module):
                 names = {f"{name}_l{layer}{suffix}": size for name, size in sizes.items()}
                 for name, size in names.items():
                     setattr(self, name, Parameter(_ops.empty(size, device=device, dtype=dtype)))
-                self._weight_names.append(list(names))
+                self._all_weights.append(list(names))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -154,14 +154,29 @@ class RNNBase(Module):
     @property
     def all_weights(self) -> list[list[Parameter]]:
         """The parameters of each layer and direction."""
-        return [[getattr(self, name) for name in names] for names in self._weight_names]
+        return [[getattr(self, name) for name in names] for names in self._all_weights]
+
+    @property
+    def _flat_weights_names(self) -> list[str]:
+        return [name for names in self._all_weights for name in names]
+
+    @property
+    def _flat_weights(self) -> list[Tensor]:
+        """The weights in the order of `_flat_weights_names`. Assigning a list assigns its weights to the layer."""
+        return [getattr(self, name) for name in self._flat_weights_names]
+
+    @_flat_weights.setter
+    def _flat_weights(self, weights: list[Tensor]) -> None:
+        for name, weight in zip(self._flat_weights_names, weights, strict=True):
+            if getattr(self, name, None) is not weight:
+                setattr(self, name, weight)
 
     def flatten_parameters(self) -> None:
         """Nothing: parameters need not lie in one piece of memory, as cuDNN wants them."""
 
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         """Raise ValueError for an input of another dtype than the weights', RuntimeError for one of other sizes."""
-        dtype = getattr(self, self._weight_names[0][0]).dtype
+        dtype = getattr(self, self._all_weights[0][0]).dtype
         if input.dtype is not dtype and not is_autocast_enabled(input.device.type):
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype ({dtype}). Convert input: "
@@ -252,7 +267,7 @@ class RNNBase(Module):
                 hx = self._given_state(hx, is_batched)
         hx = self._first_state(input, batch_sizes) if hx is None else self.permute_hidden(hx, order)
         self.check_forward_args(input, hx, batch_sizes)
-        weights = [weight for own in self.all_weights for weight in own]
+        weights = self._flat_weights
         options = (self.bias, self.num_layers, self.dropout, self.training, self.bidirectional)
         run = self._run[self.mode]
         if packed is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.profiler_ranges import recorded_range
+
 if TYPE_CHECKING:
     from .dataloader import DataLoader
 
@@ -22,7 +24,8 @@ class _BaseDataLoaderIter(Iterator[Any]):
         self._batches = batches
 
     def __next__(self) -> Any:
-        return next(self._batches)
+        with recorded_range(f"enumerate(DataLoader)#{type(self).__name__}.__next__"):
+            return next(self._batches)
 
     def __len__(self) -> int:
         return len(self._loader)

@@ -526,3 +526,52 @@ def test_marks_of_subclasses_change_no_keys():
     with DisableTensorFunctionSubclass():
         assert m.key_set() == x.key_set() and m._spec.call_keys == x._spec.call_keys
     assert m._spec is not x._spec and m._spec.differentiable.detached is m._spec
+
+
+def test_redispatch_skips_the_handlers_of_one_function():
+    names: list[str] = []
+
+    class Logged(tt.Tensor):
+        @classmethod
+        def __tensor_function__(cls, func, types, args=(), kwargs=None):
+            names.append(func.__name__)
+            return overrides.redispatch_function(func, types, args, kwargs)
+
+    class LogMode(overrides.TensorFunctionMode):
+        def __tensor_function__(self, func, types, args=(), kwargs=None):
+            names.append(func.__name__)
+            with self:
+                return overrides.redispatch_function(func, types, args, kwargs)
+
+    def scaled(a, b):
+        if overrides.has_tensor_function((a, b)):
+            return overrides.handle_tensor_function(scaled, (a, b), a, b)
+        return a * b + 1
+
+    a, b = tt.tensor(3.0), tt.tensor(4.0)
+    result = scaled(a.as_subclass(Logged), b)
+    assert result == 13 and type(result) is tt.Tensor and names == ["scaled", "mul"]
+    names.clear()
+    with LogMode():
+        assert overrides.has_tensor_function((a,))
+        result = scaled(a, b)
+    assert result == 13 and names == ["scaled", "mul", "add"]
+    assert state.skips_check is False
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_dispatch_handler_differentiates_in_a_reentrant_block(reentrant: bool):
+    from contextlib import nullcontext
+
+    class Derive(tt.TensorDispatchMode):
+        def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
+            if func.name() == "aten::sin":
+                with overrides.enable_reentrant_dispatch() if reentrant else nullcontext(), tt.enable_grad():
+                    x = args[0].detach().requires_grad_()
+                    recorded.append(func(x).grad_fn is not None)
+            return func(*args, **(kwargs or {}))
+
+    recorded: list[bool] = []
+    with Derive():
+        y = tt.tensor(0.0, requires_grad=True).sin()
+    assert recorded == [reentrant] and y.grad_fn is not None

@@ -154,11 +154,15 @@ def test_nodes_of_backward_contain_their_operators(tree):
     with profile(activities=CPU) as prof:
         loss.backward()
     names = tree(prof)
-    assert ("SumBackward0", None) in names
+    assert ("SumBackward0", "autograd::engine::evaluate_function: SumBackward0") in names
+    assert ("autograd::engine::evaluate_function: SumBackward0", None) in names
     assert ("aten::threshold_backward", "ReluBackward0") in names
     assert names.count(("aten::mm", "MmBackward0")) == 2
-    assert ("AccumulateGrad", None) in names
-    numbers = [e.sequence_nr for e in prof.events() if e.name.endswith("Backward0")]
+    assert (
+        "torch::autograd::AccumulateGrad",
+        "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad",
+    ) in names
+    numbers = [e.sequence_nr for e in prof.events() if e.name.endswith("Backward0") and ":" not in e.name]
     assert numbers == sorted(numbers, reverse=True) and numbers[-1] == loss.grad_fn.sequence - 2
 
 
@@ -205,3 +209,87 @@ def test_a_range_outside_every_profiler_does_nothing():
         assert range_.name == "nowhere"
     with pytest.raises(TypeError, match=r"record_function\(\): name: expected str, got int"):
         record_function(3)
+
+
+def _conv(**options):
+    return lambda: tt.nn.functional.conv2d(
+        tt.ones(2, 4, 9, 7), tt.ones(6, 4 // options.get("groups", 1), 3, 2), **options
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "flops"),
+    [
+        (lambda: tt.ones(3, 4) @ tt.ones(4, 5), "aten::mm", 2 * 3 * 4 * 5),
+        (lambda: tt.ones(2, 3, 4) @ tt.ones(2, 4, 5), "aten::bmm", 2 * 2 * 3 * 4 * 5),
+        (lambda: tt.addmm(tt.ones(5), tt.ones(3, 4), tt.ones(4, 5)), "aten::addmm", 2 * 3 * 4 * 5),
+        (lambda: tt.ones(2, 3) * tt.ones(2, 3), "aten::mul", 6),
+        (lambda: tt.ones(2, 3) + 1, "aten::add", 6),
+        (_conv(), "aten::conv2d", 2 * 2 * 6 * 4 * 3 * 2 * 7 * 6),
+        (_conv(stride=2, padding=1), "aten::conv2d", 2 * 2 * 6 * 4 * 3 * 2 * 5 * 4),
+        (_conv(padding="same", dilation=2), "aten::conv2d", 2 * 2 * 6 * 4 * 3 * 2 * 9 * 7),
+        (_conv(groups=2), "aten::conv2d", 2 * 2 * 6 * 2 * 3 * 2 * 7 * 6),
+    ],
+)
+def test_operations_are_estimated_on_request(named, call, name, flops):
+    with profile(activities=CPU, with_flops=True) as prof:
+        call()
+        call()
+    events = [e for e in prof.events() if e.name == name]
+    assert [e.flops for e in events] == [flops, flops]
+    averages = {e.key: e.flops for e in prof.key_averages()}
+    assert averages[name] == sum(averages.values()) == 2 * flops
+    assert "FLOPs" in prof.key_averages().table()
+    with profile(activities=CPU) as prof:
+        call()
+    assert not any(e.flops for e in prof.events()) and "FLOPs" not in prof.key_averages().table()
+
+
+def test_calls_of_modules_are_recorded_on_request(tree):
+    class Failing(tt.nn.Module):
+        def forward(self, x):
+            raise KeyError
+
+    model = tt.nn.Sequential(tt.nn.ReLU(), tt.nn.Sequential(tt.nn.ReLU()))
+    x = tt.ones(2)
+    with profile(activities=CPU, with_modules=True) as prof:
+        model(x)
+        with pytest.raises(KeyError):
+            Failing()(x)
+        model[0](x)
+    outer, first, inner = "nn.Module: Sequential_0", "nn.Module: ReLU_0", "nn.Module: Sequential_1"
+    assert tree(prof) == [
+        (outer, None),
+        (first, outer),
+        ("aten::relu", first),
+        (inner, outer),
+        ("nn.Module: ReLU_1", inner),
+        ("aten::relu", "nn.Module: ReLU_1"),
+        ("nn.Module: Failing_0", None),
+        (first, None),
+        ("aten::relu", first),
+    ]
+    assert prof.events()[5].module_hierarchy == [outer, inner, "nn.Module: ReLU_1"]
+    assert not any(e.is_user_annotation for e in prof.events())
+    with profile(activities=CPU) as prof:
+        model(x)
+    assert tree(prof) == [("aten::relu", None)] * 2 and prof.profiler.function_events == prof.events()
+
+
+def test_optimizers_and_loaders_have_ranges():
+    weight = tt.ones(1, requires_grad=True)
+    optimizer = tt.optim.SGD([weight], lr=0.1)
+    weight.grad = tt.ones(1)
+    batches = tt.utils.data.DataLoader(tt.arange(2))
+    with profile(activities=CPU) as prof:
+        optimizer.step()
+        optimizer.zero_grad()
+        list(batches)
+    step, zero, batch = (
+        "Optimizer.step#SGD.step",
+        "Optimizer.zero_grad#SGD.zero_grad",
+        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+    )
+    assert [e.name for e in prof.events() if e.is_user_annotation] == [step, zero, batch, batch, batch]
+    assert all(e.cpu_children for e in prof.events() if e.name == step)
+    assert tt.utils.data.DataLoader.__name__ and [x.item() for x in batches] == [0, 1]

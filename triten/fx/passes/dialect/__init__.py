@@ -1,0 +1,1 @@
+"""Passes over graphs of one set of operators (`torch.fx.passes.dialect`)."""

@@ -1,0 +1,1 @@
+"""Passes for any set of operators (`torch.fx.passes.dialect.common`)."""
