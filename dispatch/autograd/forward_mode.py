@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.dispatch_key_set import DispatchKeySet
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
+from ...runtime.layout import strided
 from ...runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard
 from ...runtime.tensor_impl import TensorImpl
 from ..core.bound_arguments import tensors_in
@@ -257,8 +258,30 @@ def fitted(output: Any, tangent: Tensor, given: Sequence[Any], is_view: bool) ->
     return copied_like(output, tangent_like(tangent, output))
 
 
+def _has_storage(tensor: Any) -> bool:
+    """Return whether a tensor lies in a storage as its spec says, without wrappers or overlaps."""
+    spec = tensor._spec
+    return not spec.keys & ~FORWARD_BIT and spec.layout is strided and not spec.overlaps
+
+
+def have_equal_storages(tensor: Tensor, tangent: Tensor) -> bool:
+    """Return whether views of the tensor, also beyond its own elements, correspond to views of the tangent."""
+    if not _has_storage(tensor) or not _has_storage(tangent):
+        return True
+    return (
+        tensor.storage_offset() == tangent.storage_offset()
+        and tensor.untyped_storage().nbytes() == tangent.untyped_storage().nbytes()
+    )
+
+
 def copied_like(tensor: Tensor, tangent: Tensor) -> Tensor:
     """Copy a tangent to its tensor's strides, so that views of the tensor correspond to views of the tangent."""
+    if _has_storage(tensor) and not tangent._spec.keys & ~FORWARD_BIT:
+        size = tensor.untyped_storage().nbytes() // tensor._spec.itemsize
+        if size != tensor._spec.numel or not tensor._spec.is_dense():
+            whole = tangent.new_zeros(size)
+            part = whole.as_strided(tensor._spec.sizes, tensor._spec.strides, tensor.storage_offset())
+            return part.copy_(tangent)
     made = _zeros_like(tensor)
     if made._spec.strides != tensor._spec.strides and tensor._spec.is_dense():
         made = tangent.new_empty_strided(tensor._spec.sizes, tensor._spec.strides)

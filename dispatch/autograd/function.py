@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
@@ -66,6 +67,7 @@ class FunctionCtx(Node):
         self.hooks = None
         self.specs = ()
         self.next_edges = ()
+        self.sequence = next_sequence()
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Save tensors (or None) for `backward`, which checks that they were not modified in between."""
@@ -112,6 +114,21 @@ class FunctionCtx(Node):
 
             return without_names(tuple(out))  # type: ignore[no-any-return]
         return tuple(out)
+
+    @property
+    def saved_variables(self) -> tuple[Any, ...]:
+        """Old name of `saved_tensors`; it warns."""
+        warnings.warn(
+            "'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2
+        )
+        return self.saved_tensors
+
+    @property
+    def _raw_saved_tensors(self) -> tuple[Any, ...]:
+        """The places of the tensors saved by `save_for_backward`, for hooks."""
+        from .node_attributes import SavedTensor
+
+        return tuple([SavedTensor(self, self._saved, place) for place in range(len(self._saved))])
 
     def maybe_clear_saved_tensors(self) -> bool:
         """Free the saved tensors during `backward`, unless the graph is retained. Return whether they were freed.
@@ -194,6 +211,14 @@ class Function:
     _marks_shared_gradients = False
     """True if `backward` marks the gradients that have other holders; leaves take ownership of all others."""
 
+    _backward_cls: ClassVar[type[FunctionCtx]] = FunctionCtx
+    """The class of the contexts, which are the nodes: named after the function."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        names = {"__slots__": (), "__module__": cls.__module__, "_forward_cls": cls}
+        cls._backward_cls = type(f"{cls.__name__}Backward", (FunctionCtx,), names)
+
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, Any]:
         """Compute the function for a batch of examples; override it. `info` has batch_size and randomness."""
@@ -254,7 +279,7 @@ class Function:
             from .function_jvp import apply_forward
 
             return apply_forward(cls, args)
-        return cls._run(FunctionCtx, args, tensors)
+        return cls._run(cls._backward_cls, args, tensors)
 
     @classmethod
     def _run(cls, context: Callable[..., FunctionCtx], args: tuple[Any, ...], tensors: list[int]) -> Any:

@@ -25,7 +25,7 @@ def apply_forward(cls: Any, args: tuple[Any, ...], run: Callable[..., Any] | Non
 
     Raises RuntimeError where the class has no `jvp` of its own, or it returns another number of tangents.
     """
-    from .function import Function, FunctionCtx
+    from .function import Function
 
     levels = sorted({level for tensor in tensors_in(args) for level in tangents_of(tensor)})
     if levels and cls.jvp is Function.jvp:
@@ -36,7 +36,7 @@ def apply_forward(cls: Any, args: tuple[Any, ...], run: Callable[..., Any] | Non
     made: list[FunctionCtx] = []
 
     def context(function: Any, needs: tuple[bool, ...]) -> FunctionCtx:
-        made.append(FunctionCtx(function, needs))
+        made.append(function._backward_cls(function, needs))
         return made[0]
 
     with without_tangents():

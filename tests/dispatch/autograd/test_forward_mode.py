@@ -9,6 +9,8 @@ import pytest
 
 import triten as tt
 from triten.autograd.forward_ad import (
+    _is_fwd_grad_enabled,
+    _set_fwd_grad_enabled,
     dual_level,
     enter_dual_level,
     exit_dual_level,
@@ -474,3 +476,41 @@ def test_a_function_without_jvp_is_refused_inside_vmap():
 
     with pytest.raises(RuntimeError, match="you must implement the jvp function"):
         tt.func.jacfwd(Half.apply)(tt.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("primal", "tangent", "is_same"),
+    [
+        (lambda x: x, lambda x: x, True),
+        (lambda x: x[2:4], lambda x: x[2:4], True),
+        (lambda x: x[2:4], lambda x: x[1:3], False),
+        (lambda x: x[:4], lambda x: x[:4].clone(), False),
+        (lambda x: x[:4].clone(), lambda x: x[:4], False),
+        (lambda x: x[::2], lambda x: x[::2].clone(), False),
+    ],
+)
+def test_a_tangent_lies_in_its_storage_as_the_primal_does(primal: Any, tangent: Any, is_same: bool) -> None:
+    whole, given = primal(tt.arange(6.0)), tangent(tt.arange(6.0))
+    with dual_level():
+        made = unpack_dual(make_dual(whole, given)).tangent
+        assert (made is given) == is_same and made.tolist() == given.tolist()
+        assert made.storage_offset() == whole.storage_offset() and made.stride() == whole.stride()
+        assert made.untyped_storage().nbytes() == whole.untyped_storage().nbytes()
+
+
+def test_a_view_beyond_the_primal_has_a_tangent() -> None:
+    with dual_level():
+        x = make_dual(tt.arange(5.0)[1:3], tt.ones(2))
+        assert tangent_of(x.as_strided((5,), (1,), 0)) == [0.0, 1.0, 1.0, 0.0, 0.0]
+
+
+def test_forward_mode_is_turned_off() -> None:
+    with dual_level():
+        x = dual([1.0], [2.0])
+        with _set_fwd_grad_enabled(False):
+            assert not _is_fwd_grad_enabled() and tangent_of(x) is None
+            y = x * 2
+            with _set_fwd_grad_enabled(True):
+                assert tangent_of(x * 2) == [4.0]
+        assert _is_fwd_grad_enabled() and tangent_of(y) is None and tangent_of(x) == [2.0]
+    assert modes == []

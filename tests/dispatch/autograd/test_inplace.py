@@ -607,3 +607,19 @@ def test_a_retained_gradient_of_a_view_and_of_its_base() -> None:
     (y * 3).sum().backward()
     assert view.grad is None, "the loss is made of the base"
     assert y.grad.tolist() == [3.0, 3.0, 3.0]
+
+
+def test_a_saved_tensor_that_is_detached_in_place_is_noticed() -> None:
+    x = tt.tensor([1.0], requires_grad=True)
+    inner = x * 2
+    saved = inner.sin()
+    inner.detach_()
+    with pytest.raises(RuntimeError, match="detached in-place"):
+        saved.backward()
+    (inner * x).backward()  # saved after it was detached
+    assert x.grad.tolist() == [2.0]
+    base = x * 2
+    squared = base.view(1) * base.view(1)
+    base.detach_()
+    squared.backward()  # the views keep their history
+    assert x.grad.tolist() == [10.0]
