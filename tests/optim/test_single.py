@@ -234,3 +234,20 @@ def test_a_differentiable_step_of_nadam_has_the_gradient_of_the_product_of_momen
         return parameter
 
     assert tt.autograd.gradcheck(stepped, (tt.tensor(0.5, dtype=tt.float64, requires_grad=True),))
+
+
+@pytest.mark.parametrize("options", [{}, {"foreach": True}])
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW"])
+def test_a_parameter_with_gaps_steps_as_a_dense_one(name: str, options: dict[str, bool]) -> None:
+    memory = tt.arange(12.0)
+    strided, dense = memory[1::3].detach().requires_grad_(), memory[1::3].clone().requires_grad_()
+    for parameter in (strided, dense):
+        optimizer = getattr(tt.optim, name)([parameter], lr=0.5, **options)
+        for _ in range(2):
+            optimizer.zero_grad()
+            (parameter**2).sum().backward()
+            optimizer.step()
+    assert tt.equal(strided, dense) and memory[::3].tolist() == [0.0, 3.0, 6.0, 9.0]
+    with pytest.raises(RuntimeError, match="non-overlapping and dense"):
+        fused = getattr(tt.optim, name)([strided], lr=0.5, fused=True)
+        fused.step()
