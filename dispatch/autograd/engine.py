@@ -407,7 +407,9 @@ def _as_own(leaf: TensorSpec, grad: Tensor) -> Tensor:
     """
     spec = grad._spec
     if spec is leaf or spec.twin is leaf or spec.keys or _laid_out_as(leaf, spec):
-        return grad.clone() if not spec.requires_grad and _is_shared(grad) else grad
+        if spec.requires_grad and is_grad_enabled():
+            return grad
+        return grad.clone() if spec.requires_grad or _is_shared(grad) else grad
     if not leaf.is_dense():
         return grad.clone(memory_format=contiguous_format)
     return grad.new_empty_strided(leaf.sizes, leaf.strides).copy_(grad)

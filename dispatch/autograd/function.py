@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -34,6 +35,24 @@ if TYPE_CHECKING:
     from .node import Edge
 
 _BATCHED = functionality_bit(Functionality.Batched)
+
+
+def _references(value: object) -> int:
+    """Return the reference count of an argument, as this function sees it."""
+    return sys.getrefcount(value)
+
+
+def _references_of_one_holder() -> tuple[int, int]:
+    """Return the counts for an object in one local variable, and for one that a tuple holds too."""
+    value = object()
+    alone = _references(value)
+    results = (object(),)
+    for position in (0,):
+        value = results[position]
+    return alone, _references(value)
+
+
+_ALONE, _ALONE_IN_TUPLE = _references_of_one_holder()
 
 
 class FunctionCtx(Node):
@@ -154,6 +173,7 @@ class FunctionCtx(Node):
             arrived = iter(given)
             given = [next(arrived) if is_tensor else None for is_tensor in self._outputs]
         results = with_room(self._function.backward, self, *given)
+        is_shared = _references(results) > _ALONE
         results = results if isinstance(results, tuple | list) else (results,)
         inputs = len(self.needs_input_grad)
         if len(results) != inputs and not (
@@ -174,8 +194,9 @@ class FunctionCtx(Node):
             grad = results[position]
             if grad is not None and not isinstance(grad, TensorImpl):
                 raise RuntimeError(f"{self.name()}: expected Variable or None (got {type(grad).__name__})")
-            if grad is not None and not self._function._marks_shared_gradients:
-                grad.version_cell()  # like `mark_shared`: user code may keep a reference
+            is_held = is_shared or _references(grad) > _ALONE_IN_TUPLE
+            if grad is not None and is_held and not self._function._marks_shared_gradients:
+                grad.version_cell()  # like `mark_shared`: user code keeps a reference
             out.append(grad)
         return out
 

@@ -73,8 +73,9 @@ def _slot(name: str) -> str:
 
 
 def _saved(node: Node, name: str) -> Any:
-    assert type(node).recording is not None
-    recording, schema = type(node).recording
+    known = type(node).recording
+    assert known is not None
+    recording, schema = known
     value = _stored(node, _slot(name))
     if name in recording.saves or name in recording.results:
         if value is None:
