@@ -41,7 +41,7 @@ _COPIES = {"aten::clone", "aten::_to_copy"}
 def reads_inference_tensors_only(op: OperatorEntry, args: Sequence[Any]) -> bool:
     """Return whether all tensor arguments are inference tensors, so that the call is not recorded.
 
-    A number in the place of a tensor counts as a normal tensor, as in PyTorch.
+    A number for a tensor argument counts as a normal tensor, as in PyTorch.
     """
     found = False
     for argument, value in zip(op.schema.arguments, args, strict=True):
