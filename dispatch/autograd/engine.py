@@ -49,11 +49,13 @@ def run_backward(
     retain_graph: bool,
     create_graph: bool,
     inputs: Sequence[Edge] | None = None,
+    accumulate_inputs: bool = False,
 ) -> list[Any]:
     """Send gradients from roots to the leaves.
 
     With `inputs`, return the gradients of those edges in order (None if no gradient arrived), and leave all leaves
-    unchanged. Otherwise return an empty list.
+    unchanged. With `accumulate_inputs` also, run the nodes of `inputs` instead: leaves accumulate, and other nodes
+    call their hooks. Return an empty list in the other cases.
     """
     if not roots:
         return [None] * len(inputs or ())
@@ -63,7 +65,7 @@ def run_backward(
     before, kept = set_grad_enabled(create_graph), graph_task.keeps_graph
     graph_task.keeps_graph = retain_graph
     try:
-        return _run(roots, grads, retain_graph, inputs)
+        return _run(roots, grads, retain_graph, inputs, accumulate_inputs)
     finally:
         graph_task.keeps_graph = kept
         set_grad_enabled(before)
@@ -131,16 +133,21 @@ def _run(
     grads: Sequence[Any],
     retain_graph: bool,
     inputs: Sequence[Edge] | None,
+    accumulate_inputs: bool = False,
 ) -> list[Any]:
     captured: list[Any] = []
     wanted: dict[tuple[Node, int], list[int]] | None = None
     needed: set[Node] | None = None
     if inputs is not None:
-        wanted = {}
-        captured = [None] * len(inputs)
-        for position, edge in enumerate(inputs):
-            wanted.setdefault(edge, []).append(position)
-        needed = _nodes_towards([node for node, _ in roots], {node for node, _ in inputs})
+        targets = {node for node, _ in inputs}
+        needed = _nodes_towards([node for node, _ in roots], targets)
+        if accumulate_inputs:
+            needed |= targets
+        else:
+            wanted = {}
+            captured = [None] * len(inputs)
+            for position, edge in enumerate(inputs):
+                wanted.setdefault(edge, []).append(position)
     buffers: dict[Node, Any] = {}
     heap: list[tuple[int, int, Node]] = []
     arrivals: Arrivals | None = None
@@ -167,11 +174,15 @@ def _run(
             and (hooks.tensor or hooks.retain or hooks.pre)
             and (needed is None or _is_asked_for(node, needed, inputs))
         ):
-            buffer = _before(node, buffer)
-        if wanted is not None:
+            buffer = _gradient_hooks(node, buffer)
+            if wanted is not None:
+                _capture(node, buffer, wanted, captured)
+            if hooks.pre and (needed is None or node in needed):
+                buffer = _before(node, buffer)
+        elif wanted is not None:
             _capture(node, buffer, wanted, captured)
         if node.__class__ is AccumulateGrad:
-            if needed is None:
+            if needed is None or node in needed:
                 accumulate(node, buffer)
         elif needed is None or node in needed:
             results = node.backward(buffer) if buffer.__class__ is not list else node.backward(*buffer)
@@ -235,7 +246,7 @@ def _run_leaf(node: AccumulateGrad, grad: Tensor) -> None:
     """Deliver the gradient of a leaf with hooks."""
     hooks = node.hooks
     if hooks is not None and (hooks.tensor or hooks.retain or hooks.pre):
-        grad = _before(node, grad)
+        grad = _before(node, _gradient_hooks(node, grad))
     accumulate(node, grad)
 
 
@@ -282,7 +293,8 @@ def _added(present: Tensor, grad: Tensor) -> Tensor:
     return present + grad if is_dense or grad._spec.layout is not strided else grad + present
 
 
-def _before(node: Node, buffer: Any) -> Any:
+def _gradient_hooks(node: Node, buffer: Any) -> Any:
+    """Call the hooks of single outputs and of `retain_grad`. Return the gradients that they leave."""
     hooks = node.hooks
     assert hooks is not None
     grads = buffer if buffer.__class__ is list else [buffer]
@@ -290,24 +302,35 @@ def _before(node: Node, buffer: Any) -> Any:
         if grad is not None:
             mark_shared(grad)
     for number, hook in list(hooks.tensor.values()):
-        if grads[number] is not None:
-            replaced = with_room(hook, grads[number])
-            if replaced is not None:
-                _check_replacement(hook, grads[number], replaced)
-                grads[number] = replaced
-                mark_shared(replaced)
+        # A hook on one of several outputs runs with its node: it gets None if only the others have a gradient.
+        replaced = with_room(hook, grads[number])
+        if replaced is not None:
+            _check_replacement(hook, grads[number], replaced)
+            grads[number] = replaced
+            mark_shared(replaced)
     for number, keep in list(hooks.retain.items()):
         if grads[number] is not None:
             keep(grads[number])
-    for pre in list(hooks.pre.values()):
+    return grads if buffer.__class__ is list else grads[0]
+
+
+def _before(node: Node, buffer: Any) -> Any:
+    """Call the hooks before a node that runs. Return the gradients that they leave."""
+    assert node.hooks is not None
+    grads = buffer if buffer.__class__ is list else [buffer]
+    for pre in list(node.hooks.pre.values()):
         replaced = with_room(pre, tuple(grads))
         if replaced is not None:
             grads = list(replaced) if isinstance(replaced, tuple | list) else [replaced]
     return grads if buffer.__class__ is list else grads[0]
 
 
-def _check_replacement(hook: Callable[..., Any], grad: Tensor, replaced: object) -> None:
+def _check_replacement(hook: Callable[..., Any], grad: Tensor | None, replaced: object) -> None:
     """Raise TypeError or RuntimeError for a hook result that cannot replace the gradient."""
+    if grad is None:
+        raise RuntimeError(
+            f"hook '{getattr(hook, '__name__', repr(hook))}' can't replace a None gradient with a non-None value"
+        )
     if not isinstance(replaced, TensorImpl):
         raise TypeError(f"expected Variable, but hook returned '{type(replaced).__name__}'")
     name, given, expected = getattr(hook, "__name__", repr(hook)), replaced._spec, grad._spec
@@ -368,9 +391,12 @@ def accumulate(node: AccumulateGrad, grad: Tensor | None) -> None:
             meta.grad = grad + present
         else:
             present.add_(grad)
-    if node.hooks is not None and node.hooks.post:
-        for hook in list(node.hooks.post.values()):
+    hooks = node.hooks
+    if hooks is not None:
+        for hook in list(hooks.accumulated.values()):
             with_room(hook, leaf)
+        for hook in list(hooks.post.values()):
+            with_room(hook, (), (grad,))
 
 
 def _as_own(leaf: TensorSpec, grad: Tensor) -> Tensor:
@@ -381,7 +407,9 @@ def _as_own(leaf: TensorSpec, grad: Tensor) -> Tensor:
     """
     spec = grad._spec
     if spec is leaf or spec.twin is leaf or spec.keys or _laid_out_as(leaf, spec):
-        return grad.clone() if not spec.requires_grad and _is_shared(grad) else grad
+        if spec.requires_grad and is_grad_enabled():
+            return grad
+        return grad.clone() if spec.requires_grad or _is_shared(grad) else grad
     if not leaf.is_dense():
         return grad.clone(memory_format=contiguous_format)
     return grad.new_empty_strided(leaf.sizes, leaf.strides).copy_(grad)

@@ -8,9 +8,10 @@ import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...runtime.local_dispatch_key_set import local, modes
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.thread_state import inherited
-from .tangents import holders, set_tangents, tangents_of
+from .tangents import FORWARD_BIT, holders, set_tangents, tangents_of
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -105,14 +106,15 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 
     Args:
         tensor: The primal, floating-point or complex.
-        tangent: The tangent, of the same sizes, dtype and device. It is copied unless it has the primal's strides.
+        tangent: The tangent, of the same sizes, dtype and device. It is copied unless it has the primal's strides and
+            the same place in a storage of the same size.
         level: A number from `enter_dual_level`. Default: the innermost level.
 
     Raises:
         RuntimeError: outside of every level, and for a tangent of other sizes, dtype or device.
         ValueError: for tensors of integers.
     """
-    from .forward_mode import copied_like, without_tangents
+    from .forward_mode import copied_like, have_equal_storages, without_tangents
 
     level = current_level() if level is None else level
     if level < 0:
@@ -137,7 +139,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
         raise RuntimeError(
             "Setting a forward grad that itself has a forward gradient at the same level is not supported."
         )
-    if given.strides != spec.strides or given.overlaps:
+    if given.strides != spec.strides or given.overlaps or not have_equal_storages(tensor, tangent):
         tangent = copied_like(tensor, tangent)
     with without_tangents():
         dual = tensor.alias()
@@ -152,15 +154,43 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     level = current_level() if level is None else level
     if level < 0:
         return UnpackedDualTensor(tensor, None)
-    tangents = tangents_of(tensor)
+    tangents = tangents_of(tensor) if _is_fwd_grad_enabled() else {}
     with without_tangents():
         primal = tensor.alias()
     set_tangents(primal, {k: t for k, t in tangents.items() if k != level})
     return UnpackedDualTensor(primal, tangents.get(level))
 
 
+def _is_fwd_grad_enabled() -> bool:
+    """Return whether this thread's operators compute tangents."""
+    return not (modes and local.excluded & FORWARD_BIT)
+
+
+class _set_fwd_grad_enabled:
+    """Context manager that sets whether this thread's operators compute tangents.
+
+    It takes effect when it is made, like PyTorch's (`torch.autograd.forward_ad._set_fwd_grad_enabled`).
+    """
+
+    def __init__(self, mode: bool) -> None:
+        self._before = local.excluded
+        local.excluded = self._before & ~FORWARD_BIT if mode else self._before | FORWARD_BIT
+        modes.append(self)
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        local.excluded = self._before
+        modes.remove(self)
+
+
 __all__ = [
     "UnpackedDualTensor",
+    "_is_fwd_grad_enabled",
+    "_set_fwd_grad_enabled",
     "dual_level",
     "enter_dual_level",
     "exit_dual_level",

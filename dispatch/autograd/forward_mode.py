@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.dispatch_key_set import DispatchKeySet
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
+from ...runtime.layout import strided
 from ...runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard
 from ...runtime.tensor_impl import TensorImpl
 from ..core.bound_arguments import tensors_in
@@ -24,7 +25,7 @@ from . import gradients as functional
 from .creation import unmark
 from .node import NotImplementedBackward
 from .recording import never_differentiable
-from .tangents import FORWARD_BIT, set_tangents, tangent_like, tangents_of
+from .tangents import BATCHED_BIT, FORWARD_BIT, set_tangents, tangent_like, tangents_of
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -257,8 +258,30 @@ def fitted(output: Any, tangent: Tensor, given: Sequence[Any], is_view: bool) ->
     return copied_like(output, tangent_like(tangent, output))
 
 
+def _has_storage(tensor: Any) -> bool:
+    """Return whether a tensor lies in a storage as its spec says, without wrappers or overlaps."""
+    spec = tensor._spec
+    return not spec.keys & ~FORWARD_BIT and spec.layout is strided and not spec.overlaps
+
+
+def have_equal_storages(tensor: Tensor, tangent: Tensor) -> bool:
+    """Return whether views of the tensor, also beyond its own elements, correspond to views of the tangent."""
+    if not _has_storage(tensor) or not _has_storage(tangent):
+        return True
+    return (
+        tensor.storage_offset() == tangent.storage_offset()
+        and tensor.untyped_storage().nbytes() == tangent.untyped_storage().nbytes()
+    )
+
+
 def copied_like(tensor: Tensor, tangent: Tensor) -> Tensor:
     """Copy a tangent to its tensor's strides, so that views of the tensor correspond to views of the tangent."""
+    if _has_storage(tensor) and not tangent._spec.keys & ~FORWARD_BIT:
+        size = tensor.untyped_storage().nbytes() // tensor._spec.itemsize
+        if size != tensor._spec.numel or not tensor._spec.is_dense():
+            whole = tangent.new_zeros(size)
+            part = whole.as_strided(tensor._spec.sizes, tensor._spec.strides, tensor.storage_offset())
+            return part.copy_(tangent)
     made = _zeros_like(tensor)
     if made._spec.strides != tensor._spec.strides and tensor._spec.is_dense():
         made = tangent.new_empty_strided(tensor._spec.sizes, tensor._spec.strides)
@@ -280,6 +303,8 @@ def _write_tangent(tensor: Tensor, level: int, tangent: Tensor | None) -> None:
             return
         present = _zero_of_base(tensor, level)
         set_tangents(tensor, {**tangents_of(tensor), level: present})
+    if tangent is not None and not _vmap_levels(tangent) <= _vmap_levels(present):
+        present = _widened(tensor, level, tangent)
     if tangent is None:
         present.zero_()
     elif tangent is not present:
@@ -301,14 +326,41 @@ def _zero_of_base(tensor: Tensor, level: int) -> Tensor:
     return _part_of(whole, tensor, base)
 
 
+def _vmap_levels(tensor: Any) -> set[Any]:
+    """Return the levels of `vmap` that map a tangent."""
+    levels = set()
+    while tensor._spec.keys & BATCHED_BIT:
+        levels.add(tensor._data.level)
+        tensor = tensor._data.value
+    return levels
+
+
+def _widened(tensor: Any, level: int, tangent: Tensor) -> Tensor:
+    """Give the tangents of a tensor, its base and their views room for the examples of `tangent`.
+
+    Inside `vmap`, a mapped tensor may have a tangent that is the same for all examples.
+    """
+    base = tensor if tensor._view_base is None else tensor._view_base
+    before = tangents_of(base)[level]
+    room = before.new_empty(()) + tangent.new_empty(())
+    whole = room.new_empty_strided(before._spec.sizes, before._spec.strides, dtype=before._spec.dtype)
+    whole.copy_(before)
+    set_tangents(base, {**tangents_of(base), level: whole})
+    _tell_views(base, level, whole, replace=True)
+    return tangents_of(tensor)[level]  # type: ignore[no-any-return]
+
+
 def _part_of(whole: Tensor, view: Any, base: Any) -> Tensor:
     """Return the view's part of its base's tangent."""
     spec = view._spec
     return whole.as_strided(spec.sizes, spec.strides, view.storage_offset() - base.storage_offset())
 
 
-def _tell_views(base: Tensor, level: int, whole: Tensor) -> None:
-    """Set the tangents of views made before their base had one, found as the other holders of its version counter."""
+def _tell_views(base: Tensor, level: int, whole: Tensor, replace: bool = False) -> None:
+    """Set the tangents of views made before their base had one, found as the other holders of its version counter.
+
+    With `replace`, also set those of views that have one.
+    """
     cell = base._version_cell
     if cell is None:
         return
@@ -317,7 +369,7 @@ def _tell_views(base: Tensor, level: int, whole: Tensor) -> None:
             isinstance(holder, TensorImpl)
             and holder._view_base is base
             and holder._spec.dtype is base._spec.dtype
-            and level not in tangents_of(holder)
+            and (replace or level not in tangents_of(holder))
         ):
             set_tangents(holder, {**tangents_of(holder), level: _part_of(whole, holder, base)})
 

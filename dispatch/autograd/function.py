@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
@@ -33,6 +35,24 @@ if TYPE_CHECKING:
     from .node import Edge
 
 _BATCHED = functionality_bit(Functionality.Batched)
+
+
+def _references(value: object) -> int:
+    """Return the reference count of an argument, as this function sees it."""
+    return sys.getrefcount(value)
+
+
+def _references_of_one_holder() -> tuple[int, int]:
+    """Return the counts for an object in one local variable, and for one that a tuple holds too."""
+    value = object()
+    alone = _references(value)
+    results = (object(),)
+    for position in (0,):
+        value = results[position]
+    return alone, _references(value)
+
+
+_ALONE, _ALONE_IN_TUPLE = _references_of_one_holder()
 
 
 class FunctionCtx(Node):
@@ -66,6 +86,7 @@ class FunctionCtx(Node):
         self.hooks = None
         self.specs = ()
         self.next_edges = ()
+        self.sequence = next_sequence()
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Save tensors (or None) for `backward`, which checks that they were not modified in between."""
@@ -113,6 +134,21 @@ class FunctionCtx(Node):
             return without_names(tuple(out))  # type: ignore[no-any-return]
         return tuple(out)
 
+    @property
+    def saved_variables(self) -> tuple[Any, ...]:
+        """Old name of `saved_tensors`; it warns."""
+        warnings.warn(
+            "'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2
+        )
+        return self.saved_tensors
+
+    @property
+    def _raw_saved_tensors(self) -> tuple[Any, ...]:
+        """The places of the tensors saved by `save_for_backward`, for hooks."""
+        from .node_attributes import SavedTensor
+
+        return tuple([SavedTensor(self, self._saved, place) for place in range(len(self._saved))])
+
     def maybe_clear_saved_tensors(self) -> bool:
         """Free the saved tensors during `backward`, unless the graph is retained. Return whether they were freed.
 
@@ -137,6 +173,7 @@ class FunctionCtx(Node):
             arrived = iter(given)
             given = [next(arrived) if is_tensor else None for is_tensor in self._outputs]
         results = with_room(self._function._gradient_formula(), self, *given)
+        is_shared = _references(results) > _ALONE
         results = results if isinstance(results, tuple | list) else (results,)
         inputs = len(self.needs_input_grad)
         if len(results) != inputs and not (
@@ -157,8 +194,9 @@ class FunctionCtx(Node):
             grad = results[position]
             if grad is not None and not isinstance(grad, TensorImpl):
                 raise RuntimeError(f"{self.name()}: expected Variable or None (got {type(grad).__name__})")
-            if grad is not None and not self._function._marks_shared_gradients:
-                grad.version_cell()  # like `mark_shared`: user code may keep a reference
+            is_held = is_shared or _references(grad) > _ALONE_IN_TUPLE
+            if grad is not None and is_held and not self._function._marks_shared_gradients:
+                grad.version_cell()  # like `mark_shared`: user code keeps a reference
             out.append(grad)
         return out
 
@@ -193,6 +231,14 @@ class Function:
     generate_vmap_rule = False
     _marks_shared_gradients = False
     """True if `backward` marks the gradients that have other holders; leaves take ownership of all others."""
+
+    _backward_cls: ClassVar[type[FunctionCtx]] = FunctionCtx
+    """The class of the contexts, which are the nodes: named after the function."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        names = {"__slots__": (), "__module__": cls.__module__, "_forward_cls": cls}
+        cls._backward_cls = type(f"{cls.__name__}Backward", (FunctionCtx,), names)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, Any]:
@@ -269,7 +315,7 @@ class Function:
             from .function_jvp import apply_forward
 
             return apply_forward(cls, args)
-        return cls._run(FunctionCtx, args, tensors)
+        return cls._run(cls._backward_cls, args, tensors)
 
     @classmethod
     def _run(cls, context: Callable[..., FunctionCtx], args: tuple[Any, ...], tensors: list[int]) -> Any:

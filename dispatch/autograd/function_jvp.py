@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.tensor_impl import TensorImpl
@@ -10,7 +10,7 @@ from ..core.bound_arguments import tensors_in
 from .forward_mode import below, fitted, is_differentiable, without_tangents
 from .gradients import zeros_of
 from .node import saved_version
-from .tangents import set_tangents, tangents_of
+from .tangents import BATCHED_BIT, set_tangents, tangents_of
 
 if TYPE_CHECKING:
     from .function import FunctionCtx
@@ -25,7 +25,7 @@ def apply_forward(cls: Any, args: tuple[Any, ...], run: Callable[..., Any] | Non
 
     Raises RuntimeError where the class has no `jvp` of its own, or it returns another number of tangents.
     """
-    from .function import Function, FunctionCtx
+    from .function import Function
 
     levels = sorted({level for tensor in tensors_in(args) for level in tangents_of(tensor)})
     if levels and cls.jvp is Function.jvp:
@@ -36,7 +36,7 @@ def apply_forward(cls: Any, args: tuple[Any, ...], run: Callable[..., Any] | Non
     made: list[FunctionCtx] = []
 
     def context(function: Any, needs: tuple[bool, ...]) -> FunctionCtx:
-        made.append(FunctionCtx(function, needs))
+        made.append(function._backward_cls(function, needs))
         return made[0]
 
     with without_tangents():
@@ -68,6 +68,7 @@ def _differentiate(cls: Any, ctx: FunctionCtx, args: Any, outputs: list[Any], le
     before = ctx._saved, ctx._to_save_forward
     kept = [None if t is None else below(t, level) for t in ctx._to_save_forward]
     ctx._saved, ctx._to_save_forward = [(t, saved_version(t), -1) for t in kept], tuple(kept)
+    versions = [None if t is None else t.version_cell()[0] for t in tangents]
     try:
         found = cls.jvp(ctx, *tangents)
     finally:
@@ -75,10 +76,81 @@ def _differentiate(cls: Any, ctx: FunctionCtx, args: Any, outputs: list[Any], le
     found = list(found) if isinstance(found, tuple | list) else [found]
     if len(found) != len(outputs):
         raise RuntimeError(
-            f"{cls.__name__}: jvp returned {len(found)} tangents, expected {len(outputs)}, as forward returned"
+            f"Function's jvp returned an invalid number of forward gradients (expected {len(outputs)} but got "
+            f"{len(found)}): {cls.__name__}.forward returned {len(outputs)}"
         )
-    for output, tangent in zip(outputs, found, strict=True):
-        if tangent is not None and isinstance(output, TensorImpl) and is_differentiable(output):
-            view = output._view_base is not None
-            made = fitted(output, tangent, tangents, is_view=view)
-            set_tangents(output, {**tangents_of(output), level: made})
+    for position, (output, tangent) in enumerate(zip(outputs, found, strict=True)):
+        if tangent is None or not isinstance(output, TensorImpl):
+            continue
+        _check_tangent(ctx, position, output, tangent)
+        _check_sharing(ctx, args, output, tangent, tangents, versions, level)
+        view = output._view_base is not None
+        made = fitted(output, tangent, tangents, is_view=view)
+        set_tangents(output, {**tangents_of(output), level: made})
+
+
+def _check_tangent(ctx: FunctionCtx, position: int, output: TensorImpl, tangent: Any) -> None:
+    """Raise RuntimeError for what cannot be the tangent of the output at `position`."""
+    if not isinstance(tangent, TensorImpl):
+        raise RuntimeError(
+            f"expected Variable or None (got {type(tangent).__name__}) for grad output {position}."
+        )
+    if not is_differentiable(output) or any(output is each for each in ctx._non_differentiable):
+        raise RuntimeError(
+            f"Function's jvp returned a gradient at position {position}, but the corresponding forward output is not "
+            "a differentiable Tensor. You should return None at that position instead."
+        )
+    if tangent._spec.sizes != output._spec.sizes:
+        raise RuntimeError(
+            "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
+            f"supported. Tensor is of size {list(output._spec.sizes)} while the given forward gradient is of size "
+            f"{list(tangent._spec.sizes)}."
+        )
+
+
+def _check_sharing(
+    ctx: FunctionCtx,
+    args: Sequence[Any],
+    output: TensorImpl,
+    tangent: TensorImpl,
+    tangents: Sequence[Any],
+    versions: Sequence[int | None],
+    level: int,
+) -> None:
+    """Raise RuntimeError unless a tangent shares memory with an input's where the output does.
+
+    Args:
+        ctx: The context of the call.
+        args: The arguments of `forward`.
+        output: One of its results.
+        tangent: What `jvp` returned for it.
+        tangents: The arguments of `jvp`.
+        versions: The versions of these before the call of `jvp`.
+        level: The level of forward mode.
+    """
+    if output._spec.keys & BATCHED_BIT:
+        return  # a batched tensor has no base
+    base = output if output._view_base is None else output._view_base
+    for value, given, version in zip(args, tangents, versions, strict=True):
+        if not isinstance(value, TensorImpl) or level not in tangents_of(value):
+            continue
+        if output is value and any(output is written for written in ctx._written):
+            if tangent is not given:
+                raise RuntimeError(
+                    "An inplace custom Function is not returning the forward mode gradients as-is. If the forward is "
+                    "modifying an input inplace, then the jvp function must modify the gradient inplace and return it "
+                    "as-is."
+                )
+            if given.version_cell()[0] == version:
+                raise RuntimeError(
+                    "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward "
+                    "is modifying an input inplace, then the jvp function must modify the corresponding gradient "
+                    "inplace."
+                )
+            return
+        source = value if value._view_base is None else value._view_base
+        if source is base and tangent._view_base is None:
+            raise RuntimeError(
+                "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a "
+                "view."
+            )

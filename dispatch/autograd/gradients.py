@@ -22,7 +22,7 @@ from ..core.tensor_function import (
     plain_classes,
 )
 from . import engine
-from .engine import accumulate, mark_shared
+from .engine import mark_shared
 from .node import AccumulateGrad, GradientEdge, edge_of, root_edge
 from .reduce_to_spec import reduce_to_spec
 
@@ -222,14 +222,17 @@ def backward(
             raise RuntimeError(
                 "One of the differentiated Tensors given as 'inputs' to backward does not require grad"
             )
-        edges = [root_edge(t) for t in targets]
-        found = run_backward(roots, grads, retain_graph=keep, create_graph=create_graph, inputs=edges)
-        for target, (node, _), value in zip(targets, edges, found, strict=True):
-            if node.__class__ is AccumulateGrad:
-                accumulate(node, value)
-            elif value is not None:
-                meta = target._autograd
-                meta.grad = value if meta.grad is None else meta.grad + value
+        for target in targets:
+            if target.__class__ is not GradientEdge:
+                target.retain_grad()
+        run_backward(
+            roots,
+            grads,
+            retain_graph=keep,
+            create_graph=create_graph,
+            inputs=[root_edge(t) for t in targets],
+            accumulate_inputs=True,
+        )
     except BaseException:
         hide_inner_frames()
         raise

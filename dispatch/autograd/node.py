@@ -15,7 +15,9 @@ from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 
 if TYPE_CHECKING:
+    from ..schema.function_schema import FunctionSchema
     from ..tensor import Tensor
+    from .recorder import Recording
 
 next_sequence = itertools.count(1).__next__
 Edge = tuple["Node", int]
@@ -50,12 +52,16 @@ class Node:
     ordered by `sequence`: a node's inputs always have lower numbers.
     """
 
-    __slots__ = ("__weakref__", "hooks", "next_edges", "sequence", "specs")
+    __slots__ = ("__weakref__", "_metadata", "hooks", "next_edges", "sequence", "specs")
 
+    _metadata: dict[str, Any]
     next_edges: Sequence[Edge | None]
     sequence: int
     specs: tuple[TensorSpec, ...]
     hooks: NodeHooks | None
+
+    recording: ClassVar[tuple[Recording, FunctionSchema] | None] = None
+    """The saved values of a generated class, and the schema of its operator; set with the first recorder."""
 
     on_new_class: ClassVar[list[Callable[[type[Node]], None]]] = []
     """Callbacks of observers, called with each new node class."""
@@ -93,6 +99,55 @@ class Node:
             self.hooks = NodeHooks()
         return self.hooks.add(self.hooks.pre, hook)
 
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """A dictionary for notes of the program about this node."""
+        try:
+            return self._metadata
+        except AttributeError:
+            self._metadata = {}
+            return self._metadata
+
+    @property
+    def _input_metadata(self) -> tuple[Any, ...]:
+        """Shape, dtype and device of each gradient that this node receives."""
+        from .node_attributes import input_metadata
+
+        return input_metadata(self)
+
+    def _sequence_nr(self) -> int:
+        """Return the number of this node in the order of recording."""
+        return self.sequence
+
+    def __call__(self, *grads: Tensor | None) -> Any:
+        """Return the gradients of the inputs from those of the outputs, as `backward` does, without hooks.
+
+        Raises:
+            TypeError: for another number of gradients, or other than tensors and None.
+        """
+        if len(grads) != len(self.specs):
+            raise TypeError(f"expected {len(self.specs)} arguments, got {len(grads)} instead")
+        for position, grad in enumerate(grads):
+            if grad is not None and not isinstance(grad, TensorImpl):
+                raise TypeError(f"argument {position} is not a Variable, got {type(grad).__name__}")
+        if all(grad is None for grad in grads):
+            found: tuple[Any, ...] = (None,) * len(self.next_edges)
+        else:
+            found = tuple(self.backward(*grads))
+        return found[0] if len(found) == 1 else found
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith(("_saved_", "_raw_saved_")):
+            from .node_attributes import find_attribute
+
+            return find_attribute(self, name)
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __dir__(self) -> list[str]:
+        from .node_attributes import attribute_names
+
+        return [*super().__dir__(), *attribute_names(self)]
+
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
 
@@ -125,11 +180,15 @@ class GradientEdge(NamedTuple):
 
 
 class NodeHooks:
-    """Hooks of one node: on single outputs, for retain_grad (by output, after those), before it, and after it."""
+    """Hooks of one node: on single outputs, for retain_grad (by output, after those), before it, and after it.
 
-    __slots__ = ("post", "pre", "retain", "tensor")
+    `accumulated` are the hooks on a leaf, called with the leaf after its gradient has changed.
+    """
+
+    __slots__ = ("accumulated", "post", "pre", "retain", "tensor")
 
     def __init__(self) -> None:
+        self.accumulated: dict[int, Callable[[Any], Any]] = {}
         self.pre: dict[int, Callable[..., Any]] = {}
         self.post: dict[int, Callable[..., Any]] = {}
         self.tensor: dict[int, tuple[int, Callable[[Any], Any]]] = {}
@@ -217,10 +276,12 @@ class AutogradMeta:
     - `made_by` is set for one of several views.
     - `tangents` is set for tensors of forward mode.
     - `follows` is set for a view that requires grad because its base, a leaf, does.
+    - `detached_at` is set by `detach_` for a tensor with history: the sequence number of that moment.
     """
 
-    __slots__ = ("edge", "follows", "grad", "made_by", "retains_grad", "tangents", "version")
+    __slots__ = ("detached_at", "edge", "follows", "grad", "made_by", "retains_grad", "tangents", "version")
 
+    detached_at: int
     edge: Edge | None
     follows: bool
     grad: Tensor | None
@@ -254,6 +315,13 @@ class AccumulateGrad(Node):
     def variable(self) -> TensorImpl | None:
         """The leaf."""
         return self.leaf()
+
+    def backward(self, *grads: Any) -> Sequence[Any]:
+        """Add the gradient to the leaf's: the engine calls `accumulate` instead."""
+        from .engine import accumulate
+
+        accumulate(self, grads[0])
+        return ()
 
 
 class NotImplementedBackward(Node):
@@ -339,8 +407,21 @@ def saved_version(tensor: TensorImpl | None) -> int:
     return 0
 
 
+detached_in_place: list[bool] = []
+"""Empty until the first `detach_` of a tensor with history, so that `unpack` has one flag to test."""
+
+
+def detach_in_place(meta: AutogradMeta) -> None:
+    """Drop the history of a tensor. Nodes that saved the tensor before refuse to unpack it."""
+    edge, meta.edge = meta.edge, None
+    if edge is not None and edge[0].__class__ is not AccumulateGrad:
+        meta.detached_at = next_sequence()
+        if not detached_in_place:
+            detached_in_place.append(True)
+
+
 def unpack(node: Node, tensor: Any, version: int) -> Any:
-    """Return a saved input that is neither freed nor modified.
+    """Return a saved input that is neither freed, nor modified, nor detached in place.
 
     Raises RuntimeError with PyTorch's messages otherwise.
     """
@@ -359,6 +440,11 @@ def unpack(node: Node, tensor: Any, version: int) -> Any:
                 "one of the variables needed for gradient computation has been modified by an inplace operation: "
                 f"[{tensor.dtype} {list(tensor.shape)}], which is saved by {node.name()}, is at version {current}; "
                 f"expected version {version} instead. Hint: clone() it before modifying it in place."
+            )
+        if detached_in_place and getattr(tensor._autograd, "detached_at", 0) > node.sequence:
+            raise RuntimeError(
+                "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(). This is not "
+                f"supported: {node.name()} saved it with its history. Use out-of-place `.detach()` instead."
             )
     elif isinstance(tensor, Packed):
         return tensor.unpack()

@@ -26,6 +26,7 @@ from .recording import (
     gradient_refused,
     is_discrete,
     partly_scaled,
+    reads_inference_tensors_only,
     requires_grad,
     spec_of,
     version_of,
@@ -137,6 +138,7 @@ class Recorder:
         lists = {a.name for a in arguments if is_list_type(a.type)}
         inplace = op.schema.is_inplace
         self._recording = recording
+        recording.node.recording = recording, op.schema
         self._refused = [(at[name], name) for name in recording.refused]
         self._inputs = [at[name] for name in recording.inputs]
         self._dtype = at.get("dtype") if not inplace else None
@@ -158,6 +160,8 @@ class Recorder:
         if self._dtype is not None and is_discrete(args[self._dtype]):
             return inner
         if self._recording.has_silent_inputs and not any(requires_grad(args[i]) for i in self._inputs):
+            return inner
+        if reads_inference_tensors_only(op, args):
             return inner
         positions = op.runtime_positions(args)
         count = len(positions)

@@ -13,6 +13,7 @@ from ...runtime.tensor_impl import TensorImpl
 from ..core.bound_arguments import tensors_in
 from ..core.kernel_function import Plan
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
+from ..schema.types import is_tensor_like
 from .inplace import check_inplace, rebase_history
 from .node import NotImplementedBackward, edge_of, next_sequence, saved_version, set_history
 from .tangents import FORWARD_BIT
@@ -31,6 +32,26 @@ def requires_grad(value: object) -> bool:
 def is_discrete(dtype: ScalarType | None) -> bool:
     """Return whether a requested dtype has no gradient, so that history is irrelevant."""
     return dtype is not None and not (dtype.is_floating_point or dtype.is_complex)
+
+
+_COPIES = {"aten::clone", "aten::_to_copy"}
+"""Operators that record a copy of an inference tensor: the copy is a normal tensor."""
+
+
+def reads_inference_tensors_only(op: OperatorEntry, args: Sequence[Any]) -> bool:
+    """Return whether all tensor arguments are inference tensors, so that the call is not recorded.
+
+    A number for a tensor argument counts as a normal tensor, as in PyTorch.
+    """
+    found = False
+    for argument, value in zip(op.schema.arguments, args, strict=True):
+        if not is_tensor_like(argument.type) or value is None:
+            continue
+        for each in value if value.__class__ is list or value.__class__ is tuple else (value,):
+            if not isinstance(each, TensorImpl) or not each._spec.is_inference:
+                return False
+            found = True
+    return found and op.name not in _COPIES
 
 
 def spec_of(value: Any) -> Any:

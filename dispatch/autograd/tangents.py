@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 FORWARD_BIT = functionality_bit(Functionality.ForwardAD)
-_BATCHED = functionality_bit(Functionality.Batched)
+BATCHED_BIT = functionality_bit(Functionality.Batched)
 
 Tangents = Mapping[int, Any]
 _NONE: Tangents = {}
@@ -48,14 +48,14 @@ def is_differentiated(*tensors: TensorImpl | None) -> bool:
             spec = inner._spec
             if spec.keys & FORWARD_BIT or (records and spec.requires_grad):
                 return True
-            inner = inner._data.value if spec.keys & _BATCHED else None
+            inner = inner._data.value if spec.keys & BATCHED_BIT else None
             records = True
     return False
 
 
 def all_examples(tensor: Any) -> Any:
     """Return the values of all examples of a batched tensor, and any other tensor unchanged."""
-    while tensor._spec.keys & _BATCHED:
+    while tensor._spec.keys & BATCHED_BIT:
         tensor = tensor._data.value
     return tensor
 

@@ -6,10 +6,12 @@ recomputed from the base, as a strided view.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...runtime.dispatch_key import Functionality, functionality_bit
+from ...runtime.grad_mode import is_grad_enabled
 from ...runtime.storage import address_of
 from ..generated import functions as ops
 from .creation import refuse_marked
@@ -152,7 +154,9 @@ class CopySlices(Node):
         copied = grads[0].new_empty_strided(spec.sizes, spec.strides)
         copied.copy_(grads[0])
         part = self.geometry.take(copied)
-        inner = self.node.backward(part.clone())
+        # Under `create_graph`, saved results lead back to the node. That node releases them by itself, so a copy runs.
+        node = copy.copy(self.node) if is_grad_enabled() else self.node
+        inner = node.backward(part.clone())
         if self.next_edges[0] is None:
             return (None, *inner[1:])
         first = inner[0] if len(inner) else None

@@ -131,8 +131,10 @@ def addr(self: Tensor, vec1: Tensor, vec2: Tensor, beta: Number, alpha: Number) 
         product = ops.logical_and(vec1.unsqueeze(1), vec2)
         product = product if alpha else ops.zeros_like(product)
         return ops.logical_or(self, product) if beta else product
-    if wanted.itemsize == 2 and wanted.is_floating_point:  # products and sums in float32, rounded once
-        return addr(self.float(), vec1.float(), vec2.float(), beta, alpha).to(wanted)
+    if wanted.itemsize == 2 and wanted.is_floating_point:  # PyTorch rounds the factors to the dtype too
+        beta, alpha = (
+            scale if scale in (0, 1) else ops.full((), scale, dtype=wanted).item() for scale in (beta, alpha)
+        )
     scaled = vec1 if alpha == 1 else ops.mul(vec1, alpha)
     product = ops.mul(scaled.unsqueeze(1), vec2)
     if beta == 0:

@@ -18,7 +18,16 @@ from ..autograd import gradients as functional
 from ..autograd.creation import version_at_creation
 from ..autograd.engine import own_copy
 from ..autograd.inplace import follow_leaf
-from ..autograd.node import AccumulateGrad, Node, NodeHooks, RemovableHandle, edge_of, leaf_meta, root_edge
+from ..autograd.node import (
+    AccumulateGrad,
+    Node,
+    NodeHooks,
+    RemovableHandle,
+    detach_in_place,
+    edge_of,
+    leaf_meta,
+    root_edge,
+)
 from ..autograd.tangents import set_tangents
 from ..core.tensor_function import handle_tensor_function, has_tensor_function_unary
 
@@ -296,7 +305,7 @@ class AutogradMethods(_Base):
             raise RuntimeError("Can't detach views in-place. Use detach() instead.")
         self._spec = self._spec.detached
         if self._autograd is not None:
-            self._autograd.edge = None
+            detach_in_place(self._autograd)
             set_tangents(self, {})
         return self
 
@@ -328,7 +337,8 @@ class AutogradMethods(_Base):
         """Call a hook with this tensor's gradient once it is computed (`torch.Tensor.register_hook`).
 
         Args:
-            hook: Called as ``hook(grad)``; what it returns, unless None, stands for the gradient from there on.
+            hook: Called as ``hook(grad)``; what it returns, unless None, stands for the gradient from there on. If
+                the operation has several outputs and this one has no gradient, `grad` is None.
 
         Returns:
             A handle; its ``remove()`` takes the hook off.
@@ -375,7 +385,7 @@ class AutogradMethods(_Base):
         node, _ = root_edge(self)
         if node.hooks is None:
             node.hooks = NodeHooks()
-        return node.hooks.add(node.hooks.post, hook)
+        return node.hooks.add(node.hooks.accumulated, hook)
 
     def retain_grad(self) -> None:
         """Make backward store the gradient of this non-leaf tensor in ``grad`` (`torch.Tensor.retain_grad`).

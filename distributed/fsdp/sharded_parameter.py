@@ -406,7 +406,7 @@ class ShardedParameter:
         meta = self.sharded._autograd
         node = None if meta is None or meta.edge is None else meta.edge[0]
         if node is not None and node.hooks is not None:
-            for hook in [*node.hooks.post.values()]:
+            for hook in [*node.hooks.accumulated.values()]:
                 hook(self.sharded)
 
 

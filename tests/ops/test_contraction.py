@@ -156,3 +156,19 @@ def test_a_label_of_one_element_is_not_summed():
     row = tt.tensor([[-4, -1, 4, 5]], dtype=tt.int32)
     assert tt.einsum("ij,kj->k", row, row).tolist() == [58]
     assert tt.einsum("ij,kj->", row, row).dtype is tt.int32
+
+
+@pytest.mark.parametrize("dtype", [tt.float16, tt.bfloat16])
+@pytest.mark.parametrize(("beta", "alpha"), [(1, 1), (0.5, 2), (0.3, 0.7)])
+def test_addr_rounds_each_product_and_sum(device, dtype, beta, alpha):
+    rng = np.random.default_rng(0)
+    m, a, b = (tt.from_numpy(rng.uniform(-2, 2, s)).to(dtype) for s in ((5, 4), (5,), (4,)))
+
+    def rounded(x):
+        return x.to(dtype).double()
+
+    scales = [rounded(tt.tensor(s, dtype=tt.float64)) for s in (beta, alpha)]
+    outer = rounded(rounded(scales[1] * a.double())[:, None] * b.double())
+    expected = rounded(rounded(scales[0] * m.double()) + outer)
+    found = tt.addr(m.to(device), a.to(device), b.to(device), beta=beta, alpha=alpha)
+    assert found.dtype is dtype and found.double().tolist() == expected.tolist()

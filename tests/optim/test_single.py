@@ -210,3 +210,44 @@ def test_beside_pytorch(name, formula, options, is_complex):
     assert {k: tuple(v.shape) for k, v in saved["state"][0].items()} == {
         k: tuple(v.shape) for k, v in expected["state"][0].items()
     }
+
+
+@pytest.mark.parametrize("name", ["NAdam", "RAdam", "Adamax", "Adagrad", "Adadelta", "RMSprop"])
+def test_a_differentiable_step_has_the_gradient_of_the_learning_rate(name: str) -> None:
+    def stepped(lr: tt.Tensor) -> tt.Tensor:
+        parameter = tt.full((2,), 1.5, dtype=tt.float64).requires_grad_().clone()
+        parameter.grad = tt.tensor([0.25, -0.5], dtype=tt.float64)
+        getattr(tt.optim, name)([parameter], lr=lr, differentiable=True).step()
+        return parameter
+
+    assert tt.autograd.gradcheck(stepped, (tt.tensor(0.5, dtype=tt.float64, requires_grad=True),))
+
+
+def test_a_differentiable_step_of_nadam_has_the_gradient_of_the_product_of_momenta() -> None:
+    def stepped(product: tt.Tensor) -> tt.Tensor:
+        parameter = tt.full((2,), 1.5, dtype=tt.float64).requires_grad_().clone()
+        parameter.grad = tt.tensor([0.25, -0.5], dtype=tt.float64)
+        optimizer = tt.optim.NAdam([parameter], lr=0.5, differentiable=True)
+        means = {name: tt.ones(2, dtype=tt.float64) for name in ("exp_avg", "exp_avg_sq")}
+        optimizer.state[parameter].update(step=tt.tensor(10.0), mu_product=product.clone(), **means)
+        optimizer.step()
+        return parameter
+
+    assert tt.autograd.gradcheck(stepped, (tt.tensor(0.5, dtype=tt.float64, requires_grad=True),))
+
+
+@pytest.mark.parametrize("options", [{}, {"foreach": True}])
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW"])
+def test_a_parameter_with_gaps_steps_as_a_dense_one(name: str, options: dict[str, bool]) -> None:
+    memory = tt.arange(12.0)
+    strided, dense = memory[1::3].detach().requires_grad_(), memory[1::3].clone().requires_grad_()
+    for parameter in (strided, dense):
+        optimizer = getattr(tt.optim, name)([parameter], lr=0.5, **options)
+        for _ in range(2):
+            optimizer.zero_grad()
+            (parameter**2).sum().backward()
+            optimizer.step()
+    assert tt.equal(strided, dense) and memory[::3].tolist() == [0.0, 3.0, 6.0, 9.0]
+    with pytest.raises(RuntimeError, match="non-overlapping and dense"):
+        fused = getattr(tt.optim, name)([strided], lr=0.5, fused=True)
+        fused.step()

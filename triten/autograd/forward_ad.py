@@ -4,6 +4,8 @@ from typing import Any
 
 from ..dispatch.autograd.forward_ad import (
     UnpackedDualTensor,
+    _is_fwd_grad_enabled,
+    _set_fwd_grad_enabled,
     current_level,
     dual_level,
     enter_dual_level,
@@ -14,6 +16,8 @@ from ..dispatch.autograd.forward_ad import (
 
 __all__ = [
     "UnpackedDualTensor",
+    "_is_fwd_grad_enabled",
+    "_set_fwd_grad_enabled",
     "dual_level",
     "enter_dual_level",
     "exit_dual_level",

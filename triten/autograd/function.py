@@ -11,7 +11,10 @@ from ..dispatch.autograd.grad_mode import no_grad
 from ..dispatch.tensor import Tensor
 from ..runtime.grad_mode import is_grad_enabled
 
-__all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
+__all__ = ["BackwardCFunction", "Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
+
+BackwardCFunction = FunctionCtx
+"""The base of the nodes of functions, under PyTorch's name."""
 
 
 class InplaceFunction(Function):

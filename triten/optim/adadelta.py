@@ -7,7 +7,7 @@ from typing import Any
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
 from .optimizer import Group, Params, check_number
-from .single import SingleOptimizer, check_rate, rate_of
+from .single import SingleOptimizer, check_rate, descend_by, recorded_rate_of
 
 __all__ = ["Adadelta"]
 
@@ -73,4 +73,4 @@ class Adadelta(SingleOptimizer):
         squares.mul_(kept).addcmul_(gradient, gradient, value=1 - kept)
         step = (steps + eps).sqrt() / (squares + eps).sqrt() * gradient
         steps.mul_(kept).addcmul_(step, step, value=1 - kept)
-        parameter.add_(step, alpha=-rate_of(group))
+        descend_by(parameter, step, recorded_rate_of(group))

@@ -8,7 +8,7 @@ from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
 from ..runtime.layout import sparse_coo
 from .optimizer import Group, Params, check_number
-from .single import SingleOptimizer, check_rate, rate_of
+from .single import SingleOptimizer, check_rate, descend, recorded_rate_of
 from .sparse_adam import like
 
 __all__ = ["Adagrad"]
@@ -83,7 +83,7 @@ class Adagrad(SingleOptimizer):
         self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
     ) -> None:
         """Update the sum of squares, then the parameter."""
-        size = rate_of(group) / (1 + (count - 1) * group["lr_decay"])
+        size = recorded_rate_of(group) / (1 + (count - 1) * group["lr_decay"])
         if isinstance(gradient, Tensor) and gradient.layout is sparse_coo:
             # Rows without a gradient keep their sum and parameter.
             rows = gradient.coalesce()
@@ -92,4 +92,4 @@ class Adagrad(SingleOptimizer):
             parameter.add_(like(rows, rows._values() / spread), alpha=-size)
             return
         state["sum"].addcmul_(gradient, gradient)
-        parameter.addcdiv_(gradient, state["sum"].sqrt() + group["eps"], value=-size)
+        descend(parameter, gradient, state["sum"].sqrt() + group["eps"], size)

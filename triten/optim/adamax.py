@@ -7,7 +7,7 @@ from typing import Any
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
 from .optimizer import Group, Params
-from .single import SingleOptimizer, check_moments, descend, rate_of
+from .single import SingleOptimizer, check_moments, descend, recorded_rate_of
 
 __all__ = ["Adamax"]
 
@@ -74,4 +74,4 @@ class Adamax(SingleOptimizer):
         state["exp_avg"].lerp_(gradient, 1 - beta1)
         largest = (state["exp_inf"] * beta2).maximum(gradient.abs() + group["eps"])
         state["exp_inf"].copy_(largest)
-        descend(parameter, state["exp_avg"], largest, rate_of(group) / (1 - beta1**count))
+        descend(parameter, state["exp_avg"], largest, recorded_rate_of(group) / (1 - beta1**count))

@@ -7,7 +7,7 @@ from typing import Any
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
 from .optimizer import Group, Params, check_number
-from .single import SingleOptimizer, check_moments, counter, descend, rate_of
+from .single import SingleOptimizer, check_moments, counter, descend, recorded_rate_of
 
 __all__ = ["NAdam"]
 
@@ -71,10 +71,11 @@ class NAdam(SingleOptimizer):
     ) -> None:
         """Both means, then a step by the gradient and one by their mean."""
         beta1, beta2 = group["betas"]
-        decay, lr = group["momentum_decay"], rate_of(group)
+        decay, lr = group["momentum_decay"], recorded_rate_of(group)
         now, following = (beta1 * (1.0 - 0.5 * 0.96 ** ((count + later) * decay)) for later in (0, 1))
         state["mu_product"] *= now
-        product = state["mu_product"] if group["capturable"] else state["mu_product"].item()
+        is_tensor = group["capturable"] or group["differentiable"]
+        product = state["mu_product"] if is_tensor else state["mu_product"].item()
         mean = state["exp_avg"].lerp_(gradient, 1 - beta1)
         squares = state["exp_avg_sq"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
         root = (squares / (1 - beta2**count)).sqrt() + group["eps"]

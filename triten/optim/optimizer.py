@@ -420,8 +420,9 @@ def check_capturable(group: Group, parameter: Tensor) -> None:
 def takes_fused(group: Group, parameters: list[Tensor], gradients: list[Tensor]) -> bool:
     """Return whether one fused launch updates a group.
 
-    The launch requires real floating parameters, and that neither ``fused`` nor ``foreach`` is False. Meta tensors
-    qualify, because a program planned on Meta must use the same operators as on a device.
+    The launch requires real floating parameters, dense unless ``fused`` is True, and that neither ``fused`` nor
+    ``foreach`` is False. Meta tensors qualify, because a program planned on Meta must use the same operators as on a
+    device.
 
     Raises:
         RuntimeError: ``fused`` is True but the group does not qualify.
@@ -437,7 +438,9 @@ def takes_fused(group: Group, parameters: list[Tensor], gradients: list[Tensor])
             "`fused=True` requires all the params to be floating point Tensors on the CPU or on CUDA"
         )
     return able and all(
-        gradient._spec.dtype is parameter._spec.dtype and gradient._spec.layout is strided
+        gradient._spec.dtype is parameter._spec.dtype
+        and gradient._spec.layout is strided
+        and (parameter._spec.is_contiguous or group["fused"] or parameter._spec.is_dense())
         for gradient, parameter in zip(gradients, parameters, strict=True)
     )
 

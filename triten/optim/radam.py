@@ -7,7 +7,7 @@ from typing import Any
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
 from .optimizer import Group, Params
-from .single import SingleOptimizer, check_moments, rate_of
+from .single import SingleOptimizer, check_moments, recorded_rate_of
 
 __all__ = ["RAdam"]
 
@@ -67,7 +67,7 @@ class RAdam(SingleOptimizer):
         beta1, beta2 = group["betas"]
         state["exp_avg"].lerp_(gradient, 1 - beta1)
         squares = state["exp_avg_sq"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-        step = state["exp_avg"] / (1 - beta1**count) * rate_of(group)
+        step = state["exp_avg"] / (1 - beta1**count) * recorded_rate_of(group)
         correction = 1 - beta2**count
         most = 2 / (1 - beta2) - 1
         length = most - 2 * count * beta2**count / correction

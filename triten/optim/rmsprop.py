@@ -7,7 +7,7 @@ from typing import Any
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
 from .optimizer import Group, Params, check_number
-from .single import SingleOptimizer, check_rate, rate_of
+from .single import SingleOptimizer, check_rate, descend, descend_by, recorded_rate_of
 
 __all__ = ["RMSprop"]
 
@@ -83,7 +83,7 @@ class RMSprop(SingleOptimizer):
         self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
     ) -> None:
         """Update the running mean of squares, then the parameter."""
-        kept, lr = group["alpha"], rate_of(group)
+        kept, lr = group["alpha"], recorded_rate_of(group)
         variance = squares = state["square_avg"]
         squares.mul_(kept).addcmul_(gradient, gradient, value=1 - kept)
         if group["centered"]:
@@ -92,6 +92,6 @@ class RMSprop(SingleOptimizer):
         root = variance.sqrt() + group["eps"]
         if group["momentum"] > 0:
             last = state["momentum_buffer"].mul_(group["momentum"]).addcdiv_(gradient, root)
-            parameter.add_(last, alpha=-lr)
+            descend_by(parameter, last, lr)
         else:
-            parameter.addcdiv_(gradient, root, value=-lr)
+            descend(parameter, gradient, root, lr)

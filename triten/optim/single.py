@@ -134,7 +134,7 @@ class SingleOptimizer(Optimizer):
         decay = group.get("weight_decay", 0)
         if decay != 0:
             if group.get("decoupled_weight_decay"):
-                parameter.mul_(1 - rate_of(group) * decay)
+                parameter.mul_(1 - recorded_rate_of(group) * decay)
             elif isinstance(gradient, Tensor) and gradient.layout is not strided:
                 raise RuntimeError("weight_decay option is not compatible with sparse gradients")
             else:
@@ -167,6 +167,13 @@ def rate_of(group: Group) -> float:
     return number
 
 
+def recorded_rate_of(group: Group) -> Rate:
+    """Return the learning rate: the tensor itself if a differentiable step is to have its gradient."""
+    lr = group["lr"]
+    is_recorded = isinstance(lr, Tensor) and group["differentiable"] and lr.requires_grad
+    return lr if is_recorded else rate_of(group)
+
+
 def check_rate(lr: Rate) -> None:
     """Raises ValueError for a learning rate below 0 or of several elements."""
     if isinstance(lr, Tensor):
@@ -192,8 +199,16 @@ def check_moments(lr: Rate, betas: tuple[float, float], eps: float, weight_decay
 
 
 def descend(parameter: Tensor, numerator: Tensor, denominator: Tensor, size: Rate) -> None:
-    """Take ``size * numerator / denominator`` off a parameter; a size that was captured is a tensor."""
+    """Take ``size * numerator / denominator`` off a parameter; a captured or recorded size is a tensor."""
     if isinstance(size, Tensor):
         parameter.sub_(numerator / denominator * size)
     else:
         parameter.addcdiv_(numerator, denominator, value=-size)
+
+
+def descend_by(parameter: Tensor, step: Tensor, size: Rate) -> None:
+    """Take ``size * step`` off a parameter; a recorded size is a tensor."""
+    if isinstance(size, Tensor):
+        parameter.sub_(step * size)
+    else:
+        parameter.add_(step, alpha=-size)

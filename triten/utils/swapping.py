@@ -87,6 +87,7 @@ def _moved(accumulator: AccumulateGrad, leaf: Tensor) -> AccumulateGrad:
         made.hooks, before = NodeHooks(), accumulator.hooks
         # The very dictionaries: handles remove hooks from them. Hooks before a node are the old one's refusal.
         made.hooks.tensor, made.hooks.retain, made.hooks.post = before.tensor, before.retain, before.post
+        made.hooks.accumulated = before.accumulated
     return made
 
 

@@ -414,6 +414,18 @@ def batch_norm_jvp(
     return _scaled(n.tangent(_wide(x_t)), _by_channel(weight, input.ndim)).to(input.dtype)
 
 
+def statistics_jvp(statistics_t: Tensor, training: bool, result: Tensor) -> Tensor:
+    """Return the batch_norm tangent from running statistics: zero in training, which does not read them.
+
+    Raises RuntimeError in evaluation.
+    """
+    if not training:
+        raise RuntimeError(
+            "batch_norm is not differentiable wrt running_mean and running_var, they cannot have forward grad defined"
+        )
+    return ops.zeros_like(result)
+
+
 def batch_norm_weight_jvp(
     input: Tensor,
     weight_t: Tensor,

@@ -20,6 +20,7 @@ from ...autograd.formulas.normalization import (
     norm_bias_jvp,
     rms_norm_jvp,
     rms_norm_weight_jvp,
+    statistics_jvp,
 )
 from ...autograd.tangents import plus
 
@@ -103,6 +104,8 @@ def jvp_native_batch_norm(op: Any, args: Any, tangents: Any, result: Any) -> Any
     input_t = tangents[0]
     weight_t = tangents[1]
     bias_t = tangents[2]
+    running_mean_t = tangents[3]
+    running_var_t = tangents[4]
     result0 = result[0]
     result1 = result[1]
     result2 = result[2]
@@ -120,6 +123,10 @@ def jvp_native_batch_norm(op: Any, args: Any, tangents: Any, result: Any) -> Any
         )
     if bias_t is not None:
         result0_t = plus(result0_t, channel_bias_jvp(bias_t, result0))
+    if running_mean_t is not None:
+        result0_t = plus(result0_t, statistics_jvp(running_mean_t, training, result0))
+    if running_var_t is not None:
+        result0_t = plus(result0_t, statistics_jvp(running_var_t, training, result0))
     return result0_t, None, None
 
 
@@ -134,6 +141,8 @@ def jvp__native_batch_norm_legit(op: Any, args: Any, tangents: Any, result: Any)
     input_t = tangents[0]
     weight_t = tangents[1]
     bias_t = tangents[2]
+    running_mean_t = tangents[3]
+    running_var_t = tangents[4]
     result0 = result[0]
     result1 = result[1]
     result2 = result[2]
@@ -151,6 +160,10 @@ def jvp__native_batch_norm_legit(op: Any, args: Any, tangents: Any, result: Any)
         )
     if bias_t is not None:
         result0_t = plus(result0_t, channel_bias_jvp(bias_t, result0))
+    if running_mean_t is not None:
+        result0_t = plus(result0_t, statistics_jvp(running_mean_t, training, result0))
+    if running_var_t is not None:
+        result0_t = plus(result0_t, statistics_jvp(running_var_t, training, result0))
     return result0_t, None, None
 
 
@@ -188,6 +201,8 @@ def jvp__native_batch_norm_legit_no_training(op: Any, args: Any, tangents: Any, 
     input_t = tangents[0]
     weight_t = tangents[1]
     bias_t = tangents[2]
+    running_mean_t = tangents[3]
+    running_var_t = tangents[4]
     result0 = result[0]
     result0_t = None
     if input_t is not None:
@@ -199,6 +214,10 @@ def jvp__native_batch_norm_legit_no_training(op: Any, args: Any, tangents: Any, 
         )
     if bias_t is not None:
         result0_t = plus(result0_t, channel_bias_jvp(bias_t, result0))
+    if running_mean_t is not None:
+        result0_t = plus(result0_t, statistics_jvp(running_mean_t, False, result0))
+    if running_var_t is not None:
+        result0_t = plus(result0_t, statistics_jvp(running_var_t, False, result0))
     return result0_t, None, None
 
 

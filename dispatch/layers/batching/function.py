@@ -58,7 +58,7 @@ def _run(
     recording = is_grad_enabled() and any(needs)
     if context is None and not recording:
         return _apply_at(cls, level, args)
-    ctx = FunctionCtx(cls, needs) if context is None else context(cls, needs)
+    ctx = cls._backward_cls(cls, needs) if context is None else context(cls, needs)
     edges = [edge_of(args[i]) if needs[i] else None for i in tensors]
     mine = [i for i in tensors if level_of(args[i]) is level]
     bare = [a.from_data(a._data, a._spec.detached) if i in mine else a for i, a in enumerate(args)]
@@ -150,7 +150,7 @@ class _Generated(Function):
 
     @classmethod
     def setup_context(cls, ctx: FunctionCtx, inputs: tuple[Any, ...], output: Any) -> None:
-        inner = FunctionCtx(cls.source, ctx.needs_input_grad)
+        inner = cls.source._backward_cls(cls.source, ctx.needs_input_grad)
         leaves, spec = tree_flatten(output)
         with entered_vmap(cls.size, cls.randomness) as level:
             given = cls._mapped(inputs, cls.in_dims, level)

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 def cat(batch: Batch, dims: Dims, tensors: Sequence[Tensor], dim: int) -> tuple[Any, Any]:
     """`cat`; empty vectors among tensors of higher rank do not count."""
     of = dims[0] if dims[0].__class__ is tuple else (None,) * len(tensors)
-    pairs = [(x, d) for x, d in zip(tensors, of, strict=True) if sizes_of(x, d) != (0,)]
-    pairs = pairs or list(zip(tensors, of, strict=True))
-    rank = rank_of(*pairs[0])
-    return ops.cat([whole(x, d, batch.size) for x, d in pairs], shifted(dim, rank)), 0
+    wholes = [whole(x, d, batch.size) for x, d in zip(tensors, of, strict=True)]
+    counted = [x for x in wholes if x._spec.sizes[1:] != (0,)]
+    like = (counted or wholes)[0]._spec.sizes
+    place = shifted(dim, len(like) - 1)
+    # An empty vector adds no element, but belongs to the history: here it is an empty slice of the others' shape.
+    empty = (*like[:place], 0, *like[place + 1 :])
+    return ops.cat([x.reshape(empty) if x._spec.sizes[1:] == (0,) else x for x in wholes], place), 0
 
 
 def stepped(x: Tensor, dim: int | None, size: int, rank: int) -> Tensor:

@@ -15,6 +15,7 @@ from ....runtime.tensor_impl import TensorImpl
 from ....runtime.traceback_filter import api_boundary
 from ...core.bound_arguments import tensors_in
 from ...core.operator_entry import OperatorEntry
+from ..batched_tensor import level_of
 from ..pytree import tree_flatten, tree_unflatten
 from .layer import FUNCTIONALIZE_BIT, FunctionalTensor, Layer, layers
 
@@ -96,8 +97,14 @@ def functionalize_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: li
     """Serve every operator at the Functionalize key."""
     values = list(stack)
     stack.clear()
-    if layers.active:
-        result = layers.active[-1].run(op, values)
+    layer = layers.active[-1] if layers.active else None
+    if layer is not None and any(
+        layer.contains(level) for level in map(level_of, tensors_in(values)) if level
+    ):
+        # A `vmap` inside of the function comes first: its rules run on handles.
+        result = op.call_with_keys(key_set.raw_repr() & ~FUNCTIONALIZE_BIT, values)
+    elif layer is not None:
+        result = layer.run(op, values)
     elif any(isinstance(tensor, FunctionalTensor) for tensor in tensors_in(values)):
         raise RuntimeError(
             f"{op.name} got a functional tensor outside of the functionalize() call, or the thread, that made it"

@@ -26,6 +26,7 @@ from ....runtime.tensor_spec import TensorSpec
 from ....runtime.thread_state import inherited
 from ...autograd.creation import creation_of, mark_unrecorded
 from ...autograd.node import edge_of
+from ...autograd.tangents import FORWARD_BIT, set_tangents, tangents_of
 from ...core.bound_arguments import tensors_in
 from ...core.dispatcher import Dispatcher
 from ...core.operator_entry import IMPLICIT, OperatorEntry
@@ -33,6 +34,7 @@ from ...core.tensor_function import disabled_tensor_function, plain_classes
 from ...schema import FunctionSchema
 from ...tensor import Tensor, blank_tensor
 from ..graph.call_looks import call_look
+from ..levels import VmapLevel, current_levels
 from ..python_key import bound_handler, without_modes
 from ..pytree import tree_map
 from .derived_form import is_derived, map_tensors
@@ -112,7 +114,7 @@ class _Below:
 
     def __init__(self, layer: Layer) -> None:
         self.layer, self.active = layer, layers.active
-        self.guard = ExcludeDispatchKeyGuard(AUTOGRAD_BITS)
+        self.guard = ExcludeDispatchKeyGuard(AUTOGRAD_BITS | FORWARD_BIT)
 
     def __enter__(self) -> None:
         active = self.active
@@ -142,6 +144,8 @@ class Layer:
         self._handles: dict[int, tuple[Any, Any]] = {}
         self._inputs: list[tuple[Any, Any, _Saved]] = []
         self._gradients: list[tuple[Any, Any]] = []
+        self._tangents: list[tuple[Any, Any]] = []
+        self._depth = len(current_levels())
         self._views: dict[Any, _View] = {}
 
     @contextmanager
@@ -191,6 +195,11 @@ class Layer:
         storage.is_input = True
         handle._spec = handle._spec.replace(requires_grad=tensor._spec.requires_grad)
         handle._autograd, handle._view_base = tensor._autograd, tensor._view_base
+        tangents = tangents_of(tensor)
+        if tangents and not any(meta is tensor._autograd for meta, _ in self._tangents):
+            self._tangents.append((tensor._autograd, tangents))
+            entered = {level: self.enter(tangent) for level, tangent in tangents.items()}
+            set_tangents(handle, entered)
         self._inputs.append((tensor, handle, saved))
         return handle
 
@@ -278,7 +287,10 @@ class Layer:
             tensor._autograd = handle._autograd
             if handle._spec.requires_grad != tensor._spec.requires_grad:
                 tensor._spec = tensor._spec.twin
+            if handle._spec.keys & FORWARD_BIT:
+                set_tangents(tensor, tangents_of(handle))
         self._give_gradients_back()
+        self._give_tangents_back()
         return outputs
 
     def abandon(self) -> None:
@@ -289,6 +301,8 @@ class Layer:
             saved.restore(tensor)
         for tensor, grad in self._gradients:
             tensor._autograd.grad = grad
+        for meta, tangents in self._tangents:
+            meta.tangents = tangents
 
     def _written(self) -> list[FunctionalStorage]:
         found: dict[int, FunctionalStorage] = {}
@@ -322,6 +336,15 @@ class Layer:
             if present is not None and handles.get(id(present)) is grad:
                 tensor._autograd.grad = grad
 
+    def _give_tangents_back(self) -> None:
+        """Restore the caller's tangents, to which writes have been copied."""
+        for meta, before in self._tangents:
+            meta.tangents = {level: before.get(level, own) for level, own in meta.tangents.items()}
+
+    def contains(self, level: VmapLevel) -> bool:
+        """Return True if a `vmap` was entered inside the functionalized call."""
+        return level.number > self._depth
+
     def _release(self) -> None:
         """Make every living handle a plain tensor over its value."""
         handles = [h for h in (reference() for reference in self.live) if h is not None and self.owns(h)]
@@ -333,6 +356,7 @@ class Layer:
         values = [self.value_of(handle) for handle in handles]
         for handle, value in zip(handles, values, strict=True):
             spec = value._spec.detached
+            spec = spec.replace(keys=spec.keys & ~FORWARD_BIT | handle._spec.keys & FORWARD_BIT)
             handle.__class__ = type(value)
             handle._data = value._data
             handle._spec = spec.differentiable if handle._spec.requires_grad else spec

@@ -9,6 +9,8 @@ import pytest
 
 import triten as tt
 from triten.autograd.forward_ad import (
+    _is_fwd_grad_enabled,
+    _set_fwd_grad_enabled,
     dual_level,
     enter_dual_level,
     exit_dual_level,
@@ -474,3 +476,98 @@ def test_a_function_without_jvp_is_refused_inside_vmap():
 
     with pytest.raises(RuntimeError, match="you must implement the jvp function"):
         tt.func.jacfwd(Half.apply)(tt.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("primal", "tangent", "is_same"),
+    [
+        (lambda x: x, lambda x: x, True),
+        (lambda x: x[2:4], lambda x: x[2:4], True),
+        (lambda x: x[2:4], lambda x: x[1:3], False),
+        (lambda x: x[:4], lambda x: x[:4].clone(), False),
+        (lambda x: x[:4].clone(), lambda x: x[:4], False),
+        (lambda x: x[::2], lambda x: x[::2].clone(), False),
+    ],
+)
+def test_a_tangent_lies_in_its_storage_as_the_primal_does(primal: Any, tangent: Any, is_same: bool) -> None:
+    whole, given = primal(tt.arange(6.0)), tangent(tt.arange(6.0))
+    with dual_level():
+        made = unpack_dual(make_dual(whole, given)).tangent
+        assert (made is given) == is_same and made.tolist() == given.tolist()
+        assert made.storage_offset() == whole.storage_offset() and made.stride() == whole.stride()
+        assert made.untyped_storage().nbytes() == whole.untyped_storage().nbytes()
+
+
+def test_a_view_beyond_the_primal_has_a_tangent() -> None:
+    with dual_level():
+        x = make_dual(tt.arange(5.0)[1:3], tt.ones(2))
+        assert tangent_of(x.as_strided((5,), (1,), 0)) == [0.0, 1.0, 1.0, 0.0, 0.0]
+
+
+def test_forward_mode_is_turned_off() -> None:
+    with dual_level():
+        x = dual([1.0], [2.0])
+        with _set_fwd_grad_enabled(False):
+            assert not _is_fwd_grad_enabled() and tangent_of(x) is None
+            y = x * 2
+            with _set_fwd_grad_enabled(True):
+                assert tangent_of(x * 2) == [4.0]
+        assert _is_fwd_grad_enabled() and tangent_of(y) is None and tangent_of(x) == [2.0]
+    assert modes == []
+
+
+def _function(forward: Any, jvp: Any) -> type[tt.autograd.Function]:
+    return type("Made", (tt.autograd.Function,), {"forward": staticmethod(forward), "jvp": staticmethod(jvp)})
+
+
+def _doubled_in_place(ctx: Any, x: Any) -> Any:
+    ctx.mark_dirty(x)
+    return x.mul_(2)
+
+
+def _one_constant(ctx: Any, x: Any) -> Any:
+    made = x.clone(), x.clone()
+    ctx.mark_non_differentiable(made[1])
+    return made
+
+
+@pytest.mark.parametrize(
+    ("forward", "jvp", "message"),
+    [
+        (_doubled_in_place, lambda ctx, t: t, "not modifying the forward mode gradients inplace"),
+        (_doubled_in_place, lambda ctx, t: t * 2, "gradients as-is"),
+        (lambda ctx, x: x, lambda ctx, t: t * 2, "jvp is not returning a view"),
+        (lambda ctx, x: x.view(1, 2), lambda ctx, t: t.reshape(1, 2) * 1, "jvp is not returning a view"),
+        (_one_constant, lambda ctx, t: (t, t.clone()), "position 1, but the corresponding forward output"),
+        (lambda ctx, x: x * 2, lambda ctx, t: (t, t), "expected 1 but got 2"),
+        (lambda ctx, x: x * 2, lambda ctx, t: t.sum(), "different size"),
+        (lambda ctx, x: x * 2, lambda ctx, t: 3, r"expected Variable or None \(got int\)"),
+    ],
+)
+def test_tangents_of_a_function_are_checked(forward: Any, jvp: Any, message: str) -> None:
+    with dual_level(), pytest.raises(RuntimeError, match=message):
+        _function(forward, jvp).apply(make_dual(tt.ones(2), tt.ones(2)))
+
+
+@pytest.mark.parametrize(
+    ("forward", "jvp", "expected"),
+    [
+        (_doubled_in_place, lambda ctx, t: t.mul_(2), [2.0, 6.0]),
+        (lambda ctx, x: x, lambda ctx, t: t.view_as(t), [1.0, 3.0]),
+        (lambda ctx, x: x[1:], lambda ctx, t: t[1:], [3.0]),
+        (lambda ctx, x: (x * 1, 5), lambda ctx, t: (t, t), [1.0, 3.0]),
+    ],
+)
+def test_tangents_of_a_function_share_memory_as_its_results_do(forward: Any, jvp: Any, expected: Any) -> None:
+    with dual_level():
+        made = _function(forward, jvp).apply(dual([1.0, 2.0], [1.0, 3.0]))
+        assert tangent_of(made[0] if isinstance(made, tuple) else made) == expected
+
+
+def test_running_statistics_have_no_tangents_in_evaluation() -> None:
+    x, mean, var = tt.ones(3, 2), tt.zeros(2), tt.ones(2)
+    with dual_level():
+        for statistics in ((make_dual(mean, mean), var), (mean, make_dual(var, var))):
+            with pytest.raises(RuntimeError, match="not differentiable wrt running_mean"):
+                tt.nn.functional.batch_norm(x, *statistics)
+            tt.nn.functional.batch_norm(x, *statistics, training=True)

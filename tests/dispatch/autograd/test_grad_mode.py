@@ -278,3 +278,23 @@ def test_one_set_grad_enabled_may_be_entered_again() -> None:
             with context:
                 assert not tt.is_grad_enabled()
             assert tt.is_grad_enabled()
+
+
+@pytest.mark.parametrize(
+    ("call", "requires_grad"),
+    [
+        (lambda x: x.view(6), False),
+        (lambda x: x[0], False),
+        (lambda x: x.unbind()[0], False),
+        (lambda x: x.sin(), False),
+        (lambda x: tt.cat([x, x]), False),
+        (lambda x: x * 2, True),
+        (lambda x: x.clone(), True),
+        (lambda x: x.double(), True),
+        (lambda x: x + tt.zeros(2, 3), True),
+    ],
+)
+def test_inference_tensors_alone_are_not_recorded(call: Any, requires_grad: bool) -> None:
+    with tt.inference_mode():
+        x = tt.ones(2, 3, requires_grad=True)
+    assert x.requires_grad and call(x).requires_grad == requires_grad

@@ -207,3 +207,75 @@ def test_hooks_may_call_backward() -> None:
     y.sum().backward()
     assert x.grad.tolist() == [1.0, 1.0]
     assert other.grad.tolist() == [2.0, 2.0]
+
+
+def _hooked() -> tuple[list[str], Any, Any]:
+    """Return a log, a leaf and a copy of it, with hooks on both and on their nodes."""
+    log: list[str] = []
+
+    def on_tensor(name: str) -> Any:
+        return lambda g: log.append(name) or g * 3
+
+    def before(name: str) -> Any:
+        return lambda gs: log.append(name) or (gs[0] * 2,)
+
+    a = tt.tensor(1.0, requires_grad=True)
+    b = a.clone()
+    b.register_hook(on_tensor("b"))
+    b.grad_fn.register_prehook(before("before clone"))
+    a.register_hook(on_tensor("a"))
+    b.grad_fn.next_functions[0][0].register_prehook(before("before a"))
+    return log, a, b
+
+
+@pytest.mark.parametrize(
+    ("inputs", "expected", "calls"),
+    [
+        ("b", [3.0], ["b"]),
+        ("a", [18.0], ["b", "before clone", "a"]),
+        ("ab", [18.0, 3.0], ["b", "before clone", "a"]),
+    ],
+)
+def test_grad_captures_between_the_hooks_of_a_tensor_and_of_its_node(
+    inputs: str, expected: list[float], calls: list[str]
+) -> None:
+    log, a, b = _hooked()
+    found = grad(b.sum(), [{"a": a, "b": b}[name] for name in inputs])
+    assert [g.item() for g in found] == expected and log == calls
+
+
+@pytest.mark.parametrize(
+    ("inputs", "expected", "calls"),
+    [
+        ("b", (None, 3.0), ["b", "before clone"]),
+        ("a", (36.0, None), ["b", "before clone", "a", "before a"]),
+        ("ab", (36.0, 3.0), ["b", "before clone", "a", "before a"]),
+    ],
+)
+def test_backward_runs_the_nodes_of_its_inputs(inputs: str, expected: Any, calls: list[str]) -> None:
+    log, a, b = _hooked()
+    b.sum().backward(inputs=[{"a": a, "b": b}[name] for name in inputs])
+    assert tuple(None if t._grad is None else t._grad.item() for t in (a, b)) == expected and log == calls
+
+
+def test_a_hook_on_one_of_several_outputs_gets_none() -> None:
+    seen: list[Any] = []
+    first, second = leaf().unbind()
+    first.register_hook(seen.append)
+    first.backward()
+    second.backward()
+    assert [None if g is None else g.item() for g in seen] == [1.0, None]
+    var, mean = tt.var_mean(leaf())
+    var.register_hook(lambda g: tt.ones(()))
+    with pytest.raises(RuntimeError, match="can't replace a None gradient"):
+        mean.backward()
+
+
+def test_hooks_after_the_accumulation_of_a_leaf() -> None:
+    x = tt.ones(1, requires_grad=True)
+    seen: list[Any] = []
+    node = x.view_as(x).grad_fn.next_functions[0][0]
+    node.register_hook(lambda inputs, outputs: seen.append((inputs, outputs[0].item())))
+    x.register_post_accumulate_grad_hook(lambda t: seen.append(t.grad.item()))
+    (x * 2 + x).backward()
+    assert seen == [3.0, ((), 3.0)]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import triten as tt
@@ -607,3 +608,37 @@ def test_a_retained_gradient_of_a_view_and_of_its_base() -> None:
     (y * 3).sum().backward()
     assert view.grad is None, "the loss is made of the base"
     assert y.grad.tolist() == [3.0, 3.0, 3.0]
+
+
+def test_a_saved_tensor_that_is_detached_in_place_is_noticed() -> None:
+    x = tt.tensor([1.0], requires_grad=True)
+    inner = x * 2
+    saved = inner.sin()
+    inner.detach_()
+    with pytest.raises(RuntimeError, match="detached in-place"):
+        saved.backward()
+    (inner * x).backward()  # saved after it was detached
+    assert x.grad.tolist() == [2.0]
+    base = x * 2
+    squared = base.view(1) * base.view(1)
+    base.detach_()
+    squared.backward()  # the views keep their history
+    assert x.grad.tolist() == [10.0]
+
+
+@pytest.mark.parametrize(
+    "write", [tt.relu_, tt.sigmoid_, tt.exp_, lambda v: tt.nn.functional.elu(v, inplace=True)]
+)
+def test_higher_derivatives_of_a_write_to_a_view(write: Any) -> None:
+    start = np.array([0.5, 0.75, 1.25])
+
+    def program(x: Any) -> Any:
+        y = x * 1.5
+        write(y.view(3)[1:])
+        return y**3
+
+    x = tt.tensor(start, requires_grad=True)
+    (first,) = tt.autograd.grad(program(x).sum(), x, create_graph=True)
+    (second,) = tt.autograd.grad((first**2).sum(), x, create_graph=True)
+    tt.autograd.grad(second.sum(), x)
+    assert tt.autograd.gradgradcheck(program, (x,))

@@ -1,6 +1,10 @@
 """A leaf keeps a gradient that has no other owner, and copies a gradient that has one."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+import pytest
 
 import triten as tt
 
@@ -96,3 +100,45 @@ def test_vjp_under_no_grad_keeps_the_history_of_its_inputs():
         assert not value.requires_grad and not pull_back(tt.ones(2))[0].requires_grad
     (found,) = pull_back(tt.ones(2))
     assert found.requires_grad and tt.autograd.grad(found.sum(), x)[0].tolist() == [2, 2]
+
+
+_held: list[Any] = []
+
+
+def _held_tuple(grad: Any) -> Any:
+    _held.append((grad * 2, grad * 3))
+    return _held[-1]
+
+
+@pytest.mark.parametrize(
+    ("backward", "taken"),
+    [
+        (lambda ctx, grad: (grad * 2, grad * 3), [True, True]),
+        (lambda ctx, grad: (_held.append(grad * 2) or _held[-1], grad * 3), [False, True]),
+        (lambda ctx, grad: _held_tuple(grad), [False, False]),
+        (lambda ctx, grad: ctx.saved_tensors, [False, False]),
+        (lambda ctx, grad: (grad, grad), [False, False]),
+    ],
+)
+def test_a_leaf_takes_a_gradient_that_the_function_does_not_hold(
+    backward: Callable[..., Any], taken: list[bool]
+) -> None:
+    addresses: list[int] = []
+
+    class Sum(tt.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, a: Any, b: Any) -> Any:
+            ctx.save_for_backward(a, b)
+            return a + b
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            results = backward(ctx, grad)
+            addresses.extend(each.data_ptr() for each in results)
+            return results
+
+    leaves = [tt.ones(3, requires_grad=True) for _ in range(2)]
+    Sum.apply(*leaves).sum().backward()
+    assert [each.grad.data_ptr() in addresses for each in leaves] == taken
+    assert not any(each.grad.requires_grad for each in leaves)
+    _held.clear()

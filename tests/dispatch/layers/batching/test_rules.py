@@ -1198,3 +1198,11 @@ def test_draws_without_writes(name):
     assert different[0].tolist() != different[1].tolist()
     same = tt.vmap(call, randomness="same")(x)
     assert same[0].tolist() == same[1].tolist()
+
+
+def test_an_empty_vector_that_cat_does_not_count_has_a_history():
+    x, y = tt.zeros(0, requires_grad=True), tt.ones(5, 2)
+    joined = tt.vmap(lambda a, b: tt.cat([a, b]), in_dims=(None, 0))(x, y)
+    assert joined.requires_grad and joined.tolist() == y.tolist()
+    joined.sum().backward()
+    assert x.grad.shape == (0,)

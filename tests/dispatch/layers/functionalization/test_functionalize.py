@@ -604,3 +604,62 @@ def test_results_agree_with_pytorch(remove):
     theirs = torch.func.functionalize(f, remove=remove)(t)
     for a, b in zip((*ours, x), (*theirs, t), strict=True):
         assert a.tolist() == b.tolist()
+
+
+def _written(x):
+    y = x.clone()
+    y[1:].mul_(2)
+    return y.mul_(x).sin()
+
+
+@pytest.mark.parametrize("remove", ["mutations", "mutations_and_views"])
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda f: lambda x: tt.func.jvp(f, (x,), (tt.ones(3),))[1],
+        lambda f: lambda x: tt.func.jvp(lambda x: tt.func.jvp(f, (x,), (x,))[1], (x,), (x,))[1],
+        lambda f: tt.func.grad(lambda x: tt.func.jvp(f, (x,), (x,))[1].sum()),
+        lambda f: tt.func.hessian(lambda x: f(x).sum()),
+        tt.func.jacfwd,
+        tt.func.jacrev,
+    ],
+)
+def test_derivatives_of_a_functionalized_function(transform, remove):
+    x = tt.tensor([0.1, 0.2, 0.3])
+    functionalized = tt.func.functionalize(_written, remove=remove)
+    assert tt.allclose(transform(functionalized)(x), transform(_written)(x))
+
+
+@pytest.mark.parametrize("remove", ["mutations", "mutations_and_views"])
+@pytest.mark.parametrize(
+    "mapped",
+    [
+        _written,
+        lambda x: tt.func.jvp(_written, (x,), (tt.ones(3),))[1],
+        tt.func.grad(lambda x: _written(x).sum()),
+        tt.func.hessian(lambda x: _written(x).sum()),
+        tt.vmap(lambda x: x.clone().mul_(2)),
+        lambda x: x.unbind()[0] + tt.ones(2),
+    ],
+)
+def test_a_functionalized_vmap(mapped, remove):
+    x = tt.tensor([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]])
+    expected = tt.vmap(mapped)(x)
+    assert tt.allclose(tt.func.functionalize(tt.vmap(mapped), remove=remove)(x), expected)
+
+
+def test_writes_to_inputs_of_a_functionalized_function_reach_their_tangents():
+    def program(x):
+        y, zero = x * 1, tt.zeros(3)
+        made = tt.func.functionalize(lambda y, z: (y.mul_(y), z.add_(y), y + 1)[2])(y, zero)
+        return y, zero, made
+
+    x = tt.tensor([0.1, 0.2, 0.3])
+    _, moved = tt.func.jvp(program, (x,), (tt.ones(3),))
+    for tangent in moved:
+        assert tt.allclose(tangent, 2 * x)
+    with tt.autograd.forward_ad.dual_level():
+        direction = tt.ones(3)
+        dual = tt.autograd.forward_ad.make_dual(x, direction)
+        tt.func.functionalize(lambda y: y * 2)(dual)
+        assert tt.autograd.forward_ad.unpack_dual(dual).tangent is direction
