@@ -126,6 +126,11 @@ def test_cuda_has_the_operator_of_eager_calls() -> None:
     assert driver().launches == before + 2, "the product and the loss"
 
 
+def test_logarithms_that_another_step_reads_stay() -> None:
+    forward, backward = names(LOSSES["logarithms are read"], "cuda")
+    assert not any("cross_entropy" in name for name in (*forward, *backward))
+
+
 def test_narrow_scores_are_read_as_they_are() -> None:
     def scored(a: tt.Tensor, t: tt.Tensor) -> tt.Tensor:
         return F.cross_entropy(a.float(), t)

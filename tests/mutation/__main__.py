@@ -12,7 +12,7 @@ from triten.tests.affected.changes import Change
 from triten.tests.affected.selection import BUDGET, Selector
 from triten.tests.affected.tree import Tree
 
-from .areas import AREAS, draw
+from .areas import AREAS, draw, is_valid, mutants_in
 from .copies import Copy
 from .mutants import Mutant
 from .tasks import TASKS, killed_by
@@ -32,6 +32,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--budget", type=float, default=BUDGET, help="CPU seconds of the tests of a mutant, at most"
     )
+    parser.add_argument(
+        "--at",
+        action="append",
+        default=[],
+        metavar="PATH:LINE",
+        help="take every mutant of this line; may be repeated",
+    )
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
     parser.add_argument(
         "--tasks", action="store_true", help="plant the fault of each task of CONTRIBUTING.md instead"
@@ -47,7 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 )
             return int(not all(killers.values()))
         tree = Tree()
-        mutants = draw(tree, options.number, options.seed, tuple(options.area or AREAS))
+        mutants = [mutant for place in options.at for mutant in _at(tree, place)]
+        if not options.at:
+            mutants = draw(tree, options.number, options.seed, tuple(options.area or AREAS))
         if options.list:
             print(*mutants, sep="\n")
             return 0
@@ -60,6 +69,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{number:3} {state} {seconds:4.0f} s {mutant}   {killer or ''}", flush=True)
         print(f"{killed} of {len(mutants)} mutants killed ({100 * killed / max(len(mutants), 1):.0f} %)")
     return 0
+
+
+def _at(tree: Tree, place: str) -> list[Mutant]:
+    """Return the mutants of a line, given as ``path:line``."""
+    path, _, line = place.rpartition(":")
+    text = (tree.root / path).read_text(encoding="utf-8")
+    return [each for each in mutants_in(path, text) if each.line == int(line) and is_valid(each, text)]
 
 
 def _try(copy: Copy, selector: Selector, mutant: Mutant, budget: float) -> tuple[str | None, float]:

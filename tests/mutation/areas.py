@@ -36,19 +36,22 @@ def draw(tree: Tree, count: int, seed: int, areas: tuple[str, ...] = tuple(AREAS
         files = files_of(tree, areas[len(drawn) % len(areas)])
         texts = [(tree.root / path).read_text(encoding="utf-8") for path in files]
         (number,) = generator.choices(range(len(files)), [len(text) for text in texts])
-        path, text = files[number], texts[number]
-        found = formula_mutants(path, text) if path.endswith(".yaml") else mutants_of(path, text)
-        if not found:
-            continue
-        mutant = generator.choice(found)
-        if mutant not in drawn and (path.endswith(".yaml") or _is_valid(mutant.apply(text))):
+        found = mutants_in(files[number], texts[number])
+        mutant = generator.choice(found) if found else None
+        if mutant is not None and mutant not in drawn and is_valid(mutant, texts[number]):
             drawn.append(mutant)
     return drawn
 
 
-def _is_valid(text: str) -> bool:
+def mutants_in(path: str, text: str) -> list[Mutant]:
+    """Return the mutants of a Python file, or of the formulas of a YAML file."""
+    return formula_mutants(path, text) if path.endswith(".yaml") else mutants_of(path, text)
+
+
+def is_valid(mutant: Mutant, text: str) -> bool:
+    """Return True if a Python file with the mutant can be parsed; formulas are checked when code is generated."""
     try:
-        ast.parse(text)
+        ast.parse("" if mutant.path.endswith(".yaml") else mutant.apply(text))
     except SyntaxError:
         return False
     return True

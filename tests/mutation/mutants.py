@@ -36,7 +36,7 @@ DESCRIPTIONS = frozenset({"chosen", "warn", "declare"})
 
 @dataclass(frozen=True)
 class Mutant:
-    """A fault: in the file at `path`, the bytes from `start` to `end` become `after`."""
+    """A fault: in the file at `path`, the bytes from `start` to `end` become `after`. `source` is the whole line."""
 
     path: str
     line: int
@@ -44,6 +44,7 @@ class Mutant:
     end: int
     before: str
     after: str
+    source: str
 
     def apply(self, text: str) -> str:
         """Return the text of the file with the fault."""
@@ -52,7 +53,7 @@ class Mutant:
 
     def __str__(self) -> str:
         short = (" ".join(part.split())[:60] for part in (self.before, self.after))
-        return f"{self.path}:{self.line}: {' -> '.join(short)}"
+        return f"{self.path}:{self.line}: {' -> '.join(short)}   in: {self.source.strip()[:90]}"
 
 
 class _Finder(ast.NodeVisitor):
@@ -76,7 +77,10 @@ class _Finder(ast.NodeVisitor):
     def replace(self, start: int, end: int, after: str) -> None:
         line = self.line + self.data.count(b"\n", 0, start) + 1
         before = self.data[start:end].decode()
-        self.found.append(Mutant(self.path, line, self.offset + start, self.offset + end, before, after))
+        source = self.data[self.data.rfind(b"\n", 0, start) + 1 :].partition(b"\n")[0].decode()
+        self.found.append(
+            Mutant(self.path, line, self.offset + start, self.offset + end, before, after, source)
+        )
 
     def between(self, left: ast.expr, right: ast.expr, old: str, new: str) -> None:
         """Replace the operator between two operands."""
