@@ -170,3 +170,7 @@ def test_words_of_paths_leave_out_what_says_nothing() -> None:
 def test_the_command_lists_files_without_running_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--list", "--change", "tests/ops/test_softmax.py:40"]) == 0
     assert "tests/ops/test_softmax.py" in capsys.readouterr().out
+
+
+def test_the_representative_tests_take_less_than_two_minutes_on_two_cores(selector: Selector) -> None:
+    assert sum(selector.costs[path] for path in quick_files()) <= 180.0
