@@ -10,7 +10,7 @@ from triten.tests.affected.tree import ROOT
 from triten.tests.mutation.copies import Copy
 from triten.tests.mutation.tasks import TASKS, Task, killed_by
 
-PLANTED = 2
+PLANTED = 1
 """Tasks that each run plants; `make mutants TASKS=1` plants all."""
 
 
