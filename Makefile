@@ -3,6 +3,9 @@
 #   make demo         train the network of examples/train_digits.py (on the GPU where there is one)
 #   make environment  everything that the tests, the checks of the code and the documentation need, at once
 #   make test         the tests; TESTS="tests/runtime -k storage" picks some
+#   make test-quick   a representative choice of the tests: about a minute on two cores, without third-party packages
+#   make affected     the tests that a change against main can reach, or against BASE=...: at most three minutes
+#   make mutants      draw N=20 faults by SEED=0, and list those that the affected tests do not find; TASKS=1: CONTRIBUTING's
 #   make test-random  the tests with a seed of their own, which is printed; SEED=... takes that one again
 #   make lint type    ruff; mypy --strict
 #   make generate     write dispatch/generated and the index of the CPU's kernels anew
@@ -37,6 +40,9 @@ WORKERS ?= auto
 DEMO_ARGS ?=
 TESTS ?=
 SEED ?=
+BASE ?=
+N ?= 20
+TASKS ?=
 AOT_ARGS ?=
 EMULATE_ARGS ?=
 REHEARSE_ARGS ?=
@@ -52,6 +58,7 @@ PROGRAMS_ARGS ?=
 CLIENTS ?= .clients
 CLIENTS_ARGS ?=
 MATRIX_ARGS ?=
+MUTANTS_ARGS ?=
 GPU_PYTHON ?= python3
 GPU_ARGS ?=
 
@@ -76,10 +83,11 @@ stamp = $(VENV)/.installed-$(1)$(if $(strip $(CUDA)),-$(strip $(CUDA)))
 DEMO_READY := $(call stamp,perf)
 TEST_READY := $(VENV)/.installed-test$(if $(TEST_CUDA),-$(TEST_CUDA))
 DEV_READY := $(call stamp,dev)
+QUICK_READY := $(VENV)/.installed-quick
 DOCS_READY := $(VENV)/.installed-docs
 RELEASE_READY := $(VENV)/.installed-release
 
-.PHONY: demo environment test test-random lint commit-messages type generate generate-check coverage docs wheel-check release-check bench screenshot bench-launch aot \
+.PHONY: demo environment test test-quick test-random affected mutants lint commit-messages type generate generate-check coverage docs wheel-check release-check bench screenshot bench-launch aot \
 	gpu-check emulate planted-faults rehearse gpu-bench conformance fuzz programs clients matrix oldest triton-versions clean
 
 demo: $(DEMO_READY)
@@ -92,6 +100,16 @@ environment: pyproject.toml | $(BIN)/python
 
 test: $(TEST_READY)
 	$(RUN) -m pytest -n $(WORKERS) --durations=10 $(TESTS)
+
+# Everything that another target has installed serves, too.
+test-quick: $(if $(wildcard $(TEST_READY) $(DEV_READY)),,$(QUICK_READY))
+	$(RUN) -m triten.tests.affected --quick
+
+affected: $(TEST_READY)
+	$(RUN) -m triten.tests.affected $(if $(BASE),--base $(BASE))
+
+mutants: $(TEST_READY) $(DEV_READY)
+	nice $(RUN) -m triten.tests.mutation $(if $(TASKS),--tasks,--number $(N) --seed $(or $(SEED),0)) $(MUTANTS_ARGS)
 
 test-random: $(TEST_READY)
 	seed=$(or $(SEED),$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')); echo "SEED=$$seed"; \
@@ -235,6 +253,10 @@ $(DEMO_READY): pyproject.toml | $(BIN)/python
 
 $(TEST_READY): pyproject.toml | $(BIN)/python
 	$(INSTALL) -e '.[test,ecosystem$(if $(TEST_CUDA),$(comma)$(TEST_CUDA))]'
+	@touch $@
+
+$(QUICK_READY): pyproject.toml | $(BIN)/python
+	$(INSTALL) -e '.[quick]'
 	@touch $@
 
 $(DEV_READY): pyproject.toml | $(BIN)/python

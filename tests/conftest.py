@@ -45,6 +45,8 @@ pytest.register_assert_rewrite("triten.tests.shared")
 import triten as tt  # noqa: E402
 from triten.runtime.cuda.driver import driver  # noqa: E402
 
+pytest_plugins = ("triten.tests.affected.plugin",)
+
 settings.register_profile("fixed", deadline=None, derandomize=True, database=None)
 settings.register_profile("fresh", deadline=None, print_blob=True)
 

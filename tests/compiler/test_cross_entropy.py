@@ -109,8 +109,8 @@ def test_all_samples_are_ignored(device: str) -> None:
     assert (a.grad == 0).all()
 
 
-def names(function: Callable[..., Any], device: str) -> list[list[str]]:
-    given = (*(drawn(n, 16, device=device, grad=True) for n in (SAMPLES, CLASSES)), targets(device))
+def names(function: Callable[..., Any], device: str, grad: bool = True) -> list[list[str]]:
+    given = (*(drawn(n, 16, device=device, grad=grad) for n in (SAMPLES, CLASSES)), targets(device))
     schedules = tt.compiler.explain(function, *given).schedules
     return [[str(step).split(" = ")[-1].split("(")[0] for step in each.steps] for each in schedules]
 
@@ -124,6 +124,13 @@ def test_cuda_has_the_operator_of_eager_calls() -> None:
     before = driver().launches
     compiled(*given)
     assert driver().launches == before + 2, "the product and the loss"
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_logarithms_that_another_step_reads_stay(grad: bool) -> None:
+    for steps in names(LOSSES["logarithms are read"], "cuda", grad):
+        assert not any("cross_entropy" in step for step in steps)
+    assert "aten._cross_entropy_forward" in names(LOSSES["a mean"], "cuda", grad)[0]
 
 
 def test_narrow_scores_are_read_as_they_are() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import triten as tt
+from triten.compiler.passes import views_first
 from triten.compiler.schedule import OperatorCall
 from triten.tests.compiler.beside_eager import agree, drawn, same
 
@@ -61,6 +62,16 @@ def test_results_are_eager(name: str) -> None:
     make = lambda: (drawn(4, 8, device="cuda"), drawn(4, 8, device="cuda", seed=1))  # noqa: E731
     agree(function, make)
     assert steps(function, *make()) == wanted
+
+
+def test_a_view_moves_before_a_limited_number_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views_first, "MOST_STEPS", 4)
+
+    def chain(x: tt.Tensor) -> tt.Tensor:
+        return ((((((x + 1) * 2) - 3) * 4 + 5) * 6)[:2] + 7).exp()
+
+    x = drawn(4, 8, device="cuda")
+    assert steps(chain, x) == ["add_mul", "sub_mul_add_mul_add_exp"]
 
 
 def test_a_gate_is_one_launch_each_way() -> None:

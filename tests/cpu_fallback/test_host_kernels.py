@@ -133,6 +133,31 @@ def test_a_transform_gives_what_the_composition_gives(
         np.testing.assert_allclose(made.numpy(), expected.numpy(), rtol=100 * eps, atol=100 * eps)
 
 
+@pytest.mark.parametrize("name", ["fftshift", "ifftshift"])
+@pytest.mark.parametrize(
+    ("sizes", "dim"),
+    [
+        *(((3, 4, 5), dim) for dim in (None, 0, 2, -1, -3, (0, 1), (-3, 2), (1, 1))),
+        *(((1,), 0), ((2,), -1), ((0, 3), 1), ((3, 0), 0)),
+    ],
+    ids=str,
+)
+def test_a_shift_gives_what_numpy_gives(name: str, sizes: tuple[int, ...], dim: Any) -> None:
+    x = tt.arange(float(math.prod(sizes))).reshape(sizes)
+    expected = getattr(np.fft, name)(x.numpy(), dim)
+    np.testing.assert_array_equal(getattr(tt.fft, name)(x, dim).numpy(), expected)
+
+
+@pytest.mark.parametrize("dim", [2, -3, (0, 2)], ids=str)
+def test_a_shift_along_no_dimension_is_refused(dim: Any) -> None:
+    for function in (tt.fft.fftshift, tt.fft.ifftshift):
+        with pytest.raises(IndexError, match="Dimension out of range"):
+            function(tt.ones(3, 4), dim)
+        for x, none in ((tt.ones(3, 4), ()), (tt.tensor(1.0), None)):
+            with pytest.raises(RuntimeError, match="`shifts` required"):
+                function(x, none)
+
+
 def test_a_large_transform_lies_where_every_result_does() -> None:
     x = tt.randn(64, 300, generator=tt.Generator().manual_seed(0))
     with record_kernels():

@@ -258,6 +258,9 @@ def test_what_is_refused(rank: int, size: int) -> None:
         dist.all_gather([tt.ones(2)] * size, tt.ones(1))
     with pytest.raises(ValueError, match="output tensor size must be equal to world_size times"):
         dist.all_gather_into_tensor(tt.ones(size + 1), tt.ones(1))
+    for count in (2 * size - 1, 2 * size + 1, 4 * size):
+        with pytest.raises(ValueError, match="same size as output size times world size"):
+            dist.reduce_scatter_tensor(tt.ones(2), tt.ones(count))
     with pytest.raises(ValueError, match="gather_list"):
         dist.gather(tt.ones(1), [tt.ones(1)] * size if rank else None, dst=0)
     with pytest.raises(RuntimeError, match="No backend type associated with device type cpu"):

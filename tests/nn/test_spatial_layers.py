@@ -127,6 +127,40 @@ def test_instance_norm_without_momentum_leaves_its_statistics():
     assert tt.equal(layer.running_mean, tt.zeros(4)) and tt.equal(layer.running_var, tt.ones(4))
 
 
+@pytest.mark.parametrize(
+    ("layer", "function"),
+    [
+        (lambda: nn.LayerNorm(6, eps=0.3), lambda x: F.layer_norm(x, (6,), eps=0.3)),
+        (lambda: nn.LayerNorm((4, 6), eps=0.3), lambda x: F.layer_norm(x, (4, 6), eps=0.3)),
+        (lambda: nn.RMSNorm(6, eps=0.3), lambda x: F.rms_norm(x, (6,), eps=0.3)),
+        (lambda: nn.GroupNorm(2, 4, eps=0.3), lambda x: F.group_norm(x, 2, eps=0.3)),
+        (lambda: nn.InstanceNorm1d(4, eps=0.3), lambda x: F.instance_norm(x, eps=0.3)),
+        (
+            lambda: nn.BatchNorm1d(4, eps=0.3, momentum=0.7),
+            lambda x: F.batch_norm(x, tt.zeros(4), tt.ones(4), training=True, eps=0.3),
+        ),
+        (
+            lambda: nn.LocalResponseNorm(3, 0.5, 0.6, 2.0),
+            lambda x: F.local_response_norm(x, 3, 0.5, 0.6, 2.0),
+        ),
+    ],
+)
+def test_options_of_normalisation_reach_the_function(layer, function):
+    x = tt.randn(2, 4, 6)
+    tt.testing.assert_close(layer()(x), function(x))
+    assert not tt.allclose(function(x), type(layer())(*NORMALISED[type(layer()).__name__])(x))
+
+
+NORMALISED = {
+    "LayerNorm": (6,),
+    "RMSNorm": (6,),
+    "GroupNorm": (2, 4),
+    "InstanceNorm1d": (4,),
+    "BatchNorm1d": (4,),
+    "LocalResponseNorm": (3,),
+}
+"""Arguments of the layers with every option at its default."""
+
 ARGUMENTS = {"Conv": (4, 6, 3, 2, 1), "ConvTranspose": (4, 6, 3, 2, 1), "MaxPool": (3,), "AvgPool": (3,)}
 ARGUMENTS |= {"LPPool": (2, 3), "AdaptiveAvgPool": (3,), "AdaptiveMaxPool": ((3,),)}
 ARGUMENTS |= {"BatchNorm": (4,), "InstanceNorm": (4,)}

@@ -124,3 +124,50 @@ def test_numbers_and_bools_that_have_no_line():
             refused(tt.ones(3, dtype=tt.bool))
     assert tt.trapezoid(tt.ones(0, dtype=tt.int32)).dtype is tt.int32
     assert tt.logcumsumexp(tt.zeros(0, dtype=tt.complex64), 0).shape == (0,)
+
+
+NUMBERS = {
+    **{
+        f"index_reduce {reduce} {includes}": lambda a, b, r=reduce, i=includes: a.index_reduce(
+            0, index_of(0), b, r, include_self=i
+        )
+        for reduce in ("prod", "mean", "amax", "amin")
+        for includes in (True, False)
+    },
+    **{
+        f"scatter_reduce {reduce}": lambda a, b, r=reduce: a.scatter_reduce(0, tt.tensor(0), b, r)
+        for reduce in ("sum", "prod", "mean", "amax", "amin")
+    },
+    **{
+        name: lambda a, b, n=name: getattr(a, n)(0, index_of(0), b)
+        for name in ("index_add", "index_copy", "index_fill")
+    },
+    **{name: lambda a, b, n=name: getattr(a, n)(0, tt.tensor(0), b) for name in ("scatter", "scatter_add")},
+    **{
+        name: lambda a, b, n=name: getattr(a, n)(0)
+        for name in ("cumsum", "cumprod", "logcumsumexp", "softmax", "log_softmax", "sum", "prod", "mean")
+    },
+    **{name: lambda a, b, n=name: getattr(a, n)(0) for name in ("amax", "amin", "logsumexp", "flip")},
+    **{
+        name: lambda a, b, n=name: getattr(a, n)(0)[0]
+        for name in ("cummax", "cummin", "max", "min", "median", "nanmedian", "mode", "sort")
+    },
+    "topk": lambda a, b: a.topk(1, 0)[0],
+    "kthvalue": lambda a, b: a.kthvalue(1, 0)[0],
+    "index_select": lambda a, b: a.index_select(0, index_of(0)),
+    "gather": lambda a, b: a.gather(0, tt.tensor(0)),
+    "take": lambda a, b: a.take(tt.tensor(0)),
+    "put": lambda a, b: a.put(tt.tensor(0), b),
+    "masked_scatter": lambda a, b: a.masked_scatter(tt.tensor(True), b),
+    "unfold": lambda a, b: a.unfold(0, 1, 1),
+    "norm": lambda a, b: a.norm(2, 0),
+    "var": lambda a, b: a.var(0, correction=0),
+}
+"""Functions of tensors without dimensions."""
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_derivatives_of_tensors_without_dimensions(name):
+    a, b = (tt.tensor(value, dtype=tt.float64, requires_grad=True) for value in (0.7, -1.3))
+    assert tt.autograd.gradcheck(NUMBERS[name], (a, b), check_forward_ad=True)
+    assert NUMBERS[name](a, b).ndim == (name == "unfold")

@@ -44,6 +44,35 @@ def test_values(log: bool, dtype: str, dim: int, transposed: bool) -> None:
     )
 
 
+@pytest.mark.parametrize("sizes", [(3, 5), (4, 200), (2, 3, 7), (60, 150)], ids=str)
+@pytest.mark.parametrize("dim", [0, -1])
+@pytest.mark.parametrize("log", [False, True], ids=["softmax", "log_softmax"])
+def test_values_and_gradients_on_each_device(
+    rng: np.random.Generator, device: str, log: bool, dim: int, sizes: tuple[int, ...]
+) -> None:
+    """Take short rows, long rows, several dimensions, and enough elements for the kernels in blocks."""
+    array, grad = (rng.standard_normal(sizes).astype(np.float32) for _ in range(2))
+    x = tt.from_numpy(array).to(device).requires_grad_()
+    got = (tt.log_softmax if log else tt.softmax)(x, dim)
+    expected = reference(array, dim, log)
+    np.testing.assert_allclose(got.detach().cpu().numpy(), expected, rtol=1e-5, atol=1e-6)
+    (got_grad,) = tt.autograd.grad(got, x, tt.from_numpy(grad).to(device))
+    if log:
+        expected_grad = grad - np.exp(expected) * grad.sum(dim, keepdims=True, dtype=np.float64)
+    else:
+        expected_grad = expected * (grad - (grad * expected).sum(dim, keepdims=True))
+    np.testing.assert_allclose(got_grad.cpu().numpy(), expected_grad, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("log", [False, True], ids=["softmax", "log_softmax"])
+def test_second_derivatives_and_tangents_are_those_of_differences(log: bool) -> None:
+    function = tt.log_softmax if log else tt.softmax
+    x = tt.tensor([[0.3, -1.2, 0.5], [2.0, 0.1, -0.4]], dtype=tt.float64, requires_grad=True)
+    for dim in (0, 1):
+        assert tt.autograd.gradcheck(lambda a, dim=dim: function(a, dim), (x,), check_forward_ad=True)
+        assert tt.autograd.gradgradcheck(lambda a, dim=dim: function(a, dim), (x,))
+
+
 def test_large_numbers_do_not_overflow() -> None:
     x = tt.tensor([[1000.0, 1000.0], [-1000.0, 0.0]])
     np.testing.assert_allclose(x.softmax(1).numpy(), [[0.5, 0.5], [0, 1]])

@@ -3,6 +3,8 @@
 import pytest
 
 from triten.runtime.cuda.occupancy import (
+    KNOWN,
+    RELATIVES,
     TARGETS,
     register_budget,
     resident_blocks,
@@ -24,6 +26,23 @@ def test_the_targets_are_those_of_the_programming_guide():
         assert (target.registers, target.warps, target.blocks) == (65_536, 64, 32)
     assert [TARGETS[c].shared_per_block for c in (80, 90, 100)] == [166_912, 232_448, 232_448]
     assert [TARGETS[c].tensor_memory for c in (80, 90, 100)] == [0, 0, 512]
+
+
+def test_relatives_have_the_resources_of_the_programming_guide():
+    """Compare KB of a multiprocessor and of a block, warps and blocks with the same table."""
+    published = {
+        86: (100, 99, 48, 16),
+        89: (100, 99, 48, 24),
+        103: (228, 227, 64, 32),
+        120: (100, 99, 48, 24),
+    }
+    assert published.keys() == RELATIVES.keys() == KNOWN.keys() - TARGETS.keys()
+    for capability, (shared, per_block, warps, blocks) in published.items():
+        target = RELATIVES[capability]
+        assert (target.shared_memory, target.shared_per_block) == (shared * KIB, per_block * KIB)
+        assert (target.registers, target.warps, target.blocks) == (65_536, warps, blocks)
+    assert [RELATIVES[c].tensor_memory for c in published] == [0, 0, 512, 0]
+    assert [RELATIVES[c].design for c in published] == [80, 80, 100, 80]
 
 
 @pytest.mark.parametrize("capability", TARGETS)

@@ -30,6 +30,25 @@ def test_blocks_beyond_max_split_size_stay_whole():
 
 
 @pytest.mark.parametrize(
+    ("free", "asked", "is_served"),
+    [
+        (22, 21, True),
+        (24, 22, False),  # the free block is as large as the limit: it stays whole
+        (30, 22, False),
+        (24, 24, True),
+        (42, 24, True),
+        (44, 24, False),  # 20 MiB would be wasted
+        (46, 24, False),
+    ],
+)
+def test_a_block_of_max_split_size_serves_requests_of_nearly_its_size(free, asked, is_served):
+    allocator = make(max_split_size=24 * MIB)
+    allocator.allocate(free * MIB, CUDA)
+    held = allocator.allocate(asked * MIB, CUDA)
+    assert stats(allocator)["num_device_alloc"] == 2 - is_served and held.nbytes
+
+
+@pytest.mark.parametrize(
     ("nbytes", "rounded"), [(1200, 1536), (1024, 1024), (5 * KIB + 1, 6 * KIB), (100, 512)]
 )
 def test_sizes_are_rounded_to_steps_between_powers_of_two(nbytes, rounded):
