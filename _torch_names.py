@@ -79,6 +79,7 @@ def of_root() -> dict[str, Any]:
     return {
         **scripts,
         **typed_storage.legacy,
+        "Storage": typed_storage.legacy["FloatStorage"],
         "StorageBase": typed_storage.UntypedStorage,
         "TypedStorage": typed_storage.TypedStorage,
     }

@@ -17,7 +17,7 @@ from ...runtime.device import set_default_device
 from ...runtime.layout import layout as Layout
 from ...runtime.layout import strided
 from ...runtime.size import Size
-from ...runtime.storage import Storage
+from ...runtime.storage import Storage, TypedStorageBase
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import hide_inner_frames
 from ..tensor_meta import constructors
@@ -158,7 +158,7 @@ def constructed(
             )
         made: Any = first
         return made.alias()  # type: ignore[no-any-return]
-    if isinstance(first, Storage):
+    if isinstance(first, Storage | TypedStorageBase):
         return empty(0, dtype=dtype, device=device).set_(first)
     if isinstance(first, str):
         raise TypeError("new(): invalid data type 'str'")

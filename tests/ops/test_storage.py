@@ -103,6 +103,6 @@ def test_untyped_storage():
     assert x.untyped_storage() is storage and x.data_ptr() == storage.data_ptr()
     with pytest.raises(RuntimeError, match="negative"):
         storage.resize_(-1)
-    storage.resizable = False
+    storage.can_resize = False
     with pytest.raises(RuntimeError, match="not resizable"):
         storage.resize_(128)

@@ -9,7 +9,7 @@ from ....runtime.device import device as Device
 from ....runtime.dispatch_key import Functionality, functionality_bit
 from ....runtime.memory_format import contiguous_strides, preserve_format, strides_for
 from ....runtime.memory_format import memory_format as MemoryFormat
-from ....runtime.storage import Storage
+from ....runtime.storage import Storage, TypedStorageBase, untyped_bytes
 from ....runtime.tensor_spec import TensorSpec
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
@@ -112,7 +112,8 @@ def set_source_storage(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     if len(args) > 2:
         return _placing(spec, *args[2:])
 
-    def whole(self: Tensor, storage: Storage) -> Any:
+    def whole(self: Tensor, source: Storage | TypedStorageBase) -> Any:
+        storage = untyped_bytes(source, spec.dtype)
         count = storage.nbytes() // spec.itemsize
         return _placing(spec, 0, (count,), ())(self, storage)
 
@@ -130,7 +131,8 @@ def _placing(spec: TensorSpec, offset: int, sizes: Sequence[int], strides: Seque
     given = check_strides("set_", sizes, strides or contiguous_strides(sizes), spec.itemsize, offset)
     target = spec.replace(sizes=sizes, strides=given)
 
-    def place(self: Tensor, storage: Storage) -> Tensor:
+    def place(self: Tensor, source: Storage | TypedStorageBase) -> Tensor:
+        storage = untyped_bytes(source, target.dtype)
         _check_device(target.device, storage.device)
         self._version_cell = None
         set_geometry(self, storage, target, offset)
