@@ -202,9 +202,11 @@ def _pickler_class(module: ModuleType) -> type[_Pickler]:
         if save is not _PythonPickler.dispatch.get(kind)
     }
 
+    is_python = issubclass(base, _PythonPickler)
+
     class ModulePickler(_Pickler, base):  # type: ignore[misc, valid-type]
         dispatch: ClassVar[dict[type, Callable[..., None]]] = {
-            **getattr(base, "dispatch", _Pickler.dispatch),
+            **(base.dispatch if is_python else _Pickler.dispatch),
             **own,
         }
 
@@ -212,7 +214,7 @@ def _pickler_class(module: ModuleType) -> type[_Pickler]:
         """Hides the attribute of Python's C pickler, which is not the dict of the one written in Python."""
 
         def __init__(self, file: IO[bytes], protocol: int, is_legacy: bool) -> None:
-            if not issubclass(base, _PythonPickler):
+            if not is_python:
                 base.__init__(self, file, protocol)
             super().__init__(file, protocol, is_legacy)
 
