@@ -531,8 +531,9 @@ def asarray(
     """Convert data to a tensor that shares its memory if possible (`torch.asarray`).
 
     Args:
-        obj: A tensor, an ndarray, what `tt.tensor` takes, a storage, or bytes: what has Python's buffer protocol and
-            is no sequence of numbers holds elements of `dtype`, the default dtype unless given.
+        obj: A tensor, an ndarray, what `tt.tensor` takes, a storage, a DLPack capsule, or bytes. An object with
+            Python's buffer protocol that is no sequence of numbers holds elements of `dtype`, by default the default
+            dtype.
         dtype: The result's dtype; by default that of `obj`.
         device: The result's device; by default that of `obj`, or `tt.get_default_device()`.
         copy: True copies always, False never; None copies where it has to.
@@ -557,6 +558,10 @@ def asarray(
     made: Any
     if isinstance(obj, Storage | TypedStorageBase):
         obj, dtype = _over_storage(obj, dtype), None
+    elif type(obj).__name__ == "PyCapsule":
+        from ..runtime.dlpack.imported import taken
+
+        obj = Tensor.from_data(*taken(obj, is_inference=is_inference_mode_enabled()))
     if isinstance(obj, bytes | bytearray | memoryview):
         return _of_bytes(obj, dtype or get_default_dtype(), device, copy, bool(requires_grad))
     if copy and isinstance(obj, TensorImpl):

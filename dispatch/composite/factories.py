@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.determinism import fills_uninitialized_memory
 from ...runtime.device import CPU, META
 from ...runtime.device import device as Device
 from ...runtime.memory_format import contiguous_strides
@@ -21,6 +22,7 @@ from ..plans.host_kernel import host_kernel, is_unseen
 from ..plans.register import planned_by
 from ..scalars import element_of, overflow_error
 from ..structured.allocation import allocator_of, numpy_may_allocate
+from ..structured.deterministic_fill import fill_uninitialized
 from ..structured.meta.factories import is_sparse, spec_from
 from ..structured.stub import StructuredCall, find_kernel
 from ..tensor import Tensor, blank_tensor
@@ -80,7 +82,10 @@ def new_full(
 
 def empty_out(size: Sequence[int], memory_format: MemoryFormat | None, out: Tensor) -> Tensor:
     """``empty(size, out=)``: resized, nothing more."""
-    return out.resize_(size, memory_format=memory_format)
+    out.resize_(size, memory_format=memory_format)
+    if fills_uninitialized_memory():
+        fill_uninitialized(out._data, out._spec)
+    return out
 
 
 def zeros_out(size: Sequence[int], out: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ....runtime.determinism import fills_uninitialized_memory
 from ....runtime.device import device as Device
 from ....runtime.dispatch_key import Functionality, functionality_bit
 from ....runtime.memory_format import contiguous_strides, preserve_format, strides_for
@@ -14,6 +15,7 @@ from ....runtime.tensor_spec import TensorSpec
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
 from ..allocation import allocator_of
+from ..deterministic_fill import fill_behind
 from ..resizing import resized, set_geometry
 from .factories import check_sizes, check_strides
 
@@ -50,7 +52,16 @@ def _resize_plan(
     else:
         strides = strides_for(fmt, sizes)
     target = spec.replace(sizes=sizes, strides=strides)
-    return lambda self, *_: resized(self, target)
+    if not fills_uninitialized_memory():
+        return lambda self, *_: resized(self, target)
+
+    def resized_and_filled(self: Tensor, *_: object) -> Tensor:
+        before = self.untyped_storage().nbytes()
+        resized(self, target)
+        fill_behind(self.untyped_storage(), before, target)
+        return self
+
+    return resized_and_filled
 
 
 def resize_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
