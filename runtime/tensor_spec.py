@@ -23,7 +23,7 @@ from .size import Size
 
 _DENSE = functionality_bit(Functionality.Dense)
 _QUANTIZED = functionality_bit(Functionality.Quantized)
-_IN_PLACE_OF_DENSE = (
+IN_PLACE_OF_DENSE = (
     _QUANTIZED | functionality_bit(Functionality.Sparse) | functionality_bit(Functionality.SparseCsr)
 )
 """Keys of tensors that are not dense: they make a spec's `keys` replace Dense."""
@@ -252,7 +252,7 @@ def _make(
     spec.is_contiguous = contiguous
     spec.itemsize = itemsize = dtype.itemsize
     spec.nbytes = nbytes = numel * itemsize
-    if nbytes > MAX_BYTES and not keys & _IN_PLACE_OF_DENSE:
+    if nbytes > MAX_BYTES and not keys & IN_PLACE_OF_DENSE:
         raise RuntimeError(f"Storage size calculation overflowed with sizes={list(sizes)}")
     if dtype in QUANTIZED and not keys & _QUANTIZED:
         raise RuntimeError(
@@ -285,7 +285,7 @@ def _twin(spec: TensorSpec) -> TensorSpec:
 
 def _backend_keys(device: Device, keys: int) -> int:
     """Return a tensor's backend, the functionality that stores it, and its other keys."""
-    stored = 0 if keys & _IN_PLACE_OF_DENSE else _DENSE
+    stored = 0 if keys & IN_PLACE_OF_DENSE else _DENSE
     return (1 << device.backend) | stored | keys & ~OVERRIDE_FLAG
 
 

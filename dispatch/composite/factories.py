@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.determinism import fills_uninitialized_memory
 from ...runtime.device import CPU, META
 from ...runtime.device import device as Device
+from ...runtime.layout import sparse_coo
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import complex128, dtype_of_fill, float32, float64, get_default_dtype, int64
 from ...runtime.scalar_type import dtype as ScalarType
@@ -82,6 +83,8 @@ def new_full(
 
 def empty_out(size: Sequence[int], memory_format: MemoryFormat | None, out: Tensor) -> Tensor:
     """``empty(size, out=)``: resized, nothing more."""
+    if out._spec.layout is sparse_coo:
+        return out.sparse_resize_and_clear_(size, len(size), 0)
     out.resize_(size, memory_format=memory_format)
     if fills_uninitialized_memory():
         fill_uninitialized(out._data, out._spec)
@@ -90,6 +93,8 @@ def empty_out(size: Sequence[int], memory_format: MemoryFormat | None, out: Tens
 
 def zeros_out(size: Sequence[int], out: Tensor) -> Tensor:
     """``zeros(size, out=)``."""
+    if out._spec.layout is sparse_coo:
+        return out.sparse_resize_and_clear_(size, len(size), 0)
     return out.resize_(size).zero_()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.determinism import fills_uninitialized_memory
 from ....runtime.device import device as Device
 from ....runtime.dispatch_key import Functionality, functionality_bit
+from ....runtime.layout import strided
 from ....runtime.memory_format import contiguous_strides, preserve_format, strides_for
 from ....runtime.memory_format import memory_format as MemoryFormat
 from ....runtime.storage import Storage, TypedStorageBase, untyped_bytes
@@ -75,6 +76,8 @@ def resize_as_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``self.resize_as_(template, memory_format)``."""
     spec: TensorSpec = args[0]._spec
     _refuse_grad(spec, "resize")
+    if spec.layout is not strided:
+        return lambda self, template: self.resize_as_sparse_(template)
     return _resize_plan(spec, args[1]._spec.sizes, args[2], args[1]._spec)
 
 
