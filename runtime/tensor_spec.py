@@ -35,6 +35,8 @@ MAX_SPECS = 1 << 15
 
 MAX_BYTES = (1 << 63) - 129
 """Maximum size of a tensor's elements: offsets are signed 64-bit numbers, and memory is aligned."""
+MAX_DIMS = 64
+"""NumPy's limit, for tensors of the CPU."""
 
 OVERRIDE_FLAG = 1 << 63
 """Flag among a spec's `keys` without a dispatch function: the tensor's class may override public calls, so an
@@ -242,6 +244,10 @@ def _make(
                 contiguous = False
             numel *= size
     spec.numel = numel
+    if len(sizes) > MAX_DIMS and device.type == "cpu":
+        raise RuntimeError(
+            f"only tensors with up to {MAX_DIMS} dims are supported on the CPU, got {len(sizes)}"
+        )
     if layout is not strided:
         contiguous = layout is jagged
     elif not numel:

@@ -30,10 +30,9 @@ from ..runtime.quantized_data import INTEGERS
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.scalar_type import quint4x2, uint8
 from ..runtime.size import Size
+from ..runtime.tensor_spec import MAX_DIMS
 from .limits import Limits
 
-MAX_DIMS = 64
-"""NumPy's."""
 MAX_DEVICE = 64
 """Characters of a device's name."""
 MAX_BYTES = 2**63 - 1

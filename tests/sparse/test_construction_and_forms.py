@@ -25,7 +25,7 @@ def test_a_sparse_weight(make, rows):
 
 
 @pytest.mark.parametrize("layout", [tt.sparse_bsr, tt.sparse_bsc], ids=str)
-@pytest.mark.parametrize("shape", [(4, 0), (0, 4), (0, 0), (2, 0, 4), (0, 4, 4), (4, 0, 3)], ids=str)
+@pytest.mark.parametrize("shape", [(4, 0), (0, 4), (0, 0), (2, 0, 4), (4, 0, 3)], ids=str)
 def test_empty_matrices_in_blocks(shape, layout):
     dense_dim = 1 if shape[-1] == 3 else 0
     made = tt.empty(shape).to_sparse(layout=layout, blocksize=(2, 2), dense_dim=dense_dim)

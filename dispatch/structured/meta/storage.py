@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.determinism import fills_uninitialized_memory
 from ....runtime.device import device as Device
 from ....runtime.dispatch_key import Functionality, functionality_bit
+from ....runtime.grad_mode import is_grad_enabled
 from ....runtime.layout import strided
 from ....runtime.memory_format import contiguous_strides, preserve_format, strides_for
 from ....runtime.memory_format import memory_format as MemoryFormat
@@ -28,8 +29,8 @@ _FORWARD_BIT = functionality_bit(Functionality.ForwardAD)
 
 
 def _refuse_grad(spec: TensorSpec, verb: str) -> None:
-    if spec.requires_grad:
-        raise RuntimeError(f"cannot {verb} variables that require grad")
+    if verb == "resize" and spec.requires_grad and not spec.is_inference:
+        raise RuntimeError("cannot resize variables that require grad")
     if spec.keys & _FORWARD_BIT:
         if verb == "set":
             raise NotImplementedError(
@@ -81,6 +82,19 @@ def resize_as_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return _resize_plan(spec, args[1]._spec.sizes, args[2], args[1]._spec)
 
 
+def _refusing_grad(spec: TensorSpec, plan: Plan) -> Plan:
+    """Return the plan of ``set_``, which refuses a tensor that requires grad unless grad mode is off."""
+    if not spec.requires_grad:
+        return plan
+
+    def checked(*args: Any) -> Any:
+        if is_grad_enabled():
+            raise RuntimeError("cannot set variables that require grad")
+        return plan(*args)
+
+    return checked
+
+
 def _check_device(own: Device, source: Device) -> None:
     if own is not source:
         raise RuntimeError(
@@ -114,7 +128,7 @@ def set_source_tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             self._version_cell = None
             return self
 
-        return share
+        return _refusing_grad(spec, share)
     _, _, offset, sizes, strides = args
     place = _placing(spec, offset, sizes, strides)
     return lambda self, other: place(self, other.untyped_storage())
@@ -152,7 +166,7 @@ def _placing(spec: TensorSpec, offset: int, sizes: Sequence[int], strides: Seque
         set_geometry(self, storage, target, offset)
         return self
 
-    return place
+    return _refusing_grad(spec, place)
 
 
 def set_nothing(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -166,7 +180,7 @@ def set_nothing(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         self._data, self._spec, self._version_cell = allocate(), target, None
         return self
 
-    return empty
+    return _refusing_grad(spec, empty)
 
 
 def is_set_to(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
