@@ -172,7 +172,8 @@ def constructed(
         made: Any = first
         return made.alias()  # type: ignore[no-any-return]
     if isinstance(first, Storage | TypedStorageBase):
-        return empty(0, dtype=dtype, device=device).set_(first)
+        source: Any = first
+        return empty(0, dtype=dtype, device=device).set_(source)
     if isinstance(first, str):
         raise TypeError("new(): invalid data type 'str'")
     if not isinstance(first, Sequence | np.ndarray):

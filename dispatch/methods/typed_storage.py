@@ -138,7 +138,8 @@ class TypedStorage(TypedStorageBase):
 
     @classmethod
     def _over(cls, elements: Tensor) -> TypedStorage:
-        return TypedStorage(wrap_storage=elements.untyped_storage(), dtype=elements.dtype, _internal=True)
+        storage: Any = elements.untyped_storage()
+        return TypedStorage(wrap_storage=storage, dtype=elements.dtype, _internal=True)
 
     @property
     def _dtype(self) -> ScalarType:
@@ -280,7 +281,7 @@ class TypedStorage(TypedStorageBase):
         copied: TypedStorage = memo[id(self)]
         return copied
 
-    def to(self, *, device: DeviceLike, non_blocking: bool = False) -> TypedStorage:
+    def to(self, *, device: Device | str | int, non_blocking: bool = False) -> TypedStorage:
         """Return the elements on a device; the storage itself if it is there already."""
         moved = self._untyped_storage.to(device=device, non_blocking=non_blocking)
         return self if moved is self._untyped_storage else self._wrapped(moved)
@@ -316,7 +317,7 @@ class TypedStorage(TypedStorageBase):
             raise KeyError(f"dtype {self.dtype} is not recognized")
         return name
 
-    def _get_legacy_storage_class(self) -> type[LegacyStorage] | None:
+    def _get_legacy_storage_class(self) -> builtins.type[LegacyStorage] | None:
         classes = legacy_cuda if self.is_cuda else legacy
         return classes.get(f"{self.dtype.scalar_name}Storage")
 

@@ -220,7 +220,7 @@ class UntypedStorage(Storage):
     def __sizeof__(self) -> int:
         return object.__sizeof__(self) + self.nbytes()
 
-    def to(self, *, device: DeviceLike, non_blocking: bool = False) -> UntypedStorage:
+    def to(self, *, device: Device | str | int, non_blocking: bool = False) -> UntypedStorage:
         """Return the bytes on a device; the storage itself if it is there already."""
         data = _bytes_of(self)
         moved: Any = data.to(device=Device(device), non_blocking=non_blocking)
