@@ -29,7 +29,7 @@ from ..runtime.scalar_type import (
     integer_limits,
 )
 from ..runtime.scalar_type import dtype as ScalarType
-from ..runtime.storage import Storage
+from ..runtime.storage import Storage, TypedStorageBase, untyped_bytes
 from ..runtime.tensor_impl import TensorImpl
 from ..runtime.tensor_spec import TensorSpec
 from ..runtime.traceback_filter import api_boundary, hide_inner_frames
@@ -393,7 +393,7 @@ def tensor(
             source: Any = data
             warn_of_copy("tensor")
             made = source.detach().to(device=where, dtype=dtype, copy=True)
-        elif isinstance(data, Storage):
+        elif isinstance(data, Storage | TypedStorageBase):
             made = _over_storage(data, dtype).to(device=where)
         elif shows_device_memory(data):
             made = _over_device_memory(data).to(device=where, dtype=dtype, copy=True)
@@ -453,9 +453,11 @@ def _over_device_memory(data: Any) -> Any:
     return Tensor.from_data(pointer, spec.replace(is_inference=is_inference_mode_enabled()))
 
 
-def _over_storage(storage: Storage, dtype: ScalarType | None) -> Any:
-    """Return a view of a storage's whole elements, int64 by default."""
-    dtype = int64 if dtype is None else dtype
+def _over_storage(source: Storage | TypedStorageBase, dtype: ScalarType | None) -> Any:
+    """Return a view of a storage's whole elements: of its own dtype if it has one, of int64 by default."""
+    if dtype is None:
+        dtype = source.dtype if isinstance(source, TypedStorageBase) else int64
+    storage = untyped_bytes(source, dtype)
     made = find_overload("aten::empty.memory_format")((0,), dtype=dtype, device=storage.device)
     return made.set_(storage, 0, (storage.nbytes() // dtype.itemsize,), (1,))
 
@@ -529,8 +531,9 @@ def asarray(
     """Convert data to a tensor that shares its memory if possible (`torch.asarray`).
 
     Args:
-        obj: A tensor, an ndarray, what `tt.tensor` takes, a storage, or bytes: what has Python's buffer protocol and
-            is no sequence of numbers holds elements of `dtype`, the default dtype unless given.
+        obj: A tensor, an ndarray, what `tt.tensor` takes, a storage, a DLPack capsule, or bytes. An object with
+            Python's buffer protocol that is no sequence of numbers holds elements of `dtype`, by default the default
+            dtype.
         dtype: The result's dtype; by default that of `obj`.
         device: The result's device; by default that of `obj`, or `tt.get_default_device()`.
         copy: True copies always, False never; None copies where it has to.
@@ -553,11 +556,12 @@ def asarray(
         check_flags("asarray", copy=copy)
     dtype = _checked_dtype("asarray", dtype)
     made: Any
-    if isinstance(obj, Storage):
-        view = obj.bytes_on_host()
-        if dtype is None:
-            return tensor(view, dtype=int64, device=device, requires_grad=bool(requires_grad))
-        obj = view.data
+    if isinstance(obj, Storage | TypedStorageBase):
+        obj, dtype = _over_storage(obj, dtype), None
+    elif type(obj).__name__ == "PyCapsule":
+        from ..runtime.dlpack.imported import taken
+
+        obj = Tensor.from_data(*taken(obj, is_inference=is_inference_mode_enabled()))
     if isinstance(obj, bytes | bytearray | memoryview):
         return _of_bytes(obj, dtype or get_default_dtype(), device, copy, bool(requires_grad))
     if copy and isinstance(obj, TensorImpl):

@@ -1,7 +1,7 @@
 """Setting of deterministic algorithms (`torch.use_deterministic_algorithms`).
 
 Kernels here are always deterministic: they add in a fixed order, without floating-point atomics. The setting refuses
-nothing and slows nothing down; it is kept for programs and libraries that query it.
+nothing. It fills memory that a program may read before it writes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ _MODES = ("default", "warn", "error")
 """Modes by number, as in `get_deterministic_debug_mode`."""
 
 _mode = [0]
+_fill = [True]
 
 on_change: list[Callable[[], None]] = []
 """Callbacks after a change, to invalidate caches of decisions that depend on the setting."""
@@ -24,10 +25,31 @@ def _set(mode: int) -> None:
             changed()
 
 
+def fills_uninitialized_memory() -> bool:
+    """Return True if new elements that no operator writes get a known value: the setting asks for both."""
+    return _mode[0] != 0 and _fill[0]
+
+
+def get_fill_uninitialized_memory() -> bool:
+    """Return `tt.utils.deterministic.fill_uninitialized_memory`."""
+    return _fill[0]
+
+
+def set_fill_uninitialized_memory(mode: bool) -> None:
+    """Set `tt.utils.deterministic.fill_uninitialized_memory`. Raise RuntimeError for anything but a bool."""
+    if not isinstance(mode, bool):
+        raise RuntimeError(f"expected a bool, but got {type(mode).__name__}")
+    if mode != _fill[0]:
+        _fill[0] = mode
+        for changed in on_change:
+            changed()
+
+
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Request deterministic algorithms, which all are (`torch.use_deterministic_algorithms`).
 
-    Memory that `empty` does not write is not filled, unlike PyTorch's.
+    The elements that `empty`, its relatives and `resize_` leave unwritten become NaN, the largest integer or True,
+    unless `tt.utils.deterministic.fill_uninitialized_memory` is False.
 
     Args:
         mode: If True, request them.

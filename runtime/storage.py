@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .mapped_file import MappedFile
+    from .scalar_type import dtype as ScalarType
     from .tensor_impl import TensorImpl
 
 _storages: weakref.WeakValueDictionary[int, Storage] = weakref.WeakValueDictionary()
@@ -73,13 +74,20 @@ class Storage:
         (True, 16)
     """
 
-    __slots__ = ("__weakref__", "_tensors", "device", "resizable", "root")
+    __slots__ = ("__weakref__", "_tensors", "can_resize", "device", "root")
 
     def __init__(self, root: Any, device: Device) -> None:
         self.root = root
         self.device = device
-        self.resizable = id(root) not in shared_roots and _mapped_file(root) is None
+        self.can_resize = id(root) not in shared_roots and _mapped_file(root) is None
         self._tensors: weakref.WeakValueDictionary[int, TensorImpl] = weakref.WeakValueDictionary()
+
+    @classmethod
+    def over(cls, root: Any, device: Device) -> Self:
+        """Return a storage over bytes that exist, for which `storage_of` has none."""
+        made = object.__new__(cls)
+        Storage.__init__(made, root, device)
+        return made
 
     def nbytes(self) -> int:
         """Return the size in bytes."""
@@ -97,8 +105,12 @@ class Storage:
         return self.nbytes()
 
     def data_ptr(self) -> int:
-        """Return the address of the first byte."""
-        return address_of(self.root)
+        """Return the address of the first byte; 0 for a storage without bytes."""
+        return address_of(self.root) if self.root.nbytes else 0
+
+    def resizable(self) -> bool:
+        """Return True if `resize_` may change the size: the memory is this process's own."""
+        return self.can_resize
 
     @property
     def allocator(self) -> allocators.Allocator:
@@ -112,7 +124,7 @@ class Storage:
         """
         if nbytes < 0:
             raise RuntimeError(f"resize_: size must not be negative, got {nbytes}")
-        if not self.resizable:
+        if not self.can_resize:
             raise RuntimeError("Trying to resize storage that is not resizable")
         if nbytes == self.nbytes():
             return self
@@ -171,7 +183,7 @@ class Storage:
         """Replace this storage's bytes by those of another, unused storage."""
         _storages.pop(id(self.root), None)
         self.root = other.root
-        self.resizable = other.resizable
+        self.can_resize = other.can_resize
         _storages[id(self.root)] = self
 
     def follow(self, tensor: TensorImpl) -> None:
@@ -206,7 +218,7 @@ class Storage:
                         f"file <{filename}> size <{length}> is smaller than the required mapping size <{nbytes}>"
                     )
                 if nbytes == 0:
-                    return Storage(np.empty(0, np.uint8), CPU)
+                    return storage_of(np.empty(0, np.uint8), CPU)
                 access = ACCESS_WRITE if shared else ACCESS_COPY
                 mapped = MappedFile(file.fileno(), nbytes, access=access)
         except OSError as error:
@@ -214,9 +226,7 @@ class Storage:
             reason = f"{error.strerror} ({error.errno})" if error.errno else str(error)
             raise RuntimeError(f"unable to open file <{filename}> in {way} mode: {reason}") from None
         mapped.filename, mapped.shared = os.fspath(filename), shared
-        root = np.frombuffer(mapped, np.uint8)
-        storage = _storages[id(root)] = Storage(root, CPU)
-        return storage
+        return storage_of(np.frombuffer(mapped, np.uint8), CPU)
 
     def untyped(self) -> Storage:
         """Return itself."""
@@ -228,39 +238,32 @@ class Storage:
             raise NotImplementedError(f"a storage's bytes are reached on the CPU only, not on {self.device}")
         return np.ndarray(self.nbytes(), np.uint8, in_memory_order(self.root))
 
-    def __getitem__(self, index: int | slice) -> Any:
-        """Return a byte, or a slice as a storage over the same memory."""
-        if isinstance(index, int):
-            return int(self.bytes_on_host()[self._position(index)])
-        if not isinstance(index, slice):
-            raise TypeError(f"can't index a torch.UntypedStorage with {type(index).__name__}")
-        start, stop, step = index.indices(self.nbytes())
-        if step != 1:
-            raise RuntimeError(f"Trying to slice with a step of {step}, but only a step of 1 is supported")
-        part = Storage(self.bytes_on_host()[start : max(start, stop)], self.device)
-        part.resizable = False
-        return part
-
-    def __setitem__(self, index: int | slice, value: int) -> None:
-        """Write a byte, or one value to all bytes of a slice."""
-        if isinstance(index, slice):
-            self[index].bytes_on_host()[...] = value
-        else:
-            self.bytes_on_host()[self._position(index)] = value
-
-    def _position(self, index: int) -> int:
-        size = self.nbytes()
-        position = index + size if index < 0 else index
-        if not 0 <= position < size:
-            raise IndexError(f"index {position} out of range for storage of size {size}")
-        return position
-
     def followers(self) -> Iterator[TensorImpl]:
         """Return the live tensors that requested this storage."""
         return self._tensors.values()
 
-    def __repr__(self) -> str:
-        return f"Storage(nbytes={self.nbytes()}, device='{self.device}')"
+
+class TypedStorageBase:
+    """Storage with a dtype, for code below `dispatch.methods.typed_storage`, which defines the class."""
+
+    dtype: ScalarType
+    _untyped_storage: Storage
+
+
+storage_class: list[type[Storage]] = [Storage]
+"""Class of new storages. `dispatch.methods.untyped_storage` sets the one whose methods need tensors."""
+
+
+def untyped_bytes(storage: Storage | TypedStorageBase, dtype: ScalarType) -> Storage:
+    """Return the untyped storage. Raise RuntimeError for a typed storage of another dtype."""
+    if isinstance(storage, Storage):
+        return storage
+    if storage.dtype is not dtype:
+        raise RuntimeError(
+            f"Expected a Storage of type {dtype.scalar_name} or an UntypedStorage, but got type "
+            f"{storage.dtype.scalar_name} for argument 1 'storage'"
+        )
+    return storage._untyped_storage
 
 
 def storage_of(data: Any, device: Device) -> Storage:
@@ -268,8 +271,13 @@ def storage_of(data: Any, device: Device) -> Storage:
     root = root_of(data)
     found = _storages.get(id(root))
     if found is None or found.root is not root:
-        found = _storages[id(root)] = Storage(root, device)
+        found = _storages[id(root)] = storage_class[0].over(root, device)
     return found
+
+
+def register_storage(storage: Storage) -> None:
+    """Make `storage_of` find a storage that was created before its first tensor."""
+    _storages[id(storage.root)] = storage
 
 
 def view_at(storage: Storage, offset: int, spec: Any) -> Any:

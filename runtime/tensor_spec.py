@@ -23,7 +23,7 @@ from .size import Size
 
 _DENSE = functionality_bit(Functionality.Dense)
 _QUANTIZED = functionality_bit(Functionality.Quantized)
-_IN_PLACE_OF_DENSE = (
+IN_PLACE_OF_DENSE = (
     _QUANTIZED | functionality_bit(Functionality.Sparse) | functionality_bit(Functionality.SparseCsr)
 )
 """Keys of tensors that are not dense: they make a spec's `keys` replace Dense."""
@@ -35,6 +35,8 @@ MAX_SPECS = 1 << 15
 
 MAX_BYTES = (1 << 63) - 129
 """Maximum size of a tensor's elements: offsets are signed 64-bit numbers, and memory is aligned."""
+MAX_DIMS = 64
+"""NumPy's limit, for tensors of the CPU."""
 
 OVERRIDE_FLAG = 1 << 63
 """Flag among a spec's `keys` without a dispatch function: the tensor's class may override public calls, so an
@@ -242,6 +244,10 @@ def _make(
                 contiguous = False
             numel *= size
     spec.numel = numel
+    if len(sizes) > MAX_DIMS and device.type == "cpu":
+        raise RuntimeError(
+            f"only tensors with up to {MAX_DIMS} dims are supported on the CPU, got {len(sizes)}"
+        )
     if layout is not strided:
         contiguous = layout is jagged
     elif not numel:
@@ -252,7 +258,7 @@ def _make(
     spec.is_contiguous = contiguous
     spec.itemsize = itemsize = dtype.itemsize
     spec.nbytes = nbytes = numel * itemsize
-    if nbytes > MAX_BYTES and not keys & _IN_PLACE_OF_DENSE:
+    if nbytes > MAX_BYTES and not keys & IN_PLACE_OF_DENSE:
         raise RuntimeError(f"Storage size calculation overflowed with sizes={list(sizes)}")
     if dtype in QUANTIZED and not keys & _QUANTIZED:
         raise RuntimeError(
@@ -285,7 +291,7 @@ def _twin(spec: TensorSpec) -> TensorSpec:
 
 def _backend_keys(device: Device, keys: int) -> int:
     """Return a tensor's backend, the functionality that stores it, and its other keys."""
-    stored = 0 if keys & _IN_PLACE_OF_DENSE else _DENSE
+    stored = 0 if keys & IN_PLACE_OF_DENSE else _DENSE
     return (1 << device.backend) | stored | keys & ~OVERRIDE_FLAG
 
 

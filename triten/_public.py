@@ -97,6 +97,7 @@ from .dispatch.methods.tensor_types import IntTensor as IntTensor
 from .dispatch.methods.tensor_types import LongTensor as LongTensor
 from .dispatch.methods.tensor_types import ShortTensor as ShortTensor
 from .dispatch.methods.tensor_types import set_default_tensor_type as set_default_tensor_type
+from .dispatch.methods.untyped_storage import UntypedStorage as UntypedStorage
 from .dispatch.random import Generator as Generator
 from .dispatch.random import default_generator as default_generator
 from .dispatch.random import get_rng_state as get_rng_state
@@ -205,7 +206,6 @@ from .runtime.scalar_type import uint16 as uint16
 from .runtime.scalar_type import uint32 as uint32
 from .runtime.scalar_type import uint64 as uint64
 from .runtime.size import Size as Size
-from .runtime.storage import Storage as _Storage
 from .serialization import PyTorchFileReader as PyTorchFileReader
 from .serialization import load as load
 from .serialization import save as save
@@ -228,7 +228,6 @@ from .dispatch.functions.variadic import *
 half, double, short, long = float16, float64, int16, int64
 bool, float, int, chalf, cfloat, cdouble = _bool, float32, int32, complex32, complex64, complex128
 newaxis = None
-UntypedStorage = _Storage
 ops = _Ops()
 
 # The first stands above the root, which does not import it; the others are for programs that ask for them.

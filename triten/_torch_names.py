@@ -80,6 +80,7 @@ def of_root() -> dict[str, Any]:
         **scripts,
         **{name: _Removed(name) for name in REMOVED},
         **typed_storage.legacy,
+        "Storage": typed_storage.legacy["FloatStorage"],
         "StorageBase": typed_storage.UntypedStorage,
         "TypedStorage": typed_storage.TypedStorage,
     }

@@ -7,8 +7,10 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.determinism import fills_uninitialized_memory
 from ...runtime.device import CPU, META
 from ...runtime.device import device as Device
+from ...runtime.layout import sparse_coo
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import complex128, dtype_of_fill, float32, float64, get_default_dtype, int64
 from ...runtime.scalar_type import dtype as ScalarType
@@ -21,6 +23,7 @@ from ..plans.host_kernel import host_kernel, is_unseen
 from ..plans.register import planned_by
 from ..scalars import element_of, overflow_error
 from ..structured.allocation import allocator_of, numpy_may_allocate
+from ..structured.deterministic_fill import fill_uninitialized
 from ..structured.meta.factories import is_sparse, spec_from
 from ..structured.stub import StructuredCall, find_kernel
 from ..tensor import Tensor, blank_tensor
@@ -80,11 +83,18 @@ def new_full(
 
 def empty_out(size: Sequence[int], memory_format: MemoryFormat | None, out: Tensor) -> Tensor:
     """``empty(size, out=)``: resized, nothing more."""
-    return out.resize_(size, memory_format=memory_format)
+    if out._spec.layout is sparse_coo:
+        return out.sparse_resize_and_clear_(size, len(size), 0)
+    out.resize_(size, memory_format=memory_format)
+    if fills_uninitialized_memory():
+        fill_uninitialized(out._data, out._spec)
+    return out
 
 
 def zeros_out(size: Sequence[int], out: Tensor) -> Tensor:
     """``zeros(size, out=)``."""
+    if out._spec.layout is sparse_coo:
+        return out.sparse_resize_and_clear_(size, len(size), 0)
     return out.resize_(size).zero_()
 
 

@@ -507,11 +507,11 @@ def compress(x: Any, batch_ndim: int, block: Sizes, layout: Layout) -> Any:
         )
     filled = blocks.ne(0)
     if cell:
-        filled = filled.reshape((batch, lines, length, -1)).any(-1)
+        filled = filled.reshape((batch, lines, length, math.prod(cell))).any(-1)
     places = filled.reshape(-1).nonzero().reshape(-1)
     count = places._spec.sizes[0]
     if batch > 1:
-        each = filled.reshape((batch, -1)).sum(1)
+        each = filled.reshape((batch, lines * length)).sum(1)
         if count % batch or bool(each.ne(count // batch).any()):
             raise RuntimeError("Expect the same number of specified elements per batch.")
     nnz = count // batch

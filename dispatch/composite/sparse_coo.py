@@ -383,7 +383,10 @@ def _spdiags(diagonals: Any, offsets: Any, shape: Sizes, layout: Layout | None) 
         column = ops.arange(first, max(first, last), device=diagonals._spec.device)
         found.append(ops.stack((column - offset, column)))
         parts.append(diagonals[number, first : max(first, last)])
-    made = coo_tensor(ops.cat(found, 1), ops.cat(parts), shape, False)
+    if found:
+        made = coo_tensor(ops.cat(found, 1), ops.cat(parts), shape, False)
+    else:
+        made = empty_coo(2, 0, shape, diagonals._spec.dtype, diagonals._spec.device)
     return made if layout is None or layout is sparse_coo else made.to_sparse(layout=layout)
 
 
@@ -412,9 +415,13 @@ def embedding_sparse_backward(
 def _gather_sparse_backward(grad: Any, input_sizes: Sizes, dim: int, index: Any) -> Any:
     """Return the gradient of the gathered tensor, with one entry for each element."""
     ndim = index._spec.ndim
-    if not ndim:
-        empty = ops.empty((0, 1), dtype=int64, device=grad.device)
-        return ops._sparse_coo_tensor_unsafe(empty, grad.reshape(1), input_sizes)
+    if not ndim or not input_sizes:
+        # A scalar has no coordinates, and a scalar index stands for an index of one element.
+        count = grad._spec.numel
+        places = (
+            index.reshape(1, 1) if input_sizes else ops.empty((0, count), dtype=int64, device=grad.device)
+        )
+        return ops._sparse_coo_tensor_unsafe(places, grad.reshape(count), input_sizes)
     rows = []
     for d, n in enumerate(index._spec.sizes):
         if d == dim % ndim:

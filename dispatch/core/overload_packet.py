@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ...runtime import allocator, device, device_guard, float32_precision, scalar_type
+from ...runtime import allocator, determinism, device, device_guard, float32_precision, scalar_type
 from ...runtime.errors import internal_assert
 from ...runtime.fork_lock import forkable
 from ...runtime.grad_mode import inference_enabled
@@ -893,5 +893,6 @@ Dispatcher.singleton().on_change.append(clear_plans)
 scalar_type.on_default_change.append(Dispatcher.singleton().forget_all)
 device.on_default_change.append(Dispatcher.singleton().forget_all)
 allocator.on_change.append(Dispatcher.singleton().forget_all)
+determinism.on_change.append(Dispatcher.singleton().forget_all)
 device_guard.on_change.append(Dispatcher.singleton().forget_all)
 float32_precision.on_change.append(Dispatcher.singleton().forget_all)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.errors import Message, check, not_a_tensor
 from ...runtime.layout import sparse_coo, strided
 from ...runtime.scalar_type import bool_, int32, int64
-from ...runtime.storage import Storage
+from ...runtime.storage import Storage, TypedStorageBase
 from ...runtime.traceback_filter import api_boundary
 from ..core.tensor_function import numpy_named, overridable
 from ..generated import functions as _ops
@@ -157,7 +157,7 @@ def is_storage(obj: object, /) -> bool:
         >>> tt.is_storage(tt.ones(1).untyped_storage()), tt.is_storage(tt.ones(1))
         (True, False)
     """
-    return isinstance(obj, Storage)
+    return isinstance(obj, Storage | TypedStorageBase)
 
 
 def typename(obj: object, /) -> str:

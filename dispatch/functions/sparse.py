@@ -55,7 +55,7 @@ def placed(data: Any, dtype: ScalarType | None, device: Device | None) -> Any:
 
 @api_boundary
 def sparse_coo_tensor(
-    indices: Any,
+    indices: Any = None,
     values: Any = None,
     size: Sequence[int] | None = None,
     *,
@@ -70,7 +70,7 @@ def sparse_coo_tensor(
 
     Args:
         indices: The coordinates, of shape (sparse dimensions, specified elements): a tensor, or what `tt.tensor` takes.
-            Alone, it is the size of a tensor without elements.
+            Alone, it is the size of a tensor without elements, as `size` is.
         values: The values, of shape (specified elements, dense sizes...). A number is one value. Values at equal
             coordinates add up.
         size: The sizes; by default the least that hold all coordinates.
@@ -96,7 +96,11 @@ def sparse_coo_tensor(
     """
     check_flags("sparse_coo_tensor", requires_grad=requires_grad)
     where = None if device is None else Device(device)
+    if indices is None:
+        indices, size = size, None
     if values is None and size is None:
+        if indices is None:
+            raise TypeError("sparse_coo_tensor(): expected indices and values, or a size")
         made: Any = find_overload("aten::sparse_coo_tensor.size")(
             tuple(indices), dtype=dtype, layout=sparse_coo, device=where
         )

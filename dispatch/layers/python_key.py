@@ -25,12 +25,11 @@ from ...runtime.layout import strided
 from ...runtime.local_dispatch_key_set import IncludeDispatchKeyGuard, effective, local
 from ...runtime.memory_format import contiguous_strides, strides_for
 from ...runtime.memory_format import memory_format as MemoryFormat
-from ...runtime.quantized_data import QUANTIZED_BIT
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import get_default_dtype
 from ...runtime.storage import root_of, storage_of, view_at
 from ...runtime.tensor_impl import TensorImpl
-from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
+from ...runtime.tensor_spec import IN_PLACE_OF_DENSE, OVERRIDE_FLAG, TensorSpec
 from ...runtime.thread_state import inherited
 from ..autograd.gradients import keep_backward_below
 from ..core.bound_arguments import tensors_in
@@ -331,7 +330,7 @@ def detached_subclass(tensor: TensorImpl, cls: type[Subclass]) -> Subclass:
     _check_class(cls)
     made = cls._blank()
     made._data = tensor._data
-    made._spec = tensor._spec.detached.replace(keys=keys_of(cls) | tensor._spec.keys & QUANTIZED_BIT)
+    made._spec = tensor._spec.detached.replace(keys=keys_of(cls) | tensor._spec.keys & IN_PLACE_OF_DENSE)
     made._version_cell = None if tensor._spec.is_inference else tensor.version_cell()
     made._autograd = made._view_base = None
     return made

@@ -13,6 +13,7 @@ import numpy as np
 from ...runtime.data_of_tensors import followed, followers
 from ...runtime.grad_mode import is_inference_mode_enabled
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import IN_PLACE_OF_DENSE
 from ...runtime.traceback_filter import hide_inner_frames
 from ..autograd import gradients as functional
 from ..autograd.creation import version_at_creation
@@ -321,6 +322,11 @@ class AutogradMethods(_Base):
     def data(self, value: Tensor) -> None:
         if not isinstance(value, TensorImpl):
             raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        if (self._spec.keys ^ value._spec.keys) & IN_PLACE_OF_DENSE:
+            raise RuntimeError(
+                "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor "
+                f"type: the variable has layout {self._spec.layout}, the tensor {value._spec.layout}"
+            )
         dtype = value._spec.dtype
         if self._spec.requires_grad and not (dtype.is_floating_point or dtype.is_complex):
             raise RuntimeError(

@@ -45,24 +45,22 @@ class FormerMethods(_Base):
         """Return `storage` without a warning."""
         from .typed_storage import TypedStorage
 
-        return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype, _internal=True)
+        storage: Any = self.untyped_storage()
+        return TypedStorage(wrap_storage=storage, dtype=self.dtype, _internal=True)
 
-    def storage_type(self) -> type[Any]:
+    def storage_type(self) -> type[Any] | None:
         """Return the legacy class of the storage (`torch.Tensor.storage_type`): `tt.storage.FloatStorage` for
         float32.
 
         Returns:
-            A class.
+            A class; None for a dtype that has none.
 
         Example:
             >>> import triten as tt
             >>> tt.ones(1).storage_type().__name__
             'FloatStorage'
         """
-        from .typed_storage import legacy, legacy_cuda
-
-        classes = legacy_cuda if self.is_cuda else legacy
-        return classes[f"{self.dtype.scalar_name}Storage"]
+        return self._typed_storage()._get_legacy_storage_class()
 
     def const_data_ptr(self) -> int:
         """Return the address of the first element, for reading (`torch.Tensor.const_data_ptr`).

@@ -200,7 +200,3 @@ def _rebuilt_storage(data: bytes, device: Device) -> Storage:
         made._data[:] = np.frombuffer(data, np.uint8)
     made = made.to(device=device)
     return storage_of(made._data, device)
-
-
-# A method, since `copyreg` does not pass the protocol. `multiprocessing` has its own dispatch table.
-Storage.__reduce_ex__ = _reduced_storage  # type: ignore[assignment,method-assign]

@@ -7,8 +7,8 @@ from typing import Any
 from ...runtime.device import device as Device
 from ...runtime.device_guard import current_device
 from ...runtime.privateuse1 import privateuse1_backend_name
-from ...runtime.storage import Storage
 from ..tensor import Tensor
+from .untyped_storage import UntypedStorage
 
 
 def _register_once(cls: type, name: str, attribute: Any) -> None:
@@ -71,7 +71,7 @@ def module_methods(device_type: str, module: type) -> None:
 
 def storage_methods(device_type: str) -> None:
     """Add ``is_<name>`` to `UntypedStorage`."""
-    _register_once(Storage, f"is_{device_type}", _is_on(device_type))
+    _register_once(UntypedStorage, f"is_{device_type}", _is_on(device_type))
 
 
 def generate_methods(for_tensor: bool, module: type | None, for_storage: bool, slot: int) -> None:

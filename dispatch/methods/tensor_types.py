@@ -15,9 +15,9 @@ from ...runtime import scalar_type as st
 from ...runtime.device import device as Device
 from ...runtime.device import set_default_device
 from ...runtime.layout import layout as Layout
-from ...runtime.layout import strided
+from ...runtime.layout import sparse_coo, strided
 from ...runtime.size import Size
-from ...runtime.storage import Storage
+from ...runtime.storage import Storage, TypedStorageBase
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import hide_inner_frames
 from ..tensor_meta import constructors
@@ -35,13 +35,14 @@ _PREFIXES = ("triten.", "torch.")
 
 
 class TensorType:
-    """Type of tensors with one dtype on one device type (`torch.FloatTensor` and similar types).
+    """Type of tensors with one dtype, layout and device type (`torch.FloatTensor` and similar types).
 
     `isinstance` tests whether a tensor is of the type; a call makes one.
 
     Args:
         *data: Sizes, as numbers or a `Size`, for a tensor without values; a sequence for one of its elements; nothing
-            for an empty one; a tensor of the type, or a storage, for another tensor over the same bytes.
+            for an empty one; a tensor of the type, or a storage, for another tensor over the same bytes. A sparse
+            type takes sizes, or indices, values and optional sizes.
         device: A device of the type's kind, where there are several.
         **named: Instead of `data`, one of `size`, `data`, `storage` and `other`, as `torch.Tensor.new` names them.
 
@@ -60,14 +61,10 @@ class TensorType:
         (True, False)
     """
 
-    def __init__(self, dtype: st.dtype, device_type: str = "cpu") -> None:
+    def __init__(self, dtype: st.dtype, device_type: str = "cpu", layout: Layout = strided) -> None:
         self.dtype = dtype
         self.device_type = device_type
-
-    @property
-    def layout(self) -> Layout:
-        """`tt.strided`."""
-        return strided
+        self.layout = layout
 
     @property
     def is_cuda(self) -> bool:
@@ -76,20 +73,24 @@ class TensorType:
 
     @property
     def is_sparse(self) -> bool:
-        """False: the tensors are never sparse."""
-        return False
+        """True if the tensors have layout `tt.sparse_coo`."""
+        return self.layout is sparse_coo
 
     @property
     def __name__(self) -> str:
-        return type_name(self.dtype, self.device_type).rpartition(".")[2]
+        return type_name(self.dtype, self.device_type, self.layout).rpartition(".")[2]
 
     def __repr__(self) -> str:
-        return f"<class '{type_name(self.dtype, self.device_type)}'>"
+        return f"<class '{type_name(self.dtype, self.device_type, self.layout)}'>"
 
     def __instancecheck__(self, instance: object) -> bool:
         if not isinstance(instance, TensorImpl):
             return False
-        return instance.dtype is self.dtype and instance.device.type == self.device_type
+        return (
+            instance.dtype is self.dtype
+            and instance.device.type == self.device_type
+            and instance.layout is self.layout
+        )
 
     def __or__(self, other: Any) -> Any:
         """Return a union with another type, for annotations."""
@@ -99,7 +100,7 @@ class TensorType:
         return Union[other, self]  # noqa: UP007
 
     def __call__(self, *data: Any, device: DeviceLike = None, **named: Any) -> Tensor:
-        return constructed(self.dtype, Device(self.device_type), data, device, named)
+        return constructed(self.dtype, Device(self.device_type), data, device, named, self.layout)
 
 
 def type_name(dtype: st.dtype, device_type: str, kind: Layout = strided) -> str:
@@ -111,7 +112,12 @@ def type_name(dtype: st.dtype, device_type: str, kind: Layout = strided) -> str:
 
 
 def constructed(
-    dtype: st.dtype, device: Device, data: Sequence[Any], given: DeviceLike, named: dict[str, Any]
+    dtype: st.dtype,
+    device: Device,
+    data: Sequence[Any],
+    given: DeviceLike,
+    named: dict[str, Any],
+    layout: Layout = strided,
 ) -> Tensor:
     """Return a tensor built by a type; see `TensorType`. `given` is the `device` argument, `named` the other
     keywords.
@@ -134,6 +140,8 @@ def constructed(
                 "or one of data, size, storage and other"
             )
         data = (Size(value),) if name == "size" else (value,)
+    if layout is sparse_coo:
+        return _constructed_sparse(dtype, device, data)
     if len(data) > 1:
         data = [int(each) if _is_integer(each) else each for each in data]
     first = data[0] if data else Size(())
@@ -151,6 +159,11 @@ def constructed(
         kinds = ", ".join(type(each).__name__ for each in data)
         raise TypeError(f"new() received an invalid combination of arguments - got ({kinds})")
     if isinstance(first, TensorImpl):
+        if given is not None:
+            raise RuntimeError(
+                "Legacy tensor constructor or new of the form (tensor, device=device) is not supported. Use "
+                f"{public_name.shown}.as_tensor(tensor, device=device) instead."
+            )
         if first.dtype is not dtype or first.device.type != device.type:
             raise TypeError(
                 f"new(): expected a {type_name(dtype, device.type)} (got "
@@ -158,13 +171,34 @@ def constructed(
             )
         made: Any = first
         return made.alias()  # type: ignore[no-any-return]
-    if isinstance(first, Storage):
-        return empty(0, dtype=dtype, device=device).set_(first)
+    if isinstance(first, Storage | TypedStorageBase):
+        source: Any = first
+        return empty(0, dtype=dtype, device=device).set_(source)
     if isinstance(first, str):
         raise TypeError("new(): invalid data type 'str'")
     if not isinstance(first, Sequence | np.ndarray):
         raise TypeError(f"new(): data must be a sequence (got {type(first).__name__})")
     return tensor(first, dtype=dtype, device=device)
+
+
+def _constructed_sparse(dtype: st.dtype, device: Device, data: Sequence[Any]) -> Tensor:
+    """Return a tensor of a sparse type: without elements from sizes, or of indices, values and optional sizes."""
+    from ..functions.sparse import sparse_coo_tensor
+
+    if not data:
+        return sparse_coo_tensor(size=(0,), dtype=dtype, device=device)
+    if len(data) in (2, 3) and all(isinstance(each, TensorImpl) for each in data[:2]):
+        if data[1].dtype is not dtype:
+            raise TypeError(
+                f"new(): expected values of {dtype}, got {data[1].dtype}; use to() to convert them"
+            )
+        return sparse_coo_tensor(*data, device=device)
+    size = data[0] if isinstance(data[0], Size) else data
+    if not all(isinstance(each, int) for each in size):
+        raise TypeError(
+            "a sparse type takes sizes, or indices and values; use sparse_coo_tensor, or to_sparse of a strided tensor"
+        )
+    return sparse_coo_tensor(size=tuple(size), dtype=dtype, device=device)
 
 
 def _is_integer(value: Any) -> bool:
@@ -206,10 +240,12 @@ def type_of(kind: Any) -> TensorType:
         raise TypeError(f"dtype must be a type, str, or dtype object, not {type(kind).__name__}")
     for prefix in _PREFIXES:
         if kind.startswith(prefix) and kind.endswith("Tensor"):
-            device_type, _, name = kind.removeprefix(prefix).removesuffix("Tensor").rpartition(".")
+            place, _, name = kind.removeprefix(prefix).removesuffix("Tensor").rpartition(".")
+            is_sparse = place.rpartition(".")[2] == "sparse"
+            device_type = place.removesuffix("sparse").removesuffix(".") if is_sparse else place
             dtype = st.get_default_dtype() if not name else _BY_NAME.get(name)
             if dtype is not None and device_type in ("", "cpu", "cuda", "meta"):
-                return TensorType(dtype, device_type or "cpu")
+                return TensorType(dtype, device_type or "cpu", sparse_coo if is_sparse else strided)
     raise ValueError(f"invalid type: '{kind}'")
 
 
@@ -299,7 +335,7 @@ class TypeMethods(_Base):
             (tensor([1., 2.]), triten.Size([2, 3]))
         """
         try:
-            return constructed(self.dtype, self.device, data, device, named)
+            return constructed(self.dtype, self.device, data, device, named, self.layout)
         except BaseException:
             hide_inner_frames()
             raise

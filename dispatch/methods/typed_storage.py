@@ -6,23 +6,49 @@ PyTorch has deprecated them, and warns on first use. Files of its older versions
 
 from __future__ import annotations
 
+import builtins
 import copy
+import os
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from ...runtime import public_name, scalar_type
 from ...runtime.device import DeviceLike
 from ...runtime.device import device as Device
+from ...runtime.quantized_data import INTEGERS
 from ...runtime.scalar_type import dtype as ScalarType
-from ...runtime.storage import Storage as UntypedStorage
+from ...runtime.storage import TypedStorageBase
 from ..generated import functions as _ops
 from ..tensor import Tensor
 from ..tensor_data import tensor
+from .untyped_storage import UntypedStorage, add_conversions
 
 __all__ = ["TypedStorage", "UntypedStorage"]
 
 _told: list[bool] = []
+
+_LEGACY_DTYPES = (
+    scalar_type.float64,
+    scalar_type.float32,
+    scalar_type.float16,
+    scalar_type.bfloat16,
+    scalar_type.int64,
+    scalar_type.int32,
+    scalar_type.int16,
+    scalar_type.int8,
+    scalar_type.uint8,
+    scalar_type.bool_,
+    scalar_type.complex128,
+    scalar_type.complex64,
+    scalar_type.qint8,
+    scalar_type.quint8,
+    scalar_type.qint32,
+    scalar_type.quint4x2,
+)
+"""Dtypes with a legacy class. PyTorch adds none for newer dtypes."""
 
 
 def warn() -> None:
@@ -37,18 +63,20 @@ def warn() -> None:
         )
 
 
-class TypedStorage:
+class TypedStorage(TypedStorageBase):
     """Storage of tensors viewed as elements of a dtype (`torch.TypedStorage`).
 
     Args:
         *args: Number of elements, or a sequence of them; nothing for an empty storage.
         wrap_storage: An `UntypedStorage` to wrap, instead of `args`.
-        dtype: Dtype of the elements. Default: the default dtype. A legacy class has its own.
+        dtype: Dtype of the elements; a quantized dtype has its integers as elements. Default: the default dtype. A
+            legacy class has its own.
         device: Device of the elements. Default: that of `wrap_storage`, or the CPU.
 
     Raises:
-        TypeError: More than one positional argument is given, or one together with `wrap_storage`.
-        RuntimeError: a legacy class is given a dtype.
+        TypeError: The argument is neither a number nor a sequence, or `wrap_storage` is no `UntypedStorage`.
+        RuntimeError: More than one positional argument is given, or one together with `wrap_storage`; or a legacy
+            class is given a dtype or a device.
 
     Example:
         >>> import triten as tt
@@ -60,8 +88,7 @@ class TypedStorage:
         tensor([7., 1., 2., 3.])
     """
 
-    _own_dtype: ClassVar[ScalarType | None] = None
-    _own_device: ClassVar[str | None] = None
+    is_sparse = False
 
     def __init__(
         self,
@@ -73,80 +100,93 @@ class TypedStorage:
     ) -> None:
         if not _internal:
             warn()
-        name = type(self).__name__
-        if self._own_dtype is not None:
-            if dtype is not None or device is not None:
-                raise RuntimeError(
-                    f"{name}: arguments 'dtype' and 'device' cannot be specified, the class has them"
-                )
-            dtype, device = self._own_dtype, self._own_device
         if len(args) > 1 or (args and wrap_storage is not None):
-            raise TypeError(
-                f"{name}: expected one argument by position or wrap_storage, got {len(args)}"
+            raise RuntimeError(
+                f"TypedStorage: expected one argument by position or wrap_storage, got {len(args)}"
                 f"{' and wrap_storage' if wrap_storage is not None else ''}"
             )
         if wrap_storage is not None:
             if dtype is None:
-                raise TypeError(f"{name}: argument 'dtype' must be given beside wrap_storage")
+                raise RuntimeError("TypedStorage: argument 'dtype' must be given beside wrap_storage")
+            if not isinstance(dtype, ScalarType):
+                raise TypeError(
+                    f"TypedStorage: argument 'dtype' must be a dtype, not {builtins.type(dtype).__name__}"
+                )
+            if device is not None:
+                raise RuntimeError("TypedStorage: argument 'device' must not be given beside wrap_storage")
             if not isinstance(wrap_storage, UntypedStorage):
                 raise TypeError(
-                    f"{name}: wrap_storage must be UntypedStorage, got {type(wrap_storage).__name__}"
+                    f"TypedStorage: wrap_storage must be UntypedStorage, got {builtins.type(wrap_storage).__name__}"
                 )
-            count = wrap_storage.nbytes() // dtype.itemsize
-            self._elements: Tensor = _ops.empty(0, dtype=dtype, device=wrap_storage.device).set_(
-                wrap_storage, 0, (count,), (1,)
-            )
+            self.dtype: ScalarType = dtype
+            self._untyped_storage: UntypedStorage = wrap_storage
             return
-        dtype = dtype or scalar_type.get_default_dtype()
+        self.dtype = dtype = dtype or scalar_type.get_default_dtype()
+        where = Device("cpu" if device is None else device)
+        if dtype in INTEGERS and where.type == "cuda":
+            raise RuntimeError("Cannot create CUDA storage with quantized dtype")
         given = args[0] if args else 0
-        if isinstance(given, int):
-            self._elements = _ops.empty(given, dtype=dtype, device=device or "cpu")
+        if isinstance(given, int | np.integer):
+            self._untyped_storage = UntypedStorage(int(given) * dtype.itemsize, device=where)
         elif isinstance(given, Sequence) and not isinstance(given, str):
-            self._elements = tensor(list(given), dtype=dtype, device=device or "cpu").reshape(-1)
+            values = tensor(list(given), dtype=INTEGERS.get(dtype, dtype), device=where)
+            self._untyped_storage = values.untyped_storage()  # type: ignore[assignment]
         else:
-            raise TypeError(f"{name}: expected a size or a sequence of elements, got {type(given).__name__}")
+            raise TypeError(
+                f"TypedStorage: expected a size or a sequence of elements, got {builtins.type(given).__name__}"
+            )
 
     @classmethod
     def _over(cls, elements: Tensor) -> TypedStorage:
-        return TypedStorage(wrap_storage=elements.untyped_storage(), dtype=elements.dtype, _internal=True)
+        storage: Any = elements.untyped_storage()
+        return TypedStorage(wrap_storage=storage, dtype=elements.dtype, _internal=True)
 
     @property
-    def dtype(self) -> ScalarType:
-        """The elements' dtype."""
-        return self._elements.dtype
+    def _dtype(self) -> ScalarType:
+        return self.dtype
+
+    @property
+    def _elements(self) -> Tensor:
+        """A vector over all bytes; of a quantized dtype, the integers."""
+        storage, dtype = self._untyped_storage, INTEGERS.get(self.dtype, self.dtype)
+        count = storage.nbytes() // dtype.itemsize
+        return _ops.empty(0, dtype=dtype, device=storage.device).set_(storage, 0, (count,), (1,))
 
     @property
     def device(self) -> Device:
         """The elements' device."""
-        return self._elements.device
+        return self._untyped_storage.device
 
     @property
     def is_cuda(self) -> bool:
         """True if the elements are on a GPU."""
-        return self._elements.is_cuda
+        return self._untyped_storage.is_cuda
 
-    is_sparse = False
+    @property
+    def filename(self) -> str | None:
+        """File that is mapped here; None for other memory."""
+        return self._untyped_storage.filename
+
+    @property
+    def _cdata(self) -> int:
+        return self._untyped_storage._cdata
 
     def untyped(self) -> UntypedStorage:
         """Return the untyped storage."""
-        return self._elements.untyped_storage()
-
-    @property
-    def _untyped_storage(self) -> UntypedStorage:
-        return self.untyped()
+        return self._untyped_storage
 
     def _typed_storage(self) -> Self:
         return self
 
     def size(self) -> int:
         """Return the number of elements."""
-        return self._elements.numel()
+        return self._untyped_storage.nbytes() // self.dtype.itemsize
 
     __len__ = size
 
     def nbytes(self) -> int:
         """Return the number of bytes."""
-        return self.untyped().nbytes()
+        return self._untyped_storage.nbytes()
 
     def element_size(self) -> int:
         """Return the size of an element in bytes."""
@@ -154,46 +194,49 @@ class TypedStorage:
 
     def data_ptr(self) -> int:
         """Return the address of the first element."""
-        return self.untyped().data_ptr()
+        return self._untyped_storage.data_ptr()
 
-    def get_device(self) -> int:
-        """Return the index of the GPU; -1 on the CPU."""
-        return self._elements.get_device()
+    def get_device(self) -> int | None:
+        """Return the index of the device; None if it has none."""
+        return self._untyped_storage.get_device()
 
     def is_shared(self) -> bool:
         """Return whether other processes may access the memory."""
-        return self._elements.is_shared()
+        return self._untyped_storage.is_shared()
 
     def share_memory_(self) -> Self:
         """Move the elements to memory shared with other processes."""
-        self._elements.share_memory_()
+        self._untyped_storage.share_memory_()
         return self
 
-    def is_pinned(self) -> bool:
+    def is_pinned(self, device: DeviceLike = None) -> bool:
         """Return whether the memory is pinned."""
-        return self._elements.is_pinned()
+        return self._untyped_storage.is_pinned(device)
 
-    def pin_memory(self) -> TypedStorage:
-        """Return the elements in pinned memory."""
-        return self._over(self._elements.pin_memory())
+    def _wrapped(self, storage: UntypedStorage) -> TypedStorage:
+        return TypedStorage(wrap_storage=storage, dtype=self.dtype, _internal=True)
+
+    def pin_memory(self, device: DeviceLike = None) -> TypedStorage:
+        """Return the elements in pinned memory. Raise TypeError for a storage outside of the CPU."""
+        return self._wrapped(self._untyped_storage.pin_memory(device))
 
     def resizable(self) -> bool:
         """Return whether `resize_` may change the number of elements."""
-        return self.untyped().resizable
+        return self._untyped_storage.resizable()
 
     def resize_(self, size: int) -> Self:
         """Resize to this many elements; the first keep their values."""
-        storage, dtype = self.untyped(), self.dtype
-        storage.resize_(size * dtype.itemsize)
-        self._elements = _ops.empty(0, dtype=dtype, device=storage.device).set_(storage, 0, (size,), (1,))
+        self._untyped_storage.resize_(size * self.dtype.itemsize)
         return self
 
     def _position(self, index: object) -> int | slice:
         if isinstance(index, (int, slice)):
             return index
-        raise TypeError(f"can't index a {type(self)} with {type(index)}")
+        raise TypeError(f"can't index a {builtins.type(self)} with {builtins.type(index)}")
 
     def __getitem__(self, index: int | slice) -> Any:
+        if self.device.type == "meta":
+            raise NotImplementedError("Not available for 'meta' device type")
         position = self._position(index)
         if isinstance(position, slice):
             raise RuntimeError(
@@ -211,6 +254,8 @@ class TypedStorage:
 
     def tolist(self) -> list[Any]:
         """Return the elements as Python numbers."""
+        if self.device.type == "meta":
+            raise NotImplementedError("Not available for 'meta' device type")
         values: list[Any] = self._elements.tolist()
         return values
 
@@ -219,81 +264,137 @@ class TypedStorage:
         self._elements.fill_(value)
         return self
 
-    def copy_(self, source: TypedStorage, non_blocking: bool | None = None) -> Self:
-        """Set the elements to those of another storage of the same size."""
-        if len(source) != len(self):
-            raise RuntimeError(
-                f"copy_: size does not match, self was {len(self)} elements but source was {len(source)}"
-            )
-        self._elements.copy_(source._elements, bool(non_blocking))
+    def copy_(self, source: TypedStorage | UntypedStorage, non_blocking: bool | None = None) -> Self:
+        """Set the bytes to those of another storage of the same size; dtypes are not converted."""
+        self._untyped_storage.copy_(source, non_blocking)
         return self
 
     def clone(self) -> TypedStorage:
         """Return a copy with its own memory."""
-        return self._over(self._elements.clone())
+        return self._wrapped(self._untyped_storage.clone())
 
     __copy__ = clone
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TypedStorage:
         if id(self) not in memo:
-            # Tensors and storages that share memory also share it in the copy.
-            memo[id(self)] = self._over(copy.deepcopy(self._elements, memo))
+            memo[id(self)] = self._wrapped(copy.deepcopy(self._untyped_storage, memo))
         copied: TypedStorage = memo[id(self)]
         return copied
 
-    def to(self, device: DeviceLike, non_blocking: bool = False) -> TypedStorage:
+    def to(self, *, device: Device | str | int, non_blocking: bool = False) -> TypedStorage:
         """Return the elements on a device; the storage itself if it is there already."""
-        moved = self._elements.to(device, non_blocking=non_blocking)
-        return self if moved is self._elements else self._over(moved)
+        moved = self._untyped_storage.to(device=device, non_blocking=non_blocking)
+        return self if moved is self._untyped_storage else self._wrapped(moved)
 
     def cpu(self) -> TypedStorage:
         """Return the elements on the CPU."""
-        return self.to("cpu")
+        return self.to(device="cpu")
 
     def cuda(self, device: DeviceLike = None, non_blocking: bool = False) -> TypedStorage:
         """Return the elements on a GPU."""
-        return self.to("cuda" if device is None else device, non_blocking)
+        moved = self._untyped_storage.cuda(device, non_blocking)
+        return self if moved is self._untyped_storage else self._wrapped(moved)
 
     def _converted(self, dtype: ScalarType) -> TypedStorage:
-        return self if dtype is self.dtype else self._over(self._elements.to(dtype))
+        return self._over(self._elements.to(dtype, copy=True))
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
         """Return the name of the dtype's legacy class; or convert to `dtype`: a class, its name, or a dtype."""
         if dtype is None:
-            place = "cuda." if self.is_cuda else ""
-            return f"{public_name.shown}.{place}{self.dtype.scalar_name}Storage"
+            name = f"{self.dtype.scalar_name}Storage"
+            if name not in legacy:
+                return f"{public_name.shown}.storage.TypedStorage"
+            return f"{public_name.shown}.{'cuda.' if self.is_cuda else ''}{name}"
         if isinstance(dtype, str):
             dtype = legacy[dtype.rpartition(".")[2]]
         wanted = dtype if isinstance(dtype, ScalarType) else dtype._own_dtype
-        return self._converted(wanted)
+        return self if wanted is self.dtype else self._converted(wanted)
 
     def pickle_storage_type(self) -> str:
-        """Return the name of the legacy class in files."""
-        return f"{self.dtype.scalar_name}Storage"
+        """Return the name of the legacy class in files. Raise KeyError for a dtype that has none."""
+        name = f"{self.dtype.scalar_name}Storage"
+        if name not in legacy:
+            raise KeyError(f"dtype {self.dtype} is not recognized")
+        return name
+
+    def _get_legacy_storage_class(self) -> builtins.type[LegacyStorage] | None:
+        classes = legacy_cuda if self.is_cuda else legacy
+        return classes.get(f"{self.dtype.scalar_name}Storage")
+
+    @classmethod
+    def from_buffer(cls, buffer: Any, *args: Any, **named: Any) -> TypedStorage:
+        """Copy elements out of an object with Python's buffer protocol (`torch.TypedStorage.from_buffer`).
+
+        Args:
+            buffer: Bytes, or another buffer.
+            *args: `byte_order`, `count` and `offset` of `UntypedStorage.from_buffer`, also by name.
+            **named: Those, and `dtype`, by default the default dtype; a legacy class has its own.
+
+        Raises:
+            RuntimeError: `byte_order` is missing for elements of more than one byte, `device` is not the CPU, or a
+                legacy class is given a dtype or a device.
+            ValueError: `byte_order` is another word, or the buffer does not hold the elements.
+
+        Example:
+            >>> import triten as tt
+            >>> tt.storage.ShortStorage.from_buffer(bytes([1, 0]), "little").tolist()
+            [1]
+        """
+        dtype, device = named.pop("dtype", None), named.pop("device", None)
+        cls._refuse("from_buffer", dtype, device)
+        dtype = cls._own_dtype or dtype or scalar_type.get_default_dtype()
+        where = Device(device or cls._own_device or "cpu")
+        if where.type != "cpu":
+            raise RuntimeError(f"TypedStorage.from_buffer: Not available for device {where.type}")
+        storage = UntypedStorage.from_buffer(buffer, *args, dtype=dtype, **named)
+        return TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
+
+    @classmethod
+    def from_file(cls, filename: str | os.PathLike[str], shared: bool = False, size: int = 0) -> TypedStorage:
+        """Map the elements of a file as memory (`torch.FloatStorage.from_file`).
+
+        Args:
+            filename: The file.
+            shared: If True, writes go to the file, which is created or extended if necessary. Default: False, they
+                stay in memory.
+            size: Number of elements, from the first.
+
+        Raises:
+            RuntimeError: The class has no dtype, or the file cannot be opened or is shorter.
+        """
+        if cls._own_dtype is None:
+            raise RuntimeError("from_file can only be called on derived classes, such as FloatStorage")
+        storage: Any = UntypedStorage.from_file(filename, shared, size * cls._own_dtype.itemsize)
+        return TypedStorage(wrap_storage=storage, dtype=cls._own_dtype, _internal=True)
+
+    @classmethod
+    def _new_shared(cls, size: int) -> TypedStorage:
+        """Return a storage of `size` elements in memory shared with other processes."""
+        dtype = cls._own_dtype or scalar_type.get_default_dtype()
+        storage = UntypedStorage._new_shared(size * dtype.itemsize, device=cls._own_device or "cpu")
+        return TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
+
+    _own_dtype: ClassVar[ScalarType | None] = None
+    _own_device: ClassVar[str | None] = None
+
+    @classmethod
+    def _refuse(cls, call: str, dtype: object, device: object) -> None:
+        """Raise RuntimeError for a dtype or a device given to a legacy class, which has its own."""
+        if cls._own_dtype is not None and (dtype is not None or device is not None):
+            raise RuntimeError(
+                f"{cls.__name__}.{call}: arguments 'dtype' and 'device' cannot be specified, the class has them"
+            )
 
     def __repr__(self) -> str:
-        lines = "".join(f" {value}\n" for value in self.tolist())
+        is_meta = self.device.type == "meta"
+        lines = "...\n" if is_meta else "".join(f" {value}\n" for value in self.tolist())
         what = f"dtype={self.dtype}, device={self.device}"
         return f"{lines}[{public_name.shown}.storage.TypedStorage({what}) of size {len(self)}]"
 
     __str__ = __repr__
 
 
-def _conversion(name: str, dtype: ScalarType) -> Any:
-    def convert(self: TypedStorage) -> TypedStorage:
-        return self._converted(dtype)
-
-    convert.__name__, convert.__doc__ = name, f"The elements as {dtype.name}; itself where they are."
-    return convert
-
-
-for _name, _dtype in {
-    "bfloat16": scalar_type.bfloat16, "bool": scalar_type.bool_, "byte": scalar_type.uint8,
-    "char": scalar_type.int8, "short": scalar_type.int16, "int": scalar_type.int32, "long": scalar_type.int64,
-    "half": scalar_type.float16, "float": scalar_type.float32, "double": scalar_type.float64,
-    "complex_float": scalar_type.complex64, "complex_double": scalar_type.complex128,
-}.items():  # fmt: skip
-    setattr(TypedStorage, _name, _conversion(_name, _dtype))
+add_conversions(TypedStorage)
 
 
 class LegacyStorageMeta(type):
@@ -318,17 +419,26 @@ class LegacyStorage(TypedStorage, metaclass=LegacyStorageMeta):
 
     def __new__(cls, *args: Any, **named: Any) -> Any:
         """Return a `TypedStorage`: the class is a name for its dtype."""
-        made = object.__new__(cls)
-        made.__init__(*args, **named)  # type: ignore[misc]
-        return TypedStorage._over(made._elements)
+        if cls._own_dtype is None:
+            raise RuntimeError("Only child classes of LegacyStorage can be instantiated")
+        cls._refuse("__new__", named.get("dtype"), named.get("device"))
+        warn()
+        wrapped = named.get("wrap_storage")
+        if isinstance(wrapped, UntypedStorage) and wrapped.device.type != cls._own_device:
+            raise RuntimeError(
+                f"{cls.__name__}: device of 'wrap_storage' must be {cls._own_device}, but got {wrapped.device.type}"
+            )
+        named["device"] = cls._own_device if wrapped is None else None
+        return TypedStorage(*args, **{**named, "dtype": cls._own_dtype, "_internal": True})
 
 
 def _legacy(device: str) -> dict[str, type[LegacyStorage]]:
     found: dict[str, Any] = {}
-    for dtype in scalar_type.ALL:
+    for dtype in _LEGACY_DTYPES:
         name = f"{dtype.scalar_name}Storage"
         where = "CPU" if device == "cpu" else "GPU"
         content = {
+            "__module__": f"{__name__.partition('.')[0]}.{'storage' if device == 'cpu' else 'cuda'}",
             "_own_dtype": dtype,
             "_own_device": device,
             "__doc__": f"Storages of {dtype.name} on the {where}.",

@@ -18,7 +18,7 @@ from ...runtime import scalar_type
 from ...runtime.device import device as Device
 from ...runtime.generator import Generator
 from ...runtime.size import SymInt
-from ...runtime.storage import Storage
+from ...runtime.storage import Storage, TypedStorageBase
 from ...runtime.tensor_impl import TensorImpl
 from .errors import SchemaError
 from .function_schema import Argument, Symbol
@@ -110,8 +110,8 @@ def _converter(predicate: Callable[[Any], bool], convert: Callable[[Any], Any] |
     return lambda value, lenient: convert(value) if predicate(value) else MISMATCH
 
 
-def _instances_of(python_name: str, cls: type) -> TypeCheck:
-    return TypeCheck(python_name, _converter(lambda value: isinstance(value, cls), None), (cls,))
+def _instances_of(python_name: str, *classes: type) -> TypeCheck:
+    return TypeCheck(python_name, _converter(lambda value: isinstance(value, classes), None), classes)
 
 
 def _is_stream(value: object) -> bool:
@@ -228,7 +228,7 @@ _CHECKS: dict[str, TypeCheck] = {
     "QScheme": TypeCheck("triten.qscheme", _nothing),
     "Scalar": TypeCheck("Number", _to_scalar, (int, float, bool, complex)),
     "ScalarType": TypeCheck("triten.dtype", _to_dtype, (scalar_type.dtype,)),
-    "Storage": _instances_of("Storage", Storage),
+    "Storage": _instances_of("Storage", Storage, TypedStorageBase),
     "Stream": TypeCheck("triten.cuda.Stream", _converter(_is_stream, None)),
     "SymBool": TypeCheck("bool", _to_bool, (bool,)),
     "SymInt": TypeCheck("int", _to_index, (int,)),

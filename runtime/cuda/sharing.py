@@ -78,7 +78,7 @@ def export_storage(storage: Storage) -> Handle:
     handle = Handle(index, cuda.export_memory(index, base), root.address - base, root.nbytes, -1)
     cuda.synchronize(index)
     _known[handle[:3]] = root
-    storage.resizable = False
+    storage.can_resize = False
     return _leased(handle, root)
 
 

@@ -40,6 +40,45 @@ def test_resize_formats(device):
     assert x.resize_as_(like, memory_format=tt.preserve_format).stride() == like.stride()
 
 
+def test_set_and_resize_of_tensors_that_require_grad():
+    p = tt.nn.Parameter(tt.zeros(3))
+    source = tt.ones(2)
+    forms = (
+        lambda: p.set_(source),
+        lambda: p.set_(source.untyped_storage()),
+        lambda: p.set_(source, 0, (1,), (1,)),
+        lambda: p.set_(),
+    )
+    for form in forms:
+        with tt.no_grad():
+            assert form() is p and p.requires_grad and p.is_leaf
+        with pytest.raises(RuntimeError, match="cannot set variables that require grad"):
+            form()
+    with tt.inference_mode():
+        x = tt.ones(2, 3, requires_grad=True)
+        assert x.resize_(1, 1).shape == (1, 1)
+    with tt.no_grad(), pytest.raises(RuntimeError, match="cannot resize variables that require grad"):
+        tt.zeros(3, requires_grad=True).resize_(4)
+
+
+def test_data_of_another_kind_of_layout_is_refused():
+    dense, sparse = tt.ones(1, 2), tt.ones(1, 2).to_sparse()
+    for target, value in ((dense, sparse), (sparse, dense), (sparse, tt.ones(1, 2).to_sparse_csr())):
+        with pytest.raises(RuntimeError, match="incompatible tensor type"):
+            target.data = value
+    sparse.data = tt.zeros(3, 2).to_sparse()
+    assert sparse.shape == (3, 2)
+
+
+def test_the_cpu_has_at_most_64_dimensions():
+    assert tt.ones([1] * 64).dim() == 64 and tt.empty([1] * 65, device="meta").dim() == 65
+    for make in (tt.ones, tt.empty, tt.zeros, tt.empty(1).expand):
+        with pytest.raises(
+            RuntimeError, match="only tensors with up to 64 dims are supported on the CPU, got 65"
+        ):
+            make([1] * 65)
+
+
 def test_resize_refuses():
     with pytest.raises(RuntimeError, match="cannot resize variables that require grad"):
         tt.zeros(3, requires_grad=True).resize_(4)
@@ -103,6 +142,6 @@ def test_untyped_storage():
     assert x.untyped_storage() is storage and x.data_ptr() == storage.data_ptr()
     with pytest.raises(RuntimeError, match="negative"):
         storage.resize_(-1)
-    storage.resizable = False
+    storage.can_resize = False
     with pytest.raises(RuntimeError, match="not resizable"):
         storage.resize_(128)

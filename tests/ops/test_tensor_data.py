@@ -137,6 +137,15 @@ def test_what_has_no_elements_is_contiguous(data):
     assert made.stride() == tt.empty(made.shape).stride() and made.is_contiguous()
 
 
+def test_asarray_takes_a_capsule():
+    x = tt.arange(3.0)
+    assert tt.asarray(tt.to_dlpack(x)).data_ptr() == x.data_ptr()
+    assert tt.asarray(tt.to_dlpack(x), copy=False).data_ptr() == x.data_ptr()
+    assert tt.asarray(tt.to_dlpack(x), copy=True).data_ptr() != x.data_ptr()
+    assert tt.asarray(tt.to_dlpack(x), dtype=tt.int64, requires_grad=False).tolist() == [0, 1, 2]
+    assert tt.asarray(tt.to_dlpack(x), requires_grad=True).requires_grad
+
+
 def test_asarray_keeps_the_graph_unless_told_otherwise():
     x = tt.ones(2, requires_grad=True)
     assert tt.asarray(x) is x

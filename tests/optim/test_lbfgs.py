@@ -108,3 +108,10 @@ def test_beside_pytorch(rng, search, is_complex):
     np.testing.assert_allclose(ours, theirs, rtol=1e-6)
     np.testing.assert_allclose(w, expected, atol=1e-6)
     assert set(state) == set(other) and state["n_iter"] == other["n_iter"]
+
+
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_a_gradient_of_zeros_leaves_the_parameters(search):
+    w = tt.nn.Parameter(tt.tensor([1.0, 2.0]))
+    losses, _ = minimise(w, lambda w: (w * 0).sum() + 3, tolerance_grad=-1.0, line_search_fn=search)
+    assert losses == [3.0] and w.tolist() == [1.0, 2.0]

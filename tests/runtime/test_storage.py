@@ -138,7 +138,7 @@ def test_resize_refused() -> None:
     storage = tt.zeros(4).untyped_storage()
     with pytest.raises(RuntimeError, match="must not be negative"):
         storage.resize_(-1)
-    storage.resizable = False
+    storage.can_resize = False
     with pytest.raises(RuntimeError, match="not resizable"):
         storage.resize_(64)
 

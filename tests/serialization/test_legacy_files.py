@@ -128,3 +128,59 @@ def test_the_same_rules_hold_for_its_globals():
         parts[place:] = [b"\x80\x02cbuiltins\neval\nX\x01\x00\x00\x001\x85R."]
         with pytest.raises(pickle.UnpicklingError, match="GLOBAL eval was not an allowed global by default"):
             tt.load(io.BytesIO(b"".join(parts)))
+
+
+def legacy(value, **options):
+    file = io.BytesIO()
+    tt.save(value, file, _use_new_zipfile_serialization=False, **options)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_written_files(weights_only, protocol):
+    x = tt.arange(6.0).reshape(2, 3)
+    weight = tt.nn.Parameter(tt.ones(2))
+    half, conj = tt.ones(1, dtype=tt.bfloat16), tt.tensor([1 + 2j]).conj()
+    data = legacy(
+        {"base": x, "turned": x.t(), "weight": weight, "conj": conj, "half": half}, pickle_protocol=protocol
+    )
+    check(tt.load(io.BytesIO(data), weights_only=weights_only))
+
+
+def test_written_layout():
+    x = tt.tensor([1.5, 2.5])
+    data = legacy([x, x.to(tt.uint16), x.untyped_storage()[:4]])
+    file = io.BytesIO(data)
+    assert [pickle.load(file) for _ in range(2)] == HEAD[:2]
+    assert pickle.load(file) == {"protocol_version": 1001, **HEAD[2]}
+    assert b"FloatStorage" in data and b"UntypedStorage" in data
+    # Behind the keys of the storages: for each the number of elements, and their bytes.
+    tail = struct.pack("<q2f", 2, 1.5, 2.5) + struct.pack("<q2H", 4, 1, 2) + struct.pack("<qf", 4, 1.5)
+    assert data.endswith(pickle.dumps(["0", "1", "2"], 2) + tail)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        tt.eye(2).to_sparse(),
+        tt.eye(2).to_sparse_csr(),
+        tt.quantize_per_tensor(tt.ones(3), 0.5, 1, tt.qint8),
+        tt.ones(2, dtype=tt.uint16),
+        tt.empty(0),
+        tt.tensor(3, dtype=tt.int8),
+        tt.ones(2, requires_grad=True),
+    ],
+    ids=str,
+)
+def test_written_tensors(value):
+    found = tt.load(io.BytesIO(legacy(value)))
+    assert (found.dtype, found.shape, found.layout) == (value.dtype, value.shape, value.layout)
+    assert found.requires_grad == value.requires_grad
+    dense = [each.dequantize() if each.is_quantized else each.to_dense() for each in (found, value)]
+    assert dense[0].tolist() == dense[1].tolist()
+
+
+def test_a_meta_tensor_needs_no_bytes():
+    found = tt.load(io.BytesIO(legacy(tt.empty(3, device="meta"))))
+    assert found.is_meta and found.shape == (3,)

@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+import types
 import zipfile
 from collections import Counter, OrderedDict
 
@@ -351,13 +352,53 @@ def test_paths_and_what_is_no_file(tmp_path):
         tt.save(1, tmp_path / "none" / "file.pt")
 
 
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_typed_storages(weights_only):
+    x = tt.arange(3.0)
+    storage, tensor, empty = loaded(
+        saved([x.storage(), x, tt.storage.ShortStorage()]), weights_only=weights_only
+    )
+    assert isinstance(storage, tt.storage.FloatStorage) and isinstance(empty, tt.storage.ShortStorage)
+    storage[0] = 7
+    assert tensor.tolist() == [7.0, 1.0, 2.0]
+    over = loaded(saved(x.storage()), map_location="meta", weights_only=weights_only)
+    assert over.device.type == "meta" and over.size() == 3
+
+
+class Marker:
+    """Object that a pickle module of this test replaces."""
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("base", [vars(pickle)["_Pickler"], pickle.Pickler], ids=["python", "c"])
+def test_other_pickle_modules(base, zipped):
+    class Pickler(base):
+        def reducer_override(self, obj):
+            return (str, ("marked",)) if type(obj) is Marker else NotImplemented
+
+    class Unpickler(pickle.Unpickler):
+        def find_class(self, module, name):
+            found = super().find_class(module, name)
+            return str.upper if found is str else found
+
+    module = types.SimpleNamespace(Pickler=Pickler, Unpickler=Unpickler)
+    file = io.BytesIO()
+    tt.save([Marker(), tt.ones(2), tt.float32], file, module, _use_new_zipfile_serialization=zipped)
+    name, x, dtype = loaded(file.getvalue(), pickle_module=module, weights_only=False)
+    assert name == "MARKED" and x.tolist() == [1.0, 1.0] and dtype is tt.float32
+
+
 def test_refusals(tmp_path):
     with pytest.raises(RuntimeError, match="a zip archive is expected"):
         loaded(b"no archive")
     with pytest.raises(ValueError, match="f must be a file path"):
         loaded(saved(1), mmap=True)
-    with pytest.raises(ValueError, match="only the zip format is written"):
-        tt.save(1, io.BytesIO(), _use_new_zipfile_serialization=False)
+    with pytest.raises(TypeError, match="'pickle_module' must have a class Pickler"):
+        tt.save(1, io.BytesIO(), pickle_module=io)
+    with pytest.raises(TypeError, match="'pickle_module' must have a class Unpickler"):
+        loaded(saved(1), pickle_module=io, weights_only=False)
+    with pytest.raises(RuntimeError, match="Can not safely load weights"):
+        loaded(saved(1), pickle_module=pickle)
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("something/else", b"")

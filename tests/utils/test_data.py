@@ -2,6 +2,7 @@
 
 import collections
 import io
+import warnings
 
 import numpy as np
 import pytest
@@ -295,3 +296,35 @@ def test_numpy_is_seeded_in_workers_as_by_pytorch(seed, worker, words):
     from triten.utils.data._utils.worker import _generate_state
 
     assert _generate_state(seed, worker) == words
+
+
+@pytest.mark.parametrize(
+    "name", ["batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"]
+)
+def test_attributes_that_others_depend_on_are_fixed(name):
+    loader = DataLoader(range(3))
+    with pytest.raises(
+        ValueError, match=f"{name} attribute should not be set after DataLoader is initialized"
+    ):
+        setattr(loader, name, None)
+    loader.collate_fn = sum
+    assert list(loader) == [0, 1, 2]
+
+
+def test_a_stream_warns_of_its_length_once_the_program_asked_for_it():
+    class Stream(IterableDataset):
+        def __iter__(self):
+            return iter(range(5))
+
+        def __len__(self):
+            return 3
+
+    loader = DataLoader(Stream(), batch_size=None)
+    assert loader._auto_collation is False and DataLoader(Stream())._auto_collation is True
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert list(loader) == [0, 1, 2, 3, 4]
+    assert len(loader) == 3
+    with pytest.warns(UserWarning, match="was reported to be 3") as told:
+        list(loader)
+    assert len(told) == 2

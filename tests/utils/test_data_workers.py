@@ -134,8 +134,49 @@ def test_a_stream_is_shared_by_its_workers():
 
 def test_a_stream_that_workers_do_not_share_is_longer_than_it_says(monkeypatch):
     monkeypatch.setattr(Shares, "__len__", lambda self: self.count, raising=False)
-    with pytest.warns(UserWarning, match="but 4 samples have been fetched. For multiprocessing data-loading"):
-        list(forked(Shares(3, sharing=False)))
+    loader = forked(Shares(3, sharing=False))
+    list(loader)
+    assert len(loader) == 3
+    with pytest.warns(
+        UserWarning, match="samples have been fetched. For multiprocessing data-loading"
+    ) as told:
+        list(loader)
+    assert [
+        f"but {count} samples" in str(each.message) for count, each in zip((4, 5, 6), told, strict=True)
+    ] == [True] * 3
+
+
+class Odd(Dataset):
+    """Numbers, of which the odd ones raise."""
+
+    def __getitem__(self, index):
+        if index % 2:
+            raise NotImplementedError(f"{index} is odd")
+        return index
+
+    def __len__(self):
+        return 6
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_after_an_error_of_the_data_set_the_next_batch_follows(workers):
+    loader = forked(Odd()) if workers else DataLoader(Odd())
+    batches, seen = iter(loader), []
+    while True:
+        try:
+            seen.append(next(batches).item())
+        except NotImplementedError:
+            seen.append(None)
+        except StopIteration:
+            break
+    assert seen == [0, None, 2, None, 4, None]
+
+
+def test_the_workers_are_processes():
+    batches = iter(forked(range(3)))
+    assert [worker.is_alive() for worker in batches._workers] == [True, True]
+    batches._shutdown_workers()
+    assert not any(worker.is_alive() for worker in batches._workers)
 
 
 def test_as_they_are_ready():

@@ -6,6 +6,7 @@ import os
 from multiprocessing import reduction
 from typing import TYPE_CHECKING, Any
 
+from ..dispatch.methods.untyped_storage import UntypedStorage
 from ..dispatch.tensor import Tensor
 from ..runtime import shared_memory
 from ..runtime.device import CPU
@@ -84,4 +85,4 @@ def _rebuild_cuda(handle: Handle, lease: Any) -> Storage:
 def init_reductions() -> None:
     """Have `multiprocessing` pickle tensors by what is here."""
     reduction.register(Tensor, reduce_tensor)
-    reduction.register(Storage, reduce_storage)
+    reduction.register(UntypedStorage, reduce_storage)

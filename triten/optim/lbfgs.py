@@ -104,7 +104,7 @@ class LBFGS(Optimizer):
             direction = gradient.neg() if first else self._direction(state, gradient)
             if first:
                 state.update({"old_dirs": [], "old_stps": [], "ro": [], "H_diag": 1})
-            length = min(1.0, 1.0 / gradient.abs().sum().item()) * lr if first else lr
+            length = 1.0 / max(1.0, gradient.abs().sum().item()) * lr if first else lr
             slope = gradient.dot(direction).item()
             state.update(d=direction, t=length, prev_flat_grad=gradient, prev_loss=loss)
             if slope > -group["tolerance_change"]:

@@ -8,11 +8,11 @@ from typing import IO, Any
 import numpy as np
 
 from ..dispatch.generated.functions import empty
+from ..dispatch.methods.untyped_storage import UntypedStorage
 from ..dispatch.tensor import Tensor
 from ..runtime.regular_file import open_regular
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.scalar_type import uint8
-from ..runtime.storage import Storage
 
 __all__ = ["PyTorchFileReader"]
 
@@ -97,7 +97,7 @@ class PyTorchFileReader:
         Raises:
             RuntimeError: The record does not exist, or has another size.
         """
-        kind: ScalarType = uint8 if dtype is Storage else dtype
+        kind: ScalarType = uint8 if dtype is UntypedStorage else dtype
         size = self._archive.record(name).size
         if size != numel * kind.itemsize:
             raise RuntimeError(

@@ -13,17 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.device import device as Device
+from ..dispatch.methods.typed_storage import TypedStorage
+from ..dispatch.methods.untyped_storage import UntypedStorage
 from ..runtime.scalar_type import dtype as ScalarType
-from ..runtime.storage import Storage
 from .placement import fill, host_storage
-from .rebuild import TypedStorage
 
 MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
 PROTOCOL_VERSION = 1001
 COUNT = struct.Struct("<q")
 
-Place = Callable[[Storage, str], Storage | Device]
+
+def typed(storage: UntypedStorage, dtype: ScalarType | None) -> TypedStorage | UntypedStorage:
+    """Return a storage under the dtype that the file names; itself for untyped bytes."""
+    return storage if dtype is None else TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
+
+
+Place = Callable[[UntypedStorage, str], UntypedStorage]
 
 
 class LegacyFile:
@@ -38,10 +43,12 @@ class LegacyFile:
         self._data = data
         self._place = place
         self._claimed = 0
-        self._storages: dict[str, tuple[Storage | Device, int, int]] = {}
+        self._storages: dict[str, tuple[UntypedStorage, int, int]] = {}
 
-    def storage(self, key: str, location: str, kind: ScalarType | None, count: int) -> TypedStorage:
-        """Return the storage of a key.
+    def storage(
+        self, key: str, location: str, kind: ScalarType | None, count: int
+    ) -> TypedStorage | UntypedStorage:
+        """Return the storage of a key, typed if the file names a dtype.
 
         Raises:
             RuntimeError: The file is too small to hold the storage.
@@ -54,8 +61,7 @@ class LegacyFile:
             host, array = host_storage(count * itemsize)
             array.fill(0)
             self._storages[key] = self._place(host, location), count, itemsize
-        storage, elements, size = self._storages[key]
-        return TypedStorage(storage, kind, elements * size)
+        return typed(self._storages[key][0], kind)
 
     def check_head(self, number: Any) -> None:
         """Raises RuntimeError for the beginning of another kind of file."""
@@ -89,7 +95,7 @@ class LegacyFile:
                 raise RuntimeError(
                     f"load: storage has wrong byte size: expected {count * itemsize} got {elements * itemsize}"
                 )
-            if isinstance(storage, Storage) and count:
+            if storage.device.type != "meta" and count:
                 if storage.nbytes() != count * itemsize:
                     raise RuntimeError("load: map_location returned a storage of another size")
                 fill(storage, np.frombuffer(self._data, np.uint8, count * itemsize, position + COUNT.size))

@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import IO, Any
 
+from ..dispatch.methods.untyped_storage import UntypedStorage
 from ..runtime.device import device as Device
 from ..runtime.regular_file import open_regular
-from ..runtime.storage import Storage
 from ..runtime.traceback_filter import api_boundary
 
 File = str | os.PathLike[str] | IO[bytes]
-MapLocation = Callable[[Storage, str], Any] | Device | str | Mapping[str, str] | None
+MapLocation = Callable[[UntypedStorage, str], Any] | Device | str | Mapping[str, str] | None
 
 
 @api_boundary
@@ -50,7 +50,8 @@ def load(
         f: A path, or a binary file that can seek.
         map_location: Where tensors go: a device, a mapping of devices' names, or a function of a storage on the host
             and its device's name, which gives a storage or None; by default where they were.
-        pickle_module: Python's `pickle`, and no other; only with weights_only=False.
+        pickle_module: A module with a class `Unpickler` that extends Python's, such as `dill`; only with
+            weights_only=False. Default: `pickle`.
         weights_only: If False, the file may run any code. Otherwise, as by default, load only tensors, plain
             containers and the globals of `add_safe_globals`.
         mmap: If True, storages on the CPU are the file itself, mapped to memory and read when they are needed. If
@@ -69,6 +70,7 @@ def load(
         EOFError: The file is empty, or its pickle ends too early.
         RuntimeError: The file is damaged or has another format, which `mmap` may not have been written for, a tensor
             does not fit its storage, or a device is not there.
+        TypeError: `pickle_module` has no class `Unpickler`.
         ValueError: `mmap` is given for what is no path, or the file names no order of bytes that is known.
 
     Example:
@@ -80,11 +82,15 @@ def load(
     """
     from .reading import read
 
-    if pickle_module not in (None, pickle):
-        raise ValueError("load: the pickle module of the standard library is expected")
     safe = weights_only is not False
     if safe and pickle_module is not None:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
+    unpickler = getattr(pickle_module or pickle, "Unpickler", None)
+    if not isinstance(unpickler, type):
+        raise TypeError(
+            f"load: argument 'pickle_module' must have a class Unpickler, got {pickle_module!r:.100}"
+        )
+    trusted: Any = None if safe else unpickler
     if safe and pickle_load_args:
         warnings.warn("pickle_load_args only works if `weights_only=False`.", stacklevel=2)
     if mmap and not isinstance(f, str | os.PathLike):
@@ -92,8 +98,8 @@ def load(
     options = {"encoding": "utf-8", **pickle_load_args}
     if isinstance(f, str | os.PathLike):
         with open_regular(f) as file:
-            return read(file, map_location, safe, options, bool(mmap))
-    return read(_seekable(f), map_location, safe, options)
+            return read(file, map_location, trusted, options, bool(mmap))
+    return read(_seekable(f), map_location, trusted, options)
 
 
 def get_unsafe_globals_in_checkpoint(f: File) -> list[str]:

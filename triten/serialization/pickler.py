@@ -8,14 +8,16 @@ import os
 import pickle
 import sys
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
+from types import ModuleType
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Never
 
 from ..dispatch.autograd.grad_mode import no_grad
 from ..dispatch.core.tensor_function import DisableTensorFunctionSubclass
 from ..dispatch.methods.pickling import _bytes_of, sparse_parts
 from ..dispatch.methods.quantized_pickling import parts_of
+from ..dispatch.methods.typed_storage import TypedStorage
 from ..dispatch.tensor import Tensor
 from ..nn.modules.parameter import Buffer, Parameter
 from ..runtime.device import device as Device
@@ -28,7 +30,7 @@ from ..runtime.size import Size
 from ..runtime.storage import Storage
 from .allowed_globals import DTYPES, TYPED_STORAGES
 from .archive import writing
-from .rebuild import TypedStorage
+from .legacy import COUNT, MAGIC_NUMBER, PROTOCOL_VERSION
 from .replacing_file import replacing
 
 if TYPE_CHECKING:
@@ -59,20 +61,24 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
 
     dispatch: ClassVar[dict[type, Callable[..., None]]] = dict(_PythonPickler.dispatch)
 
-    def __init__(self, file: IO[bytes], protocol: int) -> None:
+    def __init__(self, file: IO[bytes], protocol: int, is_legacy: bool = False) -> None:
         super().__init__(file, protocol)
-        self.storages: dict[int, tuple[str, Storage]] = {}
+        self.is_legacy = is_legacy
+        self.storages: dict[int, tuple[str, Storage, int]] = {}
+        """Keys, storages and sizes of an element, by the storage's identity."""
         self.dtypes: dict[str, str] = {}
 
-    def persistent_id(self, obj: object) -> tuple[str, _Name, str, str, int] | None:
-        """Return a storage's id: ``("storage", its type, its number, where it is, how many elements it has)``."""
-        if isinstance(obj, Storage):
-            obj = TypedStorage(obj, None, obj.nbytes())
-        if not isinstance(obj, TypedStorage) or not isinstance(obj.storage, Storage):
+    def persistent_id(self, obj: object) -> tuple[Any, ...] | None:
+        """Return a storage's id: ``("storage", its type, its number, where it is, how many elements it has)``.
+
+        A legacy file has a sixth field for views, which is always None.
+        """
+        if not isinstance(obj, Storage | TypedStorage):
             return None
-        storage = obj.storage
-        key, _ = self.storages.setdefault(id(storage), (str(len(self.storages)), storage))
-        name = STORAGE_NAMES.get(obj.dtype) if obj.dtype is not None else None
+        storage = obj.untyped()
+        name = STORAGE_NAMES.get(obj.dtype) if isinstance(obj, TypedStorage) else None
+        itemsize = obj.dtype.itemsize if name and isinstance(obj, TypedStorage) else 1
+        key = self.storages.setdefault(id(storage), (str(len(self.storages)), storage, itemsize))[0]
         kept = self.dtypes.setdefault(key, name or "ByteStorage")
         if storage.nbytes() and kept != (name or "ByteStorage"):
             raise RuntimeError(
@@ -80,13 +86,15 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
                 f"{kept}, another of {name or 'UntypedStorage'}. Save a clone of one of them."
             )
         kind = _Name(f"torch.{name}" if name else "torch.storage.UntypedStorage")
-        count = storage.nbytes() // (obj.dtype.itemsize if name and obj.dtype is not None else 1)
-        return "storage", kind, key, str(storage.device), count
+        found = "storage", kind, key, str(storage.device), storage.nbytes() // itemsize
+        return (*found, None) if self.is_legacy else found
 
     def reducer_override(self, obj: Any) -> Any:
         """Tensors, and those of a class that does not pickle itself."""
         if not isinstance(obj, Tensor):
-            return NotImplemented
+            # Pickle modules that extend Python's C pickler, such as cloudpickle, have an override.
+            others = getattr(super(), "reducer_override", None)
+            return NotImplemented if others is None else others(obj)
         spec, kind = obj._spec, type(obj)
         if spec.unnamed is not spec or hasattr(kind, "__tensor_dispatch__"):
             return NotImplemented
@@ -122,11 +130,10 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
         if spec.is_meta and dtype in DTYPE_NAMES:
             name = _Name("torch._utils._rebuild_meta_tensor_no_storage")
             return name, (dtype, tuple(spec.sizes), spec.strides, spec.requires_grad)
-        storage = plain.untyped_storage()
         if dtype in QUANTIZED:
             data: Any = plain._data
             at = (plain.storage_offset(), tuple(plain.shape), plain._spec.strides)
-            typed = TypedStorage(storage, dtype, storage.nbytes())
+            typed = plain._typed_storage()
             quantizer = parts_of(data.quantizer)
             return _Name("torch._utils._rebuild_qtensor"), (typed, *at, quantizer, False, OrderedDict())
         place: tuple[Any, ...] = (
@@ -136,7 +143,7 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
             spec.requires_grad,
             OrderedDict(),
         )
-        typed = TypedStorage(storage, dtype, storage.nbytes())
+        typed = plain._typed_storage()
         if dtype in STORAGE_NAMES:
             return _Name("torch._utils._rebuild_tensor_v2"), (typed, *place)
         return _Name("torch._utils._rebuild_tensor_v3"), (typed, *place, dtype)
@@ -184,7 +191,39 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
     dispatch[type(Tensor)] = _save_tensor_class
 
 
-def write(obj: object, f: File, protocol: int, with_byteorder: bool) -> None:
+def _pickler_class(module: ModuleType) -> type[_Pickler]:
+    """Return the pickler for a pickle module: its `Pickler` under the names and persistent ids of `_Pickler`."""
+    base = module.Pickler
+    if base is pickle.Pickler or base is _PythonPickler:
+        return _Pickler
+    own = {
+        kind: save
+        for kind, save in _Pickler.dispatch.items()
+        if save is not _PythonPickler.dispatch.get(kind)
+    }
+
+    is_python = issubclass(base, _PythonPickler)
+
+    class ModulePickler(_Pickler, base):  # type: ignore[misc, valid-type]
+        dispatch: ClassVar[dict[type, Callable[..., None]]] = {
+            **(base.dispatch if is_python else _Pickler.dispatch),
+            **own,
+        }
+
+        memo: Any = None
+        """Hides the attribute of Python's C pickler, which is not the dict of the one written in Python."""
+
+        def __init__(self, file: IO[bytes], protocol: int, is_legacy: bool) -> None:
+            if not is_python:
+                base.__init__(self, file, protocol)
+            super().__init__(file, protocol, is_legacy)
+
+    return ModulePickler
+
+
+def write(
+    obj: object, f: File, protocol: int, with_byteorder: bool, is_legacy: bool, pickle_module: ModuleType
+) -> None:
     """Write a file for `save`, which has checked the arguments."""
     opened: AbstractContextManager[IO[bytes]]
     folder = "archive"
@@ -201,12 +240,36 @@ def write(obj: object, f: File, protocol: int, with_byteorder: bool) -> None:
     else:
         opened = nullcontext(f)
     data = io.BytesIO()
-    pickler = _Pickler(data, protocol)
+    pickler = _pickler_class(pickle_module)(data, protocol, is_legacy)
     pickler.dump(obj)
-    with opened as file, writing(file, folder) as archive:
-        archive.add("data.pkl", data.getvalue())
-        if with_byteorder:
-            archive.add("byteorder", sys.byteorder.encode())
-        for key, storage in pickler.storages.values():
-            archive.add(f"data/{key}", _bytes_of(storage).cpu()._data)
-        archive.add("version", b"3\n")
+    storages = pickler.storages.values()
+    with opened as file:
+        if is_legacy:
+            _write_legacy(file, protocol, data.getvalue(), storages)
+            return
+        with writing(file, folder) as archive:
+            archive.add("data.pkl", data.getvalue())
+            if with_byteorder:
+                archive.add("byteorder", sys.byteorder.encode())
+            for key, storage, _ in storages:
+                archive.add(f"data/{key}", _bytes_of(storage).cpu()._data)
+            archive.add("version", b"3\n")
+
+
+def _write_legacy(
+    file: IO[bytes], protocol: int, pickled: bytes, storages: Collection[tuple[str, Storage, int]]
+) -> None:
+    """Write the pickles of a legacy file, then each storage's number of elements and bytes (see `legacy`)."""
+    system = {
+        "protocol_version": PROTOCOL_VERSION,
+        "little_endian": sys.byteorder == "little",
+        "type_sizes": {"short": 2, "int": 4, "long": 4},
+    }
+    for part in (MAGIC_NUMBER, PROTOCOL_VERSION, system):
+        pickle.dump(part, file, protocol)
+    file.write(pickled)
+    pickle.dump([key for key, _, _ in storages], file, protocol)
+    for _, storage, itemsize in storages:
+        data: Any = _bytes_of(storage).cpu()._data
+        file.write(COUNT.pack(storage.nbytes() // itemsize))
+        file.write(data.data)

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..dispatch.generated.functions import empty
 from ..dispatch.methods.pickling import _bytes_of
+from ..dispatch.methods.untyped_storage import UntypedStorage, untyped_storage_of
 from ..dispatch.tensor import Tensor
 from ..runtime.device import CPU, PRIVATE_USE
 from ..runtime.device import device as Device
 from ..runtime.dispatch_key import BackendComponent
-from ..runtime.scalar_type import uint8
-from ..runtime.storage import Storage, storage_of
+from ..runtime.storage import TypedStorageBase
 from .rebuild import device_of
 from .restricted_unpickler import shown
 
@@ -34,18 +33,18 @@ PLACES = frozenset(
 """Backends that have memory here, and Meta."""
 
 
-def host_storage(nbytes: int) -> tuple[Storage, NDArray[np.uint8]]:
+def host_storage(nbytes: int) -> tuple[UntypedStorage, NDArray[np.uint8]]:
     """Allocate a storage in host memory; return it with its bytes."""
-    array: NDArray[np.uint8] = empty(nbytes, dtype=uint8, device="cpu")._data
-    return storage_of(array, CPU), array
+    storage = UntypedStorage(nbytes)
+    return storage, storage.bytes_on_host()
 
 
-def storage_of_bytes(array: NDArray[np.uint8]) -> Storage:
+def storage_of_bytes(array: NDArray[np.uint8]) -> UntypedStorage:
     """Return a host storage over existing bytes."""
-    return storage_of(array, CPU)
+    return untyped_storage_of(array, CPU)
 
 
-def fill(storage: Storage, data: NDArray[np.uint8]) -> None:
+def fill(storage: UntypedStorage, data: NDArray[np.uint8]) -> None:
     """Copy bytes into a storage of this size."""
     source, array = host_storage(len(data))
     array[:] = data
@@ -57,8 +56,8 @@ def goes_to_meta(map_location: MapLocation) -> bool:
     return (isinstance(map_location, str | Device)) and str(map_location) == "meta"
 
 
-def placed(storage: Storage, location: str, map_location: MapLocation) -> Storage | Device:
-    """Move a host storage to the device of its location in the file; for Meta return only the device.
+def placed(storage: UntypedStorage, location: str, map_location: MapLocation) -> UntypedStorage:
+    """Move a host storage to the device of its location in the file.
 
     Raises:
         RuntimeError: The location does not exist.
@@ -80,12 +79,14 @@ def placed(storage: Storage, location: str, map_location: MapLocation) -> Storag
         return _restored(storage, location)
     if isinstance(found, Tensor):
         found = found.untyped_storage()
-    if not isinstance(found, Storage):
+    if isinstance(found, TypedStorageBase):
+        found = found._untyped_storage
+    if not isinstance(found, UntypedStorage):
         raise TypeError(f"load: map_location must return a storage or None, not {type(found).__name__}")
     return found
 
 
-def _restored(storage: Storage, location: str) -> Storage | Device:
+def _restored(storage: UntypedStorage, location: str) -> UntypedStorage:
     if location == "cpu":
         return storage
     try:
@@ -96,13 +97,9 @@ def _restored(storage: Storage, location: str) -> Storage | Device:
         raise RuntimeError(
             f"don't know how to restore data location of triten.UntypedStorage (tagged with {shown(location)})"
         )
-    if device.type == "meta":
-        return device
     if device.type == "cuda":
         _check_cuda(device)
-    if device.type == "cpu":
-        return storage
-    return storage_of(_bytes_of(storage).to(device=device)._data, device)
+    return storage.to(device=device)
 
 
 def _check_cuda(device: Device) -> None:

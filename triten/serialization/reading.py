@@ -9,15 +9,14 @@ from collections.abc import Callable
 from pickle import UnpicklingError
 from typing import IO, TYPE_CHECKING, Any
 
-from ..runtime.device import device as Device
-from ..runtime.storage import Storage
+from ..dispatch.methods.untyped_storage import UntypedStorage
 from .allowed_globals import NOT_SUPPORTED, PACKAGE, StorageType, find, full_name
 from .archive import SIGNATURE, ArchiveReader
-from .legacy import LegacyFile
+from .legacy import LegacyFile, typed
 from .limits import Limits
 from .pickle_names import globals_in
 from .placement import goes_to_meta, host_storage, placed, storage_of_bytes
-from .rebuild import Load, Rebuild, TypedStorage
+from .rebuild import Load, Rebuild
 from .restricted_unpickler import NOT_ALLOWED, RestrictedUnpickler
 from .user_globals import allowed_by_user
 
@@ -27,6 +26,9 @@ if TYPE_CHECKING:
 MAX_KEY = 64
 """Characters of a storage's key, which is a number."""
 MAX_ELEMENTS = 2**63 - 1
+
+Unpickler = type[pickle.Unpickler]
+"""Class of a pickle module that a file which the user trusts is loaded with."""
 
 StorageOf = Callable[[str, str, StorageType, int], Any]
 
@@ -44,15 +46,11 @@ class _Caller:
         )
 
 
-class _TrustingUnpickler(pickle.Unpickler):
-    """Python's own, which runs what the file says; PyTorch's names mean what they mean in any file."""
+class _Trusting:
+    """Mixin of unpicklers that run what the file says; PyTorch's names mean what they mean in any file."""
 
-    def __init__(
-        self, file: IO[bytes], load: Load, persistent_load: Callable[[Any], Any], options: dict[str, Any]
-    ) -> None:
-        super().__init__(file, **options)
-        self._load = load
-        self._persistent = persistent_load
+    _load: Load
+    _persistent: Callable[[Any], Any]
 
     def find_class(self, module: str, name: str) -> Any:
         dotted = full_name(module, name)
@@ -61,7 +59,7 @@ class _TrustingUnpickler(pickle.Unpickler):
             return _Caller(self._load, found.call) if found.value is found.call else found.value
         if dotted in NOT_SUPPORTED:
             raise UnpicklingError(f"Unsupported global: GLOBAL {dotted}: {NOT_SUPPORTED[dotted]}")
-        return super().find_class(module, name)
+        return super().find_class(module, name)  # type: ignore[misc]
 
     def persistent_load(self, pid: Any) -> Any:
         if type(pid) is tuple and len(pid) == 4 and pid[0] == "module":
@@ -95,9 +93,17 @@ def _persistent_load(storage_of: StorageOf, length: int) -> Callable[[Any], Any]
 
 
 def read(
-    file: IO[bytes], map_location: MapLocation, safe: bool, options: dict[str, Any], mapped: bool = False
+    file: IO[bytes],
+    map_location: MapLocation,
+    trusted: Unpickler | None,
+    options: dict[str, Any],
+    mapped: bool = False,
 ) -> Any:
-    """Read the object of a seekable file for `load`. If `mapped`, storages are views of the memory-mapped file."""
+    """Read the object of a seekable file for `load`.
+
+    `trusted` is the unpickler of a file that may run any code; None selects the restricted one. If `mapped`, storages
+    are views of the memory-mapped file.
+    """
     try:
         start = file.tell()
         signature = file.read(len(SIGNATURE))
@@ -105,7 +111,7 @@ def read(
         if not signature:
             raise EOFError("load: the file is empty")
         if signature == SIGNATURE:
-            return _load_archive(ArchiveReader(file, mapped), map_location, safe, options)
+            return _load_archive(ArchiveReader(file, mapped), map_location, trusted, options)
         if signature[:1] != pickle.PROTO:
             raise RuntimeError(
                 "load: a zip archive is expected, or the pickles that torch.save wrote before PyTorch 1.6; this "
@@ -116,19 +122,19 @@ def read(
                 "mmap can only be used with files saved with `torch.save(_use_new_zipfile_serialization=True), please "
                 "torch.save your checkpoint with this option in order to use mmap."
             )
-        return _load_legacy(file.read(), map_location, safe, options)
+        return _load_legacy(file.read(), map_location, trusted, options)
     except UnpicklingError as error:
-        if not safe:
+        if trusted is not None:
             raise
         raise UnpicklingError(_explained(str(error))) from None
 
 
 def _load_archive(
-    archive: ArchiveReader, map_location: MapLocation, safe: bool, options: dict[str, Any]
+    archive: ArchiveReader, map_location: MapLocation, trusted: Unpickler | None, options: dict[str, Any]
 ) -> Any:
     _check_archive(archive)
     skipped = goes_to_meta(map_location)
-    known: dict[str, Storage | Device] = {}
+    known: dict[str, UntypedStorage] = {}
 
     def storage_of(key: str, location: str, kind: StorageType, count: int) -> Any:
         record = f"data/{key}"
@@ -138,7 +144,7 @@ def _load_archive(
         size = count * itemsize if absent else _checked_size(archive, record, count * itemsize, itemsize)
         if key not in known:
             if absent or skipped:
-                known[key] = Device("meta")
+                known[key] = UntypedStorage(size, device="meta")
             else:
                 bytes_in_file = archive.mapped(record)
                 if bytes_in_file is not None:
@@ -148,14 +154,13 @@ def _load_archive(
                     if size:
                         archive.read_into(record, memoryview(array))  # type: ignore[arg-type]
                 known[key] = placed(host, location, map_location)
-        found = known[key]
-        if kind.dtype is None and isinstance(found, Storage):
-            return found
-        return TypedStorage(found, kind.dtype, found.nbytes() if isinstance(found, Storage) else size)
+        return typed(known[key], kind.dtype)
 
     data = archive.read("data.pkl")
-    state = Load(Limits(len(data), archive.size), list(allowed_by_user().values()) if safe else None, False)
-    return _unpickled(data, state, _persistent_load(storage_of, 5), safe, options)[0]
+    state = Load(
+        Limits(len(data), archive.size), list(allowed_by_user().values()) if trusted is None else None, False
+    )
+    return _unpickled(data, state, _persistent_load(storage_of, 5), trusted, options)[0]
 
 
 def _checked_size(archive: ArchiveReader, record: str, nbytes: int, itemsize: int) -> int:
@@ -180,24 +185,27 @@ def _check_archive(archive: ArchiveReader) -> None:
         raise RuntimeError(f"load: the file's numbers are {order.decode()}-endian, this machine's are not")
 
 
-def _load_legacy(data: bytes, map_location: MapLocation, safe: bool, options: dict[str, Any]) -> Any:
+def _load_legacy(
+    data: bytes, map_location: MapLocation, trusted: Unpickler | None, options: dict[str, Any]
+) -> Any:
     file = LegacyFile(data, lambda storage, location: placed(storage, location, map_location))
-    state = Load(Limits(len(data), len(data)), list(allowed_by_user().values()) if safe else None, True)
+    state = Load(
+        Limits(len(data), len(data)), list(allowed_by_user().values()) if trusted is None else None, True
+    )
     position, head = 0, []
 
     def storage_of(key: str, location: str, kind: StorageType, count: int) -> Any:
-        found = file.storage(key, location, kind.dtype, count)
-        return found.storage if kind.dtype is None and isinstance(found.storage, Storage) else found
+        return file.storage(key, location, kind.dtype, count)
 
     persistent_load = _persistent_load(storage_of, 6)
     for _ in range(3):
-        value, position = _unpickled(data, state, persistent_load, safe, options, position)
+        value, position = _unpickled(data, state, persistent_load, trusted, options, position)
         head.append(value)
         if len(head) == 1:
             file.check_head(value)
     file.check_version(*head[1:])
-    result, position = _unpickled(data, state, persistent_load, safe, options, position)
-    keys, position = _unpickled(data, state, persistent_load, safe, options, position)
+    result, position = _unpickled(data, state, persistent_load, trusted, options, position)
+    keys, position = _unpickled(data, state, persistent_load, trusted, options, position)
     file.read_storages(keys, position)
     state.finish()
     return result
@@ -207,18 +215,20 @@ def _unpickled(
     data: bytes,
     state: Load,
     persistent_load: Callable[[Any], Any],
-    safe: bool,
+    trusted: Unpickler | None,
     options: dict[str, Any],
     position: int = 0,
 ) -> tuple[Any, int]:
     """Unpickle the object at a position; return it with the position after it."""
-    if safe:
+    if trusted is None:
         encoding = options["encoding"]
         machine = RestrictedUnpickler(data, state, allowed_by_user(), persistent_load, position, encoding)
         return machine.read(), machine.position
     file = io.BytesIO(data)
     file.seek(position)
-    return _TrustingUnpickler(file, state, persistent_load, options).load(), file.tell()
+    unpickler: Any = type("TrustingUnpickler", (_Trusting, trusted), {})(file, **options)
+    unpickler._load, unpickler._persistent = state, persistent_load
+    return unpickler.load(), file.tell()
 
 
 def _explained(message: str) -> str:

@@ -17,6 +17,8 @@ from ..dispatch.generated import functions as _ops
 from ..dispatch.layers.python_key import detached_subclass
 from ..dispatch.methods.pickling import _rebuilt
 from ..dispatch.methods.quantized_pickling import rebuilt_quantized
+from ..dispatch.methods.typed_storage import TypedStorage
+from ..dispatch.methods.untyped_storage import UntypedStorage
 from ..dispatch.tensor import Tensor
 from ..nn.modules.parameter import Buffer, Parameter
 from ..nn.modules.uninitialized import UninitializedBuffer, UninitializedParameter
@@ -28,11 +30,9 @@ from ..runtime.quantized_data import INTEGERS
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.scalar_type import quint4x2, uint8
 from ..runtime.size import Size
-from ..runtime.storage import Storage
+from ..runtime.tensor_spec import MAX_DIMS
 from .limits import Limits
 
-MAX_DIMS = 64
-"""NumPy's."""
 MAX_DEVICE = 64
 """Characters of a device's name."""
 MAX_BYTES = 2**63 - 1
@@ -43,24 +43,6 @@ LAYOUTS = {
 
 SCHEMES = (per_tensor_affine, per_channel_affine, per_channel_affine_float_qparams)
 """The quantization schemes that tensors have."""
-
-
-class TypedStorage:
-    """A storage as a file names it: with the dtype of its elements, and on Meta as a device and a size alone."""
-
-    __slots__ = ("dtype", "size", "storage")
-
-    def __init__(self, storage: Storage | Device, dtype: ScalarType | None, size: int) -> None:
-        self.storage = storage
-        self.dtype = dtype
-        self.size = size
-
-    def nbytes(self) -> int:
-        """Return the size in bytes."""
-        return self.size
-
-    def __repr__(self) -> str:
-        return f"TypedStorage(dtype={self.dtype or uint8}, nbytes={self.size})"
 
 
 class Load:
@@ -224,12 +206,11 @@ def _tensor(
     dtype: ScalarType,
     metadata: Any = None,
 ) -> Tensor:
-    of_kind(name, "storage", storage, TypedStorage, Storage)
+    of_kind(name, "storage", storage, TypedStorage, UntypedStorage)
     of_kind(name, "requires_grad", requires_grad, bool)
     of_kind(name, "metadata", metadata, dict, type(None))
     geometry = checked_geometry(name, offset, size, stride, dtype.itemsize, storage.nbytes())
-    bytes_of = storage.storage if type(storage) is TypedStorage else storage
-    made = _rebuilt(Tensor, bytes_of, geometry, dtype, False, None)
+    made = _rebuilt(Tensor, storage.untyped(), geometry, dtype, False, None)
     # There are no lazily conjugated or negated tensors here.
     bits = [
         apply for bit, apply in (("conj", _ops.conj_physical), ("neg", _ops.neg)) if (metadata or {}).get(bit)
@@ -357,12 +338,12 @@ def rebuild_own_tensor(load: Load, args: tuple[Any, ...]) -> Tensor:
     offset, size, stride = of_kind(name, "geometry", arguments(name, geometry, 3), tuple)
     if of_kind(name, "offset", offset, int) % dtype.itemsize:
         raise RuntimeError(f"{name}: argument 'offset' must be a multiple of the itemsize {dtype.itemsize}")
-    of_kind(name, "storage", storage, TypedStorage, Storage, Device)
+    of_kind(name, "storage", storage, TypedStorage, UntypedStorage, Device)
     if isinstance(storage, Device) and storage.type != "meta":
         raise UnpicklingError(f"{name}: only a tensor on Meta has no storage")
     nbytes = None if isinstance(storage, Device) else storage.nbytes()
     if type(storage) is TypedStorage:
-        storage = storage.storage
+        storage = storage.untyped()
     bounds = checked_geometry(name, offset // dtype.itemsize, size, stride, dtype.itemsize, nbytes)
     if names is not None and not (
         type(names) is tuple

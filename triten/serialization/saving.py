@@ -30,13 +30,14 @@ def save(
     Args:
         obj: The object to write: tensors, and containers and objects that hold them.
         f: A path, or a binary file open for writing.
-        pickle_module: Python's `pickle`, and no other.
+        pickle_module: A module with a class `Pickler` that extends Python's, such as `dill`. Default: `pickle`.
         pickle_protocol: The protocol of the pickle; PyTorch loads 2.
+        _use_new_zipfile_serialization: If False, write the format before PyTorch 1.6 instead of a zip archive.
 
     Raises:
         RuntimeError: The path is in a folder that is not there.
         AttributeError: `f` is neither a path nor a file.
-        ValueError: `pickle_module` is another one, or the format before PyTorch 1.6 is asked for.
+        TypeError: `pickle_module` has no class `Pickler`.
 
     Example:
         >>> import io, triten as tt
@@ -45,10 +46,17 @@ def save(
         >>> tt.load(io.BytesIO(file.getvalue()))
         {'weight': tensor([1., 1.])}
     """
-    if pickle_module is not pickle:
-        raise ValueError("save: the pickle module of the standard library is expected")
-    if not _use_new_zipfile_serialization:
-        raise ValueError("save: only the zip format is written")
+    if not isinstance(getattr(pickle_module, "Pickler", None), type):
+        raise TypeError(
+            f"save: argument 'pickle_module' must have a class Pickler, got {pickle_module!r:.100}"
+        )
     from .pickler import write
 
-    write(obj, f, pickle_protocol, not _disable_byteorder_record)
+    write(
+        obj,
+        f,
+        pickle_protocol,
+        not _disable_byteorder_record,
+        not _use_new_zipfile_serialization,
+        pickle_module,
+    )

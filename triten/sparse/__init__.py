@@ -16,6 +16,8 @@ In this folder `functions` has sums, softmax and products, `invariants` when the
 are kept, which have no layout of their own but packed parts. Kernels are in `dispatch/layers/sparse/`.
 """
 
+from ..dispatch.methods import tensor_types as _types
+from ..runtime.layout import sparse_coo as _sparse_coo
 from .functions import (
     addmm,
     as_sparse_gradcheck,
@@ -56,3 +58,27 @@ __all__ = [
     "to_scipy",
     "to_sparse_semi_structured",
 ]
+
+(
+    BFloat16Tensor,
+    ByteTensor,
+    CharTensor,
+    DoubleTensor,
+    FloatTensor,
+    HalfTensor,
+    IntTensor,
+    LongTensor,
+    ShortTensor,
+) = (
+    _types.TensorType(each.dtype, layout=_sparse_coo)
+    for each in (
+        *(
+            _types.BFloat16Tensor,
+            _types.ByteTensor,
+            _types.CharTensor,
+            _types.DoubleTensor,
+            _types.FloatTensor,
+        ),
+        *(_types.HalfTensor, _types.IntTensor, _types.LongTensor, _types.ShortTensor),
+    )
+)

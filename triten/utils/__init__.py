@@ -45,6 +45,7 @@ __all__ = [
     "checkpoint",
     "collect_env",
     "data",
+    "deterministic",
     "dlpack",
     "generate_methods_for_privateuse1_backend",
     "hooks",
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from . import _python_dispatch as _python_dispatch
     from . import _pytree as _pytree
     from . import _triton as _triton
-    from . import benchmark, checkpoint, collect_env, data, dlpack, hooks, model_zoo, weak
+    from . import benchmark, checkpoint, collect_env, data, deterministic, dlpack, hooks, model_zoo, weak
     from .swapping import swap_tensors
 else:
     __getattr__, __dir__, _ = lazy_names(
@@ -78,6 +79,7 @@ else:
             "checkpoint",
             "collect_env",
             "data",
+            "deterministic",
             "dlpack",
             "hooks",
             "model_zoo",

@@ -247,6 +247,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
         if hasattr(ops, f"{name}_")
     },
     "nan_to_num": on_values(ops.nan_to_num, linear=False),
+    "_conj_physical": on_values(ops.conj_physical, linear=True),
     "add.Tensor": add,
     "add_.Tensor": add_,
     "rsub.Tensor": rsub,

@@ -11,11 +11,11 @@ from ...iterator.type_promotion import can_cast
 Function = Callable[..., Any]
 
 
-def in_place(name: str, function: Function) -> Function:
-    """Return the form that writes to its first argument."""
+def in_place(name: str, function: Function, resizes: bool = False) -> Function:
+    """Return the form that writes to its first argument; if `resizes`, the form may change its sizes."""
 
     def inplace(self: Any, *rest: Any) -> Any:
-        return become(name, self, function(self, *rest))
+        return become(name, self, function(self, *rest), resizes)
 
     inplace.__module__ = function.__module__
     return inplace

@@ -78,7 +78,7 @@ def _form_of(op: OperatorEntry, name: str, functions: dict[str, Function]) -> Fu
         function = functions.get(
             f"{base.removesuffix('_')}.{overload}" if overload else base.removesuffix("_")
         )
-        return None if function is None else in_place(base, function)
+        return None if function is None else in_place(base, function, "inplace_view" in op.tags)
     outs = [a for a in schema.arguments if a.is_out]
     if len(outs) != 1:
         return None

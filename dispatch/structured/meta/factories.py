@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....runtime.allocator import storage_size
+from ....runtime.determinism import fills_uninitialized_memory
 from ....runtime.device import CPU, get_default_device
 from ....runtime.device import device as Device
 from ....runtime.layout import jagged, sparse_coo, sparse_csc, sparse_csr, strided
@@ -25,6 +26,7 @@ from ...core.op_overload import find_overload
 from ...core.operator_entry import OperatorEntry
 from ...tensor import Tensor, blank_tensor
 from ..allocation import allocator_of, numpy_may_allocate, pinned_allocator_of
+from ..deterministic_fill import fill_uninitialized
 from ..meta_base import MetaBase
 from ..stub import StructuredCall, find_kernel, has_kernel
 from ..supported_dtypes import kernel_name
@@ -103,6 +105,8 @@ def spec_from(
 def uninitialised(spec: TensorSpec, pin: bool | None = None, name: str = "empty") -> Plan:
     """Return a plan that allocates, in page-locked memory if `pin` is true."""
     allocate = pinned_allocator_of(spec, name) if pin else allocator_of(spec)
+    if fills_uninitialized_memory() and spec.numel:
+        return _filled_when_deterministic(spec, allocate)
 
     def plan(*_: object) -> Tensor:
         out = blank_tensor()
@@ -114,6 +118,15 @@ def uninitialised(spec: TensorSpec, pin: bool | None = None, name: str = "empty"
         out._spec = spec
         out._version_cell = out._autograd = out._view_base = None
         return out
+
+    return plan
+
+
+def _filled_when_deterministic(spec: TensorSpec, allocate: Callable[[], Any]) -> Plan:
+    def plan(*_: object) -> Tensor:
+        data = allocate()
+        fill_uninitialized(data, spec)
+        return Tensor.from_data(data, spec)
 
     return plan
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ....runtime.determinism import fills_uninitialized_memory
 from ....runtime.device import device as Device
 from ....runtime.dispatch_key import Functionality, functionality_bit
+from ....runtime.grad_mode import is_grad_enabled
+from ....runtime.layout import strided
 from ....runtime.memory_format import contiguous_strides, preserve_format, strides_for
 from ....runtime.memory_format import memory_format as MemoryFormat
-from ....runtime.storage import Storage
+from ....runtime.storage import Storage, TypedStorageBase, untyped_bytes
 from ....runtime.tensor_spec import TensorSpec
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
 from ..allocation import allocator_of
+from ..deterministic_fill import fill_behind
 from ..resizing import resized, set_geometry
 from .factories import check_sizes, check_strides
 
@@ -25,8 +29,8 @@ _FORWARD_BIT = functionality_bit(Functionality.ForwardAD)
 
 
 def _refuse_grad(spec: TensorSpec, verb: str) -> None:
-    if spec.requires_grad:
-        raise RuntimeError(f"cannot {verb} variables that require grad")
+    if verb == "resize" and spec.requires_grad and not spec.is_inference:
+        raise RuntimeError("cannot resize variables that require grad")
     if spec.keys & _FORWARD_BIT:
         if verb == "set":
             raise NotImplementedError(
@@ -50,7 +54,16 @@ def _resize_plan(
     else:
         strides = strides_for(fmt, sizes)
     target = spec.replace(sizes=sizes, strides=strides)
-    return lambda self, *_: resized(self, target)
+    if not fills_uninitialized_memory():
+        return lambda self, *_: resized(self, target)
+
+    def resized_and_filled(self: Tensor, *_: object) -> Tensor:
+        before = self.untyped_storage().nbytes()
+        resized(self, target)
+        fill_behind(self.untyped_storage(), before, target)
+        return self
+
+    return resized_and_filled
 
 
 def resize_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -64,7 +77,22 @@ def resize_as_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``self.resize_as_(template, memory_format)``."""
     spec: TensorSpec = args[0]._spec
     _refuse_grad(spec, "resize")
+    if spec.layout is not strided:
+        return lambda self, template: self.resize_as_sparse_(template)
     return _resize_plan(spec, args[1]._spec.sizes, args[2], args[1]._spec)
+
+
+def _refusing_grad(spec: TensorSpec, plan: Plan) -> Plan:
+    """Return the plan of ``set_``, which refuses a tensor that requires grad unless grad mode is off."""
+    if not spec.requires_grad:
+        return plan
+
+    def checked(*args: Any) -> Any:
+        if is_grad_enabled():
+            raise RuntimeError("cannot set variables that require grad")
+        return plan(*args)
+
+    return checked
 
 
 def _check_device(own: Device, source: Device) -> None:
@@ -100,7 +128,7 @@ def set_source_tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
             self._version_cell = None
             return self
 
-        return share
+        return _refusing_grad(spec, share)
     _, _, offset, sizes, strides = args
     place = _placing(spec, offset, sizes, strides)
     return lambda self, other: place(self, other.untyped_storage())
@@ -112,7 +140,8 @@ def set_source_storage(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     if len(args) > 2:
         return _placing(spec, *args[2:])
 
-    def whole(self: Tensor, storage: Storage) -> Any:
+    def whole(self: Tensor, source: Storage | TypedStorageBase) -> Any:
+        storage = untyped_bytes(source, spec.dtype)
         count = storage.nbytes() // spec.itemsize
         return _placing(spec, 0, (count,), ())(self, storage)
 
@@ -130,13 +159,14 @@ def _placing(spec: TensorSpec, offset: int, sizes: Sequence[int], strides: Seque
     given = check_strides("set_", sizes, strides or contiguous_strides(sizes), spec.itemsize, offset)
     target = spec.replace(sizes=sizes, strides=given)
 
-    def place(self: Tensor, storage: Storage) -> Tensor:
+    def place(self: Tensor, source: Storage | TypedStorageBase) -> Tensor:
+        storage = untyped_bytes(source, target.dtype)
         _check_device(target.device, storage.device)
         self._version_cell = None
         set_geometry(self, storage, target, offset)
         return self
 
-    return place
+    return _refusing_grad(spec, place)
 
 
 def set_nothing(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -150,7 +180,7 @@ def set_nothing(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         self._data, self._spec, self._version_cell = allocate(), target, None
         return self
 
-    return empty
+    return _refusing_grad(spec, empty)
 
 
 def is_set_to(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:

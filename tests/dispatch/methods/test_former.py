@@ -48,7 +48,7 @@ def test_classes_of_one_dtype_are_names():
     assert made.type("triten.IntStorage").dtype is tt.int32 and made.type(
         tt.storage.LongStorage
     ).tolist() == [1, 2, 3]
-    assert made.double().dtype is tt.float64 and made.float() is made
+    assert made.double().dtype is tt.float64 and made.float() is not made and made.type(tt.float32) is made
     assert tt.ones(1, dtype=tt.int8).storage_type() is tt.storage.CharStorage
 
 
@@ -70,11 +70,11 @@ def test_copies_and_sizes():
         (lambda s: s[9], IndexError, "index 9 out of range for storage of size 2"),
         (lambda s: s["a"], TypeError, "can't index a .*TypedStorage"),
         (lambda s: s[0:1], RuntimeError, "slices are only supported in UntypedStorage"),
-        (lambda s: s.copy_(TypedStorage(3)), RuntimeError, "self was 2 elements but source was 3"),
+        (lambda s: s.copy_(TypedStorage(3)), RuntimeError, "self was 8 bytes but src was 12 bytes"),
         (lambda s: tt.storage.FloatStorage(2, dtype=tt.float32), RuntimeError, "cannot be specified"),
-        (lambda s: TypedStorage(1, 2), TypeError, "expected one argument by position"),
+        (lambda s: TypedStorage(1, 2), RuntimeError, "expected one argument by position"),
         (lambda s: TypedStorage("ab"), TypeError, "expected a size or a sequence of elements, got str"),
-        (lambda s: TypedStorage(wrap_storage=s.untyped()), TypeError, "'dtype' must be given"),
+        (lambda s: TypedStorage(wrap_storage=s.untyped()), RuntimeError, "'dtype' must be given"),
         (
             lambda s: TypedStorage(wrap_storage=s, dtype=tt.int8),
             TypeError,
@@ -85,6 +85,54 @@ def test_copies_and_sizes():
 def test_what_storages_refuse(call, error, message):
     with pytest.raises(error, match=message):
         call(TypedStorage(2))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda storage: tt.empty(0).set_(storage),
+        lambda storage: tt.empty(0).set_(storage, 0, (3,), (1,)),
+        lambda storage: tt.ones(1).new(storage),
+        lambda storage: tt.FloatTensor(storage),
+        lambda storage: tt.FloatTensor(storage=storage),
+        lambda storage: tt.Tensor(storage),
+        lambda storage: tt.tensor(storage, dtype=tt.float32),
+        lambda storage: tt.as_tensor(storage, dtype=tt.float32),
+        lambda storage: tt.asarray(storage, dtype=tt.float32),
+    ],
+)
+def test_tensors_over_storages(make):
+    x = tt.arange(3.0)
+    for storage in (x.storage(), x.untyped_storage()):
+        made = make(storage)
+        assert made.tolist() == [0.0, 1.0, 2.0] and made.data_ptr() == x.data_ptr()
+    with pytest.raises(RuntimeError, match=r"Expected a Storage of type Float .* but got type Double"):
+        make(x.double().storage())
+
+
+def test_quantized_storages_hold_integers():
+    made = tt.storage.QInt32Storage([1, 2])
+    assert made.dtype is tt.qint32 and made.tolist() == [1, 2] and made.fill_(3)[1] == 3
+    assert tt.quantize_per_tensor(tt.ones(2), 0.5, 0, tt.qint8).storage().tolist() == [2, 2]
+
+
+def test_storages_over_files(tmp_path):
+    path = tmp_path / "elements"
+    storage = tt.storage.FloatStorage.from_file(path, True, 5)
+    storage[4] = 2.5
+    assert len(storage) == 5 and storage.filename == str(path)
+    assert tt.storage.FloatStorage.from_file(path, False, 5).tolist() == [0, 0, 0, 0, 2.5]
+    with pytest.raises(RuntimeError, match="derived classes"):
+        TypedStorage.from_file(path, True, 5)
+
+
+def test_newer_dtypes_have_no_legacy_class():
+    storage = TypedStorage(2, dtype=tt.uint16)
+    assert (
+        storage.type() == "triten.storage.TypedStorage" and tt.ones(1, dtype=tt.uint16).storage_type() is None
+    )
+    with pytest.raises(KeyError, match="uint16 is not recognized"):
+        storage.pickle_storage_type()
 
 
 def test_a_parameter_says_how_it_takes_another_s_values():

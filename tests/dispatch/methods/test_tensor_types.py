@@ -126,3 +126,9 @@ def test_what_no_tensor_is(device: str) -> None:
 def test_a_type_may_stand_in_a_union():
     assert tt.LongTensor | None == typing.Optional[tt.LongTensor]  # noqa: UP045
     assert set(typing.get_args(int | tt.FloatTensor)) == {int, tt.FloatTensor}
+
+
+@pytest.mark.parametrize("make", [tt.Tensor, tt.ones(1).new, tt.FloatTensor])
+def test_a_tensor_takes_no_device(make):
+    with pytest.raises(RuntimeError, match=r"of the form \(tensor, device=device\) is not supported"):
+        make(tt.ones(1), device="cpu")

@@ -69,13 +69,16 @@ class ConversionMixin:
         Tensors of integers keep their dtype; only those of four dimensions take a memory format.
 
         Raises:
-            TypeError: the dtype is neither floating point nor complex.
+            TypeError: The dtype is neither floating point nor complex, or an argument has another type.
+            RuntimeError: `copy` is given, which only `Tensor.to` has.
 
         Example:
             >>> import triten as tt
             >>> tt.nn.Linear(2, 2).to(tt.float64).weight.dtype
             triten.float64
         """
+        if "copy" in kwargs or len(args) == (3 if args and isinstance(args[0], Tensor | ScalarType) else 4):
+            raise RuntimeError(".to() does not accept copy argument")
         device, dtype, non_blocking, memory_format = destination_of(*args, **kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(
@@ -156,10 +159,14 @@ def destination_of(
     unknown = set(kwargs) - {"device", "dtype", "non_blocking", "memory_format", "copy"}
     if unknown:
         raise TypeError(f"to() got an unexpected keyword argument '{min(unknown)}'")
-    device = kwargs.get("device")
+    device, dtype = kwargs.get("device"), kwargs.get("dtype")
+    if not isinstance(device, Device | str | int | None) or isinstance(device, bool):
+        raise TypeError(f"to(): argument 'device' must be a device, not {type(device).__name__}")
+    if not isinstance(dtype, ScalarType | None):
+        raise TypeError(f"to(): argument 'dtype' must be a dtype, not {type(dtype).__name__}")
     return (
         None if device is None else Device(device) if not isinstance(device, Device) else device,
-        kwargs.get("dtype"),
+        dtype,
         bool(kwargs.get("non_blocking", False)),
         kwargs.get("memory_format"),
     )

@@ -14,10 +14,10 @@ from ...dispatch.random import Generator
 from ...dispatch.tensor import Tensor
 from ...runtime.cuda.provider import is_available
 from ...runtime.scalar_type import int64
-from ...runtime.traceback_filter import hide_inner_frames
 from .collate import default_collate, default_convert
 from .dataset import IterableDataset, Source
 from .fetching import Fetching
+from .iteration import LocalBatches
 from .iteration import _BaseDataLoaderIter as _BaseDataLoaderIter
 from .iteration import _MultiProcessingDataLoaderIter as _MultiProcessingDataLoaderIter
 from .iteration import _SingleProcessDataLoaderIter as _SingleProcessDataLoaderIter
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from .worker_batches import WorkerBatches
 
 T_co = TypeVar("T_co", covariant=True)
+
+
+_FIXED = frozenset({"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"})
+"""Attributes of a `DataLoader` that its other attributes depend on."""
 
 
 class _Endless:
@@ -80,6 +84,10 @@ class DataLoader(Generic[T_co]):
         [2, 3] [4, 9]
         [4] [16]
     """
+
+    _is_initialized = False
+    _told_length: int | None = None
+    """Number of samples of a stream that `len` last told the program."""
 
     def __init__(
         self,
@@ -151,6 +159,16 @@ class DataLoader(Generic[T_co]):
         if collate_fn is None:
             collate_fn = default_convert if batch_sampler is None else default_collate
         self.collate_fn = collate_fn
+        self._is_initialized = True
+
+    @property
+    def _auto_collation(self) -> bool:
+        return self.batch_sampler is not None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._is_initialized and name in _FIXED:
+            raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+        super().__setattr__(name, value)
 
     @property
     def multiprocessing_context(self) -> BaseContext | None:
@@ -168,22 +186,22 @@ class DataLoader(Generic[T_co]):
 
     def __iter__(self) -> _BaseDataLoaderIter:
         if not self.num_workers:
-            return _SingleProcessDataLoaderIter(self, self._finished(self._of_this_process()))
+            # The seed is drawn without workers too, so that the order that follows is the same.
+            self._draw_base_seed()
+            return _SingleProcessDataLoaderIter(self, self._finished(LocalBatches(self)))
         running = self._iterator
-        if running is not None and running._workers.is_usable:
-            running._workers.restart(self)
-            running._batches = self._finished(running._workers)
+        if running is not None and running._source.is_usable:
+            running._source.restart(self)
+            running._begin(self._finished(running._source))
             return running
-        workers = self._of_workers()
-        running = _MultiProcessingDataLoaderIter(self, self._finished(workers), workers)
+        source = self._of_workers()
+        running = _MultiProcessingDataLoaderIter(self, self._finished(source), source)
         if self.persistent_workers:
             self._iterator = running
         return running
 
     def _finished(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Return the batches as the loop yields them: with a length check, and in pinned memory on request."""
-        if self._is_iterable and hasattr(self.dataset, "__len__"):
-            batches = self._counted(batches)
+        """Return the batches as the loop yields them: in pinned memory on request."""
         if not self.pin_memory:
             return batches
         if not is_available():
@@ -196,28 +214,8 @@ class DataLoader(Generic[T_co]):
         return map(_pinned, batches)
 
     def _draw_base_seed(self) -> int:
-        """Generate the base of the workers' seeds.
-
-        It is generated without workers too, so that the order that follows is the same.
-        """
+        """Generate the base of the workers' seeds."""
         return int(_ops.empty((), dtype=int64).random_(generator=self.generator).item())
-
-    def _of_this_process(self) -> Iterator[Any]:
-        try:
-            self._draw_base_seed()
-            order = iter(self.order())
-            fetch = self.fetching().fetcher()
-            for indices in order:
-                try:
-                    batch = fetch(indices)
-                except StopIteration:
-                    if self._is_iterable:
-                        return
-                    raise
-                yield batch
-        except BaseException:
-            hide_inner_frames()
-            raise
 
     def _of_workers(self) -> WorkerBatches:
         from .worker_batches import WorkerBatches
@@ -226,30 +224,9 @@ class DataLoader(Generic[T_co]):
         _warn_of_many(self.num_workers)
         return WorkerBatches(self, self._context or multiprocessing.get_context(), base_seed)
 
-    def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Yield the batches of a stream, and warn if there are more than its length says."""
-        told = len(self)
-        try:
-            for count, batch in enumerate(batches, 1):
-                if count == told + 1:
-                    where = (
-                        " For multiprocessing data-loading, this could be caused by not properly configuring the "
-                        "IterableDataset replica at each worker. Please see `tt.utils.data.get_worker_info`."
-                    )
-                    warnings.warn(
-                        f"Length of IterableDataset {self.dataset} was reported to be {told} (when accessing "
-                        f"len(dataloader)), but {count} samples have been fetched."
-                        f"{where if self.num_workers else ''}",
-                        stacklevel=2,
-                    )
-                yield batch
-        except BaseException:
-            hide_inner_frames()
-            raise
-
     def __len__(self) -> int:
         if self._is_iterable:
-            count = len(self.dataset)
+            count = self._told_length = len(self.dataset)
             if self.batch_size is None:
                 return count
             return count // self.batch_size if self.drop_last else -(-count // self.batch_size)

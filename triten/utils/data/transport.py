@@ -65,7 +65,7 @@ class _Packer(reduction.ForkingPickler):
         return placed
 
     def reducer_override(self, obj: Any) -> Any:
-        if type(obj) is Storage:
+        if isinstance(obj, Storage):
             # By value: `tt.multiprocessing` has other picklers share them.
             return _reduced_storage(obj)
         if type(obj) is not Tensor:

@@ -82,6 +82,10 @@ class WorkerBatches(Iterator[Any]):
         self._is_over = False
         self._fill()
 
+    def processes(self) -> list[BaseProcess]:
+        """Return the worker processes."""
+        return [worker.process for worker in self._workers]
+
     @property
     def is_usable(self) -> bool:
         """True if the workers can serve another loop."""
@@ -106,11 +110,18 @@ class WorkerBatches(Iterator[Any]):
 
     def __next__(self) -> Any:
         try:
-            return self._next()
-        except BaseException as error:
-            if not isinstance(error, StopIteration):
-                self._is_over = True
-                self._close()
+            try:
+                value = self._next()
+            except BaseException as error:
+                if not isinstance(error, StopIteration):
+                    self._is_over = True
+                    self._close()
+                raise
+            if isinstance(value, Failure):
+                # The worker lives, and goes on with its next batch.
+                value.reraise()
+            return value
+        except BaseException:
             hide_inner_frames()
             raise
 
@@ -123,8 +134,6 @@ class WorkerBatches(Iterator[Any]):
                 self._fill()
                 if value is End:
                     continue
-                if isinstance(value, Failure):
-                    value.reraise()
                 return value
             if self._awaited == self._next_number:
                 self._is_over = True
