@@ -109,6 +109,12 @@ def _leaves(data: Any) -> tuple[tuple[int, ...], list[Any]]:
     shape: list[int] = []
     level = [data]
     while level and (types := set(map(type, level))) and any(_is_sequence(t) for t in types):
+        if any(issubclass(t, np.ndarray) for t in types):
+            # An array without dimensions is a number.
+            level = [e[()] if isinstance(e, np.ndarray) and not e.ndim else e for e in level]
+            types = set(map(type, level))
+            if not any(_is_sequence(t) for t in types):
+                break
         for element in level:
             if not _is_sequence(type(element)):
                 if _is_sequence(type(level[0])):
@@ -136,7 +142,7 @@ def _check_depth(data: Any) -> None:
     """
     for _ in range(MAX_DIMENSIONS):
         kind = type(data)
-        if not _is_sequence(kind) or not len(data):
+        if not _is_sequence(kind) or (isinstance(data, np.ndarray) and not data.ndim) or not len(data):
             return
         data = _first_of(data)
     if _is_sequence(type(data)):

@@ -474,3 +474,16 @@ def test_a_function_without_jvp_is_refused_inside_vmap():
 
     with pytest.raises(RuntimeError, match="you must implement the jvp function"):
         tt.func.jacfwd(Half.apply)(tt.ones(2))
+
+
+@pytest.mark.parametrize("bag", [False, True])
+def test_max_norm_of_an_embedding_keeps_the_tangent(bag: bool) -> None:
+    function = tt.nn.functional.embedding_bag if bag else tt.nn.functional.embedding
+    with dual_level():
+        table = make_dual(tt.ones(2, 2) * 3, tt.ones(2, 2))
+        options = {"mode": "sum"} if bag else {}
+        indices = tt.tensor([[0]] if bag else [0])
+        given = (indices, table)
+        primal, tangent = unpack_dual(function(*given, max_norm=1.0, **options))
+        tt.testing.assert_close(primal, tt.full((1, 2), 0.5**0.5))
+        assert tt.equal(tangent, tt.ones(1, 2))
