@@ -117,6 +117,8 @@ def _leaves(data: Any) -> tuple[tuple[int, ...], list[Any]]:
                 break
         for element in level:
             if not _is_sequence(type(element)):
+                if any(each is inner for each in level if type(each) in _TRUSTED for inner in each):
+                    raise TypeError("new(): self-referential lists are incompatible")
                 if _is_sequence(type(level[0])):
                     raise TypeError("not a sequence")
                 found = next(type(e) for e in level if _is_sequence(type(e)))
@@ -574,9 +576,7 @@ def asarray(
     else:
         made = as_tensor(obj, dtype, device)
         if copy is False and not _shares(made, obj):
-            raise ValueError(
-                "can't alias memory: asarray(copy=False) needs a tensor or array of that dtype and device"
-            )
+            raise _alias_error(obj, made)
     if requires_grad is None:
         requires_grad = isinstance(obj, TensorImpl) and obj._spec.requires_grad
     if requires_grad:
@@ -598,11 +598,24 @@ def _of_bytes(data: Any, dtype: ScalarType, device: Any, copy: bool | None, requ
         made = made.to(device=where, copy=True)
     elif where is not None and where is not CPU:
         if copy is False:
-            raise ValueError(
-                "can't alias memory: asarray(copy=False) needs bytes on the device that is asked for"
-            )
+            raise ValueError(f"can't alias tensor from device 'cpu' to '{where}'.")
         made = made.to(device=where)
     return made.requires_grad_() if requires_grad else made
+
+
+def _alias_error(obj: Any, made: Tensor) -> Exception:
+    """Return the error of `asarray(obj, copy=False)`, which made a copy."""
+    if isinstance(obj, np.generic):
+        return RuntimeError(
+            "can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray."
+        )
+    if not isinstance(obj, TensorImpl | np.ndarray):
+        return ValueError("can't alias arbitrary sequence into a tensor.")
+    source: Any = obj if isinstance(obj, TensorImpl) else from_numpy(obj)
+    if source.device != made.device:
+        return ValueError(f"can't alias tensor from device '{source.device}' to '{made.device}'.")
+    have, wanted = source.dtype.scalar_name, made.dtype.scalar_name
+    return ValueError(f"can't alias tensor with dtype '{have}' into dtype '{wanted}'.")
 
 
 def _shares(made: Tensor, obj: NDArray[Any] | Sequence[int]) -> bool:

@@ -127,7 +127,10 @@ class ConversionMixin:
 
 def _converted_parameter(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> Parameter:
     """Return a parameter with `fn` of its values and gradient: itself, unless its new data are of another kind."""
-    converted = fn(parameter.data if is_lazy(parameter) else parameter)
+    if is_lazy(parameter):
+        parameter.data = fn(parameter.data)
+        return parameter
+    converted = fn(parameter)
     grad = parameter.grad
     converted_grad = None if grad is None else fn(grad)
     if _has_compatible_shallow_copy_type(parameter, converted):

@@ -298,7 +298,7 @@ def test_a_custom_function_gives_its_own_tangents() -> None:
 
 
 def test_a_custom_function_without_jvp_is_refused() -> None:
-    with dual_level(), pytest.raises(RuntimeError, match="NoJvp is not implemented"):
+    with dual_level(), pytest.raises(NotImplementedError, match="NoJvp: You must implement the jvp function"):
         NoJvp.apply(dual([1.0], [1.0]))
     assert not modes
 
@@ -472,7 +472,7 @@ def test_a_function_without_jvp_is_refused_inside_vmap():
         def setup_context(ctx, inputs, output):
             pass
 
-    with pytest.raises(RuntimeError, match="you must implement the jvp function"):
+    with pytest.raises(NotImplementedError, match="You must implement the jvp function"):
         tt.func.jacfwd(Half.apply)(tt.ones(2))
 
 
@@ -487,3 +487,17 @@ def test_max_norm_of_an_embedding_keeps_the_tangent(bag: bool) -> None:
         primal, tangent = unpack_dual(function(*given, max_norm=1.0, **options))
         tt.testing.assert_close(primal, tt.full((1, 2), 0.5**0.5))
         assert tt.equal(tangent, tt.ones(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("primals", "tangents", "message"),
+    [
+        ((tt.ones(1),), tt.ones(1), "to have the same python structure"),
+        ((tt.ones(1),), [tt.ones(1)], "to have the same python structure"),
+        (tt.ones(1), (tt.ones(1),), "Expected primals to be a tuple"),
+        ((), (), "Expected primals to contain at least one Tensor"),
+    ],
+)
+def test_jvp_refuses_tangents_of_another_structure(primals: Any, tangents: Any, message: str) -> None:
+    with pytest.raises(RuntimeError, match=message):
+        tt.func.jvp(tt.sin, primals, tangents)
