@@ -150,3 +150,12 @@ def test_inverted_residuals_with_activations_in_place_train():
         optimizer.step()
         losses.append(loss.item())
     assert losses == pytest.approx([1.7576, 1.0669], abs=2e-3)
+
+
+@pytest.mark.parametrize("shape", [(4, 5, 2, 2), (5, 2, 2)])
+def test_instance_norm_checks_the_number_of_channels(shape: tuple[int, ...]) -> None:
+    dim = len(shape) - 3
+    with pytest.raises(ValueError, match=rf"size at dim={dim} to match num_features \(3\), but got: 5"):
+        tt.nn.InstanceNorm2d(3, affine=True)(tt.ones(shape))
+    with pytest.warns(UserWarning, match=f"size at dim={dim} does not match num_features"):
+        assert tt.nn.InstanceNorm2d(3)(tt.ones(shape)).shape == shape

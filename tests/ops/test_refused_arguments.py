@@ -260,6 +260,21 @@ def _assign(self, index, value):
         (lambda: tt.tensor(_SELF), TypeError, "self-referential lists are incompatible"),
         (lambda: tt.empty(0, 4, 1 << 61), RuntimeError, "Stride calculation overflowed"),
         (lambda: tt.ones(0, 2).index_select(0, tt.tensor([0])), RuntimeError, "axis dim should be positive"),
+        (
+            lambda: F.grid_sample(tt.ones(1, 1, 2), tt.ones(1, 1, 1, 2), align_corners=True),
+            RuntimeError,
+            "expected grid to have size 1 in last dimension",
+        ),
+        (
+            lambda: F.grid_sample(tt.ones(1, 1, 2, 2), tt.ones(1, 1, 2), align_corners=True),
+            RuntimeError,
+            "input and grid with same number of dimensions",
+        ),
+        (
+            lambda: tt.ones(4, 9)[:, 1:].view(tt.float64),
+            RuntimeError,
+            r"self.storage_offset\(\) must be divisible by 2",
+        ),
         (lambda: tt.einsum("", []), ValueError, "must specify the equation string and at least one operand"),
         (lambda: delattr(tt.ones(1), "data"), RuntimeError, "Deleting tensor data is not allowed"),
         (lambda: delattr(tt.ones(1), "requires_grad"), RuntimeError, "requires_grad must be a bool"),
