@@ -406,8 +406,8 @@ def linspace(
 
 def _filled_linspace(
     name: str,
-    start: Tensor | Number,
-    end: Tensor | Number,
+    start: Any,
+    end: Any,
     steps: int,
     dtype: ScalarType | None,
     layout: Layout | None,
