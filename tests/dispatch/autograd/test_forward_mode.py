@@ -501,3 +501,20 @@ def test_max_norm_of_an_embedding_keeps_the_tangent(bag: bool) -> None:
 def test_jvp_refuses_tangents_of_another_structure(primals: Any, tangents: Any, message: str) -> None:
     with pytest.raises(RuntimeError, match=message):
         tt.func.jvp(tt.sin, primals, tangents)
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("igamma", lambda x: tt.igamma(x, tt.ones(2, 2))),
+        ("igammac", lambda x: tt.igammac(x, tt.ones(2, 2))),
+        ("special_zeta", lambda x: tt.special.zeta(x, tt.ones(2, 2))),
+        ("geqrf", lambda x: tt.geqrf(x)),
+    ],
+)
+def test_an_operator_without_a_derivative_is_named(name: str, call: Any) -> None:
+    with (
+        dual_level(),
+        pytest.raises(NotImplementedError, match=f"Trying to use forward AD with {name} that does not"),
+    ):
+        call(make_dual(tt.eye(2), tt.eye(2)))
