@@ -70,9 +70,18 @@ class ViewKernel:
         """Return the plan for bound arguments. Raises NotImplementedError for a tensor that is not strided."""
         if args[0]._spec.layout is not strided:
             raise NotImplementedError(op.missing_kernel(key_set, highest_priority(key_set)))
-        if self.check is not None:
-            self.check(*args)
-        return leave_replanner(self.plan_for([args[0]._spec, *args[1:]]), op, self.plan_for)
+        specs = [args[0]._spec, *args[1:]]
+        if self.check is None:
+            return leave_replanner(self.plan_for(specs), op, self.plan_for)
+        self.check(*args)
+        return leave_replanner(self.plan_for(specs), op, self._plan_unless_refused)
+
+    def _plan_unless_refused(self, specs: Sequence[Any]) -> Plan | None:
+        """Return the plan; None for an impossible view, so that a full planning checks the tensor first."""
+        try:
+            return self.plan_for(specs)
+        except RuntimeError:
+            return None
 
     def plan_for(self, specs: Sequence[Any]) -> Plan:
         """Return the plan for a tensor of this spec and static arguments."""

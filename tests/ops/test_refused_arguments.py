@@ -271,7 +271,7 @@ def _assign(self, index, value):
             "input and grid with same number of dimensions",
         ),
         (
-            lambda: tt.ones(4, 9)[:, 1:].view(tt.float64),
+            lambda: [x.view(tt.float64) for x in (tt.ones(4, 8), tt.ones(4, 9)[:, 1:])],
             RuntimeError,
             r"self.storage_offset\(\) must be divisible by 2",
         ),
