@@ -109,8 +109,16 @@ def _leaves(data: Any) -> tuple[tuple[int, ...], list[Any]]:
     shape: list[int] = []
     level = [data]
     while level and (types := set(map(type, level))) and any(_is_sequence(t) for t in types):
+        if any(issubclass(t, np.ndarray) for t in types):
+            # An array without dimensions is a number.
+            level = [e[()] if isinstance(e, np.ndarray) and not e.ndim else e for e in level]
+            types = set(map(type, level))
+            if not any(_is_sequence(t) for t in types):
+                break
         for element in level:
             if not _is_sequence(type(element)):
+                if any(each is inner for each in level if type(each) in _TRUSTED for inner in each):
+                    raise TypeError("new(): self-referential lists are incompatible")
                 if _is_sequence(type(level[0])):
                     raise TypeError("not a sequence")
                 found = next(type(e) for e in level if _is_sequence(type(e)))
@@ -136,7 +144,7 @@ def _check_depth(data: Any) -> None:
     """
     for _ in range(MAX_DIMENSIONS):
         kind = type(data)
-        if not _is_sequence(kind) or not len(data):
+        if not _is_sequence(kind) or (isinstance(data, np.ndarray) and not data.ndim) or not len(data):
             return
         data = _first_of(data)
     if _is_sequence(type(data)):
@@ -572,9 +580,7 @@ def asarray(
     else:
         made = as_tensor(obj, dtype, device)
         if copy is False and not _shares(made, obj):
-            raise ValueError(
-                "can't alias memory: asarray(copy=False) needs a tensor or array of that dtype and device"
-            )
+            raise _alias_error(obj, made)
     if requires_grad is None:
         requires_grad = isinstance(obj, TensorImpl) and obj._spec.requires_grad
     if requires_grad:
@@ -596,11 +602,24 @@ def _of_bytes(data: Any, dtype: ScalarType, device: Any, copy: bool | None, requ
         made = made.to(device=where, copy=True)
     elif where is not None and where is not CPU:
         if copy is False:
-            raise ValueError(
-                "can't alias memory: asarray(copy=False) needs bytes on the device that is asked for"
-            )
+            raise ValueError(f"can't alias tensor from device 'cpu' to '{where}'.")
         made = made.to(device=where)
     return made.requires_grad_() if requires_grad else made
+
+
+def _alias_error(obj: Any, made: Tensor) -> Exception:
+    """Return the error of `asarray(obj, copy=False)`, which made a copy."""
+    if isinstance(obj, np.generic):
+        return RuntimeError(
+            "can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray."
+        )
+    if not isinstance(obj, TensorImpl | np.ndarray):
+        return ValueError("can't alias arbitrary sequence into a tensor.")
+    source: Any = obj if isinstance(obj, TensorImpl) else from_numpy(obj)
+    if source.device != made.device:
+        return ValueError(f"can't alias tensor from device '{source.device}' to '{made.device}'.")
+    have, wanted = source.dtype.scalar_name, made.dtype.scalar_name
+    return ValueError(f"can't alias tensor with dtype '{have}' into dtype '{wanted}'.")
 
 
 def _shares(made: Tensor, obj: NDArray[Any] | Sequence[int]) -> bool:

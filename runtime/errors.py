@@ -155,3 +155,7 @@ class LinAlgError(RuntimeError):
 
 class NegativeStep(ValueError):
     """Error: a slice with a negative step has no view; `tensor[...]` copies instead."""
+
+
+class MissingDerivativeError(NotImplementedError):
+    """An operator or an argument has no derivative."""

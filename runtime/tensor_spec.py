@@ -254,7 +254,7 @@ def _make(
         contiguous = True
         if len(sizes) > 1 and math.prod([n or 1 for n in sizes]) * dtype.itemsize > MAX_BYTES:
             # No byte is needed, but strides and NumPy's arrays count them.
-            raise RuntimeError(f"Storage size calculation overflowed with sizes={list(sizes)}")
+            raise RuntimeError("Stride calculation overflowed")
     spec.is_contiguous = contiguous
     spec.itemsize = itemsize = dtype.itemsize
     spec.nbytes = nbytes = numel * itemsize

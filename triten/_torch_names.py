@@ -58,6 +58,14 @@ class TorchDispatchMode(TensorDispatchMode):
                 "TorchDispatchMode: modes at a dispatch key of their own are not supported"
             )
 
+    def __enter__(self) -> Any:
+        if isinstance(type(self).__dict__.get("__torch_dispatch__"), classmethod | staticmethod):
+            raise RuntimeError(
+                "Defining your mode's `__torch_dispatch__` as a classmethod is not supported, please make it a plain "
+                "method"
+            )
+        return super().__enter__()
+
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:

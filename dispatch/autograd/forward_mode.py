@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.dispatch_key_set import DispatchKeySet
+from ...runtime.errors import MissingDerivativeError
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.layout import strided
 from ...runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard
@@ -86,7 +87,10 @@ def _differentiate(
     for level in levels:
         tangents = [_tangents_at(value, level) for value in args]
         primals = [_below(value, level) for value in args]
-        found = _tangents_of_results(op, primals, tangents, results, bool(written))
+        try:
+            found = _tangents_of_results(op, primals, tangents, results, bool(written))
+        except MissingDerivativeError as error:
+            raise _not_implemented(op) from error
         for output, tangent in zip(outputs, found, strict=True):
             is_written = any(output is w for w in written)
             if is_written:

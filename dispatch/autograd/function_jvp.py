@@ -23,15 +23,17 @@ def apply_forward(cls: Any, args: tuple[Any, ...], run: Callable[..., Any] | Non
         run: ``run(context, args)``, which applies the function without tangents and calls `context` for what it
             saves in; by default `Function._run`.
 
-    Raises RuntimeError where the class has no `jvp` of its own, or it returns another number of tangents.
+    Raises:
+        NotImplementedError: The class has no `jvp` of its own.
+        RuntimeError: `jvp` returns another number of tangents.
     """
     from .function import Function
 
     levels = sorted({level for tensor in tensors_in(args) for level in tangents_of(tensor)})
     if levels and cls.jvp is Function.jvp:
-        raise RuntimeError(
-            f"Jacobian vector product of {cls.__name__} is not implemented: you must implement the jvp function for "
-            "custom autograd.Function to use it with forward mode AD."
+        raise NotImplementedError(
+            f"{cls.__name__}: You must implement the jvp function for custom autograd.Function to use it with forward "
+            "mode AD."
         )
     made: list[FunctionCtx] = []
 

@@ -115,8 +115,8 @@ def _root_gradient(output: Any, grad: Tensor | None) -> Tensor:
         raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
     if grad._spec.sizes != spec.sizes:
         raise RuntimeError(
-            f"Mismatch in shape: grad_output[0] has a shape of {list(grad.shape)} and output[0] has a shape of "
-            f"{list(spec.sizes)}."
+            f"Mismatch in shape: grad_output[0] has a shape of {grad.shape} and output[0] has a shape of "
+            f"{output.shape}."
         )
     if grad._spec.unnamed is not grad._spec:
         grad = _ignoring_names(grad)
@@ -331,6 +331,7 @@ def grad(
     if not only_inputs:
         raise ValueError("only_inputs=False is not supported; use backward() to accumulate into all leaves")
     if is_grads_batched:
+        _check_batched(_as_tuple(outputs), _as_tuple(grad_outputs) if grad_outputs is not None else ())
         return _batched_grad(
             outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads
         )
@@ -372,6 +373,21 @@ def mapped(function: Callable[..., Any], *args: Any) -> Any:
     from ..layers.vmap import vmap
 
     return vmap(function)(*args)
+
+
+def _check_batched(outputs: Sequence[Any], grad_outputs: Sequence[Any]) -> None:
+    """Raise RuntimeError unless each gradient is a batch of tensors of its output's shape."""
+    for i, (output, grad) in enumerate(zip(outputs, grad_outputs, strict=False)):
+        if grad is None or not isinstance(output, TensorImpl):
+            continue
+        if grad.dim() == 0 or grad.shape[1:] != output.shape:
+            raise RuntimeError(
+                "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch "
+                "dimension. The sizes of the remaining dimensions are expected to match the shape of corresponding "
+                f"output, but a mismatch was detected: grad_output[{i}] has a shape of {grad.shape} and output[{i}] "
+                f"has a shape of {output.shape}. If you only want some tensors in `grad_output` to be considered "
+                "batched, consider using vmap."
+            )
 
 
 def _batched_grad(

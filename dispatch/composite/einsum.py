@@ -102,7 +102,10 @@ def _labels(term: str, where: str) -> list[str]:
 def einsum(equation: str, tensors: Sequence[Tensor], path: Sequence[int] | None) -> Tensor:
     """`torch.einsum`: contracts from left to right, or in the order of `path` (pairs of positions, as opt_einsum's)."""
     if not tensors:
-        raise RuntimeError("einsum(): must provide at least one operand")
+        raise ValueError(
+            "einsum(): must specify the equation string and at least one operand, or at least one operand and its "
+            "subscripts list"
+        )
     parsed = parse_equation(equation, [x._spec.ndim for x in tensors])
     pending = [
         _with_diagonals(i, x, labels)

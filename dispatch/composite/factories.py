@@ -253,6 +253,13 @@ def arange_start_out(start: Number, end: Number, step: Number, out: Tensor) -> T
     """``arange(start, end, step, out=)``: a tensor of that many elements keeps its shape."""
     length = _range_length(start, end, step, out.dtype)
     if out.numel() != length:
+        if out.numel():
+            warnings.warn(
+                f"The number of elements in the out tensor of shape {list(out.shape)} is {out.numel()} which does not "
+                f"match the computed number of elements {length}. Note that this may occur as a result of rounding "
+                f"error. The out tensor will be resized to a tensor of shape ({length},).",
+                stacklevel=2,
+            )
         out.resize_((length,))
     return _arange_(out, start, step)
 
@@ -404,7 +411,21 @@ def linspace(
     pin: bool | None,
 ) -> Tensor:
     """`torch.linspace`: `steps` numbers from `start` to `end`, both included."""
-    _check_bounds("linspace", start, end)
+    return _filled_linspace("linspace", start, end, steps, dtype, layout, device, pin)
+
+
+def _filled_linspace(
+    name: str,
+    start: Any,
+    end: Any,
+    steps: int,
+    dtype: ScalarType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin: bool | None,
+) -> Tensor:
+    """Return the numbers of `linspace`, or the exponents of `logspace`."""
+    _check_bounds(name, start, end)
     if any(isinstance(bound, TensorImpl) and bound.is_meta for bound in (start, end)):
         start, end, device = 0, 0, META
     start, end = _number(start), _number(end)
@@ -413,8 +434,8 @@ def linspace(
         dtype = get_default_dtype().to_complex() if has_complex else get_default_dtype()
     elif has_complex and not dtype.is_complex:
         raise RuntimeError(
-            f"linspace(): inferred dtype {get_default_dtype().to_complex()} can't be safely cast to "
-            f"passed dtype {dtype}"
+            f"torch.{name}(): inferred dtype {get_default_dtype().to_complex()} can't be safely cast to passed "
+            f"dtype {dtype.scalar_name}"
         )
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
@@ -503,7 +524,8 @@ def logspace(
                 element_of(number, dtype if is_integral else float32)
     # Exponents that the result's dtype need not hold.
     first, last = (0, 0) if is_integral or is_narrow else (start, end)
-    return powers(linspace(first, last, steps, dtype, layout, device, pin), start, end, base)
+    made = _filled_linspace("logspace", first, last, steps, dtype, layout, device, pin)
+    return powers(made, start, end, base)
 
 
 def logspace_out(

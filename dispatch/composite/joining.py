@@ -7,6 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.device import CPU
+from ...runtime.memory_format import contiguous_format
 from ...runtime.tensor_spec import TensorSpec
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
@@ -104,6 +105,9 @@ def stack(tensors: Sequence[Tensor], dim: int) -> Tensor:
                 f"{list(each._spec.sizes)} at entry {position}"
             )
     d = wrap_dim(dim, len(sizes) + 1)
+    if d < len(sizes) and tensors[0]._spec.suggest_memory_format() is not contiguous_format:
+        # Joined along a dimension that they have, the tensors keep their memory format.
+        return ops._unsafe_view(ops.cat(tensors, d), (*sizes[:d], len(tensors), *sizes[d:]))
     return ops.cat([each.unsqueeze(d) for each in tensors], d)
 
 

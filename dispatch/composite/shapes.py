@@ -308,7 +308,7 @@ def pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor:
     rank = len(batch)
     split = self.reshape((*batch, c // (r * r), r, r, h, w))
     order = [*range(rank), *(rank + d for d in (0, 3, 1, 4, 2))]
-    return _moved(split.permute(order), (*batch, c // (r * r), h * r, w * r))
+    return _moved(self, split.permute(order), (*batch, c // (r * r), h * r, w * r))
 
 
 def pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor:
@@ -331,12 +331,16 @@ def pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor:
     rank = len(batch)
     split = self.reshape((*batch, c, h // r, r, w // r, r))
     order = [*range(rank), *(rank + d for d in (0, 2, 4, 1, 3))]
-    return _moved(split.permute(order), (*batch, c * r * r, h // r, w // r))
+    return _moved(self, split.permute(order), (*batch, c * r * r, h // r, w // r))
 
 
-def _moved(permuted: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Copy permuted elements into a new shape. The result is never a view, even if the order is unchanged."""
-    return ops._unsafe_view(ops.clone(permuted, memory_format=contiguous_format), sizes)
+def _moved(like: Tensor, permuted: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Copy permuted elements into a new shape, in the memory format of `like`.
+
+    The result is never a view, even if the order is unchanged.
+    """
+    made: Tensor = ops._unsafe_view(ops.clone(permuted, memory_format=contiguous_format), sizes)
+    return made.contiguous(memory_format=like._spec.suggest_memory_format())
 
 
 def channel_shuffle(self: Tensor, groups: int) -> Tensor:
@@ -355,4 +359,4 @@ def channel_shuffle(self: Tensor, groups: int) -> Tensor:
             f"Number of channels must be divisible by groups. Got {c} channels and {groups} groups."
         )
     grouped = self.reshape((n, groups, c // groups, math.prod(rest)))
-    return _moved(ops.swapdims(grouped, 1, 2), (n, c, *rest))
+    return _moved(self, ops.swapdims(grouped, 1, 2), (n, c, *rest))

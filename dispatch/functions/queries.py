@@ -355,7 +355,7 @@ def _has_compatible_shallow_copy_type(input: Tensor, from_: Tensor) -> bool:
         from_: Another one.
 
     Returns:
-        True if both are of one kind: dense, sparse, sparse compressed or quantized.
+        True if both are of one kind: dense, sparse, sparse compressed, quantized or meta.
 
     Example:
         >>> import triten as tt
@@ -363,7 +363,7 @@ def _has_compatible_shallow_copy_type(input: Tensor, from_: Tensor) -> bool:
         False
     """
     kinds = [
-        (each.is_quantized, each.layout if each.layout in (strided, sparse_coo) else None)
+        (each.is_quantized, each.is_meta, each.layout if each.layout in (strided, sparse_coo) else None)
         for each in (input, from_)
     ]
     return kinds[0] == kinds[1]

@@ -92,6 +92,11 @@ class TensorDispatchMode:
         raise NotImplementedError(f"{type(self).__name__} defines no __tensor_dispatch__")
 
     def __enter__(self) -> Any:
+        if isinstance(type(self).__dict__.get("__tensor_dispatch__"), classmethod | staticmethod):
+            raise RuntimeError(
+                f"{type(self).__name__}: a mode's __tensor_dispatch__ should be a normal method instead of a class "
+                "method"
+            )
         if not hasattr(self, "_guards"):
             self._guards = []
         guard = IncludeDispatchKeyGuard(PYTHON_BIT)

@@ -53,7 +53,7 @@ class _Sources:
                 )
             dtype = value._spec.dtype
             if not (dtype.is_floating_point or dtype.is_complex):
-                raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+                raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
             tensor: Tensor = _alias(_of_innermost_vmap(value))
             if not tensor._spec.requires_grad:
                 tensor.requires_grad_()
@@ -441,14 +441,10 @@ def jvp(
         >>> tt.func.jvp(lambda x: x * x, (tt.tensor(3.0),), (tt.tensor(1.0),))
         (tensor(9.), tensor(6.))
     """
-    for name, value in (("primals", primals), ("tangents", tangents)):
-        if not isinstance(value, tuple):
-            raise RuntimeError(
-                f"jvp(f, primals, tangents): Expected {name} to be a tuple. E.g. it should be valid to call "
-                "f(*primals)."
-            )
-        if not tree_flatten(value)[0]:
-            raise RuntimeError(f"jvp(f, primals, tangents): Expected {name} to be non-empty")
+    if not isinstance(primals, tuple):
+        raise RuntimeError(
+            "jvp(f, primals, tangents): Expected primals to be a tuple. E.g. it should be valid to call f(*primals)."
+        )
     points, spec = tree_flatten(primals)
     directions, other = tree_flatten(tangents)
     if spec != other:
@@ -457,6 +453,8 @@ def jvp(
             "if primals is a tuple of 3 tensors, tangents also must be. Got primals with structure "
             f"{spec} and tangents with structure {other}"
         )
+    if not points:
+        raise RuntimeError("jvp(f, primals, tangents): Expected primals to contain at least one Tensor.")
     for direction in directions:
         if not isinstance(direction, TensorImpl):
             raise RuntimeError(

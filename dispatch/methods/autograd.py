@@ -67,7 +67,7 @@ _HELD_BY_ONE = _references_of_one_holder()
 
 def _check_may_require_grad(spec: TensorSpec) -> None:
     if not (spec.dtype.is_floating_point or spec.dtype.is_complex):
-        raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+        raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
     if spec.is_inference and not is_inference_mode_enabled():
         raise RuntimeError(
             "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
@@ -102,6 +102,10 @@ class AutogradMethods(_Base):
         if not self.is_leaf:
             raise RuntimeError(_ONLY_LEAVES if value else _ONLY_LEAVES + _DETACH_INSTEAD)
         self.requires_grad_(value)
+
+    @requires_grad.deleter
+    def requires_grad(self) -> None:
+        raise RuntimeError("requires_grad must be a bool")
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Set whether autograd records operations on this leaf (`torch.Tensor.requires_grad_`).
@@ -338,6 +342,10 @@ class AutogradMethods(_Base):
         if meta is not None and meta.edge is not None and meta.edge[0].__class__ is AccumulateGrad:
             # Gradients must match the leaf's new dtype and device.
             meta.edge[0].specs = (self._spec,)
+
+    @data.deleter
+    def data(self) -> None:
+        raise RuntimeError("Deleting tensor data is not allowed. Delete tensor instead!")
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
         """Call a hook with this tensor's gradient once it is computed (`torch.Tensor.register_hook`).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,22 @@ else:
 
 PYTHON_BIT = functionality_bit(Functionality.Python)
 _UNREADABLE = PYTHON_BIT | QUANTIZED_BIT
+
+
+def _warn_of_transposed(ndim: int, name: str) -> None:
+    """Warn of the deprecated transposes of a tensor that is no matrix: `T` of any rank, `H` and `mT` of a scalar."""
+    if ndim == 0:
+        remedy = (
+            "Consider using x.conj()." if name == "H" else "This function is the identity in these cases."
+        )
+        warnings.warn(f"Tensor.{name} is deprecated on 0-D tensors. {remedy}", stacklevel=3)
+    elif name == "T":
+        warnings.warn(
+            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will "
+            "throw an error in a future release. Consider `x.mT` to transpose batches of matrices or "
+            "`x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.",
+            stacklevel=3,
+        )
 
 
 class ConversionMethods(_Base):
@@ -288,6 +305,7 @@ class ConversionMethods(_Base):
         tensor: Tensor = self  # type: ignore[assignment]
         spec = self._spec
         if spec.ndim != 2:
+            _warn_of_transposed(spec.ndim, "T")
             return tensor.permute(tuple(range(spec.ndim - 1, -1, -1)))
         if not modes:
             try:
@@ -304,6 +322,7 @@ class ConversionMethods(_Base):
         """The tensor with its last two dimensions swapped. Raises RuntimeError for a vector."""
         tensor: Tensor = self  # type: ignore[assignment]
         self._check_matrix("mT")
+        _warn_of_transposed(self._spec.ndim, "mT")
         return tensor.transpose(-2, -1) if self._spec.ndim else tensor
 
     @property
@@ -316,6 +335,7 @@ class ConversionMethods(_Base):
                 "For batches of "
                 "matrices, consider using tensor.mH"
             )
+        _warn_of_transposed(self._spec.ndim, "H")
         return tensor.adjoint()
 
     @property

@@ -15,7 +15,7 @@ from ..structured.stub import foreign_device_types, on_register
 from .structured import MetaFunction
 from .structured_kernel import StructuredKernel
 from .through_out import ThroughOut
-from .view_kernel import GeometryFunction, ViewKernel
+from .view_kernel import GeometryFunction, ViewKernel, check_alignment
 
 Structured = tuple[MetaFunction, str, str] | tuple[MetaFunction, str, str, str]
 """The meta function of an operator, its stub, its form, and its ``out=`` form."""
@@ -72,7 +72,7 @@ def operator(
     made = _dispatcher.install(f"aten::{name}", f"aten::{schema}", source, frozenset(tags.split()))
     made.numbers_as_tensors = wrapped_numbers
     if view is not None:
-        kernel = ViewKernel(view, tracked=name not in UNTRACKED)
+        kernel = ViewKernel(view, CHECKS.get(name), tracked=name not in UNTRACKED)
         _impl(name, _EXPLICIT, KernelFunction(None, planner=kernel, source="view geometry", leaf=True))
     if structured is not None:
         _install_structured(name, *structured)
@@ -136,6 +136,9 @@ def _serve(stub: str, device_type: str) -> None:
 
 on_register.append(_serve)
 
+
+CHECKS = {"view.dtype": check_alignment}
+"""Checks of a view operator's arguments that its geometry cannot make: they need the tensor's memory."""
 
 UNTRACKED = {"view.dtype"}
 """Views that autograd does not track, as in PyTorch: like the result of `detach`, they have no base."""

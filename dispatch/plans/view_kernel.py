@@ -57,17 +57,31 @@ GeometryFunction = Callable[..., Geometry]
 class ViewKernel:
     """Planner of a view operator. `geometry(spec, *static arguments)` may raise for an impossible view."""
 
-    __slots__ = ("geometry", "tracked")
+    __slots__ = ("check", "geometry", "tracked")
 
-    def __init__(self, geometry: GeometryFunction, tracked: bool = True) -> None:
+    def __init__(
+        self, geometry: GeometryFunction, check: Callable[..., None] | None = None, tracked: bool = True
+    ) -> None:
         self.geometry = geometry
+        self.check = check
         self.tracked = tracked
 
     def __call__(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         """Return the plan for bound arguments. Raises NotImplementedError for a tensor that is not strided."""
         if args[0]._spec.layout is not strided:
             raise NotImplementedError(op.missing_kernel(key_set, highest_priority(key_set)))
-        return leave_replanner(self.plan_for([args[0]._spec, *args[1:]]), op, self.plan_for)
+        specs = [args[0]._spec, *args[1:]]
+        if self.check is None:
+            return leave_replanner(self.plan_for(specs), op, self.plan_for)
+        self.check(*args)
+        return leave_replanner(self.plan_for(specs), op, self._plan_unless_refused)
+
+    def _plan_unless_refused(self, specs: Sequence[Any]) -> Plan | None:
+        """Return the plan; None for an impossible view, so that a full planning checks the tensor first."""
+        try:
+            return self.plan_for(specs)
+        except RuntimeError:
+            return None
 
     def plan_for(self, specs: Sequence[Any]) -> Plan:
         """Return the plan for a tensor of this spec and static arguments."""
@@ -253,14 +267,26 @@ def whole_as(data: NDArray[Any], spec: TensorSpec, result: TensorSpec) -> NDArra
 
 def reinterpreted(data: Bytes, spec: TensorSpec, result: TensorSpec) -> Bytes:
     """Return the same memory as another dtype. Raises RuntimeError if it is misaligned for that dtype."""
+    _check_offset(data, spec, result.dtype)
+    return data if isinstance(data, DataPtr) else at_first(data, result, 0)
+
+
+def _check_offset(data: Bytes, spec: TensorSpec, dtype: ScalarType) -> None:
     distance = address_of(data) - address_of(root_of(data))
-    if distance % result.itemsize:
-        ratio = result.itemsize // spec.itemsize
+    if distance % dtype.itemsize:
+        ratio = dtype.itemsize // spec.itemsize
         raise RuntimeError(
             f"self.storage_offset() must be divisible by {ratio} to view {spec.dtype.scalar_name} as "
-            f"{result.dtype.scalar_name} (different element sizes), but got {distance // spec.itemsize}"
+            f"{dtype.scalar_name} (different element sizes), but got {distance // spec.itemsize}"
         )
-    return data if isinstance(data, DataPtr) else at_first(data, result, 0)
+
+
+def check_alignment(self: Tensor, dtype: ScalarType) -> None:
+    """Raise RuntimeError for memory that is misaligned for wider elements, before strides are examined."""
+    spec = self._spec
+    ratio = dtype.itemsize // spec.itemsize
+    if ratio > 1 and spec.numel and spec.ndim and not spec.is_meta and spec.sizes[-1] % ratio == 0:
+        _check_offset(self._data, spec, dtype)
 
 
 def _over(root: NDArray[Any], result: TensorSpec, nbytes: int) -> NDArray[Any]:

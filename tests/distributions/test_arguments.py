@@ -153,3 +153,12 @@ def test_huge_logits_of_a_continuous_bernoulli():
         tt.tensor([1.0, 0.0])
     )
     assert tt.allclose(found, tt.tensor(2.7690), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "distribution",
+    [D.Gamma(0.5, 1.0), D.Chi2(1.0), D.HalfCauchy(2.0, validate_args=False)],
+    ids=lambda d: type(d).__name__,
+)
+def test_log_prob_takes_a_number(distribution: tt.distributions.Distribution) -> None:
+    assert tt.equal(distribution.log_prob(1), distribution.log_prob(tt.tensor(1.0)))

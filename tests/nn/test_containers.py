@@ -180,3 +180,11 @@ def test_a_parameter_of_a_subclass_stays_of_its_class():
     module = nn.Module()
     module.weight = weight
     assert next(iter(module.parameters())) is weight
+
+
+def test_a_parameter_dict_sorts_the_names_of_a_plain_dict_alone() -> None:
+    plain = {"p8": tt.ones(1), "p7": tt.ones(1)}
+    ordered = tt.nn.ParameterDict(OrderedDict(plain))
+    assert list(tt.nn.ParameterDict(plain)) == ["p7", "p8"]
+    assert list(ordered) == list(ordered.copy()) == list(tt.nn.ParameterDict(plain.items())) == ["p8", "p7"]
+    assert list(ordered.fromkeys(["b", "a"])) == ["b", "a"]

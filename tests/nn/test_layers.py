@@ -167,3 +167,12 @@ def test_cross_map_normalization_sums_squares_of_near_channels(size):
     assert repr(layer) == f"CrossMapLRN2d({size}, alpha=0.3, beta=0.6, k=2)"
     with pytest.raises(ValueError, match="4D, got 3D"):
         layer(x[0])
+
+
+@pytest.mark.parametrize("shape", [(4, 5, 2, 2), (5, 2, 2)])
+def test_instance_norm_checks_the_number_of_channels(shape: tuple[int, ...]) -> None:
+    dim = len(shape) - 3
+    with pytest.raises(ValueError, match=rf"size at dim={dim} to match num_features \(3\), but got: 5"):
+        tt.nn.InstanceNorm2d(3, affine=True)(tt.ones(shape))
+    with pytest.warns(UserWarning, match=f"size at dim={dim} does not match num_features"):
+        assert tt.nn.InstanceNorm2d(3)(tt.ones(shape)).shape == shape

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from typing import Any
 
 import pytest
 
@@ -134,3 +135,28 @@ def test_a_lazy_module_of_ones_own_stays_what_it_is():
     scale = Scale()
     assert scale(tt.full((2, 3), 2.0)).tolist() == scale(tt.full((2, 3), 2.0)).tolist() == [[2.0] * 3] * 2
     assert type(scale) is Scale and scale.count == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            tt.nn.utils.spectral_norm,
+            ValueError,
+            "module passed to `SpectralNorm` can't have uninitialized parameters",
+        ),
+        (
+            tt.nn.utils.weight_norm,
+            ValueError,
+            "module passed to `WeightNorm` can't have uninitialized parameters",
+        ),
+        (
+            lambda layer: layer.share_memory(),
+            RuntimeError,
+            "Can't share memory on an uninitialized parameter",
+        ),
+    ],
+)
+def test_a_waiting_layer_is_refused(call: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call(tt.nn.LazyLinear(3))

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from collections.abc import Callable
 from importlib.util import find_spec
 
 import pytest
@@ -161,7 +162,8 @@ def test_conversion_keeps_the_parameters_and_changes_their_bytes(device):
     before = list(net.parameters())
     assert net.to(device, tt.float64) is net
     for old, new in zip(before, net.parameters(), strict=True):
-        assert old is new and isinstance(new, nn.Parameter) and new.is_leaf and new.requires_grad
+        assert (old is new) is (device != "meta")
+        assert isinstance(new, nn.Parameter) and new.is_leaf and new.requires_grad
         assert (new.device.type, new.dtype, new.grad.dtype) == (device, tt.float64, tt.float64)
     assert net.second[1].count.dtype is tt.int64 and net.second[1].count.device.type == device
     if device != "meta":
@@ -299,3 +301,29 @@ def test_every_name_of_the_modules_package_is_there():
     for name in nn.modules.__all__:
         getattr(nn.modules, name)
     assert "DataParallel" not in nn.modules.__all__ and nn.DataParallel.__name__ == "DataParallel"
+
+
+def test_apply_passes_parameters_and_keeps_them_and_their_gradients() -> None:
+    layer = tt.nn.Linear(2, 2)
+    layer(tt.ones(1, 2)).sum().backward()
+    weight, grad, version = layer.weight, layer.weight.grad, layer.weight._version
+    layer._apply(lambda x: x.add_(1.0))
+    assert layer.weight is weight and weight._version > version
+    layer.double()
+    assert layer.weight is weight and weight.grad is grad
+    assert weight.dtype is grad.dtype is tt.float64
+
+
+@pytest.mark.parametrize("convert", [lambda x: x.to_sparse() if x.dim() == 2 else x, lambda x: x.to("meta")])
+def test_apply_replaces_a_parameter_whose_data_are_of_another_kind(
+    convert: Callable[[tt.Tensor], tt.Tensor],
+) -> None:
+    layer = tt.nn.Linear(2, 2)
+    layer(tt.ones(1, 2)).sum().backward()
+    weight = layer.weight
+    layer._apply(convert)
+    assert layer.weight is not weight and weight.layout is tt.strided and weight.device.type == "cpu"
+    made = layer.weight
+    assert isinstance(made, tt.nn.Parameter) and made.requires_grad
+    assert (made.layout, made.device) == (made.grad.layout, made.grad.device)
+    assert (made.layout, made.device) != (weight.layout, weight.device)

@@ -233,3 +233,57 @@ def test_masks_of_two_dtypes_are_warned_of(rng: np.random.Generator) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         layer(x, x, x, tt.zeros(2, 3, dtype=tt.bool), attn_mask=tt.zeros(3, 3, dtype=tt.bool))
+
+
+def _nested() -> tt.Tensor:
+    tt.manual_seed(0)
+    return tt.nested.nested_tensor([tt.rand(3, 16), tt.rand(2, 16)])
+
+
+def test_a_nested_batch_is_attended_to_part_by_part() -> None:
+    layer = tt.nn.MultiheadAttention(16, 2, batch_first=True).eval()
+    x = _nested()
+    with tt.no_grad():
+        out, weights = layer(x, x, x)
+        for i, part in enumerate(x.unbind()):
+            alone, expected = layer(part[None], part[None], part[None])
+            n = len(part)
+            tt.testing.assert_close(out.unbind()[i], alone[0])
+            tt.testing.assert_close(weights[i, :n, :n], expected[0])
+            assert not weights[i, n:].any() and not weights[i, :, n:].any()
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_an_encoder_layer_takes_a_nested_batch(norm_first: bool) -> None:
+    layer = tt.nn.TransformerEncoderLayer(16, 2, batch_first=True, norm_first=norm_first).eval()
+    x = _nested()
+    with tt.no_grad():
+        for part, out in zip(x.unbind(), layer(x).unbind(), strict=True):
+            tt.testing.assert_close(out, layer(part[None])[0], atol=1e-5, rtol=1e-5)
+        assert layer(tt.nested.nested_tensor([tt.rand(0, 16)])).size(0) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "call", "reason"),
+    [
+        ({}, {"empty": True}, "input not batched; expected query.dim() of 3 but got 1"),
+        ({}, {"other_key": True}, "non-self attention was used"),
+        ({"train": True}, {}, "training is enabled"),
+        ({"num_heads": 1}, {}, "self.num_heads is not even"),
+        ({"batch_first": False}, {}, "batch_first was not True"),
+        ({"add_bias_kv": True}, {}, "self.bias_k was not None"),
+        ({"add_zero_attn": True}, {}, "add_zero_attn was enabled"),
+        ({}, {"attn_mask": tt.zeros(3, 3)}, "supplying both src_key_padding_mask and src_mask"),
+        ({}, {"grad": True}, "grad is enabled"),
+    ],
+)
+def test_nested_operands_are_refused_outside_inference(
+    options: dict[str, Any], call: dict[str, Any], reason: str
+) -> None:
+    train = options.pop("train", False)
+    layer = tt.nn.MultiheadAttention(16, **{"num_heads": 2, "batch_first": True, **options}).train(train)
+    x = tt.nested.nested_tensor([]) if call.pop("empty", False) else _nested()
+    key = _nested() if call.pop("other_key", False) else x
+    with tt.set_grad_enabled(call.pop("grad", False)), pytest.raises(AssertionError) as raised:
+        layer(x, key, x, **call)
+    assert reason in str(raised.value)

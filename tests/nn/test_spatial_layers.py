@@ -208,3 +208,14 @@ def test_circular_padding_is_contiguous():
 def test_sizes_may_be_integers_of_numpy(layer):
     x = tt.randn(1, 2, 6, 6)
     assert layer(np.int64)(x).shape == layer(int)(x).shape
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_a_transposed_convolution_takes_the_size_of_an_unbatched_output(rank: int) -> None:
+    layer = getattr(tt.nn, f"ConvTranspose{rank}d")(3, 2, 3, stride=2)
+    x = tt.ones(3, *[5] * rank)
+    assert layer(x, output_size=(2, *[12] * rank)).shape == (2, *[12] * rank)
+    with pytest.raises(
+        ValueError, match=f"for {rank + 1}D input, output_size must have {rank} or {rank + 1} elements"
+    ):
+        layer(x, output_size=(1, 2, *[12] * rank))

@@ -1,5 +1,6 @@
 """`state_dict` and `load_state_dict`: names, errors, versions, hooks."""
 
+import gc
 from collections import OrderedDict
 
 import pytest
@@ -67,8 +68,8 @@ def test_everything_that_does_not_fit_is_named_and_the_rest_is_loaded():
         'Unexpected key(s) in state_dict: "c", "c.d", "b.1.more". ',
         "size mismatch for a.weight: copying a param with shape triten.Size([2, 2]) from checkpoint, the shape in "
         "current model is triten.Size([3, 2]).",
-        'While copying the parameter named "b.0.weight", expected Tensor or Tensor-like object from checkpoint but '
-        "received <class 'int'>",
+        'While copying the parameter named "b.0.weight", expected torch.Tensor or Tensor-like object from checkpoint '
+        "but received <class 'int'>",
     ]
     assert net.b[1].weight.tolist() == [[5.0] * 3]
     del state["a.weight"], state["b.0.weight"]
@@ -168,3 +169,11 @@ def test_the_private_hooks_that_other_packages_register():
         assert net.state_dict() == {"all": ["a.weight", "a.bias", "b.0.weight", "b.1.weight"]}
     with net.register_state_dict_post_hook(lambda m, state, prefix, meta: {}):
         assert len(net.state_dict()) == 4
+
+
+def test_loading_leaves_no_reference_cycle() -> None:
+    module = tt.nn.Sequential(tt.nn.Linear(2, 2))
+    state = module.state_dict()
+    gc.collect()
+    module.load_state_dict(state)
+    assert gc.collect() == 0

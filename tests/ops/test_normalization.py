@@ -385,3 +385,10 @@ def test_second_derivatives(rng, function):
     args = [tt.from_numpy(rng.standard_normal(s) + 0.1).requires_grad_() for s in ((3, 2, 2), (2,), (2,))]
     assert tt.autograd.gradcheck(function, args)
     assert tt.autograd.gradgradcheck(function, args)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_batch_norm_is_channels_last_for_any_strides_of_single_pixels(training: bool) -> None:
+    x = tt.arange(6.0).reshape(1, 3, 2, 1).permute(0, 2, 1, 3)
+    assert x.stride() == (6, 1, 2, 1)
+    assert tt.nn.BatchNorm2d(2).train(training)(x).stride() == (6, 1, 2, 2)

@@ -275,3 +275,15 @@ def test_integers_that_pytorch_pools(device: str) -> None:
     for pool, dtype in ((tt.max_pool2d, tt.uint16), (tt.avg_pool2d, tt.int32), (tt.avg_pool2d, tt.bool)):
         with pytest.raises(NotImplementedError, match=f"not implemented for '{dtype.scalar_name}'"):
             pool(tt.ones(1, 4, 4, device=device).to(dtype), 2)
+
+
+@pytest.mark.parametrize("shape", [(0, 10), (0, 1, 10)])
+def test_adaptive_average_of_no_channel_or_no_sample_has_a_gradient(shape: tuple[int, ...]) -> None:
+    x = tt.ones(shape, requires_grad=True)
+    tt.nn.functional.adaptive_avg_pool1d(x, 5).sum().backward()
+    assert x.grad.shape == shape
+
+
+@pytest.mark.parametrize("name", ["adaptive_avg_pool3d", "adaptive_max_pool3d"])
+def test_adaptive_pools_take_no_channel_without_a_batch(name: str) -> None:
+    assert getattr(tt.nn.functional, name)(tt.ones(0, 4, 4, 4), 2).shape == (0, 2, 2, 2)

@@ -347,3 +347,18 @@ def test_results_of_permuted_inputs_lie_as_their_strides_say(name):
         y = getattr(x, name)(3, keepdim=keepdim)
         flat = y.as_strided((y.numel(),), (1,))
         np.testing.assert_array_equal(flat.numpy(), y.numpy().reshape(-1))
+
+
+@pytest.mark.parametrize("root", [False, True])
+@pytest.mark.parametrize("given", [tt.float32, tt.complex64])
+@pytest.mark.parametrize("wanted", [tt.float64, tt.complex64, tt.complex128])
+def test_a_variance_is_written_to_a_wider_output(
+    device: str, root: bool, given: tt.dtype, wanted: tt.dtype
+) -> None:
+    x = tt.tensor([1.0, 2.0, 4.0], dtype=given, device=device)
+    function = tt.std if root else tt.var
+    out = function(x, 0, out=tt.empty(0, dtype=wanted, device=device))
+    assert out.dtype is wanted
+    tt.testing.assert_close(out, function(x, 0).to(wanted))
+    with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
+        function(x, 0, out=tt.empty(0, dtype=tt.int64, device=device))

@@ -1,6 +1,7 @@
 """Operators refuse invalid values, dtypes and shapes with PyTorch's exception types, on every backend."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -200,3 +201,123 @@ def test_fractional_pooling_of_no_tensor(rank):
         pool([1.5], 2)
     with pytest.raises(TypeError, match=r"argument 'input' \(position 1\) must be Tensor, not list"):
         pool([1.5], 2, output_size=1)
+
+
+_SELF: list[object] = [0]
+_SELF.append(_SELF)
+
+
+def _assign(self, index, value):
+    self[index] = value
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: _assign(tt.arange(4), tt.arange(4) > -1, tt.ones(3)),
+            RuntimeError,
+            "shape mismatch: value tensor",
+        ),
+        (lambda: tt.arange(4).index_put_((tt.tensor([0, 1]),), tt.ones(3)), RuntimeError, "shape mismatch"),
+        (
+            lambda: tt.arange(4).index_put_((tt.tensor([0, 1]),), tt.ones(2)),
+            RuntimeError,
+            "destination dtypes match",
+        ),
+        (
+            lambda: tt.linspace(0, 1j, 5, dtype=tt.float32),
+            RuntimeError,
+            r"torch.linspace\(\): inferred dtype",
+        ),
+        (
+            lambda: tt.logspace(0, 1j, 5, dtype=tt.float32),
+            RuntimeError,
+            r"torch.logspace\(\): inferred dtype",
+        ),
+        (
+            lambda: tt.zeros(2, dtype=tt.int64, requires_grad=True),
+            RuntimeError,
+            "Only Tensors of floating point",
+        ),
+        (lambda: tt.asarray(np.float64(0.5), copy=False), RuntimeError, "can't alias NumPy scalars"),
+        (lambda: tt.asarray([1], copy=False), ValueError, "can't alias arbitrary sequence"),
+        (
+            lambda: tt.asarray(tt.ones(2), dtype=tt.float64, copy=False),
+            ValueError,
+            "'Float' into dtype 'Double'",
+        ),
+        (
+            lambda: tt.asarray(np.ones(2), dtype=tt.float32, copy=False),
+            ValueError,
+            "'Double' into dtype 'Float'",
+        ),
+        (
+            lambda: tt.asarray(tt.ones(2), device="meta", copy=False),
+            ValueError,
+            "from device 'cpu' to 'meta'",
+        ),
+        (lambda: tt.tensor(_SELF), TypeError, "self-referential lists are incompatible"),
+        (lambda: tt.empty(0, 4, 1 << 61), RuntimeError, "Stride calculation overflowed"),
+        (lambda: tt.ones(0, 2).index_select(0, tt.tensor([0])), RuntimeError, "axis dim should be positive"),
+        (
+            lambda: F.grid_sample(tt.ones(1, 1, 2), tt.ones(1, 1, 1, 2), align_corners=True),
+            RuntimeError,
+            "expected grid to have size 1 in last dimension",
+        ),
+        (
+            lambda: F.grid_sample(tt.ones(1, 1, 2, 2), tt.ones(1, 1, 2), align_corners=True),
+            RuntimeError,
+            "input and grid with same number of dimensions",
+        ),
+        (
+            lambda: [x.view(tt.float64) for x in (tt.ones(4, 8), tt.ones(4, 9)[:, 1:])],
+            RuntimeError,
+            r"self.storage_offset\(\) must be divisible by 2",
+        ),
+        (lambda: tt.einsum("", []), ValueError, "must specify the equation string and at least one operand"),
+        (lambda: delattr(tt.ones(1), "data"), RuntimeError, "Deleting tensor data is not allowed"),
+        (lambda: delattr(tt.ones(1), "requires_grad"), RuntimeError, "requires_grad must be a bool"),
+    ],
+)
+def test_messages_name_the_first_fault(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "messages"),
+    [
+        (
+            lambda: tt.empty(3, dtype=tt.float16).random_(2049, 4001),
+            ["from is out of bounds", "to - 1 is out"],
+        ),
+        (lambda: tt.empty(3, dtype=tt.bfloat16).random_(2, 261), [r"to - 1 is out of bounds [-(2^8), 2^8]"]),
+        (lambda: tt.empty(3).random_(0, 1 << 24), []),
+        (
+            lambda: tt.arange(5, out=tt.zeros(4)),
+            ["The number of elements in the out tensor of shape [4] is 4"],
+        ),
+        (lambda: tt.arange(6, out=tt.zeros(2, 3)), []),
+        (lambda: tt.arange(6, out=tt.zeros(0)), []),
+        (lambda: tt.ones(2, 3, 4).T, ["The use of `x.T` on tensors of dimension other than 2"]),
+        (lambda: tt.ones(2).T, ["The use of `x.T`"]),
+        (lambda: tt.ones(()).T, ["Tensor.T is deprecated on 0-D"]),
+        (lambda: tt.ones(()).H, ["Tensor.H is deprecated on 0-D"]),
+        (lambda: tt.ones(()).mT, ["Tensor.mT is deprecated on 0-D"]),
+        (lambda: tt.ones(2, 3).T.H.mT, []),
+        (lambda: F.affine_grid(tt.ones(1, 2, 3), (1, 2, 1, 2), align_corners=True), ["unit-size grids"]),
+        (lambda: F.affine_grid(tt.ones(1, 2, 3), (1, 1, 2, 2), align_corners=True), []),
+        (lambda: F.affine_grid(tt.ones(1, 2, 3), (1, 2, 1, 2), align_corners=False), []),
+        (lambda: tt.nn.init.kaiming_uniform_(tt.empty(0, 1)), ["zero-element tensors is a no-op"]),
+        (lambda: tt.nn.init.kaiming_normal_(tt.empty(0, 1)), ["zero-element tensors is a no-op"]),
+        (lambda: tt.utils.data.DataLoader(range(3), num_workers=100_000), ["excessive worker creation"]),
+    ],
+)
+def test_doubtful_calls_warn(call, messages):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    assert len(caught) == len(messages)
+    for warning, message in zip(caught, messages, strict=True):
+        assert message in str(warning.message)

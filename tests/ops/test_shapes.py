@@ -1,6 +1,7 @@
 """Splits, ranks, grids, diagonals and shuffles, against NumPy's or written down."""
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -134,3 +135,37 @@ def test_split_takes_the_name_of_pytorchs_function() -> None:
         tt.split(x, 2, split_size_or_sections=3)
     with pytest.raises(TypeError, match="split_size_or_sections"):
         tt.sum(x, split_size_or_sections=3)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: tt.pixel_shuffle(x, 3),
+        lambda x: tt.pixel_shuffle(x, 1),
+        lambda x: tt.pixel_unshuffle(x, 2),
+        lambda x: tt.channel_shuffle(x, 3),
+    ],
+)
+def test_shuffles_keep_channels_last(device: str, function: Callable[[tt.Tensor], tt.Tensor]) -> None:
+    x = tt.arange(3 * 18 * 4 * 6).reshape(3, 18, 4, 6).to(device)
+    made = function(x.contiguous(memory_format=tt.channels_last))
+    assert made.is_contiguous(memory_format=tt.channels_last) and made._base is None
+    assert tt.equal(made, function(x)) and function(x).is_contiguous()
+
+
+@pytest.mark.parametrize(
+    ("dim", "strides"),
+    [
+        (0, (1296, 432, 1, 108, 18)),
+        (1, (864, 18, 1, 216, 36)),
+        (2, (864, 1, 432, 108, 18)),
+        (3, (864, 1, 216, 108, 18)),
+        (4, (864, 48, 12, 2, 1)),
+    ],
+)
+def test_a_stack_of_channels_last_tensors_keeps_their_order(dim: int, strides: tuple[int, ...]) -> None:
+    x = tt.arange(3 * 18 * 4 * 6).reshape(3, 18, 4, 6)
+    last = x.contiguous(memory_format=tt.channels_last)
+    made = tt.stack([last, last + 1], dim)
+    assert made.stride() == strides and made._base is None
+    assert tt.equal(made, tt.stack([x, x + 1], dim))

@@ -295,3 +295,18 @@ def test_short_data_is_what_the_long_way_makes_of_it(data, dtype):
     assert (made.shape, made._data.dtype) == (expected.shape, expected.dtype)
     assert made.is_contiguous() and made.is_leaf
     made.zero_()
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype"),
+    [
+        (((7, np.array(5)), (np.array(9), 5.0)), tt.float32),
+        ([np.array(1), np.array(2)], tt.int64),
+        ([[np.array(1)], [2]], tt.int64),
+        ([np.array(1.5), 2], tt.float64),
+    ],
+)
+def test_arrays_without_dimensions_are_numbers(data: object, dtype: tt.dtype) -> None:
+    made = tt.tensor(data)
+    assert made.dtype is dtype
+    assert made.tolist() == np.array(data, np.float64).tolist()

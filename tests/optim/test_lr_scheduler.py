@@ -215,3 +215,13 @@ def test_beside_pytorch(name, optimizer):
         advance(ours, epoch)
         advance(theirs, epoch)
     assert set(ours.state_dict()) == set(theirs.state_dict())
+
+
+def test_a_step_that_was_overridden_later_warns() -> None:
+    optimizer = tt.optim.SGD([tt.ones(1, requires_grad=True)], lr=1.0)
+    scheduler = tt.optim.lr_scheduler.StepLR(optimizer, 1)
+    original = optimizer.step
+    optimizer.step = lambda *args: original(*args)  # type: ignore[method-assign, assignment]
+    optimizer.step()
+    with pytest.warns(UserWarning, match=r"`optimizer.step\(\)` has been overridden"):
+        scheduler.step()

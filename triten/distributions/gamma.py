@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
+from ..dispatch.tensor_data import as_tensor
 from ..runtime.scalar_type import finfo
 from . import constraints
 from .distribution import Shape
@@ -70,7 +71,8 @@ class Gamma(ExponentialFamily):
         made.detach().clamp_(min=finfo(made.dtype).tiny)
         return made
 
-    def log_prob(self, value: Tensor) -> Tensor:
+    def log_prob(self, value: Tensor | float) -> Tensor:
+        value = as_tensor(value, dtype=self.rate.dtype, device=self.rate.device)
         if self._validate_args:
             self._validate_sample(value)
         a, rate = self.concentration, self.rate

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
+from ..dispatch.tensor_data import as_tensor
 from . import constraints
 from .cauchy import Cauchy
 from .transformed_distribution import TransformedDistribution
@@ -61,6 +62,7 @@ class HalfCauchy(TransformedDistribution):
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
+        value = as_tensor(value, dtype=self.scale.dtype, device=self.scale.device)
         z = value / self.scale
         found = math.log(2 / math.pi) - self.scale.log() - z.square().log1p()
         return _ops.where(value >= 0, found, -math.inf)

@@ -97,7 +97,7 @@ def embedding_bag(
             raise ValueError("max mode does not support sparse weights")
     if max_norm is not None:
         with no_grad():
-            ops.embedding_renorm_(weight, input.contiguous(), max_norm, norm_type)
+            ops.embedding_renorm_(weight.detach(), input.contiguous(), max_norm, norm_type)
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(
             "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' "

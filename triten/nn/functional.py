@@ -615,7 +615,7 @@ def embedding(
         padding_idx %= rows
     if max_norm is not None:
         with no_grad():
-            _embedding_renorm_(weight, input.contiguous(), max_norm, norm_type)
+            _embedding_renorm_(weight.detach(), input.contiguous(), max_norm, norm_type)
     return _embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
 
 

@@ -229,6 +229,7 @@ def kaiming_uniform_(
     Raises ValueError below two dimensions, or for an unknown mode or nonlinearity.
     """
     if tensor.numel() == 0:
+        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
         return tensor
     bound = math.sqrt(3.0) * calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode))
     return uniform_(tensor, -bound, bound, generator)
@@ -243,6 +244,7 @@ def kaiming_normal_(
 ) -> Tensor:
     """Normal numbers whose variance is kept through rectifiers (He et al., 2015)."""
     if tensor.numel() == 0:
+        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
         return tensor
     return normal_(
         tensor,

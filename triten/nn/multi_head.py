@@ -343,7 +343,7 @@ def multi_head_attention_forward(
     else:
         if attn_mask is not None:
             sizes = (batch, num_heads) if attn_mask.size(0) != 1 else (1, 1)
-            attn_mask = attn_mask.view(*sizes, -1, length_k)
+            attn_mask = attn_mask.view(*sizes, attn_mask.size(-2), length_k)
         q, k, v = (x.reshape(batch, num_heads, x.size(1), head) for x in (q, k, v))
         out = _ops.scaled_dot_product_attention(q, k, v, attn_mask, dropped, is_causal)
         out = out.permute(2, 0, 1, 3)

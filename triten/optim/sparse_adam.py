@@ -58,9 +58,9 @@ class SparseAdam(Optimizer):
             raise ValueError(f"Invalid epsilon value: {eps}")
         check_betas(betas)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
-        for what, found in (
-            ("Sparse", lambda parameter: parameter.layout is not strided),
-            ("Complex", lambda parameter: parameter.is_complex()),
+        for what, need, found in (
+            ("Sparse", "requires dense parameter tensors", lambda parameter: parameter.layout is not strided),
+            ("Complex", "does not support complex parameters", lambda parameter: parameter.is_complex()),
         ):
             places = [
                 [i, j]
@@ -69,9 +69,7 @@ class SparseAdam(Optimizer):
                 if found(parameter)
             ]
             if places:
-                raise ValueError(
-                    f"{what} params at indices {places}: SparseAdam requires dense real parameter tensors"
-                )
+                raise ValueError(f"{what} params at indices {places}: SparseAdam {need}")
 
     @overload
     def step(self, closure: None = None) -> None: ...

@@ -133,7 +133,8 @@ def get_unsafe_globals_in_checkpoint(f: File) -> list[str]:
 def _seekable(f: Any) -> IO[bytes]:
     if not (hasattr(f, "seek") and hasattr(f, "read") and hasattr(f, "tell")):
         raise AttributeError(
-            f"load: argument 'f' must be a path or a file that can seek, got {type(f).__name__}"
+            f"{type(f).__name__!r} object has no attribute 'seek'. You can only torch.load from a file that is "
+            "seekable. Please pre-load the data into a buffer like io.BytesIO and try to load from it instead."
         )
     try:
         f.seek(f.tell())

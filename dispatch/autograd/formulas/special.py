@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NoReturn
 
+from ....runtime.errors import MissingDerivativeError
 from ...generated import functions as ops
 from .pointwise import conjugated
 
@@ -92,4 +93,4 @@ def spacing_at_one(self: Tensor) -> float:
 
 def underivable(argument: str) -> NoReturn:
     """Raise an error for an operator or argument without a derivative."""
-    raise NotImplementedError(f"the derivative for '{argument}' is not implemented.")
+    raise MissingDerivativeError(f"the derivative for '{argument}' is not implemented.")

@@ -35,14 +35,12 @@ def check_grid_sampler(
             f"grid_sampler(): expected input and grid to be on same device, but input is on {input.device} and grid is "
             f"on {grid.device}"
         )
-    check_ranks("grid_sampler()", "input", input, 4, 5)
-    check_ranks("grid_sampler()", "grid", grid, 4, 5)
-    if input.sizes[0] != grid.sizes[0]:
+    if input.sizes[:1] != grid.sizes[:1]:
         raise RuntimeError(
             f"grid_sampler(): expected grid and input to have same batch size, but got input with sizes "
             f"{list(input.sizes)} and grid with sizes {list(grid.sizes)}"
         )
-    if grid.sizes[-1] != input.ndim - 2:
+    if grid.sizes[-1:] != (input.ndim - 2,):
         raise RuntimeError(
             f"grid_sampler(): expected grid to have size {input.ndim - 2} in last dimension, but got grid with sizes "
             f"{list(grid.sizes)}"

@@ -42,6 +42,8 @@ def index_select(meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec) 
             )
         meta.set_output_raw_strided(0, (), dtype=self.dtype)
         return
+    if index.numel and not self.sizes[d]:
+        raise RuntimeError("index_select(): self indexing axis dim should be positive")
     sizes = (*self.sizes[:d], index.numel, *self.sizes[d + 1 :])
     meta.set_output_raw_strided(0, sizes, contiguous_strides(sizes), dtype=self.dtype)
 

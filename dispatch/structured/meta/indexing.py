@@ -138,12 +138,6 @@ def index_put_meta(
     accumulate: bool,
 ) -> None:
     """`self` with `values` at integer indices."""
-    if values.dtype is not self.dtype:
-        raise RuntimeError(
-            f"Index put requires the source and destination dtypes match, got {self.dtype.scalar_name} for "
-            "the "
-            f"destination and {values.dtype.scalar_name} for the source."
-        )
     sizes, _ = indexed_sizes(self, indices)
     lead = len(sizes) - values.ndim
     if lead < 0 or any(n not in (1, sizes[lead + i]) for i, n in enumerate(values.sizes)):
@@ -151,6 +145,12 @@ def index_put_meta(
             f"shape mismatch: value tensor of shape {list(values.sizes)} cannot be broadcast to indexing "
             "result of "
             f"shape {list(sizes)}"
+        )
+    if values.dtype is not self.dtype:
+        raise RuntimeError(
+            f"Index put requires the source and destination dtypes match, got {self.dtype.scalar_name} for "
+            "the "
+            f"destination and {values.dtype.scalar_name} for the source."
         )
     meta.extra["sizes"] = sizes
     meta.extra["apart_from"] = ("indices", "values")

@@ -12,7 +12,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ....runtime.memory_format import channels_last_strides, is_channels_last_strides
+from ....runtime.memory_format import (
+    channels_last,
+    channels_last_3d,
+    channels_last_strides,
+    is_channels_last_strides,
+)
 from ....runtime.scalar_type import bfloat16, float16, float32
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.tensor_spec import TensorSpec
@@ -398,7 +403,13 @@ def _batch_norm_specs(
     is_cpu = input.device.type == "cpu"
     first = next((spec for spec in parameters if spec is not None), None)
     dtype = kept_dtype(input.dtype, is_cpu, first)
-    out = TensorSpec.of(input.sizes, kept_format(input), input.dtype, input.device)
+    strides = kept_format(input)
+    for format in (channels_last, channels_last_3d):
+        if not input.is_contiguous and input.is_contiguous_in(
+            format
+        ):  # also with strides of size-1 dimensions
+            strides = channels_last_strides(input.sizes)
+    out = TensorSpec.of(input.sizes, strides, input.dtype, input.device)
     return out, TensorSpec.contiguous((channels if training else 0,), dtype, input.device)
 
 

@@ -289,7 +289,7 @@ def adaptive_window(
         raise RuntimeError(
             f"{name}(): Expected {WORDS[rank].ranks} tensor, but got{colon} {list(self.sizes)}"
         )
-    for d in range(-rank - channels, 0):
+    for d in range(1 - self.ndim if channels else -rank, 0):
         if self.sizes[d] == 0:
             raise RuntimeError(
                 f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes "
@@ -340,7 +340,7 @@ def adaptive_backward(
         raise RuntimeError(
             f"{name}: Expected dimensions {self.ndim} for `grad_output` but got dimensions {grad_output.ndim}"
         )
-    for d in range(-rank - 1, 0):
+    for d in range(1 - self.ndim, 0):
         if grad_output.sizes[d] == 0:
             raise RuntimeError(
                 f"{name}(): Expected grad_output to have non-zero size for non-batch dimensions, but grad_output "

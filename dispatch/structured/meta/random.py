@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -235,6 +236,14 @@ def _checked_range(spec: TensorSpec, low: int, high: int) -> tuple[int, int]:
     bits = MANTISSA.get(spec.dtype)
     if bits is None:
         return low, high
+    for name, bound in (("from", low), ("to - 1", high - 1)):
+        if abs(bound) > 1 << bits:
+            kind = C_NAMES.get(spec.dtype.scalar_name, f"c10::{spec.dtype.scalar_name}")
+            warnings.warn(
+                f"{name} is out of bounds [-(2^{bits}), 2^{bits}]. Due to precision limitations {kind} can support "
+                "discrete uniform distribution only within this range.",
+                stacklevel=2,
+            )
     least, most = (int(spec.dtype.np.type(end)) for end in (low + 1, high - 1))
     first = least + (1 << max(abs(low + 1).bit_length() - bits, 0)) if least < low else low
     end = most - (1 << max(abs(high - 1).bit_length() - bits, 0)) if most >= high else high

@@ -240,11 +240,13 @@ def var_correction(
     if correction is complex:
         raise RuntimeError("value cannot be converted to type double without overflow")
     dims, given = reduced_dims(dim, self.ndim), meta.maybe_get_output()
-    out = self.dtype.to_real() if given is None else given.dtype
+    real = self.dtype.to_real()
+    out = real if given is None or given.dtype.is_complex else given.dtype
     if not out.is_floating_point:
         raise RuntimeError(
-            f"result type {self.dtype.scalar_name} can't be cast to the desired output type {out.scalar_name}"
+            f"result type {real.scalar_name} can't be cast to the desired output type {out.scalar_name}"
         )
+    meta.casts = out is real  # a complex out= receives the real variance
     _set_reduced(meta, self, dims, keepdim, out)
 
 

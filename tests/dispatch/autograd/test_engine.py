@@ -492,7 +492,7 @@ def test_nodes_and_edges() -> None:
 
 
 def test_requires_grad_refusals() -> None:
-    with pytest.raises(RuntimeError, match="only Tensors of floating point and complex dtype"):
+    with pytest.raises(RuntimeError, match="Only Tensors of floating point and complex dtype"):
         tt.ones(1, dtype=tt.int64).requires_grad_()
     y = leaf() + 0
     with pytest.raises(RuntimeError, match="you can only change requires_grad flags of leaf variables"):

@@ -300,7 +300,7 @@ def test_a_custom_function_gives_its_own_tangents() -> None:
 
 
 def test_a_custom_function_without_jvp_is_refused() -> None:
-    with dual_level(), pytest.raises(RuntimeError, match="NoJvp is not implemented"):
+    with dual_level(), pytest.raises(NotImplementedError, match="NoJvp: You must implement the jvp function"):
         NoJvp.apply(dual([1.0], [1.0]))
     assert not modes
 
@@ -474,7 +474,7 @@ def test_a_function_without_jvp_is_refused_inside_vmap():
         def setup_context(ctx, inputs, output):
             pass
 
-    with pytest.raises(RuntimeError, match="you must implement the jvp function"):
+    with pytest.raises(NotImplementedError, match="You must implement the jvp function"):
         tt.func.jacfwd(Half.apply)(tt.ones(2))
 
 
@@ -571,3 +571,47 @@ def test_running_statistics_have_no_tangents_in_evaluation() -> None:
             with pytest.raises(RuntimeError, match="not differentiable wrt running_mean"):
                 tt.nn.functional.batch_norm(x, *statistics)
             tt.nn.functional.batch_norm(x, *statistics, training=True)
+
+
+@pytest.mark.parametrize("bag", [False, True])
+def test_max_norm_of_an_embedding_keeps_the_tangent(bag: bool) -> None:
+    function = tt.nn.functional.embedding_bag if bag else tt.nn.functional.embedding
+    with dual_level():
+        table = make_dual(tt.ones(2, 2) * 3, tt.ones(2, 2))
+        options = {"mode": "sum"} if bag else {}
+        indices = tt.tensor([[0]] if bag else [0])
+        given = (indices, table)
+        primal, tangent = unpack_dual(function(*given, max_norm=1.0, **options))
+        tt.testing.assert_close(primal, tt.full((1, 2), 0.5**0.5))
+        assert tt.equal(tangent, tt.ones(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("primals", "tangents", "message"),
+    [
+        ((tt.ones(1),), tt.ones(1), "to have the same python structure"),
+        ((tt.ones(1),), [tt.ones(1)], "to have the same python structure"),
+        (tt.ones(1), (tt.ones(1),), "Expected primals to be a tuple"),
+        ((), (), "Expected primals to contain at least one Tensor"),
+    ],
+)
+def test_jvp_refuses_tangents_of_another_structure(primals: Any, tangents: Any, message: str) -> None:
+    with pytest.raises(RuntimeError, match=message):
+        tt.func.jvp(tt.sin, primals, tangents)
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("igamma", lambda x: tt.igamma(x, tt.ones(2, 2))),
+        ("igammac", lambda x: tt.igammac(x, tt.ones(2, 2))),
+        ("special_zeta", lambda x: tt.special.zeta(x, tt.ones(2, 2))),
+        ("geqrf", lambda x: tt.geqrf(x)),
+    ],
+)
+def test_an_operator_without_a_derivative_is_named(name: str, call: Any) -> None:
+    with (
+        dual_level(),
+        pytest.raises(NotImplementedError, match=f"Trying to use forward AD with {name} that does not"),
+    ):
+        call(make_dual(tt.eye(2), tt.eye(2)))

@@ -9,6 +9,7 @@ from .. import functional as F
 from .. import init
 from .linear import NonDynamicallyQuantizableLinear
 from .module import Module
+from .nested_attention import nested_self_attention
 from .parameter import Parameter
 
 if TYPE_CHECKING:
@@ -127,6 +128,10 @@ class MultiheadAttention(Module):
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """Compute attention and its weights; see `tt.nn.functional.multi_head_attention_forward`."""
+        if query.is_nested or key.is_nested or value.is_nested:
+            return nested_self_attention(
+                self, query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights
+            )
         turned = self.batch_first and query.dim() == 3
         if turned:
             # Transpose a shared tensor once, so that one matmul projects it.

@@ -453,8 +453,11 @@ class ParameterDict(Module):
         return found
 
     def update(self, values: Mapping[str, Any] | ParameterDict | Iterable[tuple[str, Any]]) -> None:
-        """Add or replace values, from a mapping or pairs."""
-        for key, value in _pairs("ParameterDict", values):
+        """Add or replace values, from a mapping or pairs; the names of an unordered mapping are sorted."""
+        pairs = _pairs("ParameterDict", values)
+        if isinstance(values, Mapping) and not isinstance(values, OrderedDict):
+            pairs = [(key, values[key]) for key in sorted(values)]
+        for key, value in pairs:
             self[key] = value
 
     def clear(self) -> None:
@@ -471,11 +474,11 @@ class ParameterDict(Module):
 
     def copy(self) -> ParameterDict:
         """Return a shallow copy of the dictionary."""
-        return ParameterDict(dict(self.items()))
+        return ParameterDict(OrderedDict(self.items()))
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
         """Return a dictionary with these names, each with the value `default`."""
-        return ParameterDict(dict.fromkeys(keys, default))
+        return ParameterDict(OrderedDict.fromkeys(keys, default))
 
     def __reversed__(self) -> Iterator[str]:
         return reversed(self._keys)

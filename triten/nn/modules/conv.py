@@ -192,13 +192,13 @@ class _ConvTransposeNd(_ConvNd):
         Raises:
             ValueError: No output padding gives them.
         """
-        if len(wanted) == self.rank + 2:
-            wanted = wanted[2:]
-        if len(wanted) != self.rank:
+        ndim = self.rank + (2 if input.dim() == self.rank + 2 else 1)
+        if len(wanted) not in (self.rank, ndim):
             raise ValueError(
-                f"{type(self).__name__}: output_size must have {self.rank} or {self.rank + 2} elements "
-                f"(got {len(wanted)})"
+                f"ConvTranspose{self.rank}D: for {input.dim()}D input, output_size must have {self.rank} or {ndim} "
+                f"elements (got {len(wanted)})"
             )
+        wanted = wanted[-self.rank :]
         extra: list[int] = []
         for i, size in enumerate(wanted):
             least = (

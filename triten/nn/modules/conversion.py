@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self, overload
 
+from ...dispatch.functions.queries import _has_compatible_shallow_copy_type
 from ...dispatch.generated import functions as _ops
 from ...dispatch.tensor import Tensor
 from ...runtime import scalar_type
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
+from .parameter import Parameter
 from .uninitialized import is_lazy
 
 if TYPE_CHECKING:
@@ -30,15 +32,10 @@ class ConversionMixin:
             for module in self.children():  # type: ignore[attr-defined]
                 module._apply(fn)
         with _no_grad():
-            for parameter in self._parameters.values():
+            for name, parameter in self._parameters.items():
                 if parameter is None:
                     continue
-                converted = fn(parameter.data)
-                gradient = None if parameter.grad is None else fn(parameter.grad.detach())
-                parameter.grad = None
-                parameter.data = converted
-                if gradient is not None:
-                    parameter.grad = gradient
+                self._parameters[name] = _converted_parameter(parameter, fn)
             for name, buffer in self._buffers.items():
                 if is_lazy(buffer):
                     buffer.data = fn(buffer.data)
@@ -129,6 +126,29 @@ class ConversionMixin:
     def bfloat16(self) -> Self:
         """Convert floating-point tensors to bfloat16."""
         return self._floats_to(scalar_type.bfloat16)
+
+
+def _converted_parameter(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> Parameter:
+    """Return a parameter with `fn` of its values and gradient: itself, unless its new data are of another kind."""
+    if is_lazy(parameter):
+        parameter.data = fn(parameter.data)
+        return parameter
+    converted = fn(parameter)
+    grad = parameter.grad
+    converted_grad = None if grad is None else fn(grad)
+    if _has_compatible_shallow_copy_type(parameter, converted):
+        parameter.grad = None
+        parameter.data = converted
+        made = parameter
+    else:
+        made = Parameter(converted, parameter.requires_grad)
+    if grad is not None and converted_grad is not None:
+        if _has_compatible_shallow_copy_type(grad, converted_grad):
+            grad.data = converted_grad
+        else:
+            grad = converted_grad.requires_grad_(grad.requires_grad)
+        made.grad = grad
+    return made
 
 
 def _no_grad() -> no_grad:

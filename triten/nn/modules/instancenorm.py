@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 from .. import functional as F
@@ -30,10 +31,30 @@ class _InstanceNorm(_NormBase):
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
+    def _get_no_batch_dim(self) -> int:
+        return self.ranks[0]
+
+    def _check_num_features(self, input: Tensor) -> None:
+        """Raise ValueError, or warn without affine parameters, unless the channels number `num_features`."""
+        dim = input.dim() - self._get_no_batch_dim()
+        channels = input.size(dim)
+        if channels == self.num_features:
+            return
+        if self.affine:
+            raise ValueError(
+                f"expected input's size at dim={dim} to match num_features ({self.num_features}), but got: {channels}."
+            )
+        warnings.warn(
+            f"input's size at dim={dim} does not match num_features. You can silence this warning by not passing in "
+            "num_features, which is not used because affine=False",
+            stacklevel=3,
+        )
+
     def forward(self, input: Tensor) -> Tensor:
         """(N, C, *), or (C, *) without a batch."""
         self._check_input_dim(input)
-        alone = input.dim() == self.ranks[0]
+        self._check_num_features(input)
+        alone = input.dim() == self._get_no_batch_dim()
         batch = input.unsqueeze(0) if alone else input
         out = F.instance_norm(
             batch,

@@ -165,8 +165,8 @@ class StateDictMixin:
         """Copy, or with `assign` take over, one tensor; gives what is wrong with it."""
         if not isinstance(given, Tensor):
             return (
-                f'While copying the parameter named "{key}", expected Tensor or Tensor-like object from checkpoint '
-                f"but received {type(given)}"
+                f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from '
+                f"checkpoint but received {type(given)}"
             )
         if is_lazy(member) and is_lazy(given):
             return None
@@ -207,24 +207,7 @@ class StateDictMixin:
         unexpected: list[str] = []
         errors: list[str] = []
 
-        def load(module: StateDictMixin, known: dict[str, Any], prefix: str) -> None:
-            own = dict(metadata.get(prefix[:-1], {}))
-            if assign:
-                own["assign_to_params_buffers"] = True
-            module._load_from_state_dict(known, prefix, own, True, missing, unexpected, errors)
-            for name, child in module._modules.items():
-                if child is not None:
-                    below = f"{prefix}{name}."
-                    load(child, {key: value for key, value in known.items() if key.startswith(below)}, below)
-            keys = IncompatibleKeys(missing, unexpected)
-            for hook in module._load_state_dict_post_hooks.values():
-                if hook(module, keys) is not None:
-                    raise RuntimeError(
-                        "Hooks registered with register_load_state_dict_post_hook are not expected to return new "
-                        "values: change the keys in place"
-                    )
-
-        load(self, OrderedDict(state_dict), "")
+        self._load_below(OrderedDict(state_dict), "", metadata, assign, missing, unexpected, errors)
         if strict:
             for kind, keys in (("Unexpected", unexpected), ("Missing", missing)):
                 if keys:
@@ -234,6 +217,34 @@ class StateDictMixin:
             lines = "\n\t".join(itertools.chain([""], errors))
             raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:{lines}")
         return IncompatibleKeys(missing, unexpected)
+
+    def _load_below(
+        self,
+        known: dict[str, Any],
+        prefix: str,
+        metadata: Mapping[str, Any],
+        assign: bool,
+        missing: list[str],
+        unexpected: list[str],
+        errors: list[str],
+    ) -> None:
+        """Load the tensors of this module and its children, and call the post hooks."""
+        own = dict(metadata.get(prefix[:-1], {}))
+        if assign:
+            own["assign_to_params_buffers"] = True
+        self._load_from_state_dict(known, prefix, own, True, missing, unexpected, errors)
+        for name, child in self._modules.items():
+            if child is not None:
+                below = f"{prefix}{name}."
+                inner = {key: value for key, value in known.items() if key.startswith(below)}
+                child._load_below(inner, below, metadata, assign, missing, unexpected, errors)
+        keys = IncompatibleKeys(missing, unexpected)
+        for hook in self._load_state_dict_post_hooks.values():
+            if hook(self, keys) is not None:
+                raise RuntimeError(
+                    "Hooks registered with register_load_state_dict_post_hook are not expected to return new "
+                    "values: change the keys in place"
+                )
 
     def register_state_dict_pre_hook(self, hook: Callable[..., None]) -> RemovableHandle:
         """Call ``hook(module, prefix, keep_vars)`` before this module's state is taken."""

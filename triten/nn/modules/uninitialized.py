@@ -68,6 +68,13 @@ class UninitializedTensorMixin(Tensor):
             "to initialize the parameters before accessing their attributes."
         )
 
+    def share_memory_(self) -> Never:
+        """Raises RuntimeError: there is no memory to share yet."""
+        raise RuntimeError(
+            "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters "
+            "before calling `module.share_memory()`."
+        )
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from ...autograd import no_grad
 from ..modules.module import Module
 from ..modules.parameter import Parameter
+from ..modules.uninitialized import is_lazy
 
 if TYPE_CHECKING:
     from ...dispatch.tensor import Tensor
@@ -39,6 +40,12 @@ class NormHook:
                 raise RuntimeError(
                     f"Cannot register two {self.title} hooks on the same parameter {self.name}"
                 )
+        if is_lazy(getattr(module, self.name)):
+            title = self.title.replace("_", " ")
+            raise ValueError(
+                f"The module passed to `{type(self).__name__}` can't have uninitialized parameters. Make sure to run "
+                f"the dummy forward before applying {title}alization"
+            )
         module.register_forward_pre_hook(self)
 
     def detach(self, module: Module, suffixes: str) -> None:

@@ -66,8 +66,8 @@ def _check_kept(what: str, found: Tensor, before: Tensor, shown: str) -> None:
     for kind, new, old in (("dtype", found.dtype, before.dtype), ("shape", found.shape, before.shape)):
         if new != old:
             raise ValueError(
-                f"Registering a parametrization may not change the {kind} of the tensor, unless the `unsafe` flag is "
-                f"enabled.\n{shown}.{kind}: {old}\nreturned {kind}: {new}"
+                f"Registering a parametrization may not change the {kind} of the tensor, unless `unsafe` flag is "
+                f"enabled.\n{shown} {kind}: {old}\nparametrized {kind}: {new}"
             )
 
 

@@ -12,6 +12,8 @@ from ..optimizer import Optimizer, Rate
 
 __all__ = ["LRScheduler"]
 
+_SEE = "See more details at https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
+
 
 class LRScheduler:
     """Base class of schedulers, which set the rates of an optimizer's groups (`torch.optim.lr_scheduler.LRScheduler`).
@@ -58,6 +60,7 @@ class LRScheduler:
         self.last_epoch = last_epoch
         if "step_taken" not in optimizer.__dict__:
             optimizer.__dict__["step_taken"] = False
+            optimizer.__dict__["step_at_construction"] = optimizer.__dict__.get("step")
             optimizer.register_step_post_hook(_note_step)
         self._initial_step()
 
@@ -88,12 +91,20 @@ class LRScheduler:
 
     def step(self, epoch: int | None = None) -> None:
         """Go to the next epoch, or to one that is named, and set its rates."""
-        if self._step_count == 1 and not self.optimizer.__dict__["step_taken"]:
-            warnings.warn(
-                "Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first value of the schedule is "
-                "skipped. Call `optimizer.step()` first.",
-                stacklevel=2,
-            )
+        if self._step_count == 1:
+            state = self.optimizer.__dict__
+            if state.get("step") != state.get("step_at_construction"):
+                warnings.warn(
+                    "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. "
+                    f"Please, make sure to call `optimizer.step()` before `lr_scheduler.step()`. {_SEE}",
+                    stacklevel=2,
+                )
+            elif not state["step_taken"]:
+                warnings.warn(
+                    "Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first value of the "
+                    f"learning rate schedule is skipped. Call `optimizer.step()` first. {_SEE}",
+                    stacklevel=2,
+                )
         self._step_count += 1
         if epoch is not None:
             warn_of_epoch()

@@ -111,6 +111,7 @@ class DataLoader(Generic[T_co]):
         in_order: bool = True,
     ) -> None:
         _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
+        _warn_of_many(num_workers)
         if num_workers > 0 and prefetch_factor is None:
             prefetch_factor = 2
         self.dataset: Any = dataset
@@ -288,7 +289,7 @@ def _warn_of_many(num_workers: int) -> None:
             f"in current system is {most}, which is smaller than what this DataLoader is going to create. Please be "
             "aware that excessive worker creation might get DataLoader running slow or even freeze, lower the worker "
             "number to avoid potential slowness/freeze if necessary.",
-            stacklevel=4,
+            stacklevel=3,
         )
 
 

@@ -8,9 +8,11 @@ import pytest
 
 import triten as tt
 from triten import overrides
+from triten._torch_names import TorchDispatchMode
 from triten.dispatch.core.tensor_function import state
 from triten.dispatch.layers.overrides import interception
 from triten.overrides import BaseTensorFunctionMode, TensorFunctionMode
+from triten.utils._python_dispatch import TensorDispatchMode
 
 F = tt.nn.functional
 
@@ -241,14 +243,24 @@ def test_an_error_in_a_handler_or_in_the_block_leaves_the_thread_as_it_was():
         tt.ones(1)
 
 
-def test_bad_modes_are_refused():
-    class Shared(TensorFunctionMode):
-        @classmethod
-        def __tensor_function__(cls, func, types, args=(), kwargs=None):
-            return None
+@pytest.mark.parametrize(
+    ("base", "handler"),
+    [
+        (TensorFunctionMode, "__tensor_function__"),
+        (TensorDispatchMode, "__tensor_dispatch__"),
+        (TorchDispatchMode, "__torch_dispatch__"),
+    ],
+)
+@pytest.mark.parametrize("kind", [classmethod, staticmethod])
+def test_a_handler_of_the_class_is_refused(base, handler, kind):
+    def handle(cls, func, types, args=(), kwargs=None):
+        return None
 
-    with pytest.raises(RuntimeError, match="should be a normal method instead of a class method"):
-        Shared().__enter__()
+    with pytest.raises(RuntimeError, match=f"{handler}.* (a normal|a plain)"):
+        type("Shared", (base,), {handler: kind(handle)})().__enter__()
+
+
+def test_bad_modes_are_refused():
     a, b = Log(), Log()
     a.__enter__()
     b.__enter__()
