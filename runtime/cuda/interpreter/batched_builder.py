@@ -111,11 +111,6 @@ class BatchedBuilder(InterpreterBuilder):  # type: ignore[misc]
         ]
         super().create_print(prefix, hex, shown, isSigned)
 
-    def create_assert(self, condition: Any, message: str) -> None:
-        if not condition:
-            self.needs_one_program()
-        super().create_assert(condition, message)
-
     def create_assume(self, condition: Any) -> None:
         if not condition:
             self.needs_one_program()
