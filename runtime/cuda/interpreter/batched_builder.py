@@ -1,6 +1,6 @@
 """Triton's operations on values with a leading dimension of programs.
 
-The array of a block of shape S has the shape (P, \*S), that of a scalar (P,). P is the number of programs of the
+The array of a block of shape S has the shape (P, *S), that of a scalar (P,). P is the number of programs of the
 batch, or 1 for a value that all programs share. Elementwise operations of Triton's interpreter broadcast by
 themselves. The methods here are the operations that depend on axes or shapes.
 """
