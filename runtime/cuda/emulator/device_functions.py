@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,8 +48,7 @@ def print_text(state: Blocks, frame: Frame, arguments: tuple[str, ...], mask: Ma
         text = _string(state, frame, int(address), printed)
         fields = list(_fields(state, frame, text, buffers, printed))
         for thread in np.flatnonzero(printed).tolist():
-            values = iter(fields)
-            lines[thread] = _CONVERSION.sub(lambda found, v=values, t=thread: _shown(found, v, t), text)
+            lines[thread] = _CONVERSION.sub(partial(_shown, iter(fields), thread), text)
         counts[printed] = len(fields)
     sys.stdout.write("".join(lines[thread] for thread in sorted(lines)))
     return counts.view(u4)
@@ -110,12 +110,11 @@ def _fields(state: Blocks, frame: Frame, text: str, buffers: Array, mask: Array)
             yield values
 
 
-def _shown(found: re.Match[str], values: Iterator[Array], thread: int) -> str:
+def _shown(values: Iterator[Array], thread: int, found: re.Match[str]) -> str:
     """Return the text of a conversion for a thread."""
     kind, flags = found["kind"], found["flags"]
     if kind == "%":
         return "%"
-    value = next(values)[thread]
-    if kind == "p":
-        return f"%{flags}s" % f"{value.item():#x}"
-    return f"%{flags}{kind}" % value.item()
+    value = next(values)[thread].item()
+    shown: str = f"%{flags}s" % f"{value:#x}" if kind == "p" else f"%{flags}{kind}" % value
+    return shown

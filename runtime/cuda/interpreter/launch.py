@@ -8,6 +8,7 @@ errors as a compiled kernel. Importing this module replaces `InterpretedFunction
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
 
@@ -48,8 +49,8 @@ class WarmKernel:
     def _init_handles(self) -> None:
         """Do nothing: there is no code to load."""
 
-    def __getitem__(self, grid: UserGrid) -> Callable[..., None]:
-        return lambda *args: run(self._kernel, *args, grid=grid, warmup=False)
+    def __getitem__(self, grid: UserGrid) -> Callable[..., WarmKernel | None]:
+        return partial(run, self._kernel, grid=grid, warmup=False)
 
     def __getattr__(self, name: str) -> NoReturn:
         """Raise AttributeError for the properties of compiled code."""
