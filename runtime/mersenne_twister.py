@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 WORDS = 624
 """32-bit words of the state."""
+BLOCK = 1 << 14
+"""Numbers computed at a time: their temporaries stay in the second-level cache."""
 _HEAD = struct.Struct("<QiiQ")
 """Seed, words left before the next twist plus one, whether seeded, place of the next word."""
 _TAIL = struct.Struct("<dddi4xf?3x")
@@ -65,8 +67,20 @@ class MersenneTwister:
 
     def doubles(self, count: int) -> NDArray[np.float64]:
         """Return the next float64 numbers of [0, 1): the lower 53 bits of 64, times 2**-53."""
-        made = (self.wide_words(count) & np.uint64((1 << 53) - 1)).astype(np.float64)
-        made *= 2.0**-53
+        made = np.empty(count)
+        for start in range(0, count, BLOCK):
+            part = made[start : start + BLOCK]
+            np.multiply(self.wide_words(len(part)) & np.uint64((1 << 53) - 1), 2.0**-53, out=part)
+        return made
+
+    def singles(self, count: int) -> NDArray[np.float32]:
+        """Return the next float32 numbers of [0, 1): the lower 24 bits of a word, times 2**-24."""
+        made = np.empty(count, np.float32)
+        for start in range(0, count, BLOCK):
+            part = made[start : start + BLOCK]
+            np.multiply(
+                self.words(len(part)) & np.uint64((1 << 24) - 1), 2.0**-24, out=part, casting="same_kind"
+            )
         return made
 
     def position(self) -> tuple[Any, bool]:

@@ -11,10 +11,13 @@ import builtins
 import logging
 import random
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -29,6 +32,7 @@ from .unsupported import Unsupported, is_own, trail_from
 
 OUTPUT = "would be done once, when the function is captured"
 CLOCK = "gives something else each time"
+THREAD = "runs code in another thread, which a capture does not see"
 
 
 def changed_places(before: Walk) -> list[tuple[Location, Any]]:
@@ -136,10 +140,12 @@ def refuse_effects(stand_ins: StandIns, refusals: Refusals) -> None:
         ),
     ]
 
-    def refusing(name: str, reason: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def refusing(
+        name: str, reason: str, asks: Callable[[FrameType], bool] = _is_in_program
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             def refused(*args: Any, **kwargs: Any) -> Any:
-                if is_users(sys._getframe(2).f_code.co_filename):
+                if asks(sys._getframe(2)):
                     refusals.refuse(f"{name} {reason}")
                 return original(*args, **kwargs)
 
@@ -160,6 +166,8 @@ def refuse_effects(stand_ins: StandIns, refusals: Refusals) -> None:
 
     for holder, name, reason in places:
         stand_ins.replace_function(holder, name, refusing(f"{name}()", reason))
+    for kind, name in ((threading.Thread, "start"), (ThreadPoolExecutor, "submit")):
+        stand_ins.replace_function(kind, name, refusing(f"{kind.__name__}.{name}()", THREAD, _is_for_program))
     stand_ins.replace_function(logging.Logger, "handle", handling)
     stand_ins.replace_function(Generator, "manual_seed", always_refusing("a seed"))
     stand_ins.replace_function(Generator, "set_state_bytes", always_refusing("the state of a generator"))
@@ -199,6 +207,20 @@ class _Stream:
 def is_users(filename: str) -> bool:
     """Return True for code of the program, neither of this package nor of the standard library."""
     return is_observed_file(filename) and not is_own(filename)
+
+
+def _is_in_program(frame: FrameType) -> bool:
+    """Return True for a frame of the program."""
+    return is_users(frame.f_code.co_filename)
+
+
+def _is_for_program(frame: FrameType | None) -> bool:
+    """Return True for a frame of the program, or of a library that the program called."""
+    while frame is not None and not is_own(frame.f_code.co_filename):
+        if _is_in_program(frame):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def same_state(a: Any, b: Any) -> bool:

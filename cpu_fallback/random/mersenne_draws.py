@@ -9,16 +9,17 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.compiled_loops import NamedLoop
 from ...dispatch.structured.stub import StructuredCall
-from ...runtime.mersenne_twister import MersenneTwister
+from ...runtime.mersenne_twister import BLOCK, MersenneTwister
 from ...runtime.scalar_type import float64
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..widen import compute_np
 from .engine import Kernel
 from .fused_multiply_add import fma32, fma64
-from .mersenne_normal import libm, normal_numbers, one_by_one, uniform32
+from .mersenne_normal import libm, normal_numbers, one_by_one
 
 Array = Any
 SHUFFLE = NamedLoop("mersenne_shuffle", 1 << 18)
@@ -79,12 +80,19 @@ def uniform(call: StructuredCall) -> Kernel:
 
     def into(out: Array, low: float, high: float, twister: MersenneTwister) -> None:
         with twister.lock:
-            made = twister.doubles(count) if wide else uniform32(twister, count)
+            made = twister.doubles(count) if wide else twister.singles(count)
         if (low, high) != (0, 1):
-            if wide:
-                made = fma64(made, float(high) - float(low), float(low))
-            else:
-                made = fma32(made, np.float32(high) - np.float32(low), np.float32(low))
+
+            def scale(begin: int, end: int) -> None:
+                part = made[begin * BLOCK : end * BLOCK]
+                for start in range(0, len(part), BLOCK):
+                    few = part[start : start + BLOCK]
+                    if wide:
+                        few[:] = fma64(few, float(high) - float(low), float(low))
+                    else:
+                        few[:] = fma32(few, np.float32(high) - np.float32(low), np.float32(low))
+
+            parallel_for(0, -(-count // BLOCK), 1, scale)
         elif exact:
             write(out, made)
             return
@@ -195,7 +203,7 @@ def bernoulli_tensor(call: StructuredCall) -> Kernel:
             raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
         chance = view(np.broadcast_to(p, spec.sizes)).astype(np.float64 if wide else np.float32).reshape(-1)
         with twister.lock:
-            made = twister.doubles(count) if wide else uniform32(twister, count)
+            made = twister.doubles(count) if wide else twister.singles(count)
         write(out, made < chance)
 
     return into

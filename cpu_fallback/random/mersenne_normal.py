@@ -20,7 +20,7 @@ from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.compiled_loops import NamedLoop
-from ...runtime.mersenne_twister import MersenneTwister
+from ...runtime.mersenne_twister import BLOCK, MersenneTwister
 from ..plain_numpy import np
 from .fused_multiply_add import fma32, fma64
 
@@ -28,11 +28,8 @@ Array = Any
 GROUP = 16
 """Elements of a block of the transform."""
 HALF = GROUP // 2
-BLOCK = 1 << 14
-"""Elements computed at a time: their temporaries stay in the second-level cache."""
 LOOP = NamedLoop("mersenne_normal_32", 1 << 19)
 _32 = np.float32
-_MASK = np.uint64((1 << 24) - 1)
 SQRT_HALF = _32(0.707106781186547524)
 LOG = [
     _32(p)
@@ -55,13 +52,6 @@ def libm(function: Callable[[float], float], values: Array) -> Array:
     return np.fromiter(map(function, values.tolist()), np.float64, len(values))
 
 
-def uniform32(twister: MersenneTwister, count: int) -> Array:
-    """Return the next float32 numbers of [0, 1): the lower 24 bits of a word, times 2**-24."""
-    made = (twister.words(count) & _MASK).astype(np.float32)
-    made *= _32(2.0**-24)
-    return made
-
-
 def normal_numbers(
     twister: MersenneTwister, count: int, real: Any, grouped: bool, mean: float, std: float
 ) -> Array:
@@ -80,14 +70,14 @@ def normal_numbers(
     whole, rest = count - count % GROUP, count % GROUP
     wide = real == np.float64
     if wide or real == np.float32:
-        uniform = twister.doubles(count) if wide else uniform32(twister, count)
+        uniform = twister.doubles(count) if wide else twister.singles(count)
     else:
-        uniform = uniform32(twister, whole)
+        uniform = twister.singles(whole)
     fill = _grouped64 if wide else _grouped32
     made = np.empty(count, uniform.dtype)
     fill(made[:whole], uniform[:whole], mean, std)
     if rest:
-        last = twister.doubles(GROUP) if wide else uniform32(twister, GROUP)
+        last = twister.doubles(GROUP) if wide else twister.singles(GROUP)
         fill(made[-GROUP:], last, mean, std)
     return made
 
@@ -110,12 +100,13 @@ def one_by_one(twister: MersenneTwister, count: int, mean: float = 0.0, std: flo
 
 
 def _grouped64(out: Array, uniform: Array, mean: float, std: float) -> None:
-    pairs = uniform.reshape(-1, 2, HALF)
-    radius = np.sqrt(-2.0 * libm(math.log, (1.0 - pairs[:, 0]).reshape(-1)))
-    angle = (2.0 * math.pi * pairs[:, 1]).reshape(-1)
-    made = out.reshape(-1, 2, HALF)
-    made[:, 0] = fma64(radius * libm(math.cos, angle), std, mean).reshape(-1, HALF)
-    made[:, 1] = fma64(radius * libm(math.sin, angle), std, mean).reshape(-1, HALF)
+    for start in range(0, len(uniform), BLOCK):
+        pairs = uniform[start : start + BLOCK].reshape(-1, 2, HALF)
+        made = out[start : start + BLOCK].reshape(-1, 2, HALF)
+        radius = np.sqrt(-2.0 * libm(math.log, (1.0 - pairs[:, 0]).reshape(-1)))
+        angle = (2.0 * math.pi * pairs[:, 1]).reshape(-1)
+        made[:, 0] = fma64(radius * libm(math.cos, angle), std, mean).reshape(-1, HALF)
+        made[:, 1] = fma64(radius * libm(math.sin, angle), std, mean).reshape(-1, HALF)
 
 
 def _grouped32(out: Array, uniform: Array, mean: float, std: float) -> None:

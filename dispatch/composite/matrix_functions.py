@@ -328,9 +328,8 @@ def linalg_vander(x: Tensor, N: int | None) -> Tensor:
     n = x._spec.sizes[-1] if N is None else N
     if n <= 1:
         raise RuntimeError("N must be greater than 1.")
-    ones = ops.ones((*x._spec.sizes, 1), dtype=x.dtype, device=x.device)
-    repeated = x.unsqueeze(-1).expand((*x._spec.sizes, n - 1))
-    return ops.cat([ones, ops.cumprod(repeated, -1)], -1)
+    powers = ops.cumprod(x.unsqueeze(-1).expand((*x._spec.sizes, n - 1)), -1)
+    return ops.cat([x.new_ones((*x._spec.sizes, 1)), powers], -1)
 
 
 def vander(x: Tensor, N: int | None, increasing: bool) -> Tensor:

@@ -108,7 +108,7 @@ def linalg_matrix_norm(
     if by_singular_values:
         return _norm_of_singular_values(self, ord, rows, columns, keepdim, dtype)
     summed, chosen = (rows, columns) if abs(ord) == 1 else (columns, rows)
-    sums = ops.linalg_vector_norm(self, 1, [summed], keepdim, dtype=dtype)
+    sums = ops.linalg_vector_norm(self, 1.0, [summed], keepdim, dtype=dtype)
     if not keepdim and chosen > summed:
         chosen -= 1
     if ord > 0 and sums._spec.sizes[chosen] == 0:

@@ -120,15 +120,17 @@ class FakeTensor(TracedFakeTensor):
 class FakeTensorMode(MetaKernels, TensorDispatchMode):
     """A context in which operators and factories give fake tensors (`torch._subclasses.FakeTensorMode`).
 
-    Sizes are numbers. Launches of Triton kernels on fake tensors do nothing.
+    Sizes are numbers, also with a `ShapeEnv`. Launches of Triton kernels on fake tensors do nothing.
 
     Args:
         allow_non_fake_inputs: If True, operators take real tensors in addition to fake ones, and read no elements of
             them. Default: False.
-        shape_env: Not supported: sizes are never symbols. Default: None.
+        shape_env: The `ShapeEnv` of a program. It specializes every size to its number. Default: None.
+        static_shapes: Accepted as in PyTorch; sizes are static in either case. Default: True without a `shape_env`.
 
-    Raises:
-        NotImplementedError: `shape_env` is given.
+    Attributes:
+        shape_env: The `ShapeEnv`, or None.
+        static_shapes: The argument, or its default.
 
     Example:
         >>> import triten as tt
@@ -142,12 +144,16 @@ class FakeTensorMode(MetaKernels, TensorDispatchMode):
 
     sees_parts = True
 
-    def __init__(self, *, allow_non_fake_inputs: bool = False, shape_env: Any = None) -> None:
-        if shape_env is not None:
-            raise NotImplementedError(
-                "FakeTensorMode: shape_env has no effect here, where sizes are numbers; pass None"
-            )
+    def __init__(
+        self,
+        *,
+        allow_non_fake_inputs: bool = False,
+        shape_env: Any = None,
+        static_shapes: bool | None = None,
+    ) -> None:
         super().__init__()
+        self.shape_env = shape_env
+        self.static_shapes = shape_env is None if static_shapes is None else static_shapes
         self.allow_non_fake_inputs = allow_non_fake_inputs
         self._fakes: dict[int, tuple[weakref.ref[Any], FakeTensor]] = {}
         self._roots: dict[int, tuple[weakref.ref[Any], DataPtr]] = {}
@@ -169,11 +175,12 @@ class FakeTensorMode(MetaKernels, TensorDispatchMode):
         made.fake_mode = self
         return made
 
-    def from_tensor(self, tensor: TensorImpl) -> FakeTensor:
+    def from_tensor(self, tensor: TensorImpl, *, static_shapes: bool | None = None) -> FakeTensor:
         """Return a fake tensor like a real one: the same for the same tensor, and over shared memory for its views.
 
         Args:
             tensor: A tensor. A fake tensor of this mode is returned as it is.
+            static_shapes: Accepted as in PyTorch; sizes are static in either case. Default: None.
 
         Raises:
             AssertionError: The tensor is a fake one of another mode.

@@ -327,7 +327,7 @@ def test_normal_numbers_of_a_mersenne_twister(
         found = target()
         assert found is None or not found.fuses
         pytest.skip("this processor has no fused multiply-add")
-    uniform = mersenne_normal.uniform32(MersenneTwister(3), 1 << 16)
+    uniform = MersenneTwister(3).singles(1 << 16)
     ends = np.array([i / 8 + d * 2.0**-24 for i in range(9) for d in (-1, 0, 1)], np.float32).clip(
         0, 1 - 2**-24
     )

@@ -3,9 +3,12 @@
 import collections
 import gc
 import sys
+import threading
 import warnings
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
 from typing import Any
 
 import numpy as np
@@ -72,6 +75,47 @@ def test_output(form: str, capsys: pytest.CaptureFixture[str]) -> None:
             warnings.simplefilter("always")
             compiled(tt.ones(2))
         assert capsys.readouterr().out.count("once") + len(said) == 1
+
+
+def by_thread(work: Callable[[], object]) -> None:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def by_timer(work: Callable[[], object]) -> None:
+    timer = threading.Timer(0, work)
+    timer.start()
+    timer.join()
+
+
+def by_executor(work: Callable[[], object]) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work)
+
+
+def by_map(work: Callable[[], object]) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.map(lambda _: work(), range(1))
+
+
+def by_pool(work: Callable[[], object]) -> None:
+    with ThreadPool(1) as pool:
+        pool.apply(work)
+
+
+@pytest.mark.parametrize("run", [by_thread, by_timer, by_executor, by_map, by_pool], ids=lambda f: f.__name__)
+def test_threads_of_a_program_run_in_each_call(run: Callable[[Callable[[], object]], None]) -> None:
+    def f(x: tt.Tensor) -> tt.Tensor:
+        total = tt.zeros_like(x)
+        run(lambda: total.add_(x))
+        return total * 2
+
+    compiled = tt.compile(f)
+    for _ in range(3):
+        same(compiled(tt.ones(3)), tt.ones(3) * 2)
+    with pytest.raises(tt.compiler.Unsupported, match="runs code in another thread"):
+        tt.compile(f, fullgraph=True)(tt.ones(3))
 
 
 def test_a_program_that_catches_a_refusal_is_not_captured() -> None:

@@ -102,6 +102,15 @@ def add(x, y):
     return out * 2
 
 
+def by_run(x, y):
+    out, tripled = tt.empty_like(x), tt.empty_like(x)
+    n = x.numel()
+    add_kernel.run(x, y, out, n, BLOCK=16, grid=(triton.cdiv(n, 16),), warmup=False)
+    tuned_kernel.run(out, tripled, n, grid=lambda meta: (triton.cdiv(n, meta["BLOCK"]),), warmup=False)
+    heuristic_kernel.run(tripled, out, n=n, grid=lambda meta: (triton.cdiv(n, meta["BLOCK"]),), warmup=False)
+    return out * 2
+
+
 def add_wrapped(x, y):
     out = tt.empty_like(x)
     n = x.numel()
@@ -222,7 +231,7 @@ def of_no_programs(x, y):
 PROGRAMS = [
     add, add_wrapped, tuned, tuned_wrapped, heuristic, twice_into_one_tensor, into_an_argument, into_a_view,
     descriptors, of_a_named_tuple, of_reinterpreted_tensors, of_equal_operands, of_overlapping_views,
-    of_overlapping_arguments, beyond_a_view, by_a_hook, of_no_programs,
+    of_overlapping_arguments, beyond_a_view, by_a_hook, of_no_programs, by_run,
 ]  # fmt: skip
 
 
@@ -442,6 +451,16 @@ def test_a_launch_that_cannot_be_captured_breaks_the_graph():
         tt.compile(program, fullgraph=True)(x, y)
     assert tt.equal(tt.compile(program)(x, y), x + y)
     tt.cuda.synchronize()
+
+
+def test_a_warm_up_launches_nothing_and_takes_part_in_no_graph():
+    def program(x, y):
+        add_kernel.run(y, y, y, y.numel(), BLOCK=16, grid=(1,), warmup=True)
+        return x + y
+
+    x, y = arguments(20)
+    assert tt.equal(tt.compile(program)(x, y), x + 1)
+    assert tt.equal(y, tt.ones(20, device="cuda"))
 
 
 @triton.jit

@@ -3,6 +3,7 @@
 - `ptx` parses the text; `basic_blocks` finds the basic blocks of a function.
 - `translate` and `instructions` turn them into NumPy over all threads.
 - `machine` runs thread blocks, in the order of `schedule`.
+- `device_functions` has the functions that CUDA's device runtime defines, such as ``vprintf``.
 - `arithmetic`, `warp`, `shared_memory` and `global_memory` implement instructions and detect errors; `fault` reports
   them.
 - `kernel` packs arguments as for a GPU; `machine_code` takes those of Triton's own notation.

@@ -239,11 +239,16 @@ def log2_approximate(x: Any) -> Any:
 def reciprocal_approximate(x: Any) -> Any:
     """Compute ``rcp.approx``: one unit in the last place; in double precision 20 bits, the low half zero."""
     if x.dtype.type is f8:
-        tiny = np.abs(x) < f8(2.0**-1022)
-        exact = f8(1) / np.where(tiny, np.copysign(f8(0), x), x)
-        bits = (exact * (1 + _spread(x) * 2.0**-21)).view(u8) & u8(0xFFFFFFFF00000000)
-        return canonical(np.where(np.isfinite(exact) & (exact != 0), bits.view(f8), exact))
+        return _high_half(x, lambda x: f8(1) / x)
     return _approximately(x, f8(1) / x.astype(f8), relative=2.0**-24)
+
+
+def _high_half(x: Any, function: Callable[[Any], Any]) -> Any:
+    """Compute the ``approx.ftz.f64`` form of a function: subnormal operands are zero, the result has 20 bits."""
+    tiny = np.abs(x) < f8(2.0**-1022)
+    exact = function(np.where(tiny, np.copysign(f8(0), x), x))
+    bits = (exact * (1 + _spread(x) * 2.0**-21)).view(u8) & u8(0xFFFFFFFF00000000)
+    return canonical(np.where(np.isfinite(exact) & (exact != 0), bits.view(f8), exact))
 
 
 def divide_approximate(a: Any, b: Any, full: bool = False) -> Any:
@@ -260,13 +265,19 @@ def root_approximate(x: Any) -> Any:
     return _approximately(x, np.sqrt(x.astype(f8)), relative=2.0**-23.5)
 
 
-def reciprocal_root_approximate(x: Any) -> Any:
-    """Compute ``rsqrt.approx``: relative error below 2**-22.9; in double precision 20 bits, the low half zero."""
+def reciprocal_root_approximate(x: Any, flush: bool = False) -> Any:
+    """Compute ``rsqrt.approx``: relative error below 2**-22.9.
+
+    The assembler expands ``rsqrt.approx.f64`` to Newton steps, with an error of one unit in the last place (CUDA C++
+    Programming Guide, ``rsqrt``). With `flush`, ``rsqrt.approx.ftz.f64`` has 20 bits, and the low half is zero.
+    """
     if x.dtype.type is f8:
-        exact = f8(1) / np.sqrt(x)
-        bits = (exact * (1 + _spread(x) * 2.0**-21)).view(u8) & u8(0xFFFFFFFF00000000)
-        return canonical(np.where(np.isfinite(exact) & (exact != 0), bits.view(f8), exact))
+        return _high_half(x, _reciprocal_root) if flush else canonical(_reciprocal_root(x))
     return _approximately(x, f8(1) / np.sqrt(x.astype(f8)), relative=2.0**-23.4)
+
+
+def _reciprocal_root(x: Any) -> Any:
+    return f8(1) / np.sqrt(x)
 
 
 def sine_approximate(x: Any) -> Any:

@@ -17,6 +17,7 @@ from . import warp
 from .arithmetic import u4, u8
 from .asynchronous import AsynchronousUnits, needs_units
 from .contraction import Bound, StoreCheck
+from .device_functions import FUNCTIONS
 from .fault import ASSERT, DIVERGENT, ILLEGAL, ILLEGAL_ADDRESS, EmulationError, Fault
 from .global_memory import EmulatedMemory, GlobalAccess
 from .instructions.writer import LOCAL, SHARED
@@ -325,6 +326,14 @@ class Blocks(Schedule):
         if mask is not None and key in frame.parameters:
             value = np.where(mask, value, frame.parameters[key])
         frame.parameters[key] = value
+
+    def call_device_function(
+        self, name: str, frame: Frame, results: tuple[str, ...], arguments: tuple[str, ...], mask: Mask
+    ) -> None:
+        """Call a function of CUDA's device runtime."""
+        found = FUNCTIONS[name](self, frame, arguments, mask)
+        for taken in results:
+            self.store_parameter(frame, (taken, 0), found, mask)
 
     # Memory
 

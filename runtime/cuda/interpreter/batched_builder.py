@@ -1,6 +1,6 @@
 r"""Triton's operations on values with a leading dimension of programs.
 
-The array of a block of shape S has the shape (P, \*S), that of a scalar (P,). P is the number of programs of the
+The array of a block of shape S has the shape (P, *S), that of a scalar (P,). P is the number of programs of the
 batch, or 1 for a value that all programs share. Elementwise operations of Triton's interpreter broadcast by
 themselves. The methods here are the operations that depend on axes or shapes.
 """
@@ -110,11 +110,6 @@ class BatchedBuilder(InterpreterBuilder):  # type: ignore[misc]
             TensorHandle(each.data[0] if each.data.ndim > 1 else each.data, each.dtype) for each in values
         ]
         super().create_print(prefix, hex, shown, isSigned)
-
-    def create_assert(self, condition: Any, message: str) -> None:
-        if not condition:
-            self.needs_one_program()
-        super().create_assert(condition, message)
 
     def create_assume(self, condition: Any) -> None:
         if not condition:

@@ -28,6 +28,7 @@ class InterpretedKernel(CompiledKernel):
         "_descriptors",
         "_divisible",
         "_driver",
+        "_is_debugged",
         "_is_users",
         "_kernel",
         "_names",
@@ -42,8 +43,13 @@ class InterpretedKernel(CompiledKernel):
         constexprs: Mapping[str, object],
         divisible: frozenset[str],
         is_users: bool = False,
+        is_debugged: bool = False,
     ) -> None:
-        """Bind a kernel. If `is_users`, uses of undefined lanes are reported; triten's own tests poison them."""
+        """Bind a kernel.
+
+        If `is_users`, uses of undefined lanes are reported; triten's own tests poison them. If `is_debugged`, the
+        kernel's assertions are checked.
+        """
         self.name = kernel_name(kernel)
         self._driver = driver
         self._kernel = kernel
@@ -57,6 +63,7 @@ class InterpretedKernel(CompiledKernel):
         self._constexprs = dict(constexprs)
         self._divisible = divisible
         self._is_users = is_users
+        self._is_debugged = is_debugged
 
     def launch(self, grid: Grid, stream: int, *values: int | float) -> None:
         self._launch({}, grid, stream, *values)
@@ -92,7 +99,9 @@ class InterpretedKernel(CompiledKernel):
             self.name,
             grid,
             stream,
-            lambda blocks: _runner.run(self._kernel, self.name, arguments, grid, blocks, self._is_users),
+            lambda blocks: _runner.run(
+                self._kernel, self.name, arguments, grid, blocks, self._is_users, self._is_debugged
+            ),
         )
 
     def _described(self, name: str, base: Any, address: int, tensors: Mapping[str, DescribedTensor]) -> Any:

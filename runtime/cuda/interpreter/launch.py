@@ -8,10 +8,12 @@ errors as a compiled kernel. Importing this module replaces `InterpretedFunction
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
 
 import triton.language as tl
+from triton import knobs
 from triton._utils import canonicalize_dtype
 from triton.backends.nvidia.compiler import CUDAOptions
 from triton.runtime.interpreter import InterpretedFunction
@@ -28,7 +30,7 @@ from .semantics import argument_type, descriptor, scalar_or_pointer
 UserGrid = Sequence[int] | Callable[[Mapping[str, Any]], Sequence[int]]
 
 _OPTIONS = frozenset(CUDAOptions.__dataclass_fields__)
-"""Options of a launch besides the kernel's parameters; they have no effect here."""
+"""Options of a launch besides the kernel's parameters; here, only `debug` has an effect."""
 
 _loaded: WeakKeyDictionary[Any, set[tuple[tuple[str, str], ...]]] = WeakKeyDictionary()
 """Types with which each kernel ran: for others a GPU would load code, which no capture allows."""
@@ -38,8 +40,30 @@ def _type_of(value: Any) -> str:
     return str(value.type) if isinstance(value, tl.tensor) else repr(value)
 
 
-def run(kernel: Any, *args: Any, grid: UserGrid, warmup: bool, **kwargs: Any) -> None:
-    """Enqueue an interpreted kernel (`JITFunction.run`).
+class WarmKernel:
+    """Result of an interpreted kernel's `warmup`: ``[grid](...)`` launches it (`triton.compiler.CompiledKernel`)."""
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+
+    def _init_handles(self) -> None:
+        """Do nothing: there is no code to load."""
+
+    def __getitem__(self, grid: UserGrid) -> Callable[..., WarmKernel | None]:
+        return partial(run, self._kernel, grid=grid, warmup=False)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raise AttributeError for the properties of compiled code."""
+        raise AttributeError(
+            f"{name} of kernel '{kernel_name(self._kernel)}': Triton's interpreter compiles no code, and so counts no "
+            "registers and no shared memory. Set TRITEN_CUDA=emulate in the environment to compile the kernel",
+            name=name,
+            obj=self,
+        )
+
+
+def run(kernel: Any, *args: Any, grid: UserGrid, warmup: bool, **kwargs: Any) -> WarmKernel | None:
+    """Enqueue an interpreted kernel, or check the arguments of a warm-up (`JITFunction.run`).
 
     Raises:
         KeyError: for a keyword that is neither a parameter nor an option.
@@ -66,7 +90,7 @@ def run(kernel: Any, *args: Any, grid: UserGrid, warmup: bool, **kwargs: Any) ->
         for i, parameter in enumerate(parameters)
     }
     if warmup:
-        return
+        return WarmKernel(kernel)
     loaded = tuple((name, _type_of(value)) for name, value in values.items())
     if loaded not in _loaded.setdefault(kernel, set()):
         owner.check_may_load(kernel_name(kernel))
@@ -74,8 +98,18 @@ def run(kernel: Any, *args: Any, grid: UserGrid, warmup: bool, **kwargs: Any) ->
     sizes = grid(bound.arguments) if callable(grid) else grid
     x, y, z = (*sizes, 1, 1)[:3]
     stream = owner.current_stream(owner.current_device())
-    interpreted = InterpretedKernel(owner, kernel, {}, values, frozenset(), is_users=True)
+    interpreted = InterpretedKernel(
+        owner, kernel, {}, values, frozenset(), is_users=True, is_debugged=_is_debugged(kernel, kwargs)
+    )
     interpreted.launch((int(x), int(y), int(z)), stream)
+    return None
+
+
+def _is_debugged(kernel: Any, options: Mapping[str, Any]) -> bool:
+    """Return True if a launch checks assertions: by its option, its kernel's, or TRITON_DEBUG."""
+    # A kernel that was defined to be interpreted keeps the options of `triton.jit` in a dict.
+    of_kernel = kernel.kwargs.get("debug") if type(kernel) is InterpretedFunction else kernel.debug
+    return bool(options.get("debug", of_kernel) or knobs.runtime.debug)
 
 
 class _Arguments:

@@ -15,6 +15,7 @@ Importing this module patches Triton for the rest of the process, which then int
 from __future__ import annotations
 
 import ast
+import dataclasses
 import operator
 import os
 from collections.abc import Mapping
@@ -98,6 +99,13 @@ class StrictBuilder(BatchedBuilder):
             raise RuntimeError(
                 "CUDA error: an illegal memory access was encountered: "
                 f"{self._where()}: {access} of {dtype.name} at {outside:#x}, {self.blocks.describe(outside)}"
+            )
+
+    def create_assert(self, condition: Any, message: str) -> None:
+        if not condition:
+            self.needs_one_program()
+            raise RuntimeError(
+                f"CUDA error: device-side assert triggered: {self._where()}: Assertion `{message}` failed"
             )
 
     # How a load or store is cached changes no result; it is one argument from Triton 3.9, two before.
@@ -369,9 +377,11 @@ class ProgramRunner:
         grid: Grid,
         blocks: LiveBlocks,
         reports_undefined: bool,
+        is_debugged: bool,
     ) -> None:
         """Run a kernel over a grid on the memory of one device."""
         builder = self._builder
+        builder.options = dataclasses.replace(builder.options, debug=is_debugged)
         builder.kernel, builder.blocks = name, blocks
         builder.reports_undefined = reports_undefined and not builder.poisons
         function = kernel.rewrite()

@@ -16,6 +16,7 @@ from triten._subclasses.fake_tensor import (
     FakeTensorMode,
     is_fake,
 )
+from triten.fx.experimental.symbolic_shapes import ShapeEnv, has_free_symbols
 from triten.library import wrap_triton
 
 
@@ -117,11 +118,24 @@ def test_real_tensors_and_those_of_other_modes_are_refused():
             fake + other.from_tensor(real)
     with FakeTensorMode(allow_non_fake_inputs=True):
         assert is_fake(real + 1)
-    with pytest.raises(NotImplementedError, match="shape_env"):
-        FakeTensorMode(shape_env=object())
     with pytest.raises(RuntimeError, match="from_tensor"):
         fake_tensor.FakeTensor()
     assert (real + 1).tolist() == [2.0] * 3
+
+
+def test_a_shape_env_specializes_all_sizes():
+    shape_env = ShapeEnv(allow_dynamic_output_shape_ops=True)
+    with FakeTensorMode(shape_env=shape_env) as mode:
+        x = mode.from_tensor(tt.ones(3, 1))
+        y = mode.from_tensor(tt.ones(4, 5), static_shapes=True)
+        assert (x + y[:3]).sum(0).shape == (5,) and x.reshape(-1).shape == (3,) and x.shape[0] == 3
+        with pytest.raises(DynamicOutputShapeException, match="size of its result"):
+            tt.nonzero(x)
+    assert mode.shape_env is shape_env and not has_free_symbols(x.shape[0]) and not shape_env.guards
+    assert not mode.static_shapes and FakeTensorMode(shape_env=shape_env, static_shapes=True).static_shapes
+    assert FakeTensorMode().static_shapes
+    with pytest.raises(TypeError, match="unexpected keyword argument 'allow'"):
+        ShapeEnv(allow=True)
 
 
 def test_views_share_memory_and_gradients_flow():

@@ -6,6 +6,7 @@ import hashlib
 import json
 import pickle
 import sys
+import tracemalloc
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -152,3 +153,17 @@ def test_threads_share_no_words() -> None:
         thread.join()
     whole = tt.rand(4000, dtype=tt.float64, generator=tt.Generator().manual_seed(2)).tolist()
     assert sorted(drawn) == sorted(whole)
+
+
+@pytest.mark.parametrize("dtype", [tt.float32, tt.float64])
+@pytest.mark.parametrize("name", ["uniform_", "normal_"])
+def test_large_draws_need_little_memory_beside_their_result(name: str, dtype: tt.dtype) -> None:
+    x = tt.empty(1 << 21, dtype=dtype)
+    draw = {"uniform_": lambda: x.uniform_(-1, 1), "normal_": x.normal_}[name]
+    tracemalloc.start()
+    try:
+        draw()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * x.nbytes

@@ -10,6 +10,7 @@ from typing import Any
 
 __all__ = [
     "GuardOnDataDependentSymNode",
+    "ShapeEnv",
     "expect_true",
     "free_symbols",
     "free_unbacked_symbols",
@@ -36,8 +37,61 @@ __all__ = [
 ]
 
 
+_SETTINGS = frozenset(
+    {
+        "allow_dynamic_output_shape_ops",
+        "allow_scalar_outputs",
+        "assume_static_by_default",
+        "co_fields",
+        "duck_shape",
+        "prefer_deferred_runtime_asserts_over_guards",
+        "should_record_events",
+        "specialize_zero_one",
+        "trace_asserts",
+        "tracked_fakes",
+    }
+)
+
+
 class GuardOnDataDependentSymNode(RuntimeError):
     """Error of a branch on a size that PyTorch cannot know; never raised here."""
+
+
+class ShapeEnv:
+    """Environment of a program's sizes, for `FakeTensorMode(shape_env=...)`.
+
+    Every size is specialized to its number, so there are no symbols and no guards. An operator whose result's size
+    depends on elements raises `DynamicOutputShapeException`, whatever the settings say.
+
+    Args:
+        settings: PyTorch's settings, by name, such as ``allow_dynamic_output_shape_ops=True``.
+
+    Attributes:
+        settings: The settings that were given.
+        guards: Empty list.
+        replacements: Empty dict.
+        backed_var_to_val: Empty dict.
+
+    Raises:
+        TypeError: For a setting that PyTorch does not have.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten._subclasses.fake_tensor import FakeTensorMode
+        >>> from triten.fx.experimental.symbolic_shapes import ShapeEnv
+        >>> shape_env = ShapeEnv()
+        >>> FakeTensorMode(shape_env=shape_env).from_tensor(tt.ones(2, 3)).shape, shape_env.guards
+        (triten.Size([2, 3]), [])
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        unknown = sorted(settings.keys() - _SETTINGS)
+        if unknown:
+            raise TypeError(f"ShapeEnv: got an unexpected keyword argument '{unknown[0]}'")
+        self.settings = settings
+        self.guards: list[Any] = []
+        self.replacements: dict[Any, Any] = {}
+        self.backed_var_to_val: dict[Any, Any] = {}
 
 
 def guard_bool(a: Any) -> bool:

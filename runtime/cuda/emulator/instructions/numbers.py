@@ -215,7 +215,10 @@ _APPROXIMATE = {
 
 @emits(*_APPROXIMATE)
 def _approximate(writer: Writer, each: Instruction) -> None:
-    _elementwise(writer, each, each.operands[1:], _APPROXIMATE[each.opcode], None)
+    text = _APPROXIMATE[each.opcode]
+    if each.opcode == "rsqrt" and "ftz" in each.modifiers:
+        text = "reciprocal_root_approximate({0}, True)"
+    _elementwise(writer, each, each.operands[1:], text, None)
 
 
 @emits("sqrt", "rcp")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..device_functions import FUNCTIONS
 from ..ptx import Instruction, Pair, Symbol, Vector
 from .writer import Writer, dtype_of, emits, items_of
 
@@ -95,4 +96,10 @@ def _call(writer: Writer, each: Instruction) -> None:
     def names(vector: Vector) -> str:
         return "(" + "".join(f"{item.name!r}, " for item in vector.items if isinstance(item, Symbol)) + ")"
 
-    writer.line(f"s.call({name.name!r}, F, {names(results)}, {names(arguments)}, {writer.masked})")
+    if name.name in writer.translation.module.functions:
+        method = "call"
+    elif name.name in FUNCTIONS:
+        method = "call_device_function"
+    else:
+        raise writer.unknown(f"(the module does not define the function '{name.name}')")
+    writer.line(f"s.{method}({name.name!r}, F, {names(results)}, {names(arguments)}, {writer.masked})")

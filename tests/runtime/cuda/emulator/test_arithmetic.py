@@ -147,9 +147,28 @@ def test_approximations_at_edges(each: Each) -> None:
         1 << 31,
         0x7FFFFFFF,
     ]
-    halves = each("rcp.approx.ftz.f64 %y, %x0;", "dd", [3.0, 7.0])
+
+
+@pytest.mark.parametrize(
+    ("statement", "function"), [("rcp", np.reciprocal), ("rsqrt", lambda x: 1 / np.sqrt(x))]
+)
+def test_flushed_double_precision_approximations_have_20_bits(
+    each: Each, statement: str, function: Any
+) -> None:
+    x = np.array([3.0, 7.0, 1e300, 1e-310])
+    halves = each(f"{statement}.approx.ftz.f64 %y, %x0;", "dd", x)
     assert (halves.view(np.uint64) & np.uint64(0xFFFFFFFF) == 0).all()
-    assert np.allclose(halves, [1 / 3, 1 / 7], rtol=2.0**-20)
+    assert np.allclose(halves[:3], function(x[:3]), rtol=2.0**-20)
+    assert (halves[:2] != function(x[:2])).all()
+    assert halves[3] == np.inf
+
+
+def test_the_reciprocal_root_in_double_precision_is_within_an_ulp(each: Each, rng: Any) -> None:
+    x = np.concatenate([rng.uniform(0.1, 100, 256), [1e300, 1e-310, 5e-324]])
+    found = each("rsqrt.approx.f64 %y, %x0;", "dd", x)
+    assert np.allclose(found, 1 / np.sqrt(x), rtol=2.0**-52, atol=0)
+    edges = each("rsqrt.approx.f64 %y, %x0;", "dd", [0.0, -0.0, np.inf, -1.0])
+    assert np.array_equal(edges, [np.inf, -np.inf, 0.0, np.nan], equal_nan=True)
 
 
 def test_conversions_to_integers_clamp(each: Each) -> None:
