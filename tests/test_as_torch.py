@@ -46,6 +46,8 @@ import functorch, torch._functorch.vmap, torch._functorch.make_functional
 assert functorch.vmap is torch.vmap and functorch.make_functional.__module__.startswith("triten.nn")
 assert torch._functorch.vmap is sys.modules["triten.dispatch.layers.vmap"]
 assert torch.StorageBase is torch.UntypedStorage
+import torch._dynamo
+assert torch._dynamo.eval_frame.OptimizedModule and torch._dynamo.utils.counters is not None
 assert torch.autograd.gradcheck is gradcheck  # the function, not the module of its name
 assert torch.manual_seed(0) is torch.default_generator
 assert torch.randperm(8).tolist() == [4, 0, 7, 3, 2, 5, 1, 6]  # PyTorch's numbers
