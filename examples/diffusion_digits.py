@@ -21,7 +21,6 @@ import numpy as np
 import triten as tt
 import triten.nn.functional as F
 from triten import nn
-from triten.utils.data import DataLoader, TensorDataset
 
 DIGITS = Path(__file__).with_name("digits.npz")
 SHADES = " .:-=+*#%@"
@@ -101,6 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="cuda" if tt.cuda.is_available() else "cpu")
     parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--images", type=int, default=1797, help="of the data. Default: all 1797")
+    parser.add_argument("--samples", type=int, default=10, help="of each digit. Default: 10")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     tt.manual_seed(options.seed)
@@ -109,21 +109,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         labels = tt.from_numpy(archive["labels"][: options.images].astype(np.int64))
     images, labels = images.to(options.device), labels.to(options.device)
     model = Denoiser().to(options.device)
-    optimizer = tt.optim.AdamW(model.parameters(), lr=2e-3)
-    loader = DataLoader(TensorDataset(images, labels), batch_size=64, shuffle=True)
-    scheduler = tt.optim.lr_scheduler.CosineAnnealingLR(optimizer, options.epochs * len(loader))
+    optimizer = tt.optim.AdamW(model.parameters(), lr=2e-3, fused=True)
+    steps = options.epochs * math.ceil(len(images) / 64)
+    scheduler = tt.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     for epoch in range(1, options.epochs + 1):
         total = tt.zeros((), device=options.device)
-        for batch in loader:
-            loss = loss_of(model, *batch)
+        for batch in tt.randperm(len(images), device=images.device).split(64):
+            loss = loss_of(model, images[batch], labels[batch])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             scheduler.step()
-            total += loss.detach() * len(batch[0])
+            total += loss.detach() * len(batch)
         if epoch % max(1, options.epochs // 6) == 0:
             print(f"epoch {epoch:3}: mean squared error {total.item() / len(images):.4f}", flush=True)
-    asked = tt.arange(10, device=options.device).repeat(10)
+    asked = tt.arange(10, device=options.device).repeat(options.samples)
     drawn = sample(model.eval(), asked)
     print(picture(drawn[:10]))
     nearest = labels[tt.cdist(drawn.flatten(1), images.flatten(1)).argmin(1)]

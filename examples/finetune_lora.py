@@ -14,6 +14,7 @@ import argparse
 import copy
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -21,10 +22,11 @@ import triten as tt
 import triten.nn.functional as F
 from triten import nn
 from triten.nn.utils import parametrize
-from triten.utils.data import DataLoader, TensorDataset
 
 DIGITS = Path(__file__).with_name("digits.npz")
 TEST_IMAGES = 360
+Digits: TypeAlias = tuple[tt.Tensor, tt.Tensor]
+"""Images (N, 64) and their labels (N,)."""
 
 
 class LoRA(nn.Module):
@@ -57,37 +59,40 @@ def merge_lora(model: nn.Module) -> nn.Module:
     return model
 
 
-def load_digits(device: str) -> tuple[TensorDataset, TensorDataset]:
+def load_digits(device: str) -> tuple[Digits, Digits]:
     """Return the images (N, 64) in [0, 1] with their labels, for training and for the test."""
     with np.load(DIGITS) as archive:
         images = tt.from_numpy(archive["images"].astype(np.float32) / 16).flatten(1).to(device)
         labels = tt.from_numpy(archive["labels"].astype(np.int64)).to(device)
     order = tt.from_numpy(np.random.default_rng(0).permutation(len(labels))).to(device)
     parts = order[TEST_IMAGES:], order[:TEST_IMAGES]
-    train, test = (TensorDataset(images[part], labels[part]) for part in parts)
+    train, test = ((images[part], labels[part]) for part in parts)
     return train, test
 
 
-def turned(data: TensorDataset) -> TensorDataset:
+def turned(data: Digits) -> Digits:
     """Return the images turned by a quarter."""
-    images, labels = data.tensors
-    return TensorDataset(images.view(-1, 8, 8).rot90(1, (1, 2)).flatten(1), labels)
+    images, labels = data
+    return images.view(-1, 8, 8).rot90(1, (1, 2)).flatten(1), labels
 
 
-def train(model: nn.Module, data: TensorDataset, epochs: int, learning_rate: float) -> None:
+def train(model: nn.Module, data: Digits, epochs: int, learning_rate: float) -> None:
     """Train the parameters that require gradients."""
-    optimizer = tt.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=learning_rate)
+    images, labels = data
+    optimizer = tt.optim.AdamW(
+        [p for p in model.parameters() if p.requires_grad], lr=learning_rate, fused=True
+    )
     for _ in range(epochs):
-        for images, labels in DataLoader(data, batch_size=64, shuffle=True):
+        for batch in tt.randperm(len(labels), device=labels.device).split(64):
             optimizer.zero_grad()
-            F.cross_entropy(model(images), labels).backward()
+            F.cross_entropy(model(images[batch]), labels[batch]).backward()
             optimizer.step()
 
 
 @tt.no_grad()
-def accuracy(model: nn.Module, data: TensorDataset) -> float:
+def accuracy(model: nn.Module, data: Digits) -> float:
     """Return the percentage of images with the right label."""
-    images, labels = data.tensors
+    images, labels = data
     return 100 * (model(images).argmax(1) == labels).double().mean().item()
 
 
@@ -111,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     adapted = add_lora(copy.deepcopy(model), options.rank)
     count = sum(p.numel() for p in adapted.parameters() if p.requires_grad)
     train(adapted, turned(data), options.epochs, 1e-2)
-    logits = adapted(test.tensors[0])
+    logits = adapted(test[0])
     merge_lora(adapted)
 
     total = sum(p.numel() for p in model.parameters())
@@ -122,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ("LoRA", adapted, count),
     ):
         print(f"{name:16} {trained:10,} {accuracy(each, test):10.1f} {accuracy(each, turned(test)):10.1f}")
-    same = tt.allclose(adapted(test.tensors[0]), logits, atol=1e-4)
+    same = tt.allclose(adapted(test[0]), logits, atol=1e-4)
     print(f"merged weights give the same logits: {same}")
 
 

@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     data, unseen = (tt.tensor(tokenizer.encode(part), device=options.device) for part in (train, held_out))
     print(f"{len(tokenizer.tokens)} tokens; {len(train.encode()) / len(data):.2f} bytes per token")
     model = GPT(len(tokenizer.tokens)).to(options.device)
-    optimizer = tt.optim.AdamW(model.parameters())
+    optimizer = tt.optim.AdamW(model.parameters(), fused=True)
     scheduler = tt.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=options.steps)
     windows = tt.arange(0, len(unseen) - CONTEXT, CONTEXT // 2, device=options.device)
     bits = len(data) / len(train.encode()) / math.log(2)  # bits per byte of a loss in nats per token

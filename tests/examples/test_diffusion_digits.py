@@ -12,7 +12,9 @@ import triten as tt
 def test_the_loss_falls_and_samples_are_drawn(
     load_example: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    load_example("diffusion_digits").main(["--device", "cpu", "--epochs", "3", "--images", "256"])
+    load_example("diffusion_digits").main(
+        ["--device", "cpu", "--epochs", "3", "--images", "192", "--samples", "1"]
+    )
     printed = capsys.readouterr().out
     losses = [float(value) for value in re.findall(r"squared error (\S+)", printed)]
     assert len(losses) == 3 and losses[-1] < losses[0] < 1.5
