@@ -3,7 +3,7 @@
 ``python -m triten.as_torch --install`` writes it into the running environment, and ``--uninstall`` removes it:
 
 - `torch` and `functorch`: packages of one file that hand over to triten at their first import.
-- `torch-VERSION.dist-info`: metadata by which `importlib.metadata`, pip and uv see PyTorch's version installed.
+- `torch-VERSION.dist-info`: metadata by which `importlib.metadata` and pip see PyTorch's version installed.
 - `torchrun`: the command, which starts `triten.distributed.run`.
 
 A process that does not import torch pays nothing: there is no `.pth` file. ``pip uninstall torch`` works too.

@@ -26,7 +26,7 @@ def test_training_and_generation(
     load_example: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
 ) -> None:
     load_example("generate_text").main(
-        ["--device", "cpu", "--steps", "10", "--vocabulary", "280", "--tokens", "5"]
+        ["--device", "cpu", "--steps", "5", "--vocabulary", "280", "--tokens", "2"]
     )
     printed = capsys.readouterr().out
     losses = [float(line.split()[2]) for line in printed.splitlines()[2:7]]
