@@ -12,12 +12,12 @@ import triten as tt
 def test_turned_digits_are_learned(
     load_example: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    load_example("finetune_lora").main(["--device", "cpu", "--epochs", "4"])
+    load_example("finetune_lora").main(["--device", "cpu", "--epochs", "2"])
     printed = capsys.readouterr().out
     rows = {
         name: float(turned) for name, turned in re.findall(r"^(\S.*?) {2,}\S+ +\S+ +(\S+)$", printed, re.M)
     }
-    assert rows["LoRA"] > rows["trained"] + 20 and rows["all weights"] > 80, printed
+    assert rows["LoRA"] > rows["trained"] + 20 and rows["all weights"] > 60, printed
     assert "same logits: True" in printed
 
 
