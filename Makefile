@@ -91,6 +91,7 @@ RELEASE_READY := $(VENV)/.installed-release
 	gpu-check emulate planted-faults rehearse gpu-bench conformance fuzz programs clients matrix oldest triton-versions clean
 
 demo: $(DEMO_READY)
+	@echo "Training the network of examples/train_digits.py: some 5 seconds on two cores"
 	$(RUN) examples/train_digits.py $(DEMO_ARGS)
 
 # One resolution instead of three; the targets of a single one install what they need by themselves.
@@ -142,11 +143,17 @@ generate-check: $(DEV_READY)
 	$(RUN) -m triten.dispatch.codegen.array_api --check
 	$(RUN) -m triten.dispatch.codegen.kernel_index --check
 
-# `build/` of an earlier wheel would add modules that are no longer there.
+# The time in an archive is that of the last commit (reproducible-builds.org), not that of the checkout.
+wheel-check release-check: export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null || echo 315532800)
+
+# `build/` of an earlier wheel would add modules that are no longer there. Two builds give the same bytes.
 wheel-check: $(BIN)/python
-	rm -rf build
 	set -e; work=$$(mktemp -d); trap 'rm -rf "$$work" build' EXIT; \
-	$(RUN) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$$work" .; \
+	for folder in "$$work/first" "$$work"; do \
+		rm -rf build; \
+		$(RUN) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$$folder" .; \
+	done; \
+	cmp "$$work"/first/triten-*.whl "$$work"/triten-*.whl; \
 	$(RUN) -m venv "$$work/venv"; \
 	"$$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check "$$work"/triten-*.whl; \
 	"$$work/venv/bin/python" -I .ci/wheel_program.py
@@ -247,29 +254,30 @@ $(BIN)/python:
 
 INSTALL = $(RUN) -m pip install --quiet --disable-pip-version-check
 
-$(DEMO_READY): pyproject.toml | $(BIN)/python
-	$(INSTALL) -e '.[perf$(EXTRA)]'
+# Install triten with extras. pip is quiet, so that a terminal and a log have the same lines.
+define install
+	@echo "Installing triten[$(1)] with NumPy and SciPy into $(VENV): $(2)"
+	$(INSTALL) -e '.[$(1)]'
 	@touch $@
+endef
+
+$(DEMO_READY): pyproject.toml | $(BIN)/python
+	$(call install,perf$(EXTRA),$(if $(EXTRA),about 2 GB$(comma) a few minutes,about 250 MB$(comma) 10 to 40 seconds))
 
 $(TEST_READY): pyproject.toml | $(BIN)/python
-	$(INSTALL) -e '.[test,ecosystem$(if $(TEST_CUDA),$(comma)$(TEST_CUDA))]'
-	@touch $@
+	$(call install,test$(comma)ecosystem$(if $(TEST_CUDA),$(comma)$(TEST_CUDA)),a few minutes)
 
 $(QUICK_READY): pyproject.toml | $(BIN)/python
-	$(INSTALL) -e '.[quick]'
-	@touch $@
+	$(call install,quick,about 1.3 GB$(comma) of which Triton is 1 GB)
 
 $(DEV_READY): pyproject.toml | $(BIN)/python
-	$(INSTALL) -e '.[test,dev$(EXTRA)]'
-	@touch $@
+	$(call install,test$(comma)dev$(EXTRA),a few minutes)
 
 $(DOCS_READY): pyproject.toml | $(BIN)/python
-	$(INSTALL) -e '.[docs]'
-	@touch $@
+	$(call install,docs,about a minute)
 
 $(RELEASE_READY): pyproject.toml | $(BIN)/python
-	$(INSTALL) -e '.[release]'
-	@touch $@
+	$(call install,release,about a minute)
 
 $(ORACLE)/.installed: pyproject.toml
 	"$(PYTHON)" -m venv $(ORACLE)

@@ -72,6 +72,8 @@ try:
     torch.classes.a.B
 except RuntimeError as error:
     assert str(error) == "Class a.B not registered!"
+import torch._dynamo
+assert torch._dynamo.eval_frame.OptimizedModule and torch._dynamo.utils.counters is not None
 assert torch.autograd.gradcheck is gradcheck  # the function, not the module of its name
 assert torch.manual_seed(0) is torch.default_generator
 assert torch.randperm(8).tolist() == [4, 0, 7, 3, 2, 5, 1, 6]  # PyTorch's numbers

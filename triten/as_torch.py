@@ -11,6 +11,11 @@ Or in a program, before anything imports torch::
     import triten.as_torch
     import torch.nn as nn  # is triten.nn
 
+Or once for all programs of an environment, such as pytest, Jupyter and servers::
+
+    python -m triten.as_torch --install
+    python -m triten.as_torch --uninstall
+
 Every ``torch.X`` is the very module ``triten.X``. PyTorch's names that contain "torch", such as
 ``__torch_function__`` and `TorchDispatchMode`, exist beside triten's own. ``torch.__version__`` and the installed
 version of "torch" are those of the PyTorch whose behavior is followed. Random numbers on the CPU are PyTorch's too
@@ -120,6 +125,12 @@ class _Finder(importlib.abc.MetaPathFinder):
             return []
         from importlib.metadata import Distribution
 
+        from . import _torch_distribution
+
+        on_disk = _torch_distribution.installed()
+        if on_disk is not None and _torch_distribution.is_local(on_disk):
+            return []  # Python's own finder finds it
+
         class Named(Distribution):
             """A distribution that has a name and a version, and no files."""
 
@@ -201,8 +212,12 @@ USAGE = f"""\
 usage: python -m {_OURS}.as_torch SCRIPT [ARGUMENT ...]
        python -m {_OURS}.as_torch -m MODULE [ARGUMENT ...]
        python -m {_OURS}.as_torch -c CODE [ARGUMENT ...]
+       python -m {_OURS}.as_torch --install | --uninstall
 
-Run a program of PyTorch's: `import torch` imports {_OURS}."""
+Run a program of PyTorch's: `import torch` imports {_OURS}.
+
+--install writes a `torch` distribution into this environment, so that `import torch` imports {_OURS} in every
+program there, and requirements such as torch>=2 are met. --uninstall removes it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -215,6 +230,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     option = arguments[0] if arguments else None
     if option in ("-h", "--help"):
         print(USAGE)
+        return
+    if arguments in (["--install"], ["--uninstall"]):
+        _change_environment(option == "--install")
         return
     needed = 2 if option in ("-m", "-c") else 1
     if len(arguments) < needed or (option is not None and option.startswith("-") and needed == 1):
@@ -231,6 +249,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise
     except BaseException as error:
         _report(error)
+
+
+def _change_environment(install: bool) -> None:
+    """Install or uninstall the local `torch` distribution, and print what was done or why it cannot be."""
+    from . import _torch_distribution as torch
+
+    try:
+        done = torch.install(str(sys.modules[_OURS].__version__)) if install else torch.uninstall()
+    except torch.InstallError as error:
+        print(f"{_OURS}.as_torch: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    print(done)
 
 
 def _report(error: BaseException) -> NoReturn:

@@ -21,6 +21,8 @@ from ..compiler.size_marks import mark_dynamic as mark_dynamic
 from ..compiler.size_marks import mark_static as mark_static
 from ..compiler.size_marks import maybe_mark_dynamic as maybe_mark_dynamic
 from . import config as config
+from . import eval_frame as eval_frame
+from . import utils as utils
 
 
 def mark_static_address(*args: Any, **kwargs: Any) -> None:

@@ -1,6 +1,6 @@
 """The compiler's entry, by its private name (`torch._dynamo.eval_frame`)."""
 
-from . import OptimizedModule as OptimizedModule
+from ..compiler.optimized_module import OptimizedModule as OptimizedModule
 
 
 def is_dynamo_supported() -> bool:
