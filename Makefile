@@ -7,7 +7,7 @@
 #   make lint type    ruff; mypy --strict
 #   make generate     write dispatch/generated and the index of the CPU's kernels anew
 #   make coverage     write dispatch/coverage.md anew: which operators there are and what each has
-#   make docs         the documentation, as pages in docs/_build; a warning is an error. DOCS_ARGS=-E reads every page anew
+#   make docs         the documentation, as pages in docs/_build; a warning is an error. DOCS_ARGS=-E reads every page again
 #   make wheel-check  build the wheel, install it elsewhere and run a program with it
 #   make release-check  build sdist and wheel into dist/, check their metadata, install each elsewhere and run a program
 #   make bench        the benchmark suite, beside NumPy and (where installed) PyTorch; BENCH_ARGS="--quick -o r.json"
@@ -127,8 +127,9 @@ coverage: $(DEV_READY)
 	$(RUN) -m triten.dispatch.coverage --format markdown > coverage.tmp
 	mv coverage.tmp dispatch/coverage.md
 
+# Sphinx reads only changed pages again. After a warning it reads all, since it warns only of pages that it reads.
 docs: $(DOCS_READY)
-	$(RUN) -m sphinx -b html -n -W --keep-going -q -j auto $(DOCS_ARGS) docs docs/_build
+	$(RUN) -m sphinx -b html -n -W --keep-going -j auto $(DOCS_ARGS) docs docs/_build || { rm -rf docs/_build/.doctrees; exit 1; }
 
 generate-check: $(DEV_READY)
 	$(RUN) -m triten.dispatch.codegen --check
@@ -232,7 +233,7 @@ triton-versions: $(BIN)/python
 	$(RUN) tests/compatibility/matrix.py --running --rows emulated --folder $(VENV)/matrix --workers 0
 
 clean:
-	rm -rf $(VENV) $(ORACLE) $(PROGRAMS) $(CLIENTS) .matrix build dist docs/_build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(ORACLE) $(PROGRAMS) $(CLIENTS) .matrix build dist docs/_build docs/reference/symbols *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
