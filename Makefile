@@ -10,6 +10,7 @@
 #   make docs         the documentation, as pages in docs/_build; a warning is an error. DOCS_ARGS=-E reads every page again
 #   make wheel-check  build the wheel, install it elsewhere and run a program with it
 #   make release-check  build sdist and wheel into dist/, check their metadata, install each elsewhere and run a program
+#   make changelog    what the next release's part of CHANGELOG.md says; VERSION=0.2.0 writes it and removes the fragments
 #   make bench        the benchmark suite, beside NumPy and (where installed) PyTorch; BENCH_ARGS="--quick -o r.json"
 #   make screenshot   the picture of the dashboard in docs/performance.md, from a result file: RESULT=full.json; needs a Chromium
 #   make bench-launch host time of a kernel's launch: on the GPU, or where there is none over a stand-in for its driver
@@ -52,6 +53,7 @@ PROGRAMS_ARGS ?=
 CLIENTS ?= .clients
 CLIENTS_ARGS ?=
 MATRIX_ARGS ?=
+VERSION ?=
 GPU_PYTHON ?= python3
 GPU_ARGS ?=
 
@@ -80,7 +82,7 @@ DEV_READY := $(call stamp,dev)
 DOCS_READY := $(VENV)/.installed-docs
 RELEASE_READY := $(VENV)/.installed-release
 
-.PHONY: demo environment test test-random lint commit-messages type generate generate-check coverage docs wheel-check release-check bench screenshot bench-launch aot \
+.PHONY: demo environment test test-random lint commit-messages type generate generate-check coverage docs wheel-check release-check changelog bench screenshot bench-launch aot \
 	gpu-check emulate planted-faults rehearse gpu-bench conformance fuzz programs clients matrix oldest triton-versions clean
 
 demo: $(DEMO_READY)
@@ -144,6 +146,9 @@ wheel-check: $(BIN)/python
 	$(RUN) -m venv "$$work/venv"; \
 	"$$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check "$$work"/triten-*.whl; \
 	"$$work/venv/bin/python" -I .ci/wheel_program.py
+
+changelog: $(RELEASE_READY)
+	$(BIN)/towncrier build $(if $(VERSION),--yes --version $(VERSION),--draft --version Unreleased)
 
 # What would be uploaded: the wheel is built from the sdist, as an index's users may do.
 release-check: $(RELEASE_READY)

@@ -23,6 +23,7 @@ WRITTEN = re.compile(r"<!-- Written by `make \w+`, from (perf/results/\w+\.json)
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
 MIB = 2**20
+RENDEZVOUS = "distributed.elastic.rendezvous.parameters.RendezvousTimeouts"
 
 
 def constant(name: str) -> Any:
@@ -60,7 +61,7 @@ SOURCES = {
         f"{constant('nn.parallel.distributed.DEFAULT_BUCKET_CAP_MB')} MiB for the others",
     ],
     "docs/distributed_starting.md": lambda: [
-        f"or {constant('distributed.elastic.rendezvous.parameters.RendezvousTimeouts').last_call:.0f} seconds after the minimum",
+        f"or {constant(RENDEZVOUS).last_call:.0f} seconds after the minimum",
         f"{constant('distributed.elastic.multiprocessing.process_context.LAST_WAIT'):.0f} seconds later",
     ],
     "docs/environment_variables.md": lambda: [
