@@ -102,6 +102,10 @@ def public_names(namespace: str) -> tuple[str, ...]:
     )
 
 
+_KEPT: list[Any] = []
+"""Objects whose identities `described_names` has: one that some module makes anew would leave its identity to another."""
+
+
 @cache
 def described_names() -> dict[int, str]:
     """For each public function and class, by its identity, the dotted name that describes it."""
@@ -112,6 +116,7 @@ def described_names() -> dict[int, str]:
             value = getattr(module, name)
             if isinstance(value, (FunctionType, type)):
                 found.setdefault(id(value), f"{namespace}.{name}")
+                _KEPT.append(value)
     return found
 
 
