@@ -103,7 +103,7 @@ def public_names(namespace: str) -> tuple[str, ...]:
 
 
 _KEPT: list[Any] = []
-"""Objects whose identities `described_names` has: one that some module makes anew would leave its identity to another."""
+"""Objects whose identities `described_names` has: a temporary one would leave its identity to another object."""
 
 
 @cache
