@@ -102,10 +102,6 @@ def public_names(namespace: str) -> tuple[str, ...]:
     )
 
 
-_KEPT: list[Any] = []
-"""Objects whose identities `described_names` has: a temporary one would leave its identity to another object."""
-
-
 @cache
 def described_names() -> dict[int, str]:
     """For each public function and class, by its identity, the dotted name that describes it."""
@@ -116,7 +112,6 @@ def described_names() -> dict[int, str]:
             value = getattr(module, name)
             if isinstance(value, (FunctionType, type)):
                 found.setdefault(id(value), f"{namespace}.{name}")
-                _KEPT.append(value)
     return found
 
 
