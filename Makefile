@@ -10,9 +10,10 @@
 #   make lint type    ruff; mypy --strict
 #   make generate     write dispatch/generated and the index of the CPU's kernels anew
 #   make coverage     write dispatch/coverage.md anew: which operators there are and what each has
-#   make docs         the documentation, as pages in docs/_build; a warning is an error. DOCS_ARGS=-E reads every page anew
+#   make docs         the documentation, as pages in docs/_build; a warning is an error. DOCS_ARGS=-E reads every page again
 #   make wheel-check  build the wheel, install it elsewhere and run a program with it
 #   make release-check  build sdist and wheel into dist/, check their metadata, install each elsewhere and run a program
+#   make changelog    what the next release's part of CHANGELOG.md says; VERSION=0.2.0 writes it and removes the fragments
 #   make bench        the benchmark suite, beside NumPy and (where installed) PyTorch; BENCH_ARGS="--quick -o r.json"
 #   make screenshot   the picture of the dashboard in docs/performance.md, from a result file: RESULT=full.json; needs a Chromium
 #   make bench-launch host time of a kernel's launch: on the GPU, or where there is none over a stand-in for its driver
@@ -59,6 +60,7 @@ CLIENTS ?= .clients
 CLIENTS_ARGS ?=
 MATRIX_ARGS ?=
 MUTANTS_ARGS ?=
+VERSION ?=
 GPU_PYTHON ?= python3
 GPU_ARGS ?=
 
@@ -87,7 +89,7 @@ QUICK_READY := $(VENV)/.installed-quick
 DOCS_READY := $(VENV)/.installed-docs
 RELEASE_READY := $(VENV)/.installed-release
 
-.PHONY: demo environment test test-quick test-random affected mutants lint commit-messages type generate generate-check coverage docs wheel-check release-check bench screenshot bench-launch aot \
+.PHONY: demo environment test test-quick test-random affected mutants lint commit-messages type generate generate-check coverage docs wheel-check release-check changelog bench screenshot bench-launch aot \
 	gpu-check emulate planted-faults rehearse gpu-bench conformance fuzz programs clients matrix oldest triton-versions clean
 
 demo: $(DEMO_READY)
@@ -135,8 +137,9 @@ coverage: $(DEV_READY)
 	$(RUN) -m triten.dispatch.coverage --format markdown > coverage.tmp
 	mv coverage.tmp dispatch/coverage.md
 
+# Sphinx reads only changed pages again. After a warning it reads all, since it warns only of pages that it reads.
 docs: $(DOCS_READY)
-	$(RUN) -m sphinx -b html -n -W --keep-going -q -j auto $(DOCS_ARGS) docs docs/_build
+	$(RUN) -m sphinx -b html -n -W --keep-going -j auto $(DOCS_ARGS) docs docs/_build || { rm -rf docs/_build/.doctrees; exit 1; }
 
 generate-check: $(DEV_READY)
 	$(RUN) -m triten.dispatch.codegen --check
@@ -157,6 +160,9 @@ wheel-check: $(BIN)/python
 	$(RUN) -m venv "$$work/venv"; \
 	"$$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check "$$work"/triten-*.whl; \
 	"$$work/venv/bin/python" -I .ci/wheel_program.py
+
+changelog: $(RELEASE_READY)
+	$(BIN)/towncrier build $(if $(VERSION),--yes --version $(VERSION),--draft --version Unreleased)
 
 # What would be uploaded: the wheel is built from the sdist, as an index's users may do.
 release-check: $(RELEASE_READY)
@@ -245,7 +251,7 @@ triton-versions: $(BIN)/python
 	$(RUN) tests/compatibility/matrix.py --running --rows emulated --folder $(VENV)/matrix --workers 0
 
 clean:
-	rm -rf $(VENV) $(ORACLE) $(PROGRAMS) $(CLIENTS) .matrix build dist docs/_build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(ORACLE) $(PROGRAMS) $(CLIENTS) .matrix build dist docs/_build docs/reference/symbols *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

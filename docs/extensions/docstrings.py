@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+from formulas import formula_as_latex
+
 _CODE = re.compile(r"``.+?``|`[^`]+`(?!_)|:[a-z:]+:`[^`]+`", re.DOTALL)
 _SCHEMA = re.compile(r"[\w.]+(::[\w.]+)?\(.*\) -> .+")
 _MARKUP = re.compile(r"[*|\\]|(?<=\w)_(?!\w)")
@@ -43,7 +45,7 @@ def as_rst(text: str) -> list[str]:
             in_section = paragraph[0].rstrip().endswith(":")
         # An indented paragraph below plain text is a formula.
         is_formula = paragraph and _depth(paragraph[0]) and not in_section and found and not found[-1].strip()
-        found.extend([".. code-block:: text", "", *paragraph] if is_formula else _paragraph(paragraph))
+        found.extend(_formula(paragraph) if is_formula else _paragraph(paragraph))
         paragraph.clear()
 
     index = 0
@@ -77,6 +79,12 @@ def as_rst(text: str) -> list[str]:
 
 def _depth(line: str) -> int:
     return len(line) - len(line.lstrip())
+
+
+def _formula(lines: list[str]) -> list[str]:
+    """Return a formula as mathematics, or as text where it is not one that `formulas` covers."""
+    latex = formula_as_latex("\n".join(lines))
+    return [".. code-block:: text", "", *lines] if latex is None else [".. math::", "", f"    {latex}"]
 
 
 def _paragraph(lines: list[str]) -> list[str]:

@@ -29,7 +29,16 @@ _NAMESPACES = (
     "triten.utils.data triten.utils.checkpoint triten.utils.hooks triten.utils._pytree triten.utils.benchmark "
     "triten.utils.flop_counter triten.utils.module_tracker triten.utils.weak triten.utils.data.datapipes.iter "
     "triten.utils.data.datapipes.map triten.multiprocessing triten.jit triten.hub triten.masked triten.nested "
-    "triten.onnx triten.perf triten.triton_kernels triten.distributed triten.distributed.tensor triten.dispatch"
+    "triten.onnx triten.perf triten.triton_kernels triten.distributed triten.distributed.tensor triten.dispatch "
+    "triten.array_api triten.array_api.fft triten.array_api.linalg triten.compiler triten.export triten.quantization "
+    "triten.safetensors triten.sparse triten.nn.parallel triten.utils.collect_env triten.__config__ "
+    "triten.distributed._functional_collectives triten.distributed.algorithms "
+    "triten.distributed.algorithms.ddp_comm_hooks triten.distributed.checkpoint "
+    "triten.distributed.checkpoint.state_dict triten.distributed.cluster_environment "
+    "triten.distributed.elastic.multiprocessing triten.distributed.elastic.multiprocessing.errors "
+    "triten.distributed.fsdp triten.distributed.launcher triten.distributed.nn.functional triten.distributed.optim "
+    "triten.distributed.pipelining triten.distributed.tensor.debug triten.distributed.tensor.experimental "
+    "triten.distributed.tensor.parallel"
 )
 NAMESPACES = _NAMESPACES.split()
 

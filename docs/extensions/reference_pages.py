@@ -1,54 +1,81 @@
-"""Reference pages generated from triten's declarations.
+"""Overviews of the reference: tables of public names, each with its first sentence and a link to its page.
 
-- ``.. operators:: triten`` with ``:families: pointwise activation`` documents the generated functions of
-  these families, each with its in-place form.
-- ``.. names:: triten.optim`` documents every public name of a namespace, or the names given as content.
-- ``.. methods::`` documents the methods of tensors.
+- ``.. operators:: triten`` with ``:families: pointwise activation`` lists the generated functions of these families.
+- ``.. names:: triten.optim`` lists every public name of a namespace, or the names given as content.
+- ``.. methods::`` lists the attributes and methods of tensors.
 
-With ``:rest:``, each of the three takes everything that no other page documents. A new family or name is
-therefore documented before an author assigns it to a page. A public name on no page is a warning.
+With ``:rest:``, each of the three takes everything that no other page lists. A new family or name is therefore
+listed before an author assigns it to a page. A public name on no page is a warning. `symbol_pages` writes the
+pages that the tables lead to; constants have none, and stand with their values below the table.
 """
 
 from __future__ import annotations
 
 import builtins
-import inspect
 import re
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from types import FunctionType
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from docstrings import as_rst
 from docutils import nodes
 from docutils.parsers.rst import directives
-from public_names import (
-    NAMESPACES,
-    described_names,
-    family_of,
-    namespace_of,
-    public_names,
-    signatures,
-    with_defaults,
-)
+from overviews import families_of_pages, names_of_pages
+from public_names import NAMESPACES, described_names, family_of, namespace_of, public_names
+from pytorch_comparison import table
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
-from sphinx.ext.napoleon import Config, GoogleDocstring
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
+from symbol_pages import (
+    DESCRIBED_BY_HAND,
+    FOLDER,
+    has_page,
+    is_in_place_form,
+    is_method,
+    object_named,
+    summary_of,
+    tensor_members,
+)
 
 logger = logging.getLogger(__name__)
 
-# `Tensor` has a page of its own, and `newaxis` is None.
-DESCRIBED_BY_HAND = {"triten.Tensor", "triten.newaxis"}
-
 
 class ReferenceDirective(SphinxDirective):
-    """A directive whose content is text in reStructuredText that it writes itself."""
+    """A directive that lists names."""
 
-    def parsed(self, lines: Iterable[str]) -> list[nodes.Node]:
-        return self.parse_text_to_nodes("\n".join(lines), offset=self.content_offset)
+    def listed(self, namespace: str, names: Sequence[str]) -> list[nodes.Node]:
+        """Return the table of names, and the constants among them."""
+        rows: list[list[Any]] = []
+        constants: list[str] = []
+        for name in names:
+            full = f"{namespace}.{name}"
+            value = object_named(full)
+            first = described_names().get(id(value), full)
+            if first != full or has_page(namespace, name):
+                rows.append([self.link(full, name), self.summary(value)])
+            elif not is_in_place_form(namespace, name):
+                constants += [f".. py:data:: {name}", f"   :value: {value!r}", ""]
+        found: list[nodes.Node] = [table(None, rows, widths=(30, 70))] if rows else []
+        if constants:
+            text = "\n".join([f".. py:currentmodule:: {namespace}", "", *constants])
+            found += self.parse_text_to_nodes(text, offset=self.content_offset)
+        return found
+
+    def link(self, full: str, text: str) -> nodes.Node:
+        """Return a link to the description of a public name."""
+        attributes = {
+            "reftype": "obj",
+            "refdomain": "py",
+            "reftarget": full,
+            "refwarn": True,
+            "refexplicit": True,
+        }
+        return pending_xref("", nodes.literal("", text), refdoc=self.env.docname, **attributes)
+
+    def summary(self, value: Any) -> nodes.paragraph:
+        """Return the first sentence of an object's docstring."""
+        parsed, messages = self.parse_inline(summary_of(value), lineno=self.lineno)
+        return nodes.paragraph("", "", *parsed, *messages)
 
 
 class Operators(ReferenceDirective):
@@ -63,9 +90,9 @@ class Operators(ReferenceDirective):
         wanted = set(self.options.get("families", "").split())
         if "rest" in self.options:
             every = {family_of(getattr(module, name)) for name in public_names(namespace)} - {None}
-            wanted = every - families_of_pages(self.env, "operators")
+            wanted = every - families_of_pages("operators")
         names = [name for name in public_names(namespace) if family_of(getattr(module, name)) in wanted]
-        return self.parsed(described(namespace, names))
+        return self.listed(namespace, names)
 
 
 class Names(ReferenceDirective):
@@ -87,7 +114,7 @@ class Names(ReferenceDirective):
             homes = self.options["home"].split()
             names = [name for name in names if home_of(getattr(module, name)) in homes]
         if "rest" in self.options:
-            placed, homes = names_of_pages(self.env, namespace)
+            placed, homes = names_of_pages(namespace)
             names = [
                 name
                 for name in names
@@ -96,32 +123,12 @@ class Names(ReferenceDirective):
                 and family_of(getattr(module, name)) is None
                 and f"{namespace}.{name}" not in DESCRIBED_BY_HAND
             ]
-        return self.parsed(described(namespace, names))
+        return self.listed(namespace, names)
 
 
 def home_of(value: Any) -> str:
     """Return the last part of the name of the module that defines a function or class."""
     return str(getattr(value, "__module__", "")).rpartition(".")[2]
-
-
-def pages(env: BuildEnvironment) -> str:
-    """Return the text of all pages of the reference."""
-    return "\n".join(path.read_text() for path in sorted((Path(env.srcdir) / "reference").glob("*.rst")))
-
-
-def families_of_pages(env: BuildEnvironment, directive: str) -> set[str]:
-    """Return the families that some page documents by a directive."""
-    found = re.findall(rf"^\.\. {directive}::.*\n   :families: (.*)", pages(env), re.MULTILINE)
-    return {family for line in found for family in line.split()}
-
-
-def names_of_pages(env: BuildEnvironment, namespace: str) -> tuple[set[str], set[str]]:
-    """Return the names of a namespace that some page lists, and the modules whose names it lists."""
-    block = re.compile(rf"^\.\. names:: {re.escape(namespace)}\n((?:   .*\n|\n)*)", re.MULTILINE)
-    lines = [line.strip() for text in block.findall(pages(env)) for line in text.splitlines()]
-    names = {name for line in lines if not line.startswith(":") for name in line.split()}
-    homes = {home for line in lines if line.startswith(":home:") for home in line.split()[1:]}
-    return names, homes
 
 
 class Methods(ReferenceDirective):
@@ -134,172 +141,21 @@ class Methods(ReferenceDirective):
     }
 
     def run(self) -> list[nodes.Node]:
-        tensor = namespace_of("triten.Tensor")
-        wanted = self.options.get("families", "").split()
-        placed = families_of_pages(self.env, "methods")
-        lines = [".. py:currentmodule:: triten", ""]
-        names = []
-        for name in dir(tensor):
-            if name.startswith("_"):
-                continue
-            value = inspect.getattr_static(tensor, name)
+        families = self.options.get("families", "").split()
+        placed = families_of_pages("methods")
+        rows: list[list[Any]] = []
+        for name, value in tensor_members().items():
             function = getattr(value, "__func__", value)
-            is_method = isinstance(function, FunctionType)
-            family = family_of(function) if is_method else None
+            family = family_of(function) if is_method(value) else None
             if "properties" in self.options:
-                fits = not is_method
+                fits = not is_method(value)
             elif "rest" in self.options:
-                fits = is_method and family not in placed
+                fits = is_method(value) and family not in placed
             else:
-                fits = is_method and family in wanted
-            if fits:
-                names.append(name)
-        return self.parsed([*lines, *methods(tensor, names)])
-
-
-def described(namespace: str, names: Iterable[str]) -> Iterator[str]:
-    """Yield the description of each name, in reStructuredText."""
-    module = namespace_of(namespace)
-    names = list(names)
-    generated = {name for name in names if family_of(getattr(module, name))}
-    yield f".. py:currentmodule:: {namespace}"
-    yield ""
-    for name in names:
-        value = getattr(module, name)
-        first = described_names().get(id(value))
-        functional = name.removesuffix("_")
-        if name.endswith("_") and functional in generated and name in generated:
-            continue
-        if first is not None and first != f"{namespace}.{name}":
-            yield from alias(name, value, first)
-        elif name in generated:
-            yield from generated_function(namespace, name, f"{name}_" if f"{name}_" in generated else None)
-        elif isinstance(value, type):
-            yield from lines_of(f".. autoclass:: {namespace}.{name}", "   :members:")
-        elif isinstance(value, FunctionType):
-            yield from lines_of(f".. autofunction:: {namespace}.{name}")
-        elif type(value).__name__.startswith("_"):
-            yield from settings(name, value)
-        elif callable(value):
-            yield from lines_of(
-                f".. py:function:: {name}(*args, **kwargs)", "", *indented(document(value, "function"))
-            )
-        else:
-            yield from lines_of(f".. py:data:: {name}", "", f"   ``{value!r}``")
-
-
-def settings(name: str, value: Any) -> Iterator[str]:
-    """Describe an object that only groups settings, such as `tt.backends.cuda`: its members under their
-    dotted names.
-    """
-    yield from lines_of(f".. py:data:: {name}", "", *indented(document(type(value), "data")))
-    for member, attribute in vars(type(value)).items():
-        if member.startswith("_"):
-            continue
-        if isinstance(attribute, property):
-            yield from lines_of(f".. py:data:: {name}.{member}", "", *indented(document(attribute, "data")))
-        elif type(attribute).__name__.startswith("_"):
-            yield from settings(f"{name}.{member}", attribute)
-        elif callable(getattr(value, member)):
-            function = getattr(value, member)
-            yield from described_as("function", [f"{name}.{head}" for head in signed(member, function)])
-            yield from lines_of(*indented(document(function, "function")))
-
-
-def alias(name: str, value: Any, first: str) -> Iterator[str]:
-    is_class = isinstance(value, type)
-    yield f".. py:{'class' if is_class else 'function'}:: {name}{'' if is_class else '()'}"
-    yield ""
-    yield f"   The same as :py:{'class' if is_class else 'func'}:`{first}`."
-    yield ""
-
-
-def generated_function(namespace: str, name: str, in_place: str | None) -> Iterator[str]:
-    module = namespace_of(namespace)
-    value = getattr(module, name)
-    heads = signed(name, value) + (signed(in_place, getattr(module, in_place)) if in_place else [])
-    yield from described_as("function", heads)
-    yield from indented(document(value, "function"))
-    yield ""
-
-
-def methods(tensor: type, names: list[str]) -> Iterator[str]:
-    """Methods: of one that is also a function a reference to it, of the others their own description."""
-    root = set(public_names("triten"))
-    for name in names:
-        value = inspect.getattr_static(tensor, name)
-        if not isinstance(getattr(value, "__func__", value), FunctionType):
-            yield from described_as("attribute", [f"Tensor.{name}"])
-            yield from indented(document(value, "attribute") or [""])
-            yield ""
-            continue
-        in_place = name.endswith("_") and name.removesuffix("_") in names
-        if in_place:
-            continue
-        forms = [name, f"{name}_"] if f"{name}_" in names else [name]
-        heads = [head for form in forms for head in signed(form, getattr(tensor, form), of_methods=True)]
-        yield from described_as("method", [f"Tensor.{head}" for head in heads])
-        if name in root:
-            yield f"   The method of :py:func:`triten.{name}`."
-        else:
-            yield from indented(document(value, "method"))
-        yield ""
-
-
-def signed(name: str, value: Any, of_methods: bool = False) -> list[str]:
-    """Return the name with each of its signatures."""
-    if name in signatures(of_methods):
-        return [name + with_defaults(text, value) for text in signatures(of_methods)[name]]
-    try:
-        signature = inspect.signature(value)
-    except (TypeError, ValueError):
-        return [f"{name}(*args, **kwargs)"]
-    parameters = [each for each in signature.parameters.values() if each.name != "self"]
-    return [name + untyped(str(signature.replace(parameters=parameters)))]
-
-
-def untyped(signature: str) -> str:
-    """Remove uninformative types from a signature, and replace defaults without Python notation."""
-    signature = re.sub(r": '?Any'?(?=[,)= ])|-> '?Any'?$", "", signature)
-    return re.sub(r"<not given>|<[^<>]*>", "...", signature).replace("'", "").strip()
-
-
-def described_as(kind: str, heads: list[str]) -> Iterator[str]:
-    first, *others = heads
-    start = f".. py:{kind}:: "
-    yield start + first
-    yield from (" " * len(start) + head for head in others)
-    yield ""
-
-
-def document(value: Any, what: str) -> list[str]:
-    """Convert the docstring of an object to reStructuredText."""
-    written = getattr(value, "__doc__", None)  # a class of slots may have a descriptor there
-    text = inspect.cleandoc(written if isinstance(written, str) else "")
-    config = Config(napoleon_numpy_docstring=False, napoleon_use_param=False, napoleon_use_rtype=False)
-    return GoogleDocstring(as_rst(text), config, None, what).lines()
-
-
-def indented(lines: Iterable[str]) -> Iterator[str]:
-    return (f"   {line}" if line else "" for line in lines)
-
-
-def lines_of(*lines: str) -> Iterator[str]:
-    yield from lines
-    yield ""
-
-
-def mend_docstring(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Docstrings are plain text with names in backticks; autodoc reads reStructuredText."""
-    lines[:] = as_rst("\n".join(lines))
-
-
-def mend_signature(
-    app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str | None
-) -> tuple[str | None, str | None]:
-    if signature is None:
-        return None
-    return untyped(signature), None if returns in ("Any", "typing.Any") else returns
+                fits = is_method(value) and family in families
+            if fits and not (name.endswith("_") and name.removesuffix("_") in tensor_members()):
+                rows.append([self.link(f"triten.Tensor.{name}", name), self.summary(function)])
+        return [table(None, rows, widths=(30, 70))]
 
 
 def public_reference(
@@ -330,6 +186,15 @@ def leave_python_types(app: Sphinx, doctree: nodes.document) -> None:
             node.replace_self(nodes.inline("", node["reftarget"]))
 
 
+def overviews_of_changed_pages(
+    app: Sphinx, env: BuildEnvironment, added: set[str], changed: set[str], removed: set[str]
+) -> list[str]:
+    """Return the overviews if a page changed whose first sentence they may show."""
+    if any(name.startswith(f"{FOLDER}/") for name in added | changed | removed):
+        return [name for name in env.found_docs if re.fullmatch(r"reference/\w+", name)]
+    return []
+
+
 def check_that_all_is_described(app: Sphinx, env: BuildEnvironment) -> None:
     objects = env.domains.python_domain.objects
     for namespace in NAMESPACES:
@@ -343,8 +208,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("operators", Operators)
     app.add_directive("names", Names)
     app.add_directive("methods", Methods)
-    app.connect("autodoc-process-docstring", mend_docstring, priority=400)  # before napoleon
-    app.connect("autodoc-process-signature", mend_signature)
+    app.connect("env-get-outdated", overviews_of_changed_pages)
     app.connect("doctree-read", leave_python_types)
     app.connect("missing-reference", public_reference)
     app.connect("env-check-consistency", check_that_all_is_described)

@@ -146,9 +146,9 @@ def test_docstrings_become_text_without_markup() -> None:
     assert docstrings.as_rst("Exponentials.\n\n    exp(x_i) * 2\n\nNote:\n    One.\n\n    Two.") == [
         "Exponentials.",
         "",
-        ".. code-block:: text",
+        ".. math::",
         "",
-        "    exp(x_i) * 2",
+        "    \\exp\\left(x_{i}\\right) \\cdot 2",
         "",
         "Note:",
         "    One.",

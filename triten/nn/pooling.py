@@ -101,6 +101,10 @@ def max_pool1d(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Compute the maximum of each window over the last dimension (`torch.nn.functional.max_pool1d`).
 
+    The spatial sizes of the result are
+
+        L_out = floor((L_in + 2 * padding - dilation * (kernel_size - 1) - 1) / stride + 1)
+
     Args:
         input: A tensor of real numbers of shape (N, C, L) or (C, L).
         kernel_size: The size of the windows, an int.
@@ -168,6 +172,11 @@ def max_pool2d(
     return_indices: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Compute the maximum of each window over the last two dimensions (`torch.nn.functional.max_pool2d`).
+
+    The spatial sizes of the result are
+
+        H_out = floor((H_in + 2 * padding[0] - dilation[0] * (kernel_size[0] - 1) - 1) / stride[0] + 1);
+        W_out = floor((W_in + 2 * padding[1] - dilation[1] * (kernel_size[1] - 1) - 1) / stride[1] + 1)
 
     Args:
         input: A tensor of real numbers of shape (N, C, H, W) or (C, H, W).
@@ -237,6 +246,12 @@ def max_pool3d(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Compute the maximum of each window over the last three dimensions (`torch.nn.functional.max_pool3d`).
 
+    The spatial sizes of the result are
+
+        D_out = floor((D_in + 2 * padding[0] - dilation[0] * (kernel_size[0] - 1) - 1) / stride[0] + 1);
+        H_out = floor((H_in + 2 * padding[1] - dilation[1] * (kernel_size[1] - 1) - 1) / stride[1] + 1);
+        W_out = floor((W_in + 2 * padding[2] - dilation[2] * (kernel_size[2] - 1) - 1) / stride[2] + 1)
+
     Args:
         input: A tensor of real numbers of shape (N, C, D, H, W) or (C, D, H, W).
         kernel_size: The size of the windows, an int or a tuple of 3.
@@ -273,6 +288,10 @@ def avg_pool1d(
     count_include_pad: bool = True,
 ) -> Tensor:
     """Compute the mean of each window over the last dimension (`torch.nn.functional.avg_pool1d`).
+
+    The spatial sizes of the result are
+
+        L_out = floor((L_in + 2 * padding - kernel_size) / stride + 1)
 
     Args:
         input: A floating tensor of shape (N, C, L) or (C, L).
@@ -311,6 +330,11 @@ def avg_pool2d(
     out: Tensor | None = None,
 ) -> Tensor:
     """Compute the mean of each window over the last two dimensions (`torch.nn.functional.avg_pool2d`).
+
+    The spatial sizes of the result are
+
+        H_out = floor((H_in + 2 * padding[0] - kernel_size[0]) / stride[0] + 1);
+        W_out = floor((W_in + 2 * padding[1] - kernel_size[1]) / stride[1] + 1)
 
     Args:
         input: A floating tensor of shape (N, C, H, W) or (C, H, W).
@@ -360,6 +384,12 @@ def avg_pool3d(
     out: Tensor | None = None,
 ) -> Tensor:
     """Compute the mean of each window over the last three dimensions (`torch.nn.functional.avg_pool3d`).
+
+    The spatial sizes of the result are
+
+        D_out = floor((D_in + 2 * padding[0] - kernel_size[0]) / stride[0] + 1);
+        H_out = floor((H_in + 2 * padding[1] - kernel_size[1]) / stride[1] + 1);
+        W_out = floor((W_in + 2 * padding[2] - kernel_size[2]) / stride[2] + 1)
 
     Args:
         input: A floating tensor of shape (N, C, D, H, W) or (C, D, H, W).

@@ -37,23 +37,30 @@ MOMENTS = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
 class Adam(Optimizer):
     """Adam: steps scaled by running first and second moments (`torch.optim.Adam`; Kingma and Ba, 2015).
 
+        g = grad + weight_decay * p;
+        m = beta1 * m + (1 - beta1) * g;
+        v = beta2 * v + (1 - beta2) * g^2;
+        p = p - lr / (1 - beta1^t) * m / (sqrt(v / (1 - beta2^t)) + eps)
+
+    The number of the step is t. Both moments begin with zeros; the powers of the betas correct their bias.
+
     Args:
         params: The parameters, or dicts of parameter groups.
-        lr: The learning rate, a number or a tensor of one element.
-        betas: The decay rates of the two moments.
-        eps: Added to the root of the second moment.
-        weight_decay: a factor of the parameters: added to their gradients, or, if decoupled, taken off by itself.
+        lr: The learning rate, a number or a tensor of one element. Default: 1e-3.
+        betas: The decay rates of the two moments, beta1 and beta2. Default: (0.9, 0.999).
+        eps: A number added to the root of the second moment. Default: 1e-8.
+        weight_decay: The L2 penalty; with `decoupled_weight_decay` the decay rate. Default: 0.
         amsgrad: If True, use the maximum of all past second moments (Reddi et al., 2018). Default: False.
+        foreach, fused: If False, run one operation at a time. Otherwise a step is one launch for each device if all
+            parameters are floating; `fused=True` requires that. Default: None.
         maximize: If True, maximize the objective. Default: False.
-        foreach, fused: False for an operation at a time; else a step is one launch for each device where all
-            parameters are floats, which True of `fused` insists on.
-        capturable: counts of steps stand on the parameters' device, so that a graph may capture a step; a fused step
-            has them there in any case.
+        capturable: If True, keep step counts on the parameters' device, so that a CUDA graph can capture a step.
+            Default: False.
         differentiable: If True, autograd records the step. Default: False.
         decoupled_weight_decay: If True, decay weights as AdamW does. Default: False.
 
     Raises:
-        ValueError: an option is out of its range.
+        ValueError: An option is out of its range.
 
     Example:
         >>> import triten as tt
@@ -216,7 +223,31 @@ def _numbers(betas: Iterable[float | Tensor]) -> tuple[float | Tensor, ...]:
 
 
 class AdamW(Adam):
-    """`Adam` with decoupled weight decay (`torch.optim.AdamW`; Loshchilov and Hutter, 2019).
+    """Adam with decoupled weight decay (`torch.optim.AdamW`; Loshchilov and Hutter, 2019).
+
+        p = (1 - lr * weight_decay) * p;
+        m = beta1 * m + (1 - beta1) * g;
+        v = beta2 * v + (1 - beta2) * g^2;
+        p = p - lr / (1 - beta1^t) * m / (sqrt(v / (1 - beta2^t)) + eps)
+
+    Unlike in `Adam`, the decay of the weights does not pass through the moments.
+
+    Args:
+        params: The parameters, or dicts of parameter groups.
+        lr: The learning rate, a number or a tensor of one element. Default: 1e-3.
+        betas: The decay rates of the two moments, beta1 and beta2. Default: (0.9, 0.999).
+        eps: A number added to the root of the second moment. Default: 1e-8.
+        weight_decay: The decay rate of the weights. Default: 1e-2.
+        amsgrad: If True, use the maximum of all past second moments (Reddi et al., 2018). Default: False.
+        maximize: If True, maximize the objective. Default: False.
+        foreach, fused: If False, run one operation at a time. Otherwise a step is one launch for each device if all
+            parameters are floating; `fused=True` requires that. Default: None.
+        capturable: If True, keep step counts on the parameters' device, so that a CUDA graph can capture a step.
+            Default: False.
+        differentiable: If True, autograd records the step. Default: False.
+
+    Raises:
+        ValueError: An option is out of its range.
 
     Example:
         >>> import triten as tt

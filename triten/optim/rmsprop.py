@@ -13,24 +13,29 @@ __all__ = ["RMSprop"]
 
 
 class RMSprop(SingleOptimizer):
-    """RMSprop: gradients divided by the root of their squares' running mean (`torch.optim.RMSprop`; Hinton's lecture 6,
-    2012).
+    """RMSprop: gradients divided by the root of their squares' running mean (`torch.optim.RMSprop`; Hinton's lecture
+        6, 2012).
+
+        v = alpha * v + (1 - alpha) * g^2; b = momentum * b + g / (sqrt(v) + eps); p = p - lr * b
+
+    With `centered=True` the square of the gradients' running mean is subtracted from v before the root.
 
     Args:
         params: The parameters, or dicts of parameter groups.
-        lr: The learning rate, a number or a tensor of one element.
-        alpha: The decay rate of the mean of squares.
-        eps: Added to the root of that mean.
-        weight_decay: The L2 penalty: this multiple of the parameters is added to their gradients.
-        momentum: The momentum factor.
+        lr: The learning rate, a number or a tensor of one element. Default: 1e-2.
+        alpha: The decay rate of the mean of squares. Default: 0.99.
+        eps: A number added to the root. Default: 1e-8.
+        weight_decay: The L2 penalty: this multiple of the parameters is added to their gradients. Default: 0.
+        momentum: The momentum factor. Default: 0.
         centered: If True, normalize by the variance of gradients (Graves, 2013). Default: False.
         capturable: If True, keep step counts on the parameters' device, so that a CUDA graph can capture a step.
-        foreach: If False, step parameters on CUDA one by one, with bitwise identical results.
+            Default: False.
+        foreach: If False, step parameters on CUDA one by one, with bitwise identical results. Default: None.
         maximize: If True, maximize the objective. Default: False.
         differentiable: If True, autograd records the step. Default: False.
 
     Raises:
-        ValueError: an option is out of its range.
+        ValueError: An option is out of its range.
 
     Example:
         >>> import triten as tt

@@ -27,22 +27,27 @@ __all__ = ["SGD"]
 
 
 class SGD(Optimizer):
-    """SGD, optionally with momentum (`torch.optim.SGD`; Sutskever et al., 2013, for Nesterov's form).
+    """Stochastic gradient descent, optionally with momentum (`torch.optim.SGD`; Sutskever et al., 2013).
+
+        g = grad + weight_decay * p; b = momentum * b + (1 - dampening) * g; p = p - lr * b
+
+    The first step sets b to g. With `nesterov=True` the last line is p = p - lr * (g + momentum * b). Without
+    momentum it is p = p - lr * g.
 
     Args:
         params: The parameters, or dicts of parameter groups.
-        lr: The learning rate, a number or a tensor of one element.
-        momentum: The momentum factor.
-        dampening: The dampening of the gradient in the momentum.
-        weight_decay: The L2 penalty: this multiple of the parameters is added to their gradients.
+        lr: The learning rate, a number or a tensor of one element. Default: 1e-3.
+        momentum: The momentum factor. Default: 0.
+        dampening: The share of the gradient that the momentum leaves out. Default: 0.
+        weight_decay: The L2 penalty. Default: 0.
         nesterov: If True, use Nesterov momentum. Default: False.
         maximize: If True, maximize the objective. Default: False.
-        foreach, fused: False for an operation at a time; else a step is one launch for each device where all
-            parameters are floats, which True of `fused` insists on.
+        foreach, fused: If False, run one operation at a time. Otherwise a step is one launch for each device if all
+            parameters are floating; `fused=True` requires that. Default: None.
         differentiable: If True, autograd records the step. Default: False.
 
     Raises:
-        ValueError: an option is out of its range.
+        ValueError: An option is out of its range.
 
     Example:
         >>> import triten as tt

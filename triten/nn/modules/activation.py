@@ -77,7 +77,23 @@ class _Activation(Module):
 
 
 class CELU(_Activation):
-    """max(0, x) + min(0, alpha (exp(x / alpha) - 1)) (`torch.nn.CELU`)."""
+    """Continuously differentiable exponential linear unit (`torch.nn.CELU`).
+
+        max(0, x) + min(0, alpha * (exp(x / alpha) - 1))
+
+    Args:
+        alpha: The limit for large negative inputs, with the opposite sign. Default: 1.
+        inplace: If True, write the result into the input. Default: False.
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.CELU()(tt.tensor([0.0, 2.0])).tolist()
+        [0.0, 2.0]
+    """
 
     function = staticmethod(F.celu)
 
@@ -86,7 +102,23 @@ class CELU(_Activation):
 
 
 class ELU(_Activation):
-    """x above zero, alpha (exp(x) - 1) below (`torch.nn.ELU`)."""
+    """Exponential linear unit (`torch.nn.ELU`).
+
+        x if x > 0, alpha * (exp(x) - 1) otherwise
+
+    Args:
+        alpha: The limit for large negative inputs, with the opposite sign. Default: 1.
+        inplace: If True, write the result into the input. Default: False.
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.ELU()(tt.tensor([0.0, 2.0])).tolist()
+        [0.0, 2.0]
+    """
 
     function = staticmethod(F.elu)
 
@@ -95,7 +127,26 @@ class ELU(_Activation):
 
 
 class GELU(_Activation):
-    """x times the normal distribution at x (`torch.nn.GELU`)."""
+    """Gaussian error linear unit (`torch.nn.GELU`).
+
+        x * (1 + erf(x / sqrt(2))) / 2
+
+    With `approximate="tanh"` the result is
+
+        0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))
+
+    Args:
+        approximate: `"tanh"` for the approximation below instead of the error function. Default: `"none"`.
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.GELU()(tt.tensor([0.0, 1.0]))
+        tensor([0.0000, 0.8413])
+    """
 
     function = staticmethod(F.gelu)
 
@@ -104,7 +155,22 @@ class GELU(_Activation):
 
 
 class GLU(_Activation):
-    """The first half of a dimension times the sigmoid of the second (`torch.nn.GLU`)."""
+    """Gated linear unit: the first half of a dimension times the sigmoid of the second half (`torch.nn.GLU`).
+
+        a * sigmoid(b), where a and b are the halves of the input
+
+    Args:
+        dim: The dimension to split, of an even size. Default: -1.
+
+    Shape:
+        input: (*, 2 n, *), with 2 n at `dim`.
+        output: (*, n, *).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.GLU()(tt.tensor([2.0, 0.0])).tolist()
+        [1.0]
+    """
 
     function = staticmethod(F.glu)
 
@@ -113,7 +179,22 @@ class GLU(_Activation):
 
 
 class Hardshrink(_Activation):
-    """x outside [-lambd, lambd], zero inside (`torch.nn.Hardshrink`)."""
+    """Hard shrinkage (`torch.nn.Hardshrink`).
+
+        x if |x| > lambd, 0 otherwise
+
+    Args:
+        lambd: The distance from zero up to which elements become zero. Default: 0.5.
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Hardshrink()(tt.tensor([-1.0, 0.25])).tolist()
+        [-1.0, 0.0]
+    """
 
     function = staticmethod(F.hardshrink)
     unnamed = ("lambd",)
@@ -123,7 +204,22 @@ class Hardshrink(_Activation):
 
 
 class Hardsigmoid(_Activation):
-    """min(max(x + 3, 0), 6) / 6 (`torch.nn.Hardsigmoid`)."""
+    """Piecewise linear approximation of the sigmoid (`torch.nn.Hardsigmoid`).
+
+        min(max(x + 3, 0), 6) / 6
+
+    Args:
+        inplace: If True, write the result into the input. Default: False.
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Hardsigmoid()(tt.tensor([-3.0, 0.0])).tolist()
+        [0.0, 0.5]
+    """
 
     function = staticmethod(F.hardsigmoid)
 
@@ -132,7 +228,22 @@ class Hardsigmoid(_Activation):
 
 
 class Hardswish(_Activation):
-    """x min(max(x + 3, 0), 6) / 6 (`torch.nn.Hardswish`)."""
+    """Piecewise approximation of SiLU (`torch.nn.Hardswish`).
+
+        x * min(max(x + 3, 0), 6) / 6
+
+    Args:
+        inplace: If True, write the result into the input. Default: False.
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Hardswish()(tt.tensor([0.0, 3.0])).tolist()
+        [0.0, 3.0]
+    """
 
     function = staticmethod(F.hardswish)
 
@@ -141,7 +252,23 @@ class Hardswish(_Activation):
 
 
 class LeakyReLU(_Activation):
-    """x above zero, negative_slope x below (`torch.nn.LeakyReLU`)."""
+    """Leaky rectified linear unit (`torch.nn.LeakyReLU`).
+
+        x if x > 0, negative_slope * x otherwise
+
+    Args:
+        negative_slope: The slope for negative inputs. Default: 0.01.
+        inplace: If True, write the result into the input. Default: False.
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.LeakyReLU(0.5)(tt.tensor([-2.0, 3.0])).tolist()
+        [-1.0, 3.0]
+    """
 
     function = staticmethod(F.leaky_relu)
 
@@ -150,7 +277,20 @@ class LeakyReLU(_Activation):
 
 
 class RReLU(_Activation):
-    """x above zero, below it times a slope drawn for each element while training (`torch.nn.RReLU`).
+    """Randomized leaky rectified linear unit (`torch.nn.RReLU`).
+
+        x if x > 0, a * x otherwise
+
+    In training, a is uniform between `lower` and `upper` for each element. In evaluation it is their mean.
+
+    Args:
+        lower: The lower bound of the slope a. Default: 1/8.
+        upper: The upper bound of the slope a. Default: 1/3.
+        inplace: If True, write the result into the input. Default: False.
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
 
     Example:
         >>> import triten as tt
@@ -167,13 +307,41 @@ class RReLU(_Activation):
 
 
 class LogSigmoid(_Activation):
-    """The logarithm of the sigmoid (`torch.nn.LogSigmoid`)."""
+    """Logarithm of the sigmoid (`torch.nn.LogSigmoid`).
+
+        -ln(1 + e ** -x)
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.LogSigmoid()(tt.tensor([0.0]))
+        tensor([-0.6931])
+    """
 
     function = staticmethod(F.logsigmoid)
 
 
 class LogSoftmax(_Activation):
-    """The logarithm of the softmax along `dim` (`torch.nn.LogSoftmax`)."""
+    """Logarithm of the softmax along a dimension (`torch.nn.LogSoftmax`).
+
+        x_i - log(sum_j exp(x_j))
+
+    Args:
+        dim: The dimension along which the exponentials of the results sum to 1. Default: None, which warns and
+            takes 0 for inputs of 0, 1 or 3 dimensions, else 1.
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.LogSoftmax(0)(tt.tensor([0.0, 0.0]))
+        tensor([-0.6931, -0.6931])
+    """
 
     function = staticmethod(F.log_softmax)
 
@@ -182,7 +350,22 @@ class LogSoftmax(_Activation):
 
 
 class Mish(_Activation):
-    """x tanh(softplus(x)) (`torch.nn.Mish`)."""
+    """Mish: a smooth, non-monotonic activation (`torch.nn.Mish`; Misra, 2019).
+
+        x * tanh(ln(1 + e ** x))
+
+    Args:
+        inplace: If True, write the result into the input. Default: False.
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Mish()(tt.tensor([0.0])).tolist()
+        [0.0]
+    """
 
     function = staticmethod(F.mish)
 
@@ -191,7 +374,22 @@ class Mish(_Activation):
 
 
 class ReLU(_Activation):
-    """max(x, 0) (`torch.nn.ReLU`)."""
+    """Rectified linear unit (`torch.nn.ReLU`).
+
+        max(x, 0)
+
+    Args:
+        inplace: If True, write the result into the input. Default: False.
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.ReLU()(tt.tensor([-1.0, 2.0])).tolist()
+        [0.0, 2.0]
+    """
 
     function = staticmethod(F.relu)
 
@@ -200,7 +398,22 @@ class ReLU(_Activation):
 
 
 class ReLU6(_Activation):
-    """min(max(x, 0), 6) (`torch.nn.ReLU6`)."""
+    """Rectified linear unit up to 6 (`torch.nn.ReLU6`).
+
+        min(max(x, 0), 6)
+
+    Args:
+        inplace: If True, write the result into the input. Default: False.
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.ReLU6()(tt.tensor([-1.0, 8.0])).tolist()
+        [0.0, 6.0]
+    """
 
     function = staticmethod(F.relu6)
 
@@ -209,7 +422,22 @@ class ReLU6(_Activation):
 
 
 class SELU(_Activation):
-    """ELU, scaled so that mean and variance are kept (Klambauer et al., 2017) (`torch.nn.SELU`)."""
+    """Scaled exponential linear unit, which preserves mean and variance (`torch.nn.SELU`; Klambauer et al., 2017).
+
+        scale * x if x > 0, scale * alpha * (e ** x - 1) otherwise, with scale = 1.0507 and alpha = 1.6733
+
+    Args:
+        inplace: If True, write the result into the input. Default: False.
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.SELU()(tt.tensor([0.0, 1.0]))
+        tensor([0.0000, 1.0507])
+    """
 
     function = staticmethod(F.selu)
 
@@ -218,7 +446,22 @@ class SELU(_Activation):
 
 
 class SiLU(_Activation):
-    """x times its sigmoid (`torch.nn.SiLU`)."""
+    """Sigmoid linear unit, or swish (`torch.nn.SiLU`).
+
+        x / (1 + e ** -x)
+
+    Args:
+        inplace: If True, write the result into the input. Default: False.
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.SiLU()(tt.tensor([0.0, 1.0]))
+        tensor([0.0000, 0.7311])
+    """
 
     function = staticmethod(F.silu)
 
@@ -227,13 +470,43 @@ class SiLU(_Activation):
 
 
 class Sigmoid(_Activation):
-    """1 / (1 + exp(-x)) (`torch.nn.Sigmoid`)."""
+    """Logistic sigmoid (`torch.nn.Sigmoid`).
+
+        1 / (1 + e ** -x)
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Sigmoid()(tt.tensor([0.0])).tolist()
+        [0.5]
+    """
 
     function = staticmethod(F.sigmoid)
 
 
 class Softmax(_Activation):
-    """exp(x) over its sum along `dim` (`torch.nn.Softmax`)."""
+    """Softmax along a dimension (`torch.nn.Softmax`).
+
+        exp(x_i) / sum_j exp(x_j)
+
+    Use `LogSoftmax` before `NLLLoss`, or `CrossEntropyLoss` on the logits, which is more accurate.
+
+    Args:
+        dim: The dimension along which the results sum to 1. Default: None, which warns and takes 0 for inputs of 0,
+            1 or 3 dimensions, else 1.
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Softmax(0)(tt.tensor([0.0, 0.0])).tolist()
+        [0.5, 0.5]
+    """
 
     function = staticmethod(F.softmax)
 
@@ -242,7 +515,23 @@ class Softmax(_Activation):
 
 
 class Softmin(_Activation):
-    """The softmax of -x along `dim` (`torch.nn.Softmin`)."""
+    """Softmax of the negated input along a dimension (`torch.nn.Softmin`).
+
+        exp(-x_i) / sum_j exp(-x_j)
+
+    Args:
+        dim: The dimension along which the results sum to 1. Default: None, which warns and takes 0 for inputs of 0,
+            1 or 3 dimensions, else 1.
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Softmin(0)(tt.tensor([0.0, 0.0])).tolist()
+        [0.5, 0.5]
+    """
 
     function = staticmethod(F.softmin)
 
@@ -251,7 +540,23 @@ class Softmin(_Activation):
 
 
 class Softplus(_Activation):
-    """log(1 + exp(beta x)) / beta; x itself where beta x exceeds the threshold (`torch.nn.Softplus`)."""
+    """Softplus, a smooth ReLU (`torch.nn.Softplus`).
+
+        ln(1 + e ** (beta * x)) / beta
+
+    Args:
+        beta: The sharpness: larger values come closer to ReLU. Default: 1.
+        threshold: The value of beta * x above which the result is x itself. Default: 20.
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Softplus()(tt.tensor([0.0, 30.0]))
+        tensor([ 0.6931, 30.0000])
+    """
 
     function = staticmethod(F.softplus)
 
@@ -260,7 +565,22 @@ class Softplus(_Activation):
 
 
 class Softshrink(_Activation):
-    """x moved toward zero by lambd, at most to zero (`torch.nn.Softshrink`)."""
+    """Soft shrinkage: each element moved toward zero (`torch.nn.Softshrink`).
+
+        x - lambd if x > lambd, x + lambd if x < -lambd, 0 otherwise
+
+    Args:
+        lambd: The distance by which elements move, not negative. Default: 0.5.
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Softshrink()(tt.tensor([-1.0, 0.25])).tolist()
+        [-0.5, 0.0]
+    """
 
     function = staticmethod(F.softshrink)
     unnamed = ("lambd",)
@@ -270,25 +590,78 @@ class Softshrink(_Activation):
 
 
 class Softsign(_Activation):
-    """x / (1 + |x|) (`torch.nn.Softsign`)."""
+    """Softsign (`torch.nn.Softsign`).
+
+        x / (1 + |x|)
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Softsign()(tt.tensor([-1.0, 3.0])).tolist()
+        [-0.5, 0.75]
+    """
 
     function = staticmethod(F.softsign)
 
 
 class Tanh(_Activation):
-    """The hyperbolic tangent (`torch.nn.Tanh`)."""
+    """Hyperbolic tangent (`torch.nn.Tanh`).
+
+        (e ** x - e ** -x) / (e ** x + e ** -x)
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Tanh()(tt.tensor([0.0, 1.0]))
+        tensor([0.0000, 0.7616])
+    """
 
     function = staticmethod(F.tanh)
 
 
 class Tanhshrink(_Activation):
-    """x - tanh(x) (`torch.nn.Tanhshrink`)."""
+    """Difference of the input and its hyperbolic tangent (`torch.nn.Tanhshrink`).
+
+        x - tanh(x)
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Tanhshrink()(tt.tensor([0.0, 1.0]))
+        tensor([0.0000, 0.2384])
+    """
 
     function = staticmethod(F.tanhshrink)
 
 
 class Threshold(_Activation):
-    """x above the threshold, `value` elsewhere (`torch.nn.Threshold`)."""
+    """Threshold: the input above a threshold, a constant elsewhere (`torch.nn.Threshold`).
+
+        x if x > threshold, value otherwise
+
+    Args:
+        threshold: The number that an element must exceed to stay.
+        value: The value of the other elements.
+        inplace: If True, write the result into the input. Default: False.
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Threshold(0.5, -1.0)(tt.tensor([0.0, 2.0])).tolist()
+        [-1.0, 2.0]
+    """
 
     function = staticmethod(F.threshold)
 
@@ -297,7 +670,27 @@ class Threshold(_Activation):
 
 
 class Hardtanh(_Activation):
-    """x within [min_val, max_val] (`torch.nn.Hardtanh`). Raises AssertionError unless the one is below the other."""
+    """Clamping to an interval (`torch.nn.Hardtanh`).
+
+        min(max(x, min_val), max_val)
+
+    Args:
+        min_val: The lower bound. Default: -1.
+        max_val: The upper bound. Default: 1.
+        inplace: If True, write the result into the input. Default: False.
+
+    Shape:
+        input: Any shape.
+        output: The shape of the input.
+
+    Raises:
+        AssertionError: `max_val` is not above `min_val`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Hardtanh()(tt.tensor([-2.0, 0.5])).tolist()
+        [-1.0, 0.5]
+    """
 
     function = staticmethod(F.hardtanh)
 
@@ -308,7 +701,24 @@ class Hardtanh(_Activation):
 
 
 class PReLU(Module):
-    """x above zero, a learned slope times x below, one for all channels or one for each (`torch.nn.PReLU`)."""
+    """Parametric rectified linear unit: a learnable slope for negative inputs (`torch.nn.PReLU`; He et al., 2015).
+
+        x if x > 0, weight * x otherwise
+
+    Args:
+        num_parameters: The number of slopes: 1, or the number of channels. Default: 1.
+        init: The initial slope. Default: 0.25.
+        device, dtype: The device and dtype of the parameter.
+
+    Shape:
+        input: (N, C, *); any shape with one slope.
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.PReLU()(tt.tensor([-4.0, 2.0])).tolist()
+        [-1.0, 2.0]
+    """
 
     weight: Parameter
 
@@ -338,7 +748,22 @@ class PReLU(Module):
 
 
 class Softmax2d(Module):
-    """The softmax over channels of (C, H, W) or (N, C, H, W) (`torch.nn.Softmax2d`). Raises ValueError for others."""
+    """Softmax over the channels of (C, H, W) or (N, C, H, W) (`torch.nn.Softmax2d`).
+
+        exp(x_i) / sum_j exp(x_j)
+
+    Shape:
+        input: (C, H, W) or (N, C, H, W).
+        output: The shape of the input.
+
+    Raises:
+        ValueError: The input has another number of dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Softmax2d()(tt.zeros(2, 1, 1)).tolist()
+        [[[0.5]], [[0.5]]]
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Apply softmax over the channels of (N, C, H, W) or (C, H, W)."""

@@ -21,20 +21,31 @@ __all__ = ["MultiheadAttention"]
 
 
 class MultiheadAttention(Module):
-    """Multi-head attention between projections (`torch.nn.MultiheadAttention`).
+    """Multi-head attention with learnable projections (`torch.nn.MultiheadAttention`; Vaswani et al., 2017).
+
+        softmax(q @ k^T / sqrt(d)) @ v, for each head, with d = embed_dim / num_heads
+
+    The queries, keys and values of a head are linear maps of the inputs. A last linear map combines the heads.
 
     Args:
-        embed_dim: E, the width of queries and of the result; `num_heads` divides it.
+        embed_dim: E, the size of queries and of the result, a multiple of `num_heads`.
         num_heads: The number of heads.
-        dropout: the probability with which a weight is set to zero while training.
+        dropout: The probability of zero for attention weights, in training. Default: 0.
         bias: If True, the projections have a bias. Default: True.
         add_bias_kv: If True, append a learnable key and value. Default: False.
         add_zero_attn: If True, append a key and a value of zeros. Default: False.
-        kdim, vdim: the widths of keys and values, by default E.
+        kdim, vdim: The sizes of keys and values. Default: E.
         batch_first: If True, tensors are (N, L, E) instead of (L, N, E). Default: False.
         device, dtype: The device and dtype of the parameters.
 
-    Raises ValueError for sizes that are not positive, AssertionError where `num_heads` does not divide `embed_dim`.
+    Shape:
+        query: (L, N, E), (N, L, E) with `batch_first`, or (L, E).
+        key, value: (S, N, kdim) and (S, N, vdim), likewise.
+        output: The shape of the query, with weights of shape (N, L, S), or None without `need_weights`.
+
+    Raises:
+        ValueError: A size is not positive.
+        AssertionError: `num_heads` does not divide `embed_dim`.
 
     Example:
         >>> import triten as tt

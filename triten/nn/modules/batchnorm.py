@@ -120,7 +120,42 @@ class _BatchNorm(_NormBase):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch normalization of (N, C) or (N, C, L) (`torch.nn.BatchNorm1d`)."""
+    """Batch normalization of (N, C) or (N, C, L) (`torch.nn.BatchNorm1d`; Ioffe and Szegedy, 2015).
+
+        (x - mean) / sqrt(var + eps) * weight + bias
+
+    The mean and the biased variance of each channel are those of the batch in training. In evaluation they are the
+    running statistics, which training updates with the unbiased variance
+
+        running = (1 - momentum) * running + momentum * batch
+
+    Args:
+        num_features: The number of channels C.
+        eps: A number added to the variance, for numerical stability. Default: 1e-5.
+        momentum: The weight of a batch in the running statistics; None for a cumulative average. Default: 0.1.
+        affine: If True, there is a learnable weight of each channel. Default: True.
+        track_running_stats: If True, keep running statistics. If False, evaluation also uses the batch's. Default:
+            True.
+        device, dtype: The device and dtype of the parameters.
+        bias: If True and `affine` is True, there is a learnable bias of each channel. Default: True.
+
+    Shape:
+        input: (N, C) or (N, C, L).
+        output: The shape of the input.
+
+    Attributes:
+        weight: A parameter of shape (C,), which begins with ones; None if `affine` is False.
+        bias: A parameter of shape (C,), which begins with zeros, or None.
+        running_mean, running_var: Buffers of shape (C,), which begin with zeros and ones, or None.
+
+    Raises:
+        ValueError: The input has another number of dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.BatchNorm1d(1, affine=False)(tt.tensor([[1.0], [3.0]])).round().tolist()
+        [[-1.0], [1.0]]
+    """
 
     ranks = (2, 3)
 
@@ -128,15 +163,34 @@ class BatchNorm1d(_BatchNorm):
 class BatchNorm2d(_BatchNorm):
     """Batch normalization of (N, C, H, W) (`torch.nn.BatchNorm2d`; Ioffe and Szegedy, 2015).
 
+        (x - mean) / sqrt(var + eps) * weight + bias
+
+    The mean and the biased variance of each channel are those of the batch in training. In evaluation they are the
+    running statistics, which training updates with the unbiased variance
+
+        running = (1 - momentum) * running + momentum * batch
+
     Args:
-        num_features: channels.
-        eps: Added to the variance, for numerical stability.
-        momentum: The weight of a batch in the running statistics; None for a cumulative average.
-        affine, bias: whether there are a weight and a bias.
-        track_running_stats: If True, there are running statistics, which stand for the batch's outside training.
+        num_features: The number of channels C.
+        eps: A number added to the variance, for numerical stability. Default: 1e-5.
+        momentum: The weight of a batch in the running statistics; None for a cumulative average. Default: 0.1.
+        affine: If True, there is a learnable weight of each channel. Default: True.
+        track_running_stats: If True, keep running statistics. If False, evaluation also uses the batch's. Default:
+            True.
+        device, dtype: The device and dtype of the parameters.
+        bias: If True and `affine` is True, there is a learnable bias of each channel. Default: True.
+
+    Shape:
+        input: (N, C, H, W).
+        output: The shape of the input.
+
+    Attributes:
+        weight: A parameter of shape (C,), which begins with ones; None if `affine` is False.
+        bias: A parameter of shape (C,), which begins with zeros, or None.
+        running_mean, running_var: Buffers of shape (C,), which begin with zeros and ones, or None.
 
     Raises:
-        ValueError: for an input of other dimensions.
+        ValueError: The input has another number of dimensions.
 
     Example:
         >>> import triten as tt
@@ -149,7 +203,42 @@ class BatchNorm2d(_BatchNorm):
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch normalization of (N, C, D, H, W) (`torch.nn.BatchNorm3d`)."""
+    """Batch normalization of (N, C, D, H, W) (`torch.nn.BatchNorm3d`; Ioffe and Szegedy, 2015).
+
+        (x - mean) / sqrt(var + eps) * weight + bias
+
+    The mean and the biased variance of each channel are those of the batch in training. In evaluation they are the
+    running statistics, which training updates with the unbiased variance
+
+        running = (1 - momentum) * running + momentum * batch
+
+    Args:
+        num_features: The number of channels C.
+        eps: A number added to the variance, for numerical stability. Default: 1e-5.
+        momentum: The weight of a batch in the running statistics; None for a cumulative average. Default: 0.1.
+        affine: If True, there is a learnable weight of each channel. Default: True.
+        track_running_stats: If True, keep running statistics. If False, evaluation also uses the batch's. Default:
+            True.
+        device, dtype: The device and dtype of the parameters.
+        bias: If True and `affine` is True, there is a learnable bias of each channel. Default: True.
+
+    Shape:
+        input: (N, C, D, H, W).
+        output: The shape of the input.
+
+    Attributes:
+        weight: A parameter of shape (C,), which begins with ones; None if `affine` is False.
+        bias: A parameter of shape (C,), which begins with zeros, or None.
+        running_mean, running_var: Buffers of shape (C,), which begin with zeros and ones, or None.
+
+    Raises:
+        ValueError: The input has another number of dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.BatchNorm3d(3)(tt.randn(2, 3, 1, 4, 4)).shape
+        triten.Size([2, 3, 1, 4, 4])
+    """
 
     ranks = (5,)
 

@@ -217,7 +217,40 @@ class _ConvTransposeNd(_ConvNd):
 
 
 class Conv1d(_Forward):
-    """1D convolution (`torch.nn.Conv1d`).
+    """1D convolution: a cross-correlation with learnable filters (`torch.nn.Conv1d`).
+
+        out[n, o] = bias[o] + sum_c weight[o, c] * input[n, c], where * slides the filter over a channel
+
+    The spatial sizes of the result are
+
+        L_out = floor((L_in + 2 * padding - dilation * (kernel_size - 1) - 1) / stride + 1)
+
+    Args:
+        in_channels: The number of input channels C_in, a multiple of `groups`.
+        out_channels: The number of filters C_out, a multiple of `groups`.
+        kernel_size: The size of the filters, an int.
+        stride: The step of the filters, an int. Default: 1.
+        padding: The number of elements added at both ends of each spatial dimension, an int. `"valid"` means none.
+            `"same"` keeps the sizes and requires stride 1. Default: 0.
+        dilation: The distance between the elements of a filter, an int. Default: 1.
+        groups: The number of blocks into which the channels are split. Each filter sees the C_in / groups channels
+            of its block. With groups = C_in the convolution is depthwise. Default: 1.
+        bias: If True, add a learnable bias. Default: True.
+        padding_mode: The values of the added elements: `"zeros"`, `"reflect"`, `"replicate"` or `"circular"`.
+            Default: `"zeros"`.
+        device, dtype: The device and dtype of the parameters.
+
+    Shape:
+        input: (N, C_in, L) or (C_in, L).
+        output: (N, C_out, L_out), without N for an input without a batch.
+
+    Attributes:
+        weight: The filters, of shape (C_out, C_in / groups, k), initialized uniformly within ±1 / sqrt(fan_in).
+        bias: A parameter of shape (C_out,), initialized like `weight`; None if `bias` is False.
+
+    Raises:
+        ValueError: `groups` does not divide the channels, `padding_mode` is unknown, or `padding="same"` meets a
+            stride.
 
     Example:
         >>> import triten as tt
@@ -230,16 +263,43 @@ class Conv1d(_Forward):
 
 
 class Conv2d(_Forward):
-    """2D convolution (`torch.nn.Conv2d`).
+    """2D convolution: a cross-correlation with learnable filters (`torch.nn.Conv2d`).
+
+        out[n, o] = bias[o] + sum_c weight[o, c] * input[n, c], where * slides the filter over a channel
+
+    The spatial sizes of the result are
+
+        H_out = floor((H_in + 2 * padding[0] - dilation[0] * (kernel_size[0] - 1) - 1) / stride[0] + 1);
+        W_out = floor((W_in + 2 * padding[1] - dilation[1] * (kernel_size[1] - 1) - 1) / stride[1] + 1)
 
     Args:
-        in_channels, out_channels: The channels of the input and the result, multiples of `groups`.
-        kernel_size, stride, padding, dilation: a number, or one for each spatial dimension; padding may be ``same`` or
-            ``valid``.
-        bias: If True, add a learnable bias.
+        in_channels: The number of input channels C_in, a multiple of `groups`.
+        out_channels: The number of filters C_out, a multiple of `groups`.
+        kernel_size: The size of the filters, an int, or a tuple of 2 for height and width.
+        stride: The step of the filters, an int, or a tuple of 2 for height and width. Default: 1.
+        padding: The number of elements added at both ends of each spatial dimension, an int, or a tuple of 2 for
+            height and width. `"valid"` means none. `"same"` keeps the sizes and requires stride 1. Default: 0.
+        dilation: The distance between the elements of a filter, an int, or a tuple of 2 for height and width.
+            Default: 1.
+        groups: The number of blocks into which the channels are split. Each filter sees the C_in / groups channels
+            of its block. With groups = C_in the convolution is depthwise. Default: 1.
+        bias: If True, add a learnable bias. Default: True.
+        padding_mode: The values of the added elements: `"zeros"`, `"reflect"`, `"replicate"` or `"circular"`.
+            Default: `"zeros"`.
+        device, dtype: The device and dtype of the parameters.
+
+    Shape:
+        input: (N, C_in, H, W) or (C_in, H, W).
+        output: (N, C_out, H_out, W_out), without N for an input without a batch.
+
+    Attributes:
+        weight: The filters, of shape (C_out, C_in / groups, kH, kW), initialized uniformly within ±1 /
+            sqrt(fan_in).
+        bias: A parameter of shape (C_out,), initialized like `weight`; None if `bias` is False.
 
     Raises:
-        ValueError: an option is out of its range.
+        ValueError: `groups` does not divide the channels, `padding_mode` is unknown, or `padding="same"` meets a
+            stride.
 
     Example:
         >>> import triten as tt
@@ -252,28 +312,194 @@ class Conv2d(_Forward):
 
 
 class Conv3d(_Forward):
-    """3D convolution (`torch.nn.Conv3d`)."""
+    """3D convolution: a cross-correlation with learnable filters (`torch.nn.Conv3d`).
+
+        out[n, o] = bias[o] + sum_c weight[o, c] * input[n, c], where * slides the filter over a channel
+
+    The spatial sizes of the result are
+
+        D_out = floor((D_in + 2 * padding[0] - dilation[0] * (kernel_size[0] - 1) - 1) / stride[0] + 1);
+        H_out = floor((H_in + 2 * padding[1] - dilation[1] * (kernel_size[1] - 1) - 1) / stride[1] + 1);
+        W_out = floor((W_in + 2 * padding[2] - dilation[2] * (kernel_size[2] - 1) - 1) / stride[2] + 1)
+
+    Args:
+        in_channels: The number of input channels C_in, a multiple of `groups`.
+        out_channels: The number of filters C_out, a multiple of `groups`.
+        kernel_size: The size of the filters, an int, or a tuple of 3 for depth, height and width.
+        stride: The step of the filters, an int, or a tuple of 3 for depth, height and width. Default: 1.
+        padding: The number of elements added at both ends of each spatial dimension, an int, or a tuple of 3 for
+            depth, height and width. `"valid"` means none. `"same"` keeps the sizes and requires stride 1. Default:
+            0.
+        dilation: The distance between the elements of a filter, an int, or a tuple of 3 for depth, height and
+            width. Default: 1.
+        groups: The number of blocks into which the channels are split. Each filter sees the C_in / groups channels
+            of its block. With groups = C_in the convolution is depthwise. Default: 1.
+        bias: If True, add a learnable bias. Default: True.
+        padding_mode: The values of the added elements: `"zeros"`, `"reflect"`, `"replicate"` or `"circular"`.
+            Default: `"zeros"`.
+        device, dtype: The device and dtype of the parameters.
+
+    Shape:
+        input: (N, C_in, D, H, W) or (C_in, D, H, W).
+        output: (N, C_out, D_out, H_out, W_out), without N for an input without a batch.
+
+    Attributes:
+        weight: The filters, of shape (C_out, C_in / groups, kD, kH, kW), initialized uniformly within ±1 /
+            sqrt(fan_in).
+        bias: A parameter of shape (C_out,), initialized like `weight`; None if `bias` is False.
+
+    Raises:
+        ValueError: `groups` does not divide the channels, `padding_mode` is unknown, or `padding="same"` meets a
+            stride.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.Conv3d(2, 4, (1, 3, 3), groups=2)(tt.ones(1, 2, 2, 5, 5)).shape
+        triten.Size([1, 4, 2, 3, 3])
+    """
 
     rank = 3
     function = staticmethod(F.conv3d)
 
 
 class ConvTranspose1d(_ConvTransposeNd):
-    """1D transposed convolution, the gradient of `Conv1d` by its input (`torch.nn.ConvTranspose1d`)."""
+    """1D transposed convolution, the gradient of `Conv1d` by its input (`torch.nn.ConvTranspose1d`).
+
+    The spatial sizes of the result are
+
+        L_out = (L_in - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1
+
+    Args:
+        in_channels: The number of input channels C_in, a multiple of `groups`.
+        out_channels: The number of output channels C_out, a multiple of `groups`.
+        kernel_size: The size of the filters, an int.
+        stride: The distance between the filters' copies in the result, an int. Default: 1.
+        padding: The number of elements cut off at both ends of each spatial dimension, an int. Default: 0.
+        output_padding: The number of elements added at the end of each dimension, less than `stride` or `dilation`.
+            Default: 0.
+        groups: The number of blocks into which the channels are split; each block has filters of its own. Default:
+            1.
+        bias: If True, add a learnable bias. Default: True.
+        dilation: The distance between the elements of a filter, an int. Default: 1.
+        padding_mode: Only `"zeros"`.
+        device, dtype: The device and dtype of the parameters.
+
+    Shape:
+        input: (N, C_in, L) or (C_in, L).
+        output: (N, C_out, L_out), without N for an input without a batch.
+
+    Attributes:
+        weight: The filters, of shape (C_in, C_out / groups, k), initialized uniformly within ±1 / sqrt(fan_in).
+        bias: A parameter of shape (C_out,), initialized like `weight`; None if `bias` is False.
+
+    Raises:
+        ValueError: `groups` does not divide the channels, or `padding_mode` is not `"zeros"`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.ConvTranspose1d(4, 2, 3, stride=2)(tt.ones(1, 4, 5)).shape
+        triten.Size([1, 2, 11])
+    """
 
     rank = 1
     function = staticmethod(F.conv_transpose1d)
 
 
 class ConvTranspose2d(_ConvTransposeNd):
-    """2D transposed convolution, the gradient of `Conv2d` by its input (`torch.nn.ConvTranspose2d`)."""
+    """2D transposed convolution, the gradient of `Conv2d` by its input (`torch.nn.ConvTranspose2d`).
+
+    The spatial sizes of the result are
+
+        H_out = (H_in - 1) * stride[0] - 2 * padding[0] + dilation[0] * (kernel_size[0] - 1) + output_padding[0] +
+        1;
+        W_out = (W_in - 1) * stride[1] - 2 * padding[1] + dilation[1] * (kernel_size[1] - 1) + output_padding[1] + 1
+
+    Args:
+        in_channels: The number of input channels C_in, a multiple of `groups`.
+        out_channels: The number of output channels C_out, a multiple of `groups`.
+        kernel_size: The size of the filters, an int, or a tuple of 2 for height and width.
+        stride: The distance between the filters' copies in the result, an int, or a tuple of 2 for height and
+            width. Default: 1.
+        padding: The number of elements cut off at both ends of each spatial dimension, an int, or a tuple of 2 for
+            height and width. Default: 0.
+        output_padding: The number of elements added at the end of each dimension, less than `stride` or `dilation`.
+            Default: 0.
+        groups: The number of blocks into which the channels are split; each block has filters of its own. Default:
+            1.
+        bias: If True, add a learnable bias. Default: True.
+        dilation: The distance between the elements of a filter, an int, or a tuple of 2 for height and width.
+            Default: 1.
+        padding_mode: Only `"zeros"`.
+        device, dtype: The device and dtype of the parameters.
+
+    Shape:
+        input: (N, C_in, H, W) or (C_in, H, W).
+        output: (N, C_out, H_out, W_out), without N for an input without a batch.
+
+    Attributes:
+        weight: The filters, of shape (C_in, C_out / groups, kH, kW), initialized uniformly within ±1 /
+            sqrt(fan_in).
+        bias: A parameter of shape (C_out,), initialized like `weight`; None if `bias` is False.
+
+    Raises:
+        ValueError: `groups` does not divide the channels, or `padding_mode` is not `"zeros"`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.ConvTranspose2d(4, 2, 3, stride=2, padding=1, output_padding=1)(tt.ones(1, 4, 5, 5)).shape
+        triten.Size([1, 2, 10, 10])
+    """
 
     rank = 2
     function = staticmethod(F.conv_transpose2d)
 
 
 class ConvTranspose3d(_ConvTransposeNd):
-    """3D transposed convolution, the gradient of `Conv3d` by its input (`torch.nn.ConvTranspose3d`)."""
+    """3D transposed convolution, the gradient of `Conv3d` by its input (`torch.nn.ConvTranspose3d`).
+
+    The spatial sizes of the result are
+
+        D_out = (D_in - 1) * stride[0] - 2 * padding[0] + dilation[0] * (kernel_size[0] - 1) + output_padding[0] +
+        1;
+        H_out = (H_in - 1) * stride[1] - 2 * padding[1] + dilation[1] * (kernel_size[1] - 1) + output_padding[1] +
+        1;
+        W_out = (W_in - 1) * stride[2] - 2 * padding[2] + dilation[2] * (kernel_size[2] - 1) + output_padding[2] + 1
+
+    Args:
+        in_channels: The number of input channels C_in, a multiple of `groups`.
+        out_channels: The number of output channels C_out, a multiple of `groups`.
+        kernel_size: The size of the filters, an int, or a tuple of 3 for depth, height and width.
+        stride: The distance between the filters' copies in the result, an int, or a tuple of 3 for depth, height
+            and width. Default: 1.
+        padding: The number of elements cut off at both ends of each spatial dimension, an int, or a tuple of 3 for
+            depth, height and width. Default: 0.
+        output_padding: The number of elements added at the end of each dimension, less than `stride` or `dilation`.
+            Default: 0.
+        groups: The number of blocks into which the channels are split; each block has filters of its own. Default:
+            1.
+        bias: If True, add a learnable bias. Default: True.
+        dilation: The distance between the elements of a filter, an int, or a tuple of 3 for depth, height and
+            width. Default: 1.
+        padding_mode: Only `"zeros"`.
+        device, dtype: The device and dtype of the parameters.
+
+    Shape:
+        input: (N, C_in, D, H, W) or (C_in, D, H, W).
+        output: (N, C_out, D_out, H_out, W_out), without N for an input without a batch.
+
+    Attributes:
+        weight: The filters, of shape (C_in, C_out / groups, kD, kH, kW), initialized uniformly within ±1 /
+            sqrt(fan_in).
+        bias: A parameter of shape (C_out,), initialized like `weight`; None if `bias` is False.
+
+    Raises:
+        ValueError: `groups` does not divide the channels, or `padding_mode` is not `"zeros"`.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.ConvTranspose3d(4, 2, 2, stride=2)(tt.ones(1, 4, 1, 2, 3)).shape
+        triten.Size([1, 2, 2, 4, 6])
+    """
 
     rank = 3
     function = staticmethod(F.conv_transpose3d)

@@ -28,10 +28,21 @@ class _DropoutNd(Module):
 
 
 class Dropout(_DropoutNd):
-    """Dropout: zeroes elements with probability `p` in training and scales the others by 1 / (1 - p)
-    (`torch.nn.Dropout`).
+    """Dropout (`torch.nn.Dropout`; Hinton et al., 2012).
 
-    Raises ValueError for a probability outside [0, 1].
+    In training, each element is set to zero with probability `p`, and the others are multiplied by 1 / (1 - p). In
+    evaluation the input is returned.
+
+    Args:
+        p: The probability of zero, from 0 to 1. Default: 0.5.
+        inplace: If True, write the result into the input. Default: False.
+
+    Shape:
+        input: any shape.
+        output: The shape of the input.
+
+    Raises:
+        ValueError: `p` is outside [0, 1].
 
     Example:
         >>> import triten as tt
@@ -47,6 +58,17 @@ class Dropout(_DropoutNd):
 class Dropout1d(_DropoutNd):
     """Dropout of whole channels of (N, C, L) or (C, L) (`torch.nn.Dropout1d`).
 
+    Args:
+        p: The probability of zero, from 0 to 1. Default: 0.5.
+        inplace: If True, write the result into the input. Default: False.
+
+    Shape:
+        input: (N, C, L) or (C, L).
+        output: The shape of the input.
+
+    Raises:
+        ValueError: `p` is outside [0, 1].
+
     Example:
         >>> import triten as tt
         >>> tt.nn.Dropout1d(0.2).eval()(tt.ones(1, 1, 2)).tolist()
@@ -59,7 +81,18 @@ class Dropout1d(_DropoutNd):
 
 
 class Dropout2d(_DropoutNd):
-    """Dropout of whole channels of (N, C, H, W) (`torch.nn.Dropout2d`).
+    """Dropout of whole channels of (N, C, H, W) (`torch.nn.Dropout2d`; Tompson et al., 2015).
+
+    Args:
+        p: The probability of zero, from 0 to 1. Default: 0.5.
+        inplace: If True, write the result into the input. Default: False.
+
+    Shape:
+        input: (N, C, H, W).
+        output: The shape of the input.
+
+    Raises:
+        ValueError: `p` is outside [0, 1].
 
     Example:
         >>> import triten as tt
@@ -75,6 +108,17 @@ class Dropout2d(_DropoutNd):
 class Dropout3d(_DropoutNd):
     """Dropout of whole channels of (N, C, D, H, W) or (C, D, H, W) (`torch.nn.Dropout3d`).
 
+    Args:
+        p: The probability of zero, from 0 to 1. Default: 0.5.
+        inplace: If True, write the result into the input. Default: False.
+
+    Shape:
+        input: (N, C, D, H, W) or (C, D, H, W).
+        output: The shape of the input.
+
+    Raises:
+        ValueError: `p` is outside [0, 1].
+
     Example:
         >>> import triten as tt
         >>> tt.nn.Dropout3d(0.2).eval()(tt.ones(1, 1, 1, 2)).tolist()
@@ -87,7 +131,18 @@ class Dropout3d(_DropoutNd):
 
 
 class AlphaDropout(_DropoutNd):
-    """Dropout that preserves mean and variance, for `SELU` (`torch.nn.AlphaDropout`).
+    """Dropout that preserves mean and variance, for `SELU` (`torch.nn.AlphaDropout`; Klambauer et al., 2017).
+
+    Args:
+        p: The probability of zero, from 0 to 1. Default: 0.5.
+        inplace: If True, write the result into the input. Default: False.
+
+    Shape:
+        input: any shape.
+        output: The shape of the input.
+
+    Raises:
+        ValueError: `p` is outside [0, 1].
 
     Example:
         >>> import triten as tt
@@ -102,6 +157,17 @@ class AlphaDropout(_DropoutNd):
 
 class FeatureAlphaDropout(_DropoutNd):
     """`AlphaDropout` of whole channels (`torch.nn.FeatureAlphaDropout`).
+
+    Args:
+        p: The probability of zero, from 0 to 1. Default: 0.5.
+        inplace: If True, write the result into the input. Default: False.
+
+    Shape:
+        input: (N, C, *).
+        output: The shape of the input.
+
+    Raises:
+        ValueError: `p` is outside [0, 1].
 
     Example:
         >>> import triten as tt

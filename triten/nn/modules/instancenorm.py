@@ -70,18 +70,93 @@ class _InstanceNorm(_NormBase):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """1D instance normalization (`torch.nn.InstanceNorm1d`)."""
+    """1D instance normalization: each channel of each sample by itself (`torch.nn.InstanceNorm1d`; Ulyanov et al.,
+        2016).
+
+        (x - mean) / sqrt(var + eps) * weight + bias
+
+    Args:
+        num_features: The number of channels C.
+        eps: A number added to the variance, for numerical stability. Default: 1e-5.
+        momentum: The weight of a batch in the running statistics. Default: 0.1.
+        affine: If True, there is a learnable weight of each channel. Default: False.
+        track_running_stats: If True, keep running statistics, which evaluation uses. Default: False.
+        device, dtype: The device and dtype of the parameters.
+        bias: If True and `affine` is True, there is a learnable bias of each channel. Default: True.
+
+    Shape:
+        input: (N, C, L) or (C, L).
+        output: The shape of the input.
+
+    Raises:
+        ValueError: The input has another number of dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.InstanceNorm1d(2)(tt.randn(3, 2, 5)).shape
+        triten.Size([3, 2, 5])
+    """
 
     ranks = (2, 3)
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """2D instance normalization (`torch.nn.InstanceNorm2d`)."""
+    """2D instance normalization: each channel of each sample by itself (`torch.nn.InstanceNorm2d`; Ulyanov et al.,
+        2016).
+
+        (x - mean) / sqrt(var + eps) * weight + bias
+
+    Args:
+        num_features: The number of channels C.
+        eps: A number added to the variance, for numerical stability. Default: 1e-5.
+        momentum: The weight of a batch in the running statistics. Default: 0.1.
+        affine: If True, there is a learnable weight of each channel. Default: False.
+        track_running_stats: If True, keep running statistics, which evaluation uses. Default: False.
+        device, dtype: The device and dtype of the parameters.
+        bias: If True and `affine` is True, there is a learnable bias of each channel. Default: True.
+
+    Shape:
+        input: (N, C, H, W) or (C, H, W).
+        output: The shape of the input.
+
+    Raises:
+        ValueError: The input has another number of dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.InstanceNorm2d(2)(tt.randn(3, 2, 5, 5)).shape
+        triten.Size([3, 2, 5, 5])
+    """
 
     ranks = (3, 4)
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """3D instance normalization (`torch.nn.InstanceNorm3d`)."""
+    """3D instance normalization: each channel of each sample by itself (`torch.nn.InstanceNorm3d`; Ulyanov et al.,
+        2016).
+
+        (x - mean) / sqrt(var + eps) * weight + bias
+
+    Args:
+        num_features: The number of channels C.
+        eps: A number added to the variance, for numerical stability. Default: 1e-5.
+        momentum: The weight of a batch in the running statistics. Default: 0.1.
+        affine: If True, there is a learnable weight of each channel. Default: False.
+        track_running_stats: If True, keep running statistics, which evaluation uses. Default: False.
+        device, dtype: The device and dtype of the parameters.
+        bias: If True and `affine` is True, there is a learnable bias of each channel. Default: True.
+
+    Shape:
+        input: (N, C, D, H, W) or (C, D, H, W).
+        output: The shape of the input.
+
+    Raises:
+        ValueError: The input has another number of dimensions.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.InstanceNorm3d(2)(tt.randn(3, 2, 1, 5, 5)).shape
+        triten.Size([3, 2, 1, 5, 5])
+    """
 
     ranks = (4, 5)

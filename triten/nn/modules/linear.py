@@ -37,14 +37,24 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """Linear layer: x @ weight.T + bias (`torch.nn.Linear`).
+    """Linear layer: an affine map of the last dimension (`torch.nn.Linear`).
+
+        x @ weight.T + bias
 
     Args:
-        in_features, out_features: sizes of the last dimension.
+        in_features: The size of the input's last dimension.
+        out_features: The size of the output's last dimension.
         bias: If True, add a learnable bias. Default: True.
         device, dtype: The device and dtype of the parameters.
 
-    Weight (out_features, in_features) and bias begin uniform within 1 / sqrt(in_features).
+    Shape:
+        input: (*, in_features), with any number of leading dimensions, also none.
+        output: (*, out_features).
+
+    Attributes:
+        weight: A parameter of shape (out_features, in_features), initialized uniformly within ±1 /
+            sqrt(in_features).
+        bias: A parameter of shape (out_features,), initialized like `weight`; None if `bias` is False.
 
     Example:
         >>> import triten as tt
@@ -95,16 +105,28 @@ class NonDynamicallyQuantizableLinear(Linear):
 
 
 class Bilinear(Module):
-    """Bilinear layer: x1^T W x2 + bias for each row of W (`torch.nn.Bilinear`).
+    """Bilinear layer: a bilinear map of two inputs' last dimensions (`torch.nn.Bilinear`).
+
+        out[k] = sum_ij input1[i] * weight[k, i, j] * input2[j] + bias[k]
 
     Args:
-        in1_features, in2_features, out_features: sizes of the last dimensions.
+        in1_features, in2_features: The sizes of the inputs' last dimensions.
+        out_features: The size of the output's last dimension.
         bias: If True, add a learnable bias. Default: True.
         device, dtype: The device and dtype of the parameters.
 
-    Weight (out_features, in1_features, in2_features) and bias begin uniform within 1 / sqrt(in1_features).
+    Shape:
+        input1: (*, in1_features).
+        input2: (*, in2_features), with the same leading dimensions.
+        output: (*, out_features).
 
-    Raises ValueError unless `in1_features` is positive.
+    Attributes:
+        weight: A parameter of shape (out_features, in1_features, in2_features), initialized uniformly within ±1 /
+            sqrt(in1_features).
+        bias: A parameter of shape (out_features,), initialized like `weight`; None if `bias` is False.
+
+    Raises:
+        ValueError: `in1_features` is not positive.
 
     Example:
         >>> import triten as tt

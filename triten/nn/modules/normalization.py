@@ -25,12 +25,27 @@ def _sizes(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
 
 
 class LayerNorm(_Affine):
-    """Layer normalization (`torch.nn.LayerNorm`; Ba, Kiros and Hinton, 2016).
+    """Layer normalization over the last dimensions (`torch.nn.LayerNorm`; Ba, Kiros and Hinton, 2016).
+
+        (x - mean) / sqrt(var + eps) * weight + bias
+
+    The mean and the biased variance are taken over the dimensions of `normalized_shape`, in training and evaluation
+    alike.
 
     Args:
-        normalized_shape: the last dimensions' sizes.
-        eps: Added to the variance, for numerical stability.
-        elementwise_affine, bias: whether there are a weight and a bias.
+        normalized_shape: The sizes of the last dimensions, a tuple; an int for the last dimension alone.
+        eps: A number added to the variance, for numerical stability. Default: 1e-5.
+        elementwise_affine: If True, there is a learnable weight of each element. Default: True.
+        bias: If True and `elementwise_affine` is True, there is a learnable bias of each element. Default: True.
+        device, dtype: The device and dtype of the parameters.
+
+    Shape:
+        input: (N, *normalized_shape), with any number of leading dimensions.
+        output: The shape of the input.
+
+    Attributes:
+        weight: A parameter of shape `normalized_shape`, which begins with ones, or None.
+        bias: A parameter of shape `normalized_shape`, which begins with zeros, or None.
 
     Example:
         >>> import triten as tt
@@ -72,6 +87,21 @@ class LayerNorm(_Affine):
 class RMSNorm(_Affine):
     """Root mean square normalization (`torch.nn.RMSNorm`; Zhang and Sennrich, 2019).
 
+        x / sqrt(mean(x^2) + eps) * weight
+
+    Args:
+        normalized_shape: The sizes of the last dimensions, a tuple; an int for the last dimension alone.
+        eps: A number added to the mean square. Default: None, the machine epsilon of the input's dtype.
+        elementwise_affine: If True, there is a learnable weight of each element. Default: True.
+        device, dtype: The device and dtype of the parameters.
+
+    Shape:
+        input: (N, *normalized_shape), with any number of leading dimensions.
+        output: The shape of the input.
+
+    Attributes:
+        weight: A parameter of shape `normalized_shape`, which begins with ones, or None.
+
     Example:
         >>> import triten as tt
         >>> tt.nn.RMSNorm(2)(tt.tensor([[2.0, -2.0]])).round().tolist()
@@ -108,9 +138,26 @@ class RMSNorm(_Affine):
 
 
 class GroupNorm(_Affine):
-    """Group normalization (`torch.nn.GroupNorm`; Wu and He, 2018).
+    """Group normalization: groups of channels of each sample (`torch.nn.GroupNorm`; Wu and He, 2018).
 
-    Raises ValueError unless the groups divide the channels.
+        (x - mean) / sqrt(var + eps) * weight + bias
+
+    The mean and the biased variance are those of a group of C / num_groups channels.
+
+    Args:
+        num_groups: The number of groups.
+        num_channels: The number of channels C, a multiple of `num_groups`.
+        eps: A number added to the variance, for numerical stability. Default: 1e-5.
+        affine: If True, there is a learnable weight of each channel. Default: True.
+        device, dtype: The device and dtype of the parameters.
+        bias: If True and `affine` is True, there is a learnable bias of each channel. Default: True.
+
+    Shape:
+        input: (N, C, *).
+        output: The shape of the input.
+
+    Raises:
+        ValueError: `num_groups` does not divide `num_channels`.
 
     Example:
         >>> import triten as tt
@@ -199,7 +246,25 @@ class CrossMapLRN2d(Module):
 
 
 class LocalResponseNorm(Module):
-    """Local response normalization over nearby channels (`torch.nn.LocalResponseNorm`; Krizhevsky, 2012)."""
+    """Local response normalization over neighboring channels (`torch.nn.LocalResponseNorm`; Krizhevsky, 2012).
+
+        out[c] = x[c] * (k + alpha / size * sum_i x[i]^2) ** (-beta), for the `size` channels i around c
+
+    Args:
+        size: The number of neighboring channels.
+        alpha: The factor of the sum of squares. Default: 1e-4.
+        beta: The exponent. Default: 0.75.
+        k: A number added to the sum. Default: 1.
+
+    Shape:
+        input: (N, C, *).
+        output: The shape of the input.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.LocalResponseNorm(2)(tt.ones(1, 4, 3)).shape
+        triten.Size([1, 4, 3])
+    """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()

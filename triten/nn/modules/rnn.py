@@ -299,14 +299,40 @@ class RNNBase(Module):
 
 
 class RNN(RNNBase):
-    """h' = tanh(x W_ih^T + b_ih + h W_hh^T + b_hh), or relu, step by step (`torch.nn.RNN`).
+    """Elman recurrent network (`torch.nn.RNN`; Elman, 1990).
+
+        h' = tanh(w_ih @ x + b_ih + w_hh @ h + b_hh)
+
+    With `nonlinearity="relu"`, ReLU takes the place of tanh.
 
     Args:
-        input_size, hidden_size, num_layers: as `RNNBase` has them.
-        nonlinearity: ``tanh`` or ``relu``; may be given by position, as the fourth argument.
-        bias, batch_first, dropout, bidirectional, device, dtype: as `RNNBase` has them.
+        input_size: The size of an input element.
+        hidden_size: The size of the hidden state.
+        num_layers: The number of stacked layers; each takes the output of the previous one. Default: 1.
+        nonlinearity: `"tanh"` or `"relu"`, by position the fourth argument. Default: `"tanh"`.
+        bias: If True, each layer and direction has the two biases b_ih and b_hh. Default: True.
+        batch_first: If True, inputs and outputs are (N, T, *) instead of (T, N, *). Default: False.
+        dropout: The probability of zero for outputs of all layers but the last, in training. Default: 0.
+        bidirectional: If True, a second pass runs from the last element to the first; outputs are concatenated.
+            Default: False.
+        device, dtype: The device and dtype of the parameters.
 
-    Raises ValueError for another nonlinearity, and for `proj_size`.
+    Shape:
+        input: (T, N, input_size), (N, T, input_size) with `batch_first`, (T, input_size), or a `PackedSequence`.
+        hx: The initial hidden states, (D * num_layers, N, hidden_size) with D directions. Default: zeros.
+        output: (T, N, D * hidden_size), or with N first. It has the last layer's states of all elements; the final
+            states follow.
+
+    Attributes:
+        weight_ih_l[k]: The weights of layer k for its input; those of the gates are stacked along dimension 0.
+        weight_hh_l[k]: The weights of layer k for its hidden state.
+        bias_ih_l[k], bias_hh_l[k]: The biases of layer k.
+
+    All parameters are initialized uniformly within ±1 / sqrt(hidden_size). Names of the second direction end in
+    `_reverse`.
+
+    Raises:
+        ValueError: The nonlinearity is unknown, or `proj_size` is given.
 
     Example:
         >>> import triten as tt
@@ -330,11 +356,42 @@ class RNN(RNNBase):
 
 
 class GRU(RNNBase):
-    """Gated recurrent units (`torch.nn.GRU`), with the reset gate on the product of the hidden state.
+    """Gated recurrent units (`torch.nn.GRU`; Cho et al., 2014).
 
-    Args: as `RNNBase` has them, but for `mode`. Raises ValueError for `proj_size`.
+        r = sigmoid(w_ir @ x + b_ir + w_hr @ h + b_hr);
+        z = sigmoid(w_iz @ x + b_iz + w_hz @ h + b_hz);
+        n = tanh(w_in @ x + b_in + r * (w_hn @ h + b_hn));
+        h' = (1 - z) * n + z * h
 
-    Source: K. Cho and others, "Learning phrase representations using RNN encoder-decoder", 2014.
+    The reset gate r multiplies the projected hidden state, as in cuDNN, rather than the hidden state.
+
+    Args:
+        input_size: The size of an input element.
+        hidden_size: The size of the hidden state.
+        num_layers: The number of stacked layers; each takes the output of the previous one. Default: 1.
+        bias: If True, each layer and direction has the two biases b_ih and b_hh. Default: True.
+        batch_first: If True, inputs and outputs are (N, T, *) instead of (T, N, *). Default: False.
+        dropout: The probability of zero for outputs of all layers but the last, in training. Default: 0.
+        bidirectional: If True, a second pass runs from the last element to the first; outputs are concatenated.
+            Default: False.
+        device, dtype: The device and dtype of the parameters.
+
+    Shape:
+        input: (T, N, input_size), (N, T, input_size) with `batch_first`, (T, input_size), or a `PackedSequence`.
+        hx: The initial hidden states, (D * num_layers, N, hidden_size) with D directions. Default: zeros.
+        output: (T, N, D * hidden_size), or with N first. It has the last layer's states of all elements; the final
+            states follow.
+
+    Attributes:
+        weight_ih_l[k]: The weights of layer k for its input; those of the gates are stacked along dimension 0.
+        weight_hh_l[k]: The weights of layer k for its hidden state.
+        bias_ih_l[k], bias_hh_l[k]: The biases of layer k.
+
+    All parameters are initialized uniformly within ±1 / sqrt(hidden_size). Names of the second direction end in
+    `_reverse`.
+
+    Raises:
+        ValueError: `proj_size` is given.
 
     Example:
         >>> import triten as tt
@@ -350,12 +407,46 @@ class GRU(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory (`torch.nn.LSTM`), whose state is a pair: hidden and cell.
+    """Long short-term memory (`torch.nn.LSTM`; Hochreiter and Schmidhuber, 1997; with projections Sak et al., 2014).
 
-    Args: as `RNNBase` has them, but for `mode`.
+        i = sigmoid(w_ii @ x + b_ii + w_hi @ h + b_hi);
+        f = sigmoid(w_if @ x + b_if + w_hf @ h + b_hf);
+        g = tanh(w_ig @ x + b_ig + w_hg @ h + b_hg);
+        o = sigmoid(w_io @ x + b_io + w_ho @ h + b_ho);
+        c' = f * c + i * g;
+        h' = o * tanh(c')
 
-    Sources: S. Hochreiter, J. Schmidhuber, "Long short-term memory", 1997; projections: H. Sak and others, "Long
-    short-term memory based recurrent neural network architectures", 2014.
+    The state is the pair of the hidden state h and the cell state c.
+
+    Args:
+        input_size: The size of an input element.
+        hidden_size: The size of the hidden and the cell state.
+        num_layers: The number of stacked layers; each takes the output of the previous one. Default: 1.
+        bias: If True, each layer and direction has the two biases b_ih and b_hh. Default: True.
+        batch_first: If True, inputs and outputs are (N, T, *) instead of (T, N, *). Default: False.
+        dropout: The probability of zero for outputs of all layers but the last, in training. Default: 0.
+        bidirectional: If True, a second pass runs from the last element to the first; outputs are concatenated.
+            Default: False.
+        proj_size: The size to which the hidden state is projected by a learnable matrix; 0 for none. Default: 0.
+        device, dtype: The device and dtype of the parameters.
+
+    Shape:
+        input: (T, N, input_size), (N, T, input_size) with `batch_first`, (T, input_size), or a `PackedSequence`.
+        hx: The pair of initial states h and c, of shapes (D * num_layers, N, proj_size or hidden_size) and (D *
+            num_layers, N, hidden_size). Default: zeros.
+        output: (T, N, D * (proj_size or hidden_size)), or with N first. It has the last layer's states of all
+            elements; the final states follow.
+
+    Attributes:
+        weight_ih_l[k]: The weights of layer k for its input; those of the gates are stacked along dimension 0.
+        weight_hh_l[k]: The weights of layer k for its hidden state.
+        bias_ih_l[k], bias_hh_l[k]: The biases of layer k.
+
+    All parameters are initialized uniformly within ±1 / sqrt(hidden_size). Names of the second direction end in
+    `_reverse`.
+
+    Raises:
+        ValueError: `proj_size` is negative, or not below `hidden_size`.
 
     Example:
         >>> import triten as tt

@@ -20,17 +20,31 @@ __all__ = ["Embedding", "EmbeddingBag"]
 
 
 class Embedding(Module):
-    """A row of `weight` for each index (`torch.nn.Embedding`).
+    """Embedding table: one row of `weight` for each index (`torch.nn.Embedding`).
 
     Args:
-        num_embeddings, embedding_dim: the weight's sizes.
-        padding_idx: a row that is zero and gets no gradient.
-        max_norm, norm_type: rows that are used are scaled down to at most this norm.
-        scale_grad_by_freq: If True, divide gradients by the frequency of each row. Default: False.
+        num_embeddings: The number of rows.
+        embedding_dim: The size of a row.
+        padding_idx: A row that begins with zeros and gets no gradient; negative numbers count from the end.
+            Default: None.
+        max_norm: If given, `forward` scales the rows that it reads down to at most this norm, in place. Default:
+            None.
+        norm_type: The p of that norm. Default: 2.
+        scale_grad_by_freq: If True, divide the gradient of a row by the number of its indices in the batch.
+            Default: False.
+        sparse: If True, the gradient of `weight` is a sparse tensor. Default: False.
+        device, dtype: The device and dtype of the parameters.
 
-    The weight begins with normal numbers.
+    Shape:
+        input: Indices of any shape (*), int32 or int64.
+        output: (*, embedding_dim).
 
-    Raises AssertionError for a padding index outside the rows.
+    Attributes:
+        weight: A parameter of shape (num_embeddings, embedding_dim), initialized from the standard normal
+            distribution.
+
+    Raises:
+        AssertionError: `padding_idx` is outside the rows.
 
     Example:
         >>> import triten as tt
@@ -134,19 +148,33 @@ class Embedding(Module):
 
 
 class EmbeddingBag(Module):
-    """The sum, mean or maximum of the rows of `weight` in each bag of indices (`torch.nn.EmbeddingBag`).
+    """Embedding bag: the sum, mean or maximum of the rows of `weight` in each bag of indices
+        (`torch.nn.EmbeddingBag`).
 
     Args:
-        num_embeddings, embedding_dim: the weight's sizes.
-        max_norm, norm_type: rows that are used are scaled down to at most this norm.
-        scale_grad_by_freq: If True, divide gradients by the frequency of each row. Default: False.
-        mode: ``"sum"``, ``"mean"`` or ``"max"``.
-        include_last_offset: If True, offsets say where the last bag ends, too. Default: False.
-        padding_idx: a row that is zero, counts for nothing and gets no gradient.
+        num_embeddings: The number of rows.
+        embedding_dim: The size of a row.
+        max_norm: If given, `forward` scales the rows that it reads down to at most this norm, in place. Default:
+            None.
+        norm_type: The p of that norm. Default: 2.
+        scale_grad_by_freq: If True, divide the gradient of a row by the number of its indices in the batch.
+            Default: False.
+        mode: `"sum"`, `"mean"` or `"max"`. Default: `"mean"`.
+        sparse: If True, the gradient of `weight` is a sparse tensor. Default: False.
+        include_last_offset: If True, the last offset is the end of the last bag. Default: False.
+        padding_idx: A row that begins with zeros, gets no gradient, and is left out of the bags. Default: None.
+        device, dtype: The device and dtype of the parameters.
 
-    The weight begins with normal numbers.
+    Shape:
+        input: Indices of shape (B, N), or (N,) with the offsets of the bags.
+        output: (B, embedding_dim).
 
-    Raises AssertionError for a padding index outside the rows.
+    Attributes:
+        weight: A parameter of shape (num_embeddings, embedding_dim), initialized from the standard normal
+            distribution.
+
+    Raises:
+        AssertionError: `padding_idx` is outside the rows.
 
     Example:
         >>> import triten as tt

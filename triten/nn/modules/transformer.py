@@ -141,21 +141,33 @@ class _Layer(Module):
 
 
 class TransformerEncoderLayer(_Layer):
-    """Self-attention and a feed-forward net, each with a residual and a norm (`torch.nn.TransformerEncoderLayer`).
+    """Self-attention and a feed-forward network, each with a residual and a layer norm
+    (`torch.nn.TransformerEncoderLayer`; Vaswani et al., 2017).
+
+        y = norm1(x + attention(x)); z = norm2(y + linear2(activation(linear1(y))))
+
+    With `norm_first=True` the norms come before attention and network
+
+        y = x + attention(norm1(x)); z = y + linear2(activation(linear1(norm2(y))))
 
     Args:
-        d_model: E, the width of inputs and outputs.
-        nhead: heads of attention.
-        dim_feedforward: the width between the two linear maps.
-        dropout: the probability with which values are set to zero while training.
-        activation: ``relu``, ``gelu`` or a function of a tensor.
-        layer_norm_eps: The `eps` of the layer norms.
+        d_model: E, the size of inputs and outputs.
+        nhead: The number of heads of the attention.
+        dim_feedforward: The size between the two linear maps. Default: 2048.
+        dropout: The probability of zero after attention and linear maps, in training. Default: 0.1.
+        activation: `"relu"`, `"gelu"`, or a function of a tensor. Default: ReLU.
+        layer_norm_eps: The `eps` of the layer norms. Default: 1e-5.
         batch_first: If True, tensors are (N, S, E) instead of (S, N, E). Default: False.
-        norm_first: If True, norms come before attention and the net instead of after the residual. Default: False.
-        bias: If True, linear layers and norms have a bias. Default: True.
+        norm_first: If True, norms come before attention and network instead of after the residuals. Default: False.
+        bias: If True, linear maps and norms have a bias. Default: True.
         device, dtype: The device and dtype of the parameters.
 
-    Raises RuntimeError for another activation by name.
+    Shape:
+        input: (S, N, E), (N, S, E) with `batch_first`, or (S, E).
+        output: The shape of the input.
+
+    Raises:
+        RuntimeError: The activation is an unknown name.
 
     Example:
         >>> import triten as tt

@@ -115,10 +115,15 @@ def _take_back(scheduler: LRScheduler) -> None:
 
 
 class ChainedScheduler(CombinedScheduler):
-    """Chained schedulers: each changes the rates that the previous one set
-    (`torch.optim.lr_scheduler.ChainedScheduler`).
+    """Learning rate scheduler: several schedulers at once, each changing the rates that the previous one set
+        (`torch.optim.lr_scheduler.ChainedScheduler`).
 
-    Raises ValueError for schedulers of several optimizers.
+    Args:
+        schedulers: The schedulers, all of one optimizer.
+        optimizer: That optimizer. Default: None, the schedulers' own.
+
+    Raises:
+        ValueError: The schedulers have several optimizers.
 
     Example:
         >>> import triten as tt

@@ -16,9 +16,18 @@ def _height(place: float, span: float) -> float:
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Cosine annealing of the rates to `eta_min` in `T_max` epochs (`torch.optim.lr_scheduler.CosineAnnealingLR`).
+    """Learning rate scheduler: cosine annealing to `eta_min` in `T_max` epochs
+        (`torch.optim.lr_scheduler.CosineAnnealingLR`; Loshchilov and Hutter, 2017).
 
-    Each is made of the last one, so that other schedulers may change it in between.
+        lr = eta_min + (initial_lr - eta_min) * (1 + cos(pi * epoch / T_max)) / 2
+
+    Each rate is computed from the previous one, so that other schedulers may change it in between.
+
+    Args:
+        optimizer: The optimizer whose groups' learning rates change.
+        T_max: The number of epochs until `eta_min`.
+        eta_min: The lowest rate. Default: 0.
+        last_epoch: The epoch after which to resume; -1 starts anew. Default: -1.
 
     Example:
         >>> import triten as tt
@@ -56,14 +65,22 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Cosine annealing with warm restarts (`torch.optim.lr_scheduler.CosineAnnealingWarmRestarts`).
+    """Learning rate scheduler: cosine annealing with warm restarts
+        (`torch.optim.lr_scheduler.CosineAnnealingWarmRestarts`; Loshchilov and Hutter, 2017).
+
+        lr = eta_min + (initial_lr - eta_min) * (1 + cos(pi * t / T)) / 2
+
+    A cycle has T epochs, of which t have passed. At its end the rate returns to the initial one.
 
     Args:
-        T_0: the epochs of the first fall.
-        T_mult: The factor by which each cycle is longer than the previous one.
-        eta_min: the least rate.
+        optimizer: The optimizer whose groups' learning rates change.
+        T_0: The number of epochs of the first cycle.
+        T_mult: The factor by which each cycle is longer than the previous one. Default: 1.
+        eta_min: The lowest rate. Default: 0.
+        last_epoch: The epoch after which to resume; -1 starts anew. Default: -1.
 
-    Raises ValueError for numbers out of their range.
+    Raises:
+        ValueError: `T_0` or `T_mult` is not a positive int.
 
     Example:
         >>> import triten as tt

@@ -49,7 +49,15 @@ class FactorScheduler(LRScheduler):
 
 
 class StepLR(FactorScheduler):
-    """Decay of the rates by `gamma` every `step_size` epochs (`torch.optim.lr_scheduler.StepLR`).
+    """Learning rate scheduler: decay by `gamma` every `step_size` epochs (`torch.optim.lr_scheduler.StepLR`).
+
+        lr = initial_lr * gamma ** (epoch // step_size)
+
+    Args:
+        optimizer: The optimizer whose groups' learning rates change.
+        step_size: The number of epochs between decays.
+        gamma: The factor of a decay. Default: 0.1.
+        last_epoch: The epoch after which to resume; -1 starts anew. Default: -1.
 
     Example:
         >>> import triten as tt
@@ -80,7 +88,15 @@ class StepLR(FactorScheduler):
 
 
 class MultiStepLR(FactorScheduler):
-    """Decay of the rates by `gamma` at each of `milestones` (`torch.optim.lr_scheduler.MultiStepLR`).
+    """Learning rate scheduler: decay by `gamma` at each of `milestones` (`torch.optim.lr_scheduler.MultiStepLR`).
+
+        lr = initial_lr * gamma ** n, where n is the number of milestones up to the epoch
+
+    Args:
+        optimizer: The optimizer whose groups' learning rates change.
+        milestones: The epochs of the decays.
+        gamma: The factor of a decay. Default: 0.1.
+        last_epoch: The epoch after which to resume; -1 starts anew. Default: -1.
 
     Example:
         >>> import triten as tt
@@ -108,7 +124,14 @@ class MultiStepLR(FactorScheduler):
 
 
 class ExponentialLR(FactorScheduler):
-    """Decay of the rates by `gamma` at each epoch (`torch.optim.lr_scheduler.ExponentialLR`).
+    """Learning rate scheduler: decay by `gamma` at every epoch (`torch.optim.lr_scheduler.ExponentialLR`).
+
+        lr = initial_lr * gamma ** epoch
+
+    Args:
+        optimizer: The optimizer whose groups' learning rates change.
+        gamma: The factor of a decay.
+        last_epoch: The epoch after which to resume; -1 starts anew. Default: -1.
 
     Example:
         >>> import triten as tt
@@ -134,9 +157,19 @@ class ExponentialLR(FactorScheduler):
 
 
 class ConstantLR(FactorScheduler):
-    """Rates multiplied by `factor` until epoch `total_iters` (`torch.optim.lr_scheduler.ConstantLR`).
+    """Learning rate scheduler: rates multiplied by `factor` until epoch `total_iters`
+        (`torch.optim.lr_scheduler.ConstantLR`).
 
-    Raises ValueError for a factor below 0 or above 1.
+        lr = initial_lr * factor if epoch < total_iters, initial_lr otherwise
+
+    Args:
+        optimizer: The optimizer whose groups' learning rates change.
+        factor: The factor, from 0 to 1. Default: 1/3.
+        total_iters: The number of epochs with the factor. Default: 5.
+        last_epoch: The epoch after which to resume; -1 starts anew. Default: -1.
+
+    Raises:
+        ValueError: `factor` is below 0 or above 1.
 
     Example:
         >>> import triten as tt
@@ -165,10 +198,20 @@ class ConstantLR(FactorScheduler):
 
 
 class LinearLR(FactorScheduler):
-    """Rates multiplied by a factor that changes linearly over `total_iters` epochs
-    (`torch.optim.lr_scheduler.LinearLR`).
+    """Learning rate scheduler: a factor that changes linearly over `total_iters` epochs
+        (`torch.optim.lr_scheduler.LinearLR`).
 
-    Raises ValueError for factors that are not shares, and a first one of 0.
+        lr = initial_lr * (start_factor + (end_factor - start_factor) * min(epoch, total_iters) / total_iters)
+
+    Args:
+        optimizer: The optimizer whose groups' learning rates change.
+        start_factor: The factor of the first epoch, above 0 and at most 1. Default: 1/3.
+        end_factor: The factor from epoch `total_iters` on, from 0 to 1. Default: 1.
+        total_iters: The number of epochs until `end_factor`. Default: 5.
+        last_epoch: The epoch after which to resume; -1 starts anew. Default: -1.
+
+    Raises:
+        ValueError: A factor is out of its range.
 
     Example:
         >>> import triten as tt
@@ -213,7 +256,16 @@ class LinearLR(FactorScheduler):
 
 
 class PolynomialLR(FactorScheduler):
-    """Polynomial decay of the rates to 0 in `total_iters` epochs (`torch.optim.lr_scheduler.PolynomialLR`).
+    """Learning rate scheduler: polynomial decay to 0 in `total_iters` epochs
+        (`torch.optim.lr_scheduler.PolynomialLR`).
+
+        lr = initial_lr * (1 - min(epoch, total_iters) / total_iters) ** power
+
+    Args:
+        optimizer: The optimizer whose groups' learning rates change.
+        total_iters: The number of epochs until the rate is 0. Default: 5.
+        power: The exponent. Default: 1.
+        last_epoch: The epoch after which to resume; -1 starts anew. Default: -1.
 
     Example:
         >>> import triten as tt
@@ -245,13 +297,19 @@ class PolynomialLR(FactorScheduler):
 
 
 class LambdaLR(LRScheduler):
-    """Initial rates multiplied by functions of the epoch (`torch.optim.lr_scheduler.LambdaLR`).
+    """Learning rate scheduler: initial rates multiplied by functions of the epoch
+        (`torch.optim.lr_scheduler.LambdaLR`).
+
+        lr = initial_lr * lr_lambda(epoch)
 
     Args:
-        lr_lambda: a function for all groups, or one for each. Objects that are called are saved by their attributes,
-            functions not.
+        optimizer: The optimizer whose groups' learning rates change.
+        lr_lambda: A function of the epoch for all groups, or a list with one for each. `state_dict` has the
+            attributes of callable objects, and nothing of functions.
+        last_epoch: The epoch after which to resume; -1 starts anew. Default: -1.
 
-    Raises ValueError for another number of functions.
+    Raises:
+        ValueError: The number of functions is not that of groups.
 
     Example:
         >>> import triten as tt

@@ -12,21 +12,25 @@ __all__ = ["ReduceLROnPlateau"]
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Decay of the rates by `factor` after `patience` epochs without improvement
-    (`torch.optim.lr_scheduler.ReduceLROnPlateau`).
+    """Learning rate scheduler: decay when a metric stops improving (`torch.optim.lr_scheduler.ReduceLROnPlateau`).
+
+    The caller passes the metric, such as the validation loss, to `step` after each epoch.
 
     Args:
-        optimizer: whose groups change.
-        mode: ``"min"`` or ``"max"``: which measurements are better.
-        factor: below 1.
-        patience: The number of epochs without improvement to tolerate.
-        threshold: by how much an improvement is one, as a share of the best or, for ``"abs"``, by itself.
-        threshold_mode: ``"rel"`` or ``"abs"``.
-        cooldown: for how many epochs nothing is counted after a change.
-        min_lr: the least rate, one for all groups or one for each.
-        eps: smaller changes of rates are left out.
+        optimizer: The optimizer whose groups' learning rates change.
+        mode: `"min"` if lower metrics are better, `"max"` if higher ones are. Default: `"min"`.
+        factor: The factor of a decay, below 1. Default: 0.1.
+        patience: The number of epochs without improvement to tolerate. Default: 10.
+        threshold: The least change that is an improvement. Default: 1e-4.
+        threshold_mode: `"rel"` if `threshold` is a share of the best metric, `"abs"` if it is a difference.
+            Default: `"rel"`.
+        cooldown: The number of epochs after a decay in which nothing is counted. Default: 0.
+        min_lr: The lowest rate, for all groups or a list with one for each. Default: 0.
+        eps: The least change of a rate; smaller ones are not made. Default: 1e-8.
 
-    Raises ValueError for options that are wrong, TypeError for what is no optimizer.
+    Raises:
+        ValueError: An option is out of its range.
+        TypeError: `optimizer` is not an optimizer.
 
     Example:
         >>> import triten as tt
