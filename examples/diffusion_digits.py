@@ -1,4 +1,4 @@
-"""Train a diffusion model on handwritten digits and draw the digits that it is asked for.
+"""Train a diffusion model on handwritten digits and sample the digits that it is asked for.
 
     python examples/diffusion_digits.py [--device cpu|cuda] [--epochs 60] [--seed 0]
 
@@ -75,7 +75,7 @@ def loss_of(model: Denoiser, images: tt.Tensor, labels: tt.Tensor) -> tt.Tensor:
 
 @tt.no_grad()
 def sample(model: Denoiser, labels: tt.Tensor, steps: int = 20) -> tt.Tensor:
-    """Draw images (N, 1, 8, 8) of labels (N,): at each step estimate the image, and take less noise."""
+    """Sample images (N, 1, 8, 8) of labels (N,): at each step estimate the image, and take less noise."""
     x = tt.randn(len(labels), 1, 8, 8, device=labels.device)
     levels = tt.linspace(1, 0, steps + 1, device=labels.device)
     for now, then in pairwise(levels):
@@ -95,7 +95,7 @@ def picture(images: tt.Tensor) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train the model, draw each digit, and print how many are right."""
+    """Train the model, sample each digit, and print how many are right."""
     parser = argparse.ArgumentParser(description="Train a diffusion model on handwritten digits.")
     parser.add_argument("--device", default="cuda" if tt.cuda.is_available() else "cpu")
     parser.add_argument("--epochs", type=int, default=60)

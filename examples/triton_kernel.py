@@ -24,7 +24,7 @@ EPS = 1e-6
 
 @triton.jit
 def add_rms_norm_kernel(x, residual, weight, h_out, y_out, columns, eps, BLOCK: tl.constexpr):
-    """A program computes one row. BLOCK is a power of two that is not below the number of columns."""
+    """Compute one row in each program. BLOCK is a power of two that is not below the number of columns."""
     row = tl.program_id(0).to(tl.int64) * columns
     column = tl.arange(0, BLOCK)
     mask = column < columns

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # `python -m pytest` puts the root first, where the folder `distributed` would hide Dask's package.
-if sys.path and Path(sys.path[0] or ".").resolve() == Path(__file__).resolve().parents[1]:
+if not sys.flags.safe_path and Path(sys.path[0] or ".").resolve() == Path(__file__).resolve().parents[1]:
     del sys.path[0]
 
 # Test processes are as many as the cores. With a thread of BLAS for each core in each of them, and in the programs that

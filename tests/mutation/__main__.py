@@ -1,4 +1,4 @@
-"""`python -m triten.tests.mutation`: draw mutants, run the affected tests on each, and list those that survive."""
+"""`python -m triten.tests.mutation`: sample mutants, run the affected tests on each, and list those that survive."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BATCHES = (4, 12)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run; the exit status is 1 if a planted fault of a task survives."""
+    """Run; the exit status is 1 if an injected fault of a task survives."""
     parser = argparse.ArgumentParser(prog="python -m triten.tests.mutation", description=__doc__)
     parser.add_argument("-n", "--number", type=int, default=20, help="how many mutants")
     parser.add_argument("--seed", type=int, default=0, help="seed of the draw")

@@ -23,7 +23,7 @@ PATIENCE = 1800.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What tests of a fault said: the first test that failed, or None, and the CPU seconds that they took."""
+    """Result of the tests of a fault: the first test that failed, or None, and the CPU seconds."""
 
     failed: str | None
     seconds: float

@@ -1,4 +1,4 @@
-"""A planted fault for each task of CONTRIBUTING.md: the tests that the task names must fail with it."""
+"""An injected fault for each task of CONTRIBUTING.md: the tests that the task names must fail with it."""
 
 from __future__ import annotations
 

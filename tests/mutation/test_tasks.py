@@ -1,4 +1,4 @@
-"""The tests that a task of CONTRIBUTING.md names fail with the task's planted fault."""
+"""The tests that a task of CONTRIBUTING.md names fail with the task's injected fault."""
 
 from __future__ import annotations
 
