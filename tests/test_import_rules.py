@@ -135,6 +135,10 @@ UPWARDS = {
     ): "copies through a device that has no copy kernel",
     ("dispatch.composite.dimnames", "dispatch.layers.named.key"): "operators on names themselves",
     ("dispatch.layers.batching.custom", "dispatch.custom_ops.custom_op"): "rules that users register",
+    (
+        "dispatch.methods.tensor_types",
+        "dispatch.functions.sparse",
+    ): "`tt.sparse.FloatTensor(indices, values)`",
     ("dispatch.layers.named.rules", "dispatch.methods.subscripts"): "the codes of indices in a subscript",
 }
 """Imports that run upwards, by module and target, with the reason: at most 15 between floors, 20 within one."""

@@ -286,7 +286,8 @@ def test_launches_of_triton_kernels_are_an_operator_by_its_private_name() -> Non
 def test_data_of_one_kind_is_compatible() -> None:
     dense, sparse = tt.ones(2), tt.ones(2).to_sparse()
     compatible = tt._has_compatible_shallow_copy_type
-    assert compatible(dense, tt.ones(3, device="meta")) and compatible(sparse, sparse)
+    assert compatible(dense, tt.ones(3)) and compatible(sparse, sparse)
+    assert not compatible(dense, tt.ones(3, device="meta"))
     assert not compatible(dense, sparse) and not compatible(sparse, dense)
 
 

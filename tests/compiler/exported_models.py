@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import triten as tt
+from examples.compile_gpt import GPT
 from triten import nn
-from triten.examples.compile_gpt import GPT
 from triten.tests.compiler.beside_eager import drawn
 from triten.utils._pytree import register_dataclass
 

@@ -12,8 +12,8 @@ from typing import Any
 os.environ["TRITEN_TUNING_STORE"] = "0"
 
 import triten as tt
-from triten.examples.compile_gpt import GPT
-from triten.examples.train_digits import ConvNet
+from examples.compile_gpt import GPT
+from examples.train_digits import ConvNet
 from triten.runtime.cuda import driver as cuda
 from triten.runtime.cuda.occupancy import TARGETS
 from triten.runtime.cuda.recording_driver import RecordingDriver

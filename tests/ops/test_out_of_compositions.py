@@ -167,12 +167,3 @@ def test_channels_dropped_in_place_refuse_a_leaf_without_a_batch(rank, device):
         assert leaf.shape == (2, 3, 3, 3)[: rank + 1]
     batch = leaf.detach().clone()
     assert call(batch, 1.0, True, True) is batch and not batch.any() and batch.dim() == rank + 1
-
-
-@pytest.mark.parametrize("dtype", [tt.float16, tt.bfloat16], ids=["float16", "bfloat16"])
-def test_addr_of_halves_is_rounded_once(dtype, device):
-    a, b, c = (tt.randn(n, generator=tt.Generator().manual_seed(3)).to(dtype) for n in (1, 7, 5))
-    exact = 0.6 * a.double() + 0.2 * tt.outer(b.double(), c.double())
-    got = tt.addr(a.to(device), b.to(device), c.to(device), beta=0.6, alpha=0.2).cpu()
-    error = (got.double() - exact).abs()
-    assert bool((error <= exact.abs() * tt.finfo(dtype).eps * 0.51).all())

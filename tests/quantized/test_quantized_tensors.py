@@ -250,7 +250,7 @@ REFUSED = [
     (lambda: uniform("cpu").exp(), NotImplementedError, "aten::exp.*'QuantizedCPU'"),
     (lambda: uniform("cpu") + uniform("cpu"), NotImplementedError, "aten::add.*'QuantizedCPU'"),
     (lambda: uniform("cpu").sum(), NotImplementedError, "aten::sum.*'QuantizedCPU'"),
-    (lambda: uniform("cpu").requires_grad_(), RuntimeError, "only Tensors of floating point"),
+    (lambda: uniform("cpu").requires_grad_(), RuntimeError, "Only Tensors of floating point"),
     (lambda: uniform("cpu").__dlpack__(), BufferError, "not supported by dlpack"),
     (lambda: uniform("cpu").set_(), NotImplementedError, "aten::set_"),
     (lambda: uniform("cpu").set_sizes_contiguous((6,)), RuntimeError, "keep their geometry"),

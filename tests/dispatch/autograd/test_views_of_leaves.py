@@ -141,7 +141,7 @@ def test_nobody_looks_for_views_where_there_are_none(monkeypatch):
     assert all(each.requires_grad for each in twin.parameters())
     parameter = tt.nn.Parameter(held[0])
     assert parameter.requires_grad
-    with pytest.raises(RuntimeError, match="only Tensors of floating point"):
+    with pytest.raises(RuntimeError, match="Only Tensors of floating point"):
         tt.nn.Parameter(tt.arange(2))
 
 

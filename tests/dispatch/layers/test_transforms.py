@@ -195,8 +195,8 @@ def test_jvp_with_auxiliary_output_and_constants() -> None:
     ("primals", "tangents", "message"),
     [
         (tensor(X), (tensor(X),), "Expected primals to be a tuple"),
-        ((tensor(X),), tensor(X), "Expected tangents to be a tuple"),
-        ((), (), "Expected primals to be non-empty"),
+        ((tensor(X),), tensor(X), "same python structure"),
+        ((), (), "Expected primals to contain at least one Tensor"),
         ((tensor(X),), (tensor(X), tensor(X)), "same python structure"),
         ((tensor(X),), (tensor(X[:2]),), "different size"),
     ],

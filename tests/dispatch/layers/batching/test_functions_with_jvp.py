@@ -134,5 +134,5 @@ def test_transforms_agree_with_those_of_the_operators(
 @pytest.mark.parametrize("wrap", [lambda f: f, tt.vmap])
 def test_a_function_without_jvp_is_refused_rather_than_constant(wrap: Any) -> None:
     for transform in (tt.func.jacfwd, lambda f: lambda x: tt.func.jvp(f, (x,), (x,))):
-        with pytest.raises(RuntimeError, match="you must implement the jvp function"):
+        with pytest.raises(RuntimeError, match="ou must implement the jvp function"):
             transform(wrap(WithoutJvp.apply))(x)

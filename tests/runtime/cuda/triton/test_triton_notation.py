@@ -272,8 +272,10 @@ def test_values_beyond_an_annotated_type_are_refused():
 def test_warmup_runs_nothing():
     x = tt.ones(4, device="cuda")
     before = driver().launches
-    assert add.warmup(x, x, x, 4, BLOCK=4, grid=(1,)) is None
+    warm = add.warmup(x, x, x, 4, BLOCK=4, grid=(1,))
     assert driver().launches == before
+    with pytest.raises(AttributeError, match=r"n_regs of kernel 'add': .* TRITEN_CUDA=emulate"):
+        _ = warm.n_regs
 
 
 @pytest.mark.interpreter
