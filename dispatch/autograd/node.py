@@ -136,18 +136,6 @@ class Node:
             found = tuple(self.backward(*grads))
         return found[0] if len(found) == 1 else found
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith(("_saved_", "_raw_saved_")):
-            from .node_attributes import find_attribute
-
-            return find_attribute(self, name)
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
-
-    def __dir__(self) -> list[str]:
-        from .node_attributes import attribute_names
-
-        return [*super().__dir__(), *attribute_names(self)]
-
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
 

@@ -6,6 +6,7 @@ Reading an attribute unpacks the saved value as backward would, with the same er
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...runtime.tensor_impl import TensorImpl
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from ...runtime.device import device as Device
     from ...runtime.scalar_type import dtype as ScalarType
     from ...runtime.size import Size
-
-SAVED, RAW = "_saved_", "_raw_saved_"
+    from ..schema.function_schema import FunctionSchema
+    from .recorder import Recording
 
 
 class InputMetadata(NamedTuple):
@@ -35,27 +36,18 @@ def input_metadata(node: Node) -> tuple[InputMetadata, ...]:
     return tuple([InputMetadata(spec.dtype, spec.shape, spec.device) for spec in node.specs])
 
 
-def attribute_names(node: Node) -> list[str]:
-    """Return the names of the attributes for the values that a node of this class may save."""
-    cls = type(node)
-    if cls.recording is None:
-        return []
-    recording = cls.recording[0]
+def add_saved_attributes(cls: type[Node], recording: Recording, schema: FunctionSchema) -> None:
+    """Give a generated class of nodes the attributes of its saved values.
+
+    They are properties: with a ``__getattr__``, CPython would look up every attribute of a node the slow way.
+    """
+    cls.recording = recording, schema
     tensors = [*recording.saves, *recording.results]
     sizes = [f"{name}_sym_sizes" for name in recording.specs]
-    return [
-        *[f"{SAVED}{name}" for name in (*tensors, *recording.statics, *sizes)],
-        *[f"{RAW}{name}" for name in tensors],
-    ]
-
-
-def find_attribute(node: Node, name: str) -> Any:
-    """Return the attribute `name` of a node. Raises AttributeError if nodes of its class have none."""
-    if name not in attribute_names(node):
-        raise AttributeError(f"'{type(node).__name__}' object has no attribute '{name}'")
-    if name.startswith(RAW):
-        return _raw(node, name.removeprefix(RAW))
-    return _saved(node, name.removeprefix(SAVED))
+    for name in (*tensors, *recording.statics, *sizes):
+        setattr(cls, f"_saved_{name}", property(partial(_saved, name=name)))
+    for name in tensors:
+        setattr(cls, f"_raw_saved_{name}", property(partial(_raw, name=name)))
 
 
 def _stored(node: Node, name: str) -> Any:

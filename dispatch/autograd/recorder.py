@@ -21,6 +21,7 @@ from ..schema.types import is_list_type
 from ..tensor import Tensor, blank_tensor
 from .inplace import check_inplace, inplace_edge, rebase_history
 from .node import AutogradMeta, Node, edge_of, next_sequence, save_result, saved_version, set_history
+from .node_attributes import add_saved_attributes
 from .recording import (
     clone_before_write,
     gradient_refused,
@@ -138,7 +139,7 @@ class Recorder:
         lists = {a.name for a in arguments if is_list_type(a.type)}
         inplace = op.schema.is_inplace
         self._recording = recording
-        recording.node.recording = recording, op.schema
+        add_saved_attributes(recording.node, recording, op.schema)
         self._refused = [(at[name], name) for name in recording.refused]
         self._inputs = [at[name] for name in recording.inputs]
         self._dtype = at.get("dtype") if not inplace else None
