@@ -20,7 +20,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # `python -m pytest` puts the root first, where the folder `distributed` would hide Dask's package.
-if not sys.flags.safe_path and Path(sys.path[0] or ".").resolve() == Path(__file__).resolve().parents[1]:
+if (
+    sys.path[0]
+    == str(Path(__file__).resolve().parents[1])
+    not in os.environ.get("PYTHONPATH", "").split(os.pathsep)
+):
     del sys.path[0]
 
 # Test processes are as many as the cores. With a thread of BLAS for each core in each of them, and in the programs that

@@ -67,8 +67,8 @@ def place_of(namespace: str, name: str) -> str | None:
             return f"{ours(namespace)}.{spelling}"
     if namespace == "torch" and name in _of_root():
         # The root has it where programs import it as PyTorch.
-        homes = ("triten.storage", "triten.jit", "triten._torch_names")
-        home = next((each for each in homes if hasattr(import_module(each), name)), "triten.as_torch")
+        homes = ("triten.storage", "triten.jit")
+        home = next((each for each in homes if hasattr(import_module(each), name)), "torch")
         return f"{home}.{name}"
     return None
 
