@@ -1,10 +1,12 @@
 """`tt.multiprocessing`: Python's `multiprocessing`, whose queues and pipes share tensors (`torch.multiprocessing`).
 
-A tensor of the host that goes to another process is moved to shared memory, and both see its bytes from then on; one of
-a GPU is opened by the other process (CUDA IPC). `reductions.py` says how, `spawn.py` starts several processes that fail
-together. Python's own module does the same once this one is imported.
+Sending a CPU tensor to another process moves its storage to shared memory, and both processes use that memory. The
+receiver of a CUDA tensor opens its memory through CUDA IPC. `reductions.py` pickles tensors, `spawn.py` starts several
+processes that fail together. Importing this module makes Python's own `multiprocessing` share tensors too.
 
-Use `tt.multiprocessing` as `multiprocessing`::
+Use `tt.multiprocessing` in place of `multiprocessing`.
+
+Example::
 
     import triten as tt
     import triten.multiprocessing as mp

@@ -1,4 +1,4 @@
-"""How tensors and storages are pickled for another process of this machine: by what they share."""
+"""Pickling of tensors and storages for another process of this machine, by reference to shared memory."""
 
 from __future__ import annotations
 
@@ -23,9 +23,12 @@ NON_LEAF = (
 
 
 def reduce_tensor(tensor: Tensor) -> Any:
-    """A tensor as its geometry over a shared storage. The gradient stays behind, and hooks do, with a warning.
+    """Reduce a tensor to its geometry over a shared storage.
 
-    Raises RuntimeError for one that an operator recorded.
+    The gradient is not sent. Hooks are not sent either, with a warning.
+
+    Raises:
+        RuntimeError: The tensor requires grad and is not a leaf.
     """
     if tensor.requires_grad and not tensor.is_leaf:
         raise RuntimeError(NON_LEAF)
@@ -37,7 +40,11 @@ def reduce_tensor(tensor: Tensor) -> Any:
 
 
 def reduce_storage(storage: Storage) -> Any:
-    """A storage as what finds it: a descriptor or a name for one of the host, a handle for one on a GPU."""
+    """Reduce a storage to a reference: a file descriptor or a name on the CPU, an IPC handle on CUDA.
+
+    Raises:
+        RuntimeError: The storage is on another device, such as meta.
+    """
     if storage.device.type == "cuda":
         from ..runtime.cuda import sharing
 
@@ -49,10 +56,10 @@ def reduce_storage(storage: Storage) -> Any:
         raise RuntimeError(
             f"Cannot pickle {storage.device.type} storage; try pickling a {storage.device.type} tensor instead"
         )
-    # The tensor that is pickled has asked for its storage, and may be the only one over it.
+    # The tensor that is pickled has created its storage object, and may be the only tensor over it.
     block = shared_memory.share(storage, next(storage.followers(), None))
     if isinstance(block, shared_memory.NamedBlock):
-        # The receiver is a user already, so that the file stays until it has arrived.
+        # Count the receiver as a user now, so that the file exists until it arrives.
         block.count(1)
         return _rebuild_named, (block.name, block.nbytes)
     return _rebuild_of_descriptor, (reduction.DupFd(block.file), block.nbytes)
@@ -83,6 +90,6 @@ def _rebuild_cuda(handle: Handle, lease: Any) -> Storage:
 
 
 def init_reductions() -> None:
-    """Have `multiprocessing` pickle tensors by what is here."""
+    """Register the reductions of tensors and storages with `multiprocessing`."""
     reduction.register(Tensor, reduce_tensor)
     reduction.register(UntypedStorage, reduce_storage)

@@ -1,4 +1,4 @@
-"""By which means tensors of the host are shared (`torch.multiprocessing.set_sharing_strategy`)."""
+"""Sharing strategies of CPU tensors (`torch.multiprocessing.set_sharing_strategy`)."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from ..runtime import shared_memory
 
 
 def get_all_sharing_strategies() -> set[str]:
-    """The strategies that there are: ``file_descriptor`` and ``file_system``."""
+    """Return the names of the strategies: ``file_descriptor`` and ``file_system``."""
     return set(shared_memory.STRATEGIES)
 
 
 def get_sharing_strategy() -> str:
-    """The strategy by which storages are shared from now on."""
+    """Return the current strategy of this process."""
     return shared_memory.strategy()
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Share storages by another strategy from now on, in this process.
+    """Set the strategy by which this process shares storages from now on.
 
     Args:
-        new_strategy: ``file_descriptor``, the default, keeps a descriptor open for each shared storage: nothing is left
-            behind by a process that dies, and many storages may need a higher limit of open files. ``file_system``
-            keeps a named file in memory for each instead.
+        new_strategy: ``file_descriptor`` or ``file_system``. ``file_descriptor``, the default, keeps an open descriptor
+            for each shared storage: a process that dies leaves no file behind, but many storages may need a higher
+            limit of open files. ``file_system`` keeps a named file in memory for each shared storage.
 
     Raises:
-        AssertionError: there is no such strategy.
+        AssertionError: The strategy is unknown.
 
     Example:
         >>> import triten as tt

@@ -1,4 +1,4 @@
-"""Several processes of one function that are waited for, and that fail, together (`torch.multiprocessing.spawn`)."""
+"""Processes that run one function and that fail together (`torch.multiprocessing.spawn`)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ __all__ = [
 ]
 
 LAST_WAIT = 30.0
-"""Seconds that a process which was asked to end has for it before it is killed."""
+"""Seconds between a process's SIGTERM and its SIGKILL, without a `grace_period`."""
 
 PARENT_DEATH_SIGNAL = 1
-"""Linux's number of ``prctl(PR_SET_PDEATHSIG)``."""
+"""Linux's ``PR_SET_PDEATHSIG`` option of ``prctl``."""
 
 
 class ProcessException(Exception):
-    """One of several processes has failed: its number, and its number with the system."""
+    """One of several processes has failed; `error_index` is its rank, `error_pid` its process id."""
 
     def __init__(self, msg: str, error_index: int, error_pid: int) -> None:
         super().__init__(msg)
@@ -46,11 +46,11 @@ class ProcessException(Exception):
 
 
 class ProcessRaisedException(ProcessException):
-    """A process has raised an exception, whose traceback is in the message."""
+    """A process has raised an exception; the message has the traceback."""
 
 
 class ProcessExitedException(ProcessException):
-    """A process has ended by a signal, or with another code than 0."""
+    """A process has ended by a signal, or with a nonzero exit code."""
 
     def __init__(
         self, msg: str, error_index: int, error_pid: int, exit_code: int, signal_name: str | None = None
@@ -65,7 +65,7 @@ class ProcessExitedException(ProcessException):
 
 def _run(fn: Callable[..., Any], index: int, args: Sequence[Any], error_file: str) -> None:
     if sys.platform == "linux":
-        # A process whose parent is gone ends too.
+        # The kernel interrupts this process when its parent dies.
         ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGINT)
     try:
         fn(index, *args)
@@ -78,7 +78,7 @@ def _run(fn: Callable[..., Any], index: int, args: Sequence[Any], error_file: st
 
 
 class ProcessContext:
-    """Processes that have been started: see `start_processes`."""
+    """The started processes of a `start_processes` call."""
 
     def __init__(self, processes: Sequence[Any], error_files: Sequence[str]) -> None:
         self.processes = processes
@@ -86,23 +86,23 @@ class ProcessContext:
         self.sentinels = {process.sentinel: index for index, process in enumerate(processes)}
 
     def pids(self) -> list[int]:
-        """The processes' numbers with the system."""
+        """Return the process ids."""
         return [int(process.pid) for process in self.processes]
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
-        """Wait until a process has ended; where it failed, end the others and raise what it failed with.
+        """Wait until a process has ended. If it failed, end the others and raise its error.
 
         Args:
-            timeout: how long to wait, in seconds.
-            grace_period: how long the others have to end by themselves before they are told to, and then before they
-                are killed.
+            timeout: The time to wait, in seconds. Default: no limit.
+            grace_period: After a failure, the seconds that the others have to end by themselves, and then, after
+                SIGTERM, before SIGKILL. Default: SIGTERM at once, and SIGKILL after 30 seconds.
 
         Returns:
-            Whether all have ended.
+            Whether all processes have ended.
 
         Raises:
-            ProcessRaisedException: one has raised an exception.
-            ProcessExitedException: one has ended by a signal, or with a code.
+            ProcessRaisedException: A process has raised an exception.
+            ProcessExitedException: A process has ended by a signal, or with a nonzero exit code.
         """
         if not self.sentinels:
             return True
@@ -167,25 +167,25 @@ def start_processes(
     """Start processes that call ``fn(i, *args)`` (`torch.multiprocessing.start_processes`).
 
     Args:
-        fn: a function of a module's own, which another process can import. Its first argument is the process's number.
-        args: the other arguments; their tensors are shared.
-        nprocs: how many processes.
-        join: whether to wait for them; one that fails has the others ended.
-        daemon: whether they are ended with this process.
+        fn: A module-level function, which another process can import. Its first argument is the process's index.
+        args: The other arguments; their tensors are shared.
+        nprocs: The number of processes. Default: 1.
+        join: If True, wait until all processes have ended; a failure ends the others. Default: True.
+        daemon: If True, the processes end with this process. Default: False.
         start_method: ``"spawn"``, ``"fork"`` or ``"forkserver"``.
 
     Returns:
-        None, or a `ProcessContext` where nobody waits.
+        None, or a `ProcessContext` if `join` is False.
 
     Raises:
-        ProcessRaisedException: one has raised an exception.
-        ProcessExitedException: one has ended by a signal, or with a code.
+        ProcessRaisedException: A process has raised an exception.
+        ProcessExitedException: A process has ended by a signal, or with a nonzero exit code.
     """
     start = multiprocessing.get_context(start_method)
     processes: list[Any] = []
     error_files: list[str] = []
     for index in range(nprocs):
-        # A name that is free: the file is there if the process has failed.
+        # Only the unused name is kept: the process writes the file if it raises an exception.
         descriptor, name = tempfile.mkstemp(prefix="triten-error-", suffix=".pickle")
         os.close(descriptor)
         os.remove(name)
@@ -213,7 +213,10 @@ def spawn(
     daemon: bool = False,
     start_method: str = "spawn",
 ) -> ProcessContext | None:
-    """`start_processes` by the method ``"spawn"``, whatever the last argument says (`torch.multiprocessing.spawn`)."""
+    """Start processes with the method ``"spawn"`` (`torch.multiprocessing.spawn`); see `start_processes`.
+
+    Another `start_method` is ignored with a FutureWarning.
+    """
     if start_method != "spawn":
         warnings.warn(
             f"This method only supports start_method=spawn (got: {start_method}).\nTo use a different start_method use:"

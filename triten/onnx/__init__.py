@@ -1,9 +1,12 @@
-"""`tt.onnx`: models as ONNX files (`torch.onnx`), through the package ``onnx``, which has to be installed.
+"""`tt.onnx`: ONNX export (`torch.onnx`), which needs the package ``onnx``.
 
-`exporter.py` records the operators that a model calls (`tt.func.make_graph`) and writes them down; `operators.py` has a
-translation of each operator, `builder.py` what translations are made with, `symbolic.py` those of custom operators,
-which programs register. `symbolic_opset9` and its kin are modules of PyTorch's translations by version; here each has
-all of ours.
+- `exporter.py` traces a model (`tt.func.make_graph`) and translates its graph.
+- `operators.py` has the translation of each operator.
+- `builder.py` builds the ONNX graph.
+- `symbolic.py` has the symbolic functions of custom operators, which programs register.
+
+PyTorch has a module of symbolic functions for each opset version, such as `symbolic_opset9`. Here each of these modules
+has all translations.
 """
 
 from __future__ import annotations
@@ -49,7 +52,7 @@ else:
 
 
 def _of_opset(name: str) -> ModuleType:
-    """The module of a version of ONNX's operators, made when it is asked for."""
+    """Return the module ``symbolic_opsetN``; create it on first use."""
     from .symbolic import symbolic_function, symbolic_names
 
     module = ModuleType(

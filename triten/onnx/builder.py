@@ -13,7 +13,11 @@ from ..runtime.tensor_spec import TensorSpec
 
 
 def package(name: str = "onnx") -> Any:
-    """A module of the package ``onnx``. Raises ModuleNotFoundError, which names it, where that is not installed."""
+    """Return a module of the package ``onnx``.
+
+    Raises:
+        ModuleNotFoundError: ``onnx`` is not installed.
+    """
     try:
         import_module("onnx.helper")  # a folder of that name is not the package
         return import_module(name)
@@ -27,7 +31,7 @@ def package(name: str = "onnx") -> Any:
 
 
 class Builder:
-    """The nodes and constants of a graph, in order. A value is its name, a str."""
+    """The nodes and initializers of an ONNX graph, in order. A value of the graph is its name, a str."""
 
     def __init__(self, opset: int) -> None:
         self.opset = opset
@@ -36,13 +40,13 @@ class Builder:
         self.helper = package("onnx.helper")
         self.numpy_helper = package("onnx.numpy_helper")
         self.domains: set[str] = set()
-        """The domains of operators that are not ONNX's own."""
+        """Operator domains other than ONNX's own."""
         self.specs: dict[str, TensorSpec] = {}
-        """What is known of values."""
+        """The known specs of values, by name."""
         self._names: set[str] = set()
 
     def name(self, wanted: str) -> str:
-        """A name that no other value has."""
+        """Return a unique name: `wanted`, with a numeric suffix if it is taken."""
         found, number = wanted, 0
         while found in self._names:
             number += 1
@@ -51,13 +55,13 @@ class Builder:
         return found
 
     def many(self, kind: str, inputs: Sequence[str], outputs: int, **attributes: Any) -> list[str]:
-        """The results of a new node. An input that is left out is an empty name."""
+        """Add a node of ONNX's domain and return its results. An empty name leaves an input out."""
         return self.add_node(kind, inputs, outputs, attributes)
 
     def add_node(
         self, kind: str, inputs: Sequence[str], outputs: int, attributes: Mapping[str, Any], domain: str = ""
     ) -> list[str]:
-        """The results of a new node, whose operator may be of a domain that is not ONNX's own."""
+        """Add a node, of ONNX's domain by default, and return its results. Attributes that are None are dropped."""
         names = [self.name(kind.lower()) for _ in range(outputs)]
         node = self.helper.make_node(
             kind, list(inputs), names, name=self.name(f"node_{kind}"), domain=domain or None
@@ -71,28 +75,28 @@ class Builder:
         return names
 
     def __call__(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """The result of a new node."""
+        """Add a node with one result and return that result."""
         return self.many(kind, inputs, 1, **attributes)[0]
 
     def constant(self, value: Any, name: str = "constant") -> str:
-        """A constant of the graph, an ndarray."""
+        """Add an initializer and return its name."""
         found = self.name(name)
         array = np.ascontiguousarray(value).reshape(np.shape(value))
         self.initializers.append(self.numpy_helper.from_array(array, found))
         return found
 
     def integers(self, *values: int) -> str:
-        """A constant list of integers, which sizes, dimensions and limits are given as."""
+        """Add a 1D int64 initializer, as ONNX takes sizes, dimensions and limits."""
         return self.constant(np.array(values, np.int64), "integers")
 
     def number(self, value: Any, dtype: ScalarType) -> str:
-        """A constant number of a dtype."""
+        """Add a scalar initializer of a dtype."""
         return self.constant(np.array(value, dtype.np), "number")
 
     def kind_of(self, dtype: ScalarType) -> int:
-        """ONNX's number of a dtype."""
+        """Return the ``TensorProto.DataType`` of a dtype."""
         return int(self.helper.np_dtype_to_tensor_dtype(np.dtype(dtype.np)))
 
     def cast(self, value: str, given: ScalarType, wanted: ScalarType) -> str:
-        """A value in another dtype."""
+        """Return a value in the wanted dtype; add a Cast node if the dtypes differ."""
         return value if given is wanted else self("Cast", value, to=self.kind_of(wanted))

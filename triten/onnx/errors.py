@@ -1,4 +1,4 @@
-"""What the exporter raises and warns of (`torch.onnx.errors`)."""
+"""Exceptions and warnings of the exporter (`torch.onnx.errors`)."""
 
 __all__ = [
     "OnnxExporterError",
@@ -21,7 +21,7 @@ class UnsupportedOperatorError(OnnxExporterError):
 
 
 class SymbolicValueError(OnnxExporterError):
-    """A translation cannot do with a value: for those that programs write and register."""
+    """A symbolic function does not support a value; for functions that programs register."""
 
     def __init__(self, msg: str, value: object) -> None:
         super().__init__(f"{msg}  [Caused by the value {value!r}]")

@@ -1,4 +1,4 @@
-"""`export`: a model's operators, recorded on example inputs, as an ONNX model."""
+"""`export`: trace a model on example inputs and translate its graph to ONNX."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from ..nn import Module
 
 FIRST_OPSET = 18
-"""Axes of reductions are inputs from here on."""
+"""The first opset version in which the axes of all reductions are inputs."""
 
 IR_VERSION = 10
-"""The version of the file format, which runtimes of the last years read."""
+"""The ONNX IR version, which runtimes of recent years read."""
 
 RANDOM = ("rand", "normal", "dropout", "bernoulli", "multinomial", "poisson", "exponential", "uniform")
 VIEWS = (
@@ -41,7 +41,7 @@ _exporting = False
 
 
 def is_in_onnx_export() -> bool:
-    """Whether a model is being exported (`torch.onnx.is_in_onnx_export`)."""
+    """Return whether a model is being exported (`torch.onnx.is_in_onnx_export`)."""
     return _exporting
 
 
@@ -49,14 +49,14 @@ class ONNXProgram:
     """An exported model.
 
     Attributes:
-        model_proto: the model, an ``onnx.ModelProto``.
+        model_proto: The model, an ``onnx.ModelProto``.
     """
 
     def __init__(self, model_proto: Any) -> None:
         self.model_proto = model_proto
 
     def save(self, destination: Any) -> None:
-        """Write it to a path, or to a file that is open for writing bytes."""
+        """Write the model to a path, or to a file object opened in binary mode."""
         path = os.fspath(destination) if isinstance(destination, os.PathLike) else destination
         package("onnx").save(self.model_proto, path)
 
@@ -81,35 +81,37 @@ def export(
     do_constant_folding: bool = True,
     dynamo: bool = True,
 ) -> ONNXProgram:
-    """A model as ONNX (`torch.onnx.export`), in eval mode.
+    """Export a model to ONNX in eval mode (`torch.onnx.export`).
 
-    The model is run on the example inputs, and the operators that it calls are written down: Python's control flow, and
-    sizes other than those of `dynamic_axes`, are fixed in the result.
+    The exporter traces the model on the example inputs. The result fixes Python's control flow, and all sizes but those
+    of `dynamic_axes`.
 
     Args:
-        model: a module or a function of tensors.
-        args: its positional arguments, a tuple, or one tensor.
-        f: where to write the model: a path, or a file that is open for writing bytes.
-        kwargs: its arguments by name.
-        verbose: whether to print the operators.
-        input_names: names of the tensors among the arguments, in order.
-        output_names: names of the tensors among the results, in order.
-        opset_version: the version of ONNX's operators, 18 or later.
-        dynamic_axes: the dimensions that may have other sizes when the model runs, by names of inputs and outputs:
-            ``{"x": {0: "batch"}}``, or ``{"x": [0]}``. The model is run once more, with inputs that are longer there.
-        keep_initializers_as_inputs: whether parameters may be given from outside.
-        export_params: parameters are always in the file; False is refused.
-        do_constant_folding, dynamo: not used. What depends on no input is always computed when a model is exported, and
-            there is one way to export.
+        model: A module or a function of tensors.
+        args: The positional arguments of the example call: a tuple, or one tensor.
+        f: The destination: a path, or a file object opened in binary mode. Default: the model is not written.
+        kwargs: The keyword arguments of the example call.
+        verbose: If True, print the traced graph.
+        input_names: Names of the tensors among the arguments, in order.
+        output_names: Names of the tensors among the results, in order.
+        opset_version: The opset version, at least 18. Default: 18.
+        dynamic_axes: The dimensions that may have other sizes when the model runs, by names of inputs and outputs:
+            ``{"x": {0: "batch"}}``, or ``{"x": [0]}``. The exporter traces the model a second time, with inputs that
+            are longer in these dimensions.
+        keep_initializers_as_inputs: If True, initializers are also inputs of the graph. Default: False.
+        export_params: Must be True: parameters are always part of the file.
+        do_constant_folding, dynamo: Ignored. Constants are always folded, and there is one exporter.
 
     Returns:
         The model, an `ONNXProgram`.
 
     Raises:
-        ModuleNotFoundError: the package ``onnx`` is not installed.
-        UnsupportedOperatorError: an operator has no translation, neither ours nor a registered one, or an argument
-            depends on the size of a dynamic axis in a way that cannot be written down. The message names the operator.
-        ValueError: the version is not supported, or there are names of too many inputs or outputs.
+        ModuleNotFoundError: The package ``onnx`` is not installed.
+        UnsupportedOperatorError: An operator has neither a built-in nor a registered translation, or an argument
+            depends on the size of a dynamic axis in an unsupported way. The message names the operator.
+        TypeError: `dynamic_axes` is not a dict.
+        ValueError: The opset version is not supported, `export_params` is False, or there are more names than inputs or
+            outputs.
 
     Example::
 
@@ -134,7 +136,7 @@ def export(
         longer = None
         if any(axes.get(name) for name in names):
             numbers = {id(tensor): names[i] for i, tensor in enumerate(tensors)}
-            # Each axis by another prime, so that sizes tell which one they depend on.
+            # Each axis is scaled by a different prime, so that a size identifies the axis it depends on.
             named_axes = dict.fromkeys(axis for name in names for axis in axes.get(name, {}).values())
             factors = dict(zip(named_axes, _primes(), strict=False))
 
@@ -174,7 +176,7 @@ def _recorded(model: Callable[..., Any], args: Any, kwargs: Any) -> Traced:
 
 
 class _evaluated:
-    """A block in which a model, if it is a module, is in eval mode."""
+    """Context manager that puts a model in eval mode if it is a module."""
 
     def __init__(self, model: Any) -> None:
         self.modes = [(each, each.training) for each in model.modules()] if _is_module(model) else []
@@ -211,29 +213,29 @@ def _is_module(model: Any) -> TypeGuard[Module]:
 
 
 def _labels(model: Module) -> dict[int, str]:
-    """The names of parameters and buffers."""
+    """Return the names of parameters and buffers, by the tensors' ids."""
     return {id(tensor): name for name, tensor in [*model.named_buffers(), *model.named_parameters()]}
 
 
 def _calls(nodes: Sequence[Node]) -> list[tuple[str, list[int]]]:
-    """What each node calls, on the results of which others."""
+    """Return each node's target and the numbers of its input nodes."""
     numbers = {node: number for number, node in enumerate(nodes)}
     return [(str(node.target), [numbers[each] for each in node.all_input_nodes]) for node in nodes]
 
 
 class _Export:
-    """The translation of one recording, beside a second one of which dynamic sizes are multiples."""
+    """The translation of a traced graph. Sizes that differ in a second trace of it depend on dynamic axes."""
 
     def __init__(self, traced: Traced, longer: Traced | None, opset: int, labels: Mapping[int, str]) -> None:
         self.traced = traced
         self.builder = Builder(opset)
         self.labels = labels
         self.values: dict[Node, Any] = {}
-        """The name of each node's result; for several results a tuple."""
+        """The name of each node's result, or a tuple of names."""
         self.dynamic: dict[tuple[int, int], tuple[str, int]] = {}
-        """The dynamic axes of inputs, by their sizes in the two recordings."""
+        """The dynamic axes of inputs, each an input's name and a dimension, by their sizes in the two traces."""
         self.known: dict[Node, Any] = {}
-        """The results that depend on no input."""
+        """Constants: the nodes whose results depend on no input."""
         nodes = list(traced.graph.nodes)
         others = list(longer.graph.nodes) if longer is not None else nodes
         if _calls(nodes) != _calls(others):
@@ -250,7 +252,7 @@ class _Export:
         axes: Any,
         parameters_are_inputs: bool,
     ) -> ONNXProgram:
-        """Translate all nodes."""
+        """Translate all nodes and return the checked model."""
         b, inputs, outputs = self.builder, [], []
         numbers = iter(input_names)
         for node in self.traced.graph.nodes:
@@ -290,7 +292,7 @@ class _Export:
         return ONNXProgram(model)
 
     def _described(self, name: str, node: Node, axes: Mapping[int, str]) -> Any:
-        """An input or an output: its dtype, and its sizes, with names for those that change."""
+        """Return the ``ValueInfoProto`` of an input or output, with symbolic names for dynamic sizes."""
         spec, other = node.val, self.others[node].val
         sizes: list[Any] = [
             size if size == long else axes.get(dim, f"{name}_{dim}")
@@ -299,7 +301,7 @@ class _Export:
         return self.builder.helper.make_tensor_value_info(name, self.builder.kind_of(spec.dtype), sizes)
 
     def _value(self, node: Node) -> Any:
-        """The name of a node's result."""
+        """Return the name of a node's result; a constant becomes an initializer."""
         found = self.values.get(node)
         if found is None:
             tensor = self.known[node]
@@ -308,7 +310,7 @@ class _Export:
         return found
 
     def _named_value(self, node: Node) -> Any:
-        """The name of a node's result, with its spec entered."""
+        """Return the name of a node's result and register its spec with the builder."""
         name = self._value(node)
         if isinstance(name, str):
             self.builder.specs[name] = node.val
@@ -333,7 +335,7 @@ class _Export:
         base, _, overload = name.partition(".")
         written = None
         if base.endswith("_") and not base.startswith("_"):
-            # Written in place: from here on the tensor's name is the result's.
+            # An in-place operator: later nodes use the result's name for the tensor.
             written, name = self._written(node, name), f"{base[:-1]}.{overload}"
         arguments = (node.args, dict(node.kwargs))
         twin = (other.args, dict(other.kwargs))
@@ -358,7 +360,7 @@ class _Export:
         elif name == "expand.default":
             arguments = ((node.args[0], self._expansion(node, other)), {})
         elif name == "native_group_norm.default":
-            twin = arguments  # its sizes are not used
+            twin = arguments  # the translation does not use its size arguments
         else:
             self._check_is_fixed(name, arguments, twin)
         args, kwargs = map_nodes(arguments, self._named_value)
@@ -369,7 +371,9 @@ class _Export:
             self.known.pop(written, None)
 
     def _written(self, node: Node, name: str) -> Node:
-        """The node whose result an operator writes to, which must have no views."""
+        """Return the node that an in-place operator writes to.
+        Raise UnsupportedOperatorError if the node has views or is one.
+        """
         found: Node = node.args[0]
         around = [found, *found.users]
         if any(str(each.target).removeprefix("aten.").partition(".")[0] in VIEWS for each in around):
@@ -387,7 +391,7 @@ class _Export:
             )
 
     def _dynamic_size(self, size: int, longer: int) -> str | None:
-        """The size of the dynamic axis of an input that has these sizes in the two recordings."""
+        """Return a value for the dynamic axis that has these sizes in the two traces, or None."""
         place = self.dynamic.get((size, longer))
         if place is None:
             return None
@@ -396,7 +400,10 @@ class _Export:
         return b("Slice", b("Shape", name), b.integers(dim), b.integers(dim + 1), b.integers(0))
 
     def _sizes(self, node: Node, other: Node) -> list[int | str]:
-        """The sizes of a reshape: 0 for one that the input has at the same place, that of a dynamic axis, or -1."""
+        """Return the sizes for a Reshape node.
+
+        A dynamic size is 0 if the input has it in the same dimension, else the value of its dynamic axis, else -1.
+        """
         source: TensorSpec = node.args[0].val
         other_source: TensorSpec = other.args[0].val
         sizes: list[int | str] = [*node.val.sizes]
@@ -414,7 +421,7 @@ class _Export:
         return sizes
 
     def _expansion(self, node: Node, other: Node) -> list[int | str]:
-        """The sizes of an expansion: -1 for one that the tensor has, or that of a dynamic axis."""
+        """Return the sizes for an Expand node. A dynamic size is -1 if the tensor has it, else its axis's value."""
         source: TensorSpec = node.args[0].val
         sizes: list[int | str] = [*node.val.sizes]
         for back in range(1, len(sizes) + 1):

@@ -1,8 +1,8 @@
-"""A translation of each operator into ONNX nodes.
+"""Translations of operators to ONNX nodes.
 
-A translation is a function of the `Builder`, the `Step` and the operator's arguments, as ATen has them: tensors are
-names of values. It returns the name of the result, or a tuple of names, None for one that is not made. `TRANSLATIONS`
-has them by the operator's name.
+A translation is a function of the `Builder`, the `Step` and the operator's ATen arguments, in which names of values
+replace tensors. It returns the name of the result, or a tuple of names with None for a result that is not translated.
+`TRANSLATIONS` maps operator names to translations.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ from .errors import UnsupportedOperatorError
 
 
 class Step(NamedTuple):
-    """A call that is translated: the operator's name, the specs of its results and arguments, and those by name."""
+    """An operator call to translate.
+
+    `target` is the operator's name. `result` has the specs of its results. `specs` and `named` have the specs of its
+    positional and keyword arguments.
+    """
 
     target: str
     result: Any
@@ -30,24 +34,24 @@ class Step(NamedTuple):
     named: dict[str, Any]
 
     def refuse(self, why: str) -> UnsupportedOperatorError:
-        """The error to raise."""
+        """Return the error for a call that has no translation, for the caller to raise."""
         return UnsupportedOperatorError(f"onnx.export: {self.target}: {why}")
 
     @property
     def dtype(self) -> ScalarType:
-        """The result's dtype, that of the first of several."""
+        """The dtype of the first result."""
         spec = self.result[0] if isinstance(self.result, tuple) else self.result
         found: ScalarType = spec.dtype
         return found
 
     def spec(self, place: int = 0) -> TensorSpec:
-        """The spec of an argument that is a tensor."""
+        """Return the spec of a tensor argument, by position."""
         found: TensorSpec = self.specs[place]
         return found
 
     @property
     def rank(self) -> int:
-        """The dimensions of the first argument."""
+        """The number of dimensions of the first argument."""
         return self.spec().ndim
 
 
@@ -56,7 +60,7 @@ TRANSLATIONS: dict[str, Translation] = {}
 
 
 def translates(*names: str) -> Callable[[Translation], Translation]:
-    """Enter a translation for operators."""
+    """Return a decorator that registers a translation for operators."""
 
     def enter(function: Translation) -> Translation:
         TRANSLATIONS.update(dict.fromkeys(names, function))
@@ -94,7 +98,7 @@ def _operand(b: Builder, step: Step, value: Any, place: int, dtype: ScalarType) 
 
 
 def _common(step: Step, a: Any, b: Any) -> ScalarType:
-    """The dtype in which two operands meet."""
+    """Return the dtype that a comparison's operands are promoted to."""
     if isinstance(a, str) and isinstance(b, str):
         return promote_types(step.spec(0).dtype, step.spec(1).dtype)
     number, tensor = (b, step.spec(0)) if isinstance(a, str) else (a, step.spec(1))
@@ -268,7 +272,7 @@ def _converted(b: Builder, step: Step, x: str, **_: Any) -> str:
     return b("Cast", x, to=b.kind_of(step.dtype))
 
 
-# Products
+# Matmuls and convolutions
 
 
 @translates("mm.default", "bmm.default", "matmul.default")
@@ -608,7 +612,7 @@ def _norm(
 
 
 Sizes = Sequence[int | str]
-"""Sizes, of which those that depend on a dynamic axis are names of values."""
+"""Sizes: an int, or the name of a value for a size that depends on a dynamic axis."""
 
 
 def _listed(b: Builder, sizes: Sizes) -> str:
@@ -619,7 +623,7 @@ def _listed(b: Builder, sizes: Sizes) -> str:
 
 @translates("view.default", "_unsafe_view.default", "reshape.default")
 def _reshaped(b: Builder, step: Step, x: str, sizes: Sizes) -> str:
-    # A 0 stands for the size that the input has at the same place, unless the result has no elements.
+    # A 0 copies the input's size in the same dimension, unless the result has no elements.
     return b("Reshape", x, _listed(b, sizes), allowzero=1 if step.result.numel == 0 else None)
 
 
@@ -655,7 +659,7 @@ def _squeezed(b: Builder, step: Step, x: str, dim: Any = None) -> str:
 
 @translates("expand.default")
 def _expanded(b: Builder, step: Step, x: str, sizes: Sizes, **_: Any) -> str:
-    # A size of 1 leaves a dimension as it is.
+    # In Expand a size of 1 keeps the input's size.
     return b("Expand", x, _listed(b, [1 if size == -1 else size for size in sizes]))
 
 

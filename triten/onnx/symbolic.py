@@ -1,6 +1,6 @@
-"""Translations of custom operators, which programs register: functions of a graph, as PyTorch's are.
+"""Symbolic functions, which translate custom operators to ONNX and which programs register, as in PyTorch.
 
-Such a function is given a `GraphContext` and the operator's arguments, and returns what ``g.op`` made::
+A symbolic function takes a `GraphContext` and the operator's arguments. It returns results of ``g.op``::
 
     @parse_args("v", "f")
     def leaky(g, x, slope):
@@ -27,13 +27,13 @@ from .operators import TRANSLATIONS, Step, Translation
 Symbolic = Callable[..., Any]
 
 CUSTOM: dict[str, dict[int, Symbolic]] = {}
-"""Translations of custom operators by name, ``mine::leaky``, and by the first opset that they are for."""
+"""Symbolic functions by operator name, ``mine::leaky``, and by the first opset version that they support."""
 
 _NAME = re.compile(r"[A-Za-z0-9_]+::[A-Za-z0-9_.-]*[A-Za-z0-9_]")
 
 
 class TensorProtoDataType(IntEnum):
-    """ONNX's numbers of dtypes (`torch.onnx.TensorProtoDataType`), those of ``TensorProto.DataType``."""
+    """ONNX's dtype enum, ``TensorProto.DataType`` (`torch.onnx.TensorProtoDataType`)."""
 
     UNDEFINED = 0
     FLOAT = 1
@@ -59,16 +59,16 @@ class TensorProtoDataType(IntEnum):
 
 
 def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Symbolic, opset_version: int) -> None:
-    """Have `export` translate a custom operator (`torch.onnx.register_custom_op_symbolic`).
+    """Register a symbolic function for a custom operator (`torch.onnx.register_custom_op_symbolic`).
 
     Args:
-        symbolic_name: the operator's name with its namespace, ``mine::leaky``.
-        symbolic_fn: a function of a `GraphContext` and the operator's arguments. Tensors among them are values of the
-            graph; a tuple is returned for several results.
-        opset_version: the first version of ONNX's operators that it is for.
+        symbolic_name: The operator's name with its namespace, ``mine::leaky``.
+        symbolic_fn: A function of a `GraphContext` and the operator's arguments. Tensor arguments are values of the
+            graph. The function returns a value, or a tuple of values for several results.
+        opset_version: The first opset version that the function supports.
 
     Raises:
-        ValueError: the name has no namespace.
+        ValueError: The name is not of the form ``namespace::operator``.
 
     Example:
         >>> import triten as tt
@@ -80,7 +80,15 @@ def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Symbolic, opset
 
 
 def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> None:
-    """Take back what `register_custom_op_symbolic` did (`torch.onnx.unregister_custom_op_symbolic`)."""
+    """Remove a registered symbolic function (`torch.onnx.unregister_custom_op_symbolic`).
+
+    Args:
+        symbolic_name: The operator's name with its namespace, ``mine::leaky``.
+        opset_version: The opset version that the function was registered for. A version without a function is ignored.
+
+    Raises:
+        ValueError: The name is not of the form ``namespace::operator``.
+    """
     _checked(symbolic_name, "unregister_custom_op_symbolic")
     versions = CUSTOM.get(symbolic_name, {})
     versions.pop(int(opset_version), None)
@@ -94,7 +102,10 @@ def _checked(name: str, function: str) -> None:
 
 
 def custom_translation(target: str, opset: int) -> Translation | None:
-    """The translation of an operator such as ``mine.leaky.default`` for a version, if one is registered."""
+    """Return the registered translation of an operator such as ``mine.leaky.default``, or None.
+
+    Among several versions up to `opset` the newest is chosen.
+    """
     namespace, _, rest = target.partition(".")
     versions = CUSTOM.get(f"{namespace}::{rest.partition('.')[0]}", {})
     fitting = [each for each in versions if each <= opset]
@@ -105,10 +116,10 @@ def custom_translation(target: str, opset: int) -> Translation | None:
 
 
 class GraphContext:
-    """The graph that a custom operator's translation adds nodes to; `g` in PyTorch's (`torch.onnx`'s GraphContext).
+    """The graph that a symbolic function adds nodes to, its argument `g` (GraphContext in `torch.onnx`).
 
     Attributes:
-        opset: the version of ONNX's operators.
+        opset: The opset version of the export.
     """
 
     def __init__(self, builder: Builder, step: Step) -> None:
@@ -120,17 +131,20 @@ class GraphContext:
         """Add a node.
 
         Args:
-            opname: an operator of ONNX, ``Cast``, or of another domain, ``mine::Leaky``.
-            raw_args: its inputs: values of the graph; numbers, lists and tensors become constants; None leaves one out.
-            outputs: how many results it has.
-            kwargs: its attributes; the name ends with a letter that says what it is: ``_i`` for integers, ``_f`` for
-                floating-point numbers, ``_s`` for text, ``_t`` for a tensor. A list stands for several.
+            opname: An ONNX operator, ``Cast``, or one of another domain, ``mine::Leaky``.
+            raw_args: The inputs: values of the graph, or numbers, lists and tensors, which become constants. None
+                leaves an optional input out.
+            outputs: The number of results. Default: 1.
+            kwargs: The attributes. The end of a name gives the type: ``_i`` for an integer, ``_f`` for a float, ``_s``
+                for a string, ``_t`` for a tensor. A list makes an attribute of several values. None leaves the
+                attribute out.
 
         Returns:
-            The value, or a tuple of several.
+            The value, or a tuple of values if `outputs` is not 1.
 
         Raises:
-            ValueError: an attribute's name does not say what it is.
+            ValueError: An attribute's name does not end with a type, or a Constant has not exactly one attribute.
+            UnsupportedOperatorError: An input cannot be a constant of the graph.
         """
         builder = self._builder
         attributes = {name: value for name, value in kwargs.items() if value is not None}
@@ -183,14 +197,19 @@ class GraphContext:
 
 
 def parse_args(*arg_descriptors: str) -> Callable[[Symbolic], Symbolic]:
-    """Read the arguments of a translation as kinds (`torch.onnx.symbolic_helper.parse_args`).
+    """Return a decorator that converts a symbolic function's arguments (`torch.onnx.symbolic_helper.parse_args`).
 
     Args:
-        arg_descriptors: for each argument ``"v"`` (a value of the graph, left as it is), ``"i"``, ``"f"``, ``"b"``,
-            ``"s"`` (a number, a bool or text), ``"is"``, ``"fs"`` (lists), ``"t"`` (a tensor) or ``"none"``.
+        arg_descriptors: The type of each argument after `g`: ``"v"`` for a value of the graph, which is passed as it
+            is; ``"i"``, ``"f"``, ``"b"`` or ``"s"`` for an int, a float, a bool or a str; ``"is"`` or ``"fs"`` for a
+            list; ``"t"`` for a tensor; ``"none"`` for None.
 
     Returns:
-        What decorates the translation.
+        The decorator. The decorated function raises TypeError for more arguments than descriptors, and for an argument
+        that cannot be converted.
+
+    Raises:
+        ValueError: A descriptor is unknown.
 
     Example:
         >>> import triten as tt
@@ -266,14 +285,14 @@ def _selected(g: GraphContext, x: Any, dim: int, index: Any) -> Any:
 _OF_ANY_SIZES: dict[str, Symbolic] = {
     "unsqueeze": _unsqueezed, "squeeze": _squeezed, "select": _selected,
 }  # fmt: skip
-"""Those that need not know the sizes of their arguments."""
+"""Translations that do not need the sizes of their arguments."""
 
 
 def symbolic_function(name: str) -> Symbolic:
-    """The translation of an operator of ATen, for translations of custom ones: a function of a `GraphContext`.
+    """Return the symbolic function of an ATen operator, for symbolic functions of custom operators to call.
 
     Raises:
-        AttributeError: no operator of the name is translated.
+        AttributeError: The operator has no translation.
     """
     known = _OF_ANY_SIZES.get(name)
     if known is not None:
@@ -304,5 +323,5 @@ def _spec_of(g: GraphContext, value: Any) -> Any:
 
 
 def symbolic_names() -> Sequence[str]:
-    """What `symbolic_function` knows."""
+    """Return the sorted names that `symbolic_function` accepts."""
     return sorted({*_OF_ANY_SIZES, *(each.partition(".")[0] for each in TRANSLATIONS)})

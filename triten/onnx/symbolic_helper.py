@@ -1,4 +1,4 @@
-"""What translations of custom operators are written with (`torch.onnx.symbolic_helper`); see `symbolic`."""
+"""Types and decorators for symbolic functions of custom operators (`torch.onnx.symbolic_helper`); see `symbolic`."""
 
 from .symbolic import GraphContext, parse_args
 

@@ -1,12 +1,14 @@
-"""Tensors in files of the safetensors format, which hold no code (`safetensors.torch`): `triten[safetensors]`.
+"""Reading and writing of safetensors files, which hold no code (`safetensors.torch`): `triten[safetensors]`.
 
-The package ``safetensors`` reads and checks headers, and writes files; the elements are this library's own: on the CPU
-they are the file itself, mapped to memory, and read when they are needed. Its exceptions, `SafetensorError` above all,
-are what a damaged file raises.
+The package ``safetensors`` reads and checks headers, and writes files. On the CPU a tensor is a memory map of the file:
+its bytes are read at first access. A damaged file raises the package's exceptions, above all `SafetensorError`.
 
-`dtypes` has the names of dtypes, `opening` files that are read, `saving` files that are written, `models` modules whose
-parameters share memory. `triten.export`, which must work without the package, has a reader of its own
-(`compiler/export/safetensors.py`).
+- `dtypes`: the format's dtype names.
+- `opening`: reading files.
+- `saving`: writing files.
+- `models`: modules, whose parameters may share memory.
+
+`triten.export` must work without the package, so it has its own reader (`compiler/export/safetensors.py`).
 """
 
 try:

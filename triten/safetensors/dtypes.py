@@ -32,21 +32,25 @@ DTYPES: Final[dict[str, ScalarType]] = {
 BITS: Final = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6} | {
     name: 8 * dtype.itemsize for name, dtype in DTYPES.items() if dtype is not PACKED
 }
-"""Of an element; 8 of those that have no counterpart and are not named."""
+"""Bits of an element, by the format's dtype name."""
 BITS_ELSEWHERE: Final = 8
+"""Bits of an element of the dtypes that `BITS` does not list."""
 
 SAVED: Final = frozenset(DTYPES.values())
 
 
 def size_of(name: str, shape: tuple[int, ...]) -> int:
-    """The bytes of a tensor in a file whose header was checked."""
+    """Return the number of bytes of a tensor in a file whose header was checked."""
     return math.prod(shape) * BITS.get(name, BITS_ELSEWHERE) // 8
 
 
 def geometry_of(name: str, shape: tuple[int, ...]) -> tuple[ScalarType, tuple[int, ...]]:
-    """The dtype and the shape here. Raises TypeError for a dtype without counterpart, and half a byte of 4-bit numbers.
+    """Return triten's dtype and shape of a tensor in a file.
 
-    The format counts 4-bit numbers, of which a byte has two.
+    The format counts 4-bit numbers, which triten packs in pairs: the last size is halved.
+
+    Raises:
+        TypeError: triten does not have the dtype, or the last size of 4-bit numbers is odd.
     """
     dtype = DTYPES.get(name)
     if dtype is None:

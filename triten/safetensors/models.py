@@ -1,4 +1,4 @@
-"""Modules, whose parameters may share memory: `save_model`, `load_model`."""
+"""Files of modules, whose parameters may share memory: `save_model`, `load_model`."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ def save_model(
 ) -> None:
     """Write a module's parameters and buffers to a file (`safetensors.torch.save_model`).
 
-    Of tensors that share memory one is written; the metadata say by whose name the others are.
+    Tensors that share memory are written once. The metadata map each omitted name to the name that is written.
 
     Args:
         model: The module.
-        filename: The file.
-        metadata: Texts that are kept with them.
-        force_contiguous: Whether tensors that are not contiguous are written in order; otherwise they are an error.
+        filename: The path of the file.
+        metadata: Strings to store in the header, by key.
+        force_contiguous: If True, write contiguous copies of non-contiguous tensors; if False, raise ValueError for
+            them. Default: True.
 
     Raises:
-        RuntimeError: None of the tensors that share memory has all of it.
-        ValueError: A tensor is not contiguous, or the format does not have its dtype.
+        RuntimeError: No tensor among those that share a storage covers all of it.
+        ValueError: A tensor is not contiguous and `force_contiguous` is False, or the format does not have its dtype.
 
     Example:
         >>> import os, tempfile, triten as tt
@@ -70,18 +71,18 @@ def load_model(
     """Read a module's parameters and buffers from a file (`safetensors.torch.load_model`).
 
     Args:
-        model: The module, whose own tensors are written to.
-        filename: The file.
-        strict: Whether names that are missing, or that the module does not have, are an error.
-        device: Where tensors are read to before.
+        model: The module; its tensors are overwritten in-place.
+        filename: The path of the file.
+        strict: If True, raise RuntimeError for missing and unexpected names. Default: True.
+        device: The device that tensors are read to before they are copied to the module. Default: CPU.
         backend: As for `safe_open`.
 
     Returns:
-        The names of the module's tensors that the file does not have, and of the file's that the module does not have.
+        The missing names, which only the module has, and the unexpected names, which only the file has.
 
     Raises:
-        RuntimeError: Shapes differ, or with `strict` names.
-        SafetensorError: The file is not in the format, or not whole.
+        RuntimeError: Shapes differ, or names do with `strict`.
+        SafetensorError: The file is not in the format, or is truncated.
 
     Example:
         >>> import os, tempfile, triten as tt
@@ -116,7 +117,10 @@ def load_model(
 
 
 def _duplicates(tensors: Mapping[str, Tensor], preferred: Iterable[str] = ()) -> dict[str, list[str]]:
-    """The names that are left out, by the name that is kept: the first of those with all bytes of the memory."""
+    """Return the omitted names of tensors that share memory, by the name that is kept.
+
+    The kept name is the first whose tensor covers the whole storage, with names in `preferred` before others.
+    """
     found: dict[str, list[str]] = {}
     wanted = set(preferred)
     for names in sharing(tensors):

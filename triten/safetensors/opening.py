@@ -1,4 +1,4 @@
-"""Files that are read: `safe_open`, `load_file`, `load`."""
+"""Reading of safetensors files: `safe_open`, `load_file`, `load`."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from .dtypes import geometry_of, size_of
 
 _package: Any = safetensors  # which has annotations of some functions only
 LENGTH_BYTES = 8
-"""Of the header's length, with which a file begins."""
+"""Size of the header's length field, at the start of a file."""
 MAX_DIMS = 64
-"""Of NumPy's arrays."""
+"""Maximum number of dimensions of a NumPy array."""
 
 
 def _geometry(name: str, shape: tuple[int, ...]) -> tuple[ScalarType, tuple[int, ...]]:
-    """As `geometry_of`; raises SafetensorError for a shape that no tensor has.
+    """Return triten's dtype and shape, as `geometry_of`. Raise SafetensorError for a shape that no tensor can have.
 
-    The package compares sizes with the file: those beside a 0 may be any.
+    The package checks the sizes against the file's length, which bounds no size of a tensor without elements.
     """
     dtype, shape = geometry_of(name, shape)
     if len(shape) > MAX_DIMS or math.prod(max(each, 1) for each in shape) * dtype.itemsize > MAX_BYTES:
@@ -44,22 +44,22 @@ def _geometry(name: str, shape: tuple[int, ...]) -> tuple[ScalarType, tuple[int,
 
 
 class safe_open:
-    """A file whose tensors are read when they are asked for (`safetensors.safe_open`), also by ``with``.
+    """Safetensors file and context manager that reads tensors on demand (`safetensors.safe_open`).
 
-    On the CPU a tensor is the file itself, mapped to memory: opening costs the header, and bytes are read where they
-    are first touched. Writes to a tensor stay in memory. The file must not be written to meanwhile; `save_file` to the
-    same path makes a new one. Tensors outlive the file's being closed.
+    On the CPU a tensor is a copy-on-write memory map of the file. Opening reads the header only, and the bytes of a
+    tensor are read at first access. Writes to a tensor do not reach the file. No other program may write to the file
+    while tensors use it; `save_file` to the same path creates a new file. Tensors stay valid after the file is closed.
 
     Args:
-        filename: The file.
-        framework: ``"pt"``, as programs for PyTorch say; nothing else is known.
-        device: Where tensors are made.
-        backend: ``"mmap"``, or ``"pread"``, which reads a tensor into memory of its own.
+        filename: The path of the file.
+        framework: ``"pt"``, as PyTorch programs pass, or a synonym: ``"pytorch"``, ``"torch"``, ``"triten"``.
+        device: The device of the tensors. Default: CPU.
+        backend: ``"mmap"``, or ``"pread"``, which copies each tensor to its own memory.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        SafetensorError: The file is not in the format, or not whole.
-        ValueError: `framework` or `backend` is another one.
+        FileNotFoundError: The file does not exist.
+        SafetensorError: The file is not in the format, or is truncated.
+        ValueError: `framework` or `backend` is not one of those above.
 
     Example:
         >>> import os, tempfile, triten as tt
@@ -94,7 +94,7 @@ class safe_open:
             part = self._header.get_slice(name)
             dtype, shape = part.get_dtype(), tuple(part.get_shape())
             self._tensors[name] = start, dtype, shape
-            # In the order of their offsets tensors follow each other without gaps: the package has checked that.
+            # The package has checked that tensors follow each other without gaps in the order of their offsets.
             start += size_of(dtype, shape)
         if start != len(self._mapped):
             raise safetensors.SafetensorError(
@@ -112,30 +112,39 @@ class safe_open:
         self._mapped = None
 
     def keys(self) -> list[str]:
-        """The tensors' names, sorted."""
+        """Return the sorted names of the tensors."""
         return list(self._header.keys())
 
     def offset_keys(self) -> list[str]:
-        """The tensors' names in the order of the file."""
+        """Return the names of the tensors in the order of the file."""
         return list(self._header.offset_keys())
 
     def metadata(self) -> dict[str, str] | None:
-        """The texts that the writer added; None if there are none."""
+        """Return the header's metadata, or None if there are none."""
         found: dict[str, str] | None = self._header.metadata()
         return found
 
     @api_boundary
     def get_tensor(self, name: str) -> Tensor:
-        """A tensor. Raises SafetensorError if there is none of the name, TypeError if its dtype has no counterpart."""
+        """Return a tensor by name.
+
+        Raises:
+            SafetensorError: The file has no tensor of this name, or is closed.
+            TypeError: triten does not have the tensor's dtype.
+        """
         made = self._mapped_tensor(name)
         return made.to(device=self._device, copy=not self._in_place)
 
     def get_tensors(self) -> dict[str, Tensor]:
-        """All tensors by name."""
+        """Return all tensors by name."""
         return {name: self.get_tensor(name) for name in self.keys()}
 
     def get_slice(self, name: str) -> SafeSlice:
-        """A tensor of which a part is read by a subscript. Raises SafetensorError if there is none of the name."""
+        """Return an object whose subscripts read parts of a tensor.
+
+        Raises:
+            SafetensorError: The file has no tensor of this name, or is closed.
+        """
         self._placed(name)
         return SafeSlice(self, name)
 
@@ -148,18 +157,18 @@ class safe_open:
         return found
 
     def _mapped_tensor(self, name: str) -> Tensor:
-        """A tensor over the file's bytes; over a copy where they do not lie as its elements must."""
+        """Return a tensor over the memory map, or over a copy if the bytes are not aligned for the dtype."""
         start, dtype_name, given = self._placed(name)
         dtype, shape = _geometry(dtype_name, given)
         if 0 in shape:
             return ops.empty(shape, dtype=dtype, device="cpu")
-        # The mapping is the array's base: so each tensor is a storage of its own bytes, and not of the whole file's.
+        # With the mapping as the array's base the tensor's storage has only its own bytes, not the whole file.
         array: np.ndarray[Any, Any] = np.ndarray(shape, dtype.np, self._mapped, start)
         return from_numpy(array if array.flags.aligned else array.copy())
 
 
 class SafeSlice:
-    """A tensor in an opened file, parts of which are read by subscripts (what `safe_open.get_slice` returns)."""
+    """A tensor in an open file, whose subscripts read parts of it (see `safe_open.get_slice`)."""
 
     __slots__ = ("_file", "_name")
 
@@ -168,16 +177,16 @@ class SafeSlice:
         self._name = name
 
     def get_shape(self) -> list[int]:
-        """The sizes of the whole tensor."""
+        """Return the sizes of the whole tensor, as the file's header has them."""
         return list(self._file._placed(self._name)[2])
 
     def get_dtype(self) -> str:
-        """The format's name of the dtype, such as ``"BF16"``."""
+        """Return the format's name of the dtype, such as ``"BF16"``."""
         return self._file._placed(self._name)[1]
 
     @api_boundary
     def __getitem__(self, index: Any) -> Tensor:
-        """A part, by what subscripts of tensors take."""
+        """Return a part of the tensor; `index` is any subscript that tensors accept."""
         file = self._file
         part = file._mapped_tensor(self._name)[index]
         return part.to(device=file._device, copy=not file._in_place)
@@ -186,20 +195,21 @@ class SafeSlice:
 def load_file(
     filename: str | os.PathLike[str], device: DeviceLike = "cpu", *, backend: str = "mmap"
 ) -> dict[str, Tensor]:
-    """All tensors of a file (`safetensors.torch.load_file`); see `safe_open` for what they are made of.
+    """Read all tensors of a file (`safetensors.torch.load_file`); see `safe_open` for their memory.
 
     Args:
-        filename: The file.
-        device: Where the tensors are made.
-        backend: ``"mmap"``, or ``"pread"``, which reads them into memory of their own.
+        filename: The path of the file.
+        device: The device of the tensors. Default: CPU.
+        backend: ``"mmap"``, or ``"pread"``, which copies each tensor to its own memory.
 
     Returns:
         The tensors by name.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        SafetensorError: The file is not in the format, or not whole.
-        TypeError: A tensor's dtype has no counterpart.
+        FileNotFoundError: The file does not exist.
+        SafetensorError: The file is not in the format, or is truncated.
+        TypeError: triten does not have the dtype of a tensor.
+        ValueError: `backend` is neither ``"mmap"`` nor ``"pread"``.
 
     Example:
         >>> import os, tempfile, triten as tt
@@ -215,17 +225,17 @@ def load_file(
 
 @api_boundary
 def load(data: bytes) -> dict[str, Tensor]:
-    """All tensors of a file's bytes, copied to the CPU (`safetensors.torch.load`).
+    """Read all tensors from the bytes of a file, as CPU tensors (`safetensors.torch.load`).
 
     Args:
-        data: What `save` returned, or a file holds.
+        data: The result of `save`, or the contents of a file.
 
     Returns:
         The tensors by name.
 
     Raises:
-        SafetensorError: The bytes are not in the format, or not all there.
-        TypeError: A tensor's dtype has no counterpart.
+        SafetensorError: The bytes are not in the format, or are truncated.
+        TypeError: triten does not have the dtype of a tensor.
 
     Example:
         >>> import triten as tt

@@ -1,4 +1,4 @@
-"""Files that are written: `save_file`, `save`."""
+"""Writing of safetensors files: `save_file`, `save`."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def save_file(
 ) -> None:
     """Write tensors to a file (`safetensors.torch.save_file`).
 
-    An old file of that name stays as it was until the new one is whole, and tensors that are mapped to it keep it.
+    The new file replaces an old one only when it is complete. Tensors that are mapped to the old file stay valid.
 
     Args:
         tensors: Contiguous dense tensors by name, no two of which share memory.
-        filename: The file.
-        metadata: Texts that are kept with them.
+        filename: The path of the file.
+        metadata: Strings to store in the header, by key.
 
     Raises:
-        ValueError: `tensors` is no dict of tensors, or one is sparse, not contiguous, or of a dtype that the format
-            does not have.
+        ValueError: `tensors` is no dict of tensors, or a tensor is sparse, not contiguous, on the meta device, or of a
+            dtype that the format does not have.
         RuntimeError: Two tensors share memory; see `save_model`.
         SafetensorError: The file cannot be written.
 
@@ -44,23 +44,23 @@ def save_file(
     """
     held: list[Any] = []
     described = _described(tensors, held)
-    # Written under another name first, which then takes the place of the old file.
+    # The package writes a temporary file and renames it over the old one.
     safetensors.serialize_file(described, filename, metadata=metadata)
 
 
 @api_boundary
 def save(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
-    """Tensors as a file's bytes (`safetensors.torch.save`).
+    """Serialize tensors to the bytes of a safetensors file (`safetensors.torch.save`).
 
     Args:
         tensors: Contiguous dense tensors by name, no two of which share memory.
-        metadata: Texts that are kept with them.
+        metadata: Strings to store in the header, by key.
 
     Returns:
         The bytes.
 
     Raises:
-        ValueError: As `save_file` does.
+        ValueError: As for `save_file`.
         RuntimeError: Two tensors share memory.
 
     Example:
@@ -74,7 +74,7 @@ def save(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> 
 
 
 def _described(tensors: Any, held: list[Any]) -> dict[str, Any]:
-    """What the package is told of each tensor; `held` gets the arrays, whose addresses it is given."""
+    """Return the package's spec of each tensor. Specs hold addresses, so the arrays are appended to `held`."""
     _check(tensors)
     described = {}
     for name, tensor in tensors.items():
@@ -119,7 +119,7 @@ def _check(tensors: Any) -> None:
 
 
 def sharing(tensors: Mapping[str, Tensor]) -> list[set[str]]:
-    """The names of tensors with bytes in common, a set for each such memory; those alone have sets of their own."""
+    """Return sets of names whose tensors overlap in memory. A tensor without overlap has a set of its own."""
     by_storage: dict[tuple[Any, ...], list[str]] = defaultdict(list)
     for name, tensor in tensors.items():
         storage = None if tensor.is_meta else tensor.untyped_storage()
@@ -138,7 +138,7 @@ def sharing(tensors: Mapping[str, Tensor]) -> list[set[str]]:
 
 
 def _extent(tensor: Tensor) -> tuple[int, int]:
-    """The addresses of the first byte and of the one after the last."""
+    """Return the address range of a tensor: that of its first byte, and the end, exclusive."""
     start = tensor.data_ptr()
     if not tensor.numel():
         return start, start
@@ -147,6 +147,6 @@ def _extent(tensor: Tensor) -> tuple[int, int]:
 
 
 def covers_storage(tensor: Tensor) -> bool:
-    """Whether a tensor has all bytes of its storage."""
+    """Return whether a tensor covers all bytes of its storage."""
     storage = tensor.untyped_storage()
     return tensor.data_ptr() == storage.data_ptr() and tensor.nbytes == storage.nbytes()
