@@ -1,4 +1,4 @@
-"""What programs ask of PyTorch's compiler by its private name (`torch._dynamo`): `tt.compiler` has it all.
+"""Compiler names under PyTorch's private path (`torch._dynamo`); most are those of `tt.compiler`.
 
 `OptimizedModule` is the class of modules that `tt.compile` wraps. `config` has the settings.
 """
@@ -26,11 +26,15 @@ from . import utils as utils
 
 
 def mark_static_address(*args: Any, **kwargs: Any) -> None:
-    """No graph keeps addresses."""
+    """Do nothing: no graph keeps addresses."""
 
 
 def graph_break(msg: str = "") -> None:
-    """End a graph here: a function that is being captured runs eagerly."""
+    """Cause a graph break: a function that is being captured runs eagerly.
+
+    Raises:
+        Unsupported: The function is being captured.
+    """
     if is_compiling():
         from ..compiler import Unsupported
 

@@ -1,4 +1,4 @@
-"""What can be compiled, and what compilations leave behind (`torch._dynamo.utils`)."""
+"""Queries and counters of the compiler (`torch._dynamo.utils`)."""
 
 import warnings
 from collections import Counter, defaultdict
@@ -16,7 +16,7 @@ _warned: set[str] = set()
 
 
 def is_compile_supported(device_type: object) -> bool:
-    """Return whether graphs are compiled for a device type: the host's, and CUDA's."""
+    """Return whether graphs are compiled for a device type, ``"cpu"`` or ``"cuda"``."""
     return str(device_type).partition(":")[0] in ("cpu", "cuda")
 
 
@@ -34,6 +34,6 @@ def warn_once(msg: str, stacklevel: int = 1) -> None:
 
 @contextmanager
 def disable_cache_limit() -> Iterator[None]:
-    """Let functions have any number of graphs in a block."""
+    """Lift the limit on recompilations of a function inside a ``with`` block."""
     with config.patch(recompile_limit=2**31):
         yield

@@ -1,4 +1,4 @@
-"""Running results of an associative function, in as many rounds as the length has binary digits.
+"""Associative scan (prefix sum) in a logarithmic number of rounds.
 
 Source: Blelloch, "Prefix Sums and Their Applications", 1990.
 """
@@ -26,26 +26,27 @@ def associative_scan(
     reverse: bool = False,
     combine_mode: str = "pointwise",
 ) -> Any:
-    """What a function makes of all elements up to each (`torch._higher_order_ops.associative_scan.associative_scan`).
+    """Compute an inclusive scan with an associative function.
+
+    Counterpart of `torch._higher_order_ops.associative_scan.associative_scan`.
 
     Args:
-        combine_fn: takes two trees as `xs` is one, of elements along `dim`, and returns such a tree. It must be
-            associative. Gradients pass through it.
-        xs: a tensor, or a tree of tensors of the same length in `dim`.
-        dim: along which elements are combined.
-        reverse: whether each element is combined with those behind it, last one first.
-        combine_mode: ``"pointwise"``, on CUDA only, where the function takes many elements at once, or ``"generic"``,
-            where it takes one, without `dim`.
+        combine_fn: An associative function of two trees with the structure of `xs`, which returns a tree of that
+            structure. It must be differentiable for gradients to pass.
+        xs: A tensor, or a tree of tensors that have the same length in `dim`.
+        dim: The dimension to scan.
+        reverse: If True, scan from the last element to the first. Default: False.
+        combine_mode: ``"pointwise"``, for CUDA only, calls `combine_fn` with many elements at once. ``"generic"`` calls
+            it with single elements, without `dim`, through `vmap`.
 
     Returns:
-        A tree as `xs`.
+        A tree with the structure of `xs`.
 
     Raises:
-        ValueError: for a function that cannot be called, a `dim` that is no int, another mode, trees without tensors,
-            leaves that are no dense tensors or have nothing in `dim`, and leaves on the CPU in the mode "pointwise".
-        RuntimeError: for a `reverse` that is no bool, and for a function that returns another tree, or tensors of other
-            shapes or dtypes.
-        IndexError: for a `dim` that the first leaf has not.
+        ValueError: `combine_fn` is not callable, `dim` is not an int, or the mode is unknown. `xs` has no leaves, a
+            leaf is not a dense tensor or is empty in `dim`, or a leaf is not on CUDA in the mode "pointwise".
+        RuntimeError: `reverse` is not a bool, or `combine_fn` returns another structure, shape or dtype.
+        IndexError: `dim` is out of range for the first leaf.
 
     Example:
         >>> import triten as tt
@@ -82,7 +83,7 @@ def associative_scan(
 
 
 def _check(combine_fn: object, leaves: list[Any], dim: object, reverse: object, combine_mode: object) -> int:
-    """The dimension, counted from the first. Raises for what PyTorch's function refuses."""
+    """Check the arguments as PyTorch does, and return the dimension, counted from the front."""
     if not callable(combine_fn):
         raise ValueError(f"Combine_fn must be a callable, but got {combine_fn}")
     if not isinstance(dim, int):
@@ -116,11 +117,11 @@ def _check(combine_fn: object, leaves: list[Any], dim: object, reverse: object, 
 def _scan(
     combined: Callable[[list[Tensor], list[Tensor]], list[Tensor]], leaves: list[Tensor]
 ) -> list[Tensor]:
-    """Running results along the first dimension."""
+    """Compute an inclusive scan along the first dimension."""
     length = leaves[0].size(0)
     if length < 2:
         return leaves
-    # The results at places 1, 3, ... are those of the pairs; each one at 2, 4, ... takes one element more.
+    # Odd positions are the scan of the pairs. Each even position combines the odd one before it with its element.
     odd = _scan(
         combined, combined([leaf[: length - 1 : 2] for leaf in leaves], [leaf[1::2] for leaf in leaves])
     )
@@ -132,6 +133,6 @@ def _scan(
 
 
 def _interleaved(even: Tensor, odd: Tensor) -> Tensor:
-    """One tensor of both by turns; `even` may have one more."""
+    """Interleave two tensors along the first dimension; `even` may have one more element."""
     pairs = _ops.stack([even[: odd.size(0)], odd], 1).flatten(0, 1)
     return pairs if even.size(0) == odd.size(0) else _ops.cat([pairs, even[-1:]])

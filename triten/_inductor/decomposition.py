@@ -20,13 +20,13 @@ decompositions: dict[OpOverload, Callable[..., Any]] = {}
 def register_decomposition(
     ops: OpOverload | OpOverloadGroup | Sequence[OpOverload | OpOverloadGroup],
 ) -> Callable[[Function], Function]:
-    """Return a decorator that has captured graphs hold what a function calls, in the place of operators.
+    """Return a decorator that registers a function as the decomposition of operators.
 
-    `tt.compile` and `make_fx` call the function where the program calls the operator. An operator with a
-    CompositeImplicitAutograd kernel keeps that one, which captured graphs decompose already.
+    `tt.compile` and `make_fx` trace the function instead of the operator. An operator with a CompositeImplicitAutograd
+    kernel keeps that kernel, which captured graphs decompose already.
 
     Args:
-        ops: Operators, or operators' names with all their overloads.
+        ops: An overload, an overload group, which stands for all its overloads, or a sequence of both.
 
     Example:
         >>> import triten as tt

@@ -1,7 +1,8 @@
-"""Windows over signals (`torch.signal.windows`).
+"""Window functions (`torch.signal.windows`).
 
-With `sym` a window is symmetric; without, it is a period of one, and the `M` elements of `M + 1` symmetric ones.
-All raise ValueError for a negative `M`, and for dtypes other than float32 and float64.
+With `sym` a window is symmetric, for filter design. Without it a window is periodic, for spectral analysis: the first
+`M` elements of a symmetric window of `M + 1`. All functions raise ValueError for a negative `M`, a layout other than
+strided, and dtypes other than float32 and float64.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ __all__ = [
 
 
 class _Window:
-    """What a window is made with. Raises ValueError for a length, a layout or a dtype that none has."""
+    """Checked options of a window. Raises ValueError for an invalid length, layout or dtype."""
 
     def __init__(
         self,
@@ -58,19 +59,19 @@ class _Window:
         self.options: dict[str, Any] = {"dtype": dtype, "device": device}
 
     def constant(self, elements: int) -> Tensor:
-        """Ones, for a window of one element or none."""
+        """Return ones, the window of zero or one elements."""
         return ops.ones((elements,), **self.options, requires_grad=self._requires_grad)
 
     def points(self, start: Any, end: Any) -> Tensor:
-        """Numbers at equal distances, as many as the window has elements."""
+        """Return `M` evenly spaced points from `start` to `end`, without grad."""
         return ops.linspace(start, end, self._M, **self.options, requires_grad=self._requires_grad).detach()
 
     def numbers(self, values: list[float]) -> Tensor:
-        """A vector of numbers that the window is made of."""
+        """Return a vector of coefficients, without grad."""
         return tensor(values, **self.options, requires_grad=self._requires_grad).detach()
 
     def finished(self, elements: Tensor) -> Tensor:
-        """The window as a leaf."""
+        """Return the window as a leaf that requires grad if the caller asked for it."""
         return elements.requires_grad_(bool(self._requires_grad))
 
 
@@ -86,25 +87,27 @@ def exponential(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """exp(-|n - center| / tau) for n = 0, ..., M - 1 (`torch.signal.windows.exponential`).
+    """Compute an exponential window: exp(-|n - center| / tau) for n = 0, ..., M - 1.
+
+    Counterpart of `torch.signal.windows.exponential`.
 
     Args:
-        M: How many elements the window has.
-        center: The place of the largest element; by default the middle.
-        tau: How slowly the elements fall, above 0.
-        sym: Whether the window is symmetric; otherwise it is a period of one, the first M elements of a symmetric one
-            of M + 1.
-        dtype: float32 or float64; by default the default dtype.
-        layout: The result's layout, which is `tt.strided`.
-        device: The result's device; by default `tt.get_default_device()`.
-        requires_grad: Whether autograd records operations on the result.
+        M: The number of elements of the window.
+        center: The position of the peak. Default: the middle.
+        tau: The decay constant in elements, above 0. Default: 1.
+        sym: If True, the window is symmetric; if False, it is periodic: the first M elements of a symmetric window of
+            M + 1. Default: True.
+        dtype: float32 or float64. Default: `tt.get_default_dtype()`.
+        layout: `tt.strided`, the only supported layout.
+        device: The result's device. Default: `tt.get_default_device()`.
+        requires_grad: If True, autograd records operations on the result. Default: False.
 
     Returns:
         A vector of M elements.
 
     Raises:
-        ValueError: `M` is negative, `dtype` is another one, or `tau` is not positive, or `center` is given for a
-            symmetric window.
+        ValueError: `M` is negative, `dtype` or `layout` is not supported, `tau` is not positive, or `center` is given
+            for a symmetric window.
 
     Example:
         >>> import triten as tt
@@ -134,22 +137,22 @@ def cosine(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """sin(pi (n + 1/2) / M) for n = 0, ..., M - 1 (`torch.signal.windows.cosine`).
+    """Compute a cosine window: sin(pi (n + 1/2) / M) for n = 0, ..., M - 1 (`torch.signal.windows.cosine`).
 
     Args:
-        M: How many elements the window has.
-        sym: Whether the window is symmetric; otherwise it is a period of one, the first M elements of a symmetric one
-            of M + 1.
-        dtype: float32 or float64; by default the default dtype.
-        layout: The result's layout, which is `tt.strided`.
-        device: The result's device; by default `tt.get_default_device()`.
-        requires_grad: Whether autograd records operations on the result.
+        M: The number of elements of the window.
+        sym: If True, the window is symmetric; if False, it is periodic: the first M elements of a symmetric window of
+            M + 1. Default: True.
+        dtype: float32 or float64. Default: `tt.get_default_dtype()`.
+        layout: `tt.strided`, the only supported layout.
+        device: The result's device. Default: `tt.get_default_device()`.
+        requires_grad: If True, autograd records operations on the result. Default: False.
 
     Returns:
         A vector of M elements.
 
     Raises:
-        ValueError: `M` is negative, or `dtype` is another one.
+        ValueError: `M` is negative, or `dtype` or `layout` is not supported.
 
     Example:
         >>> import triten as tt
@@ -174,23 +177,25 @@ def gaussian(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """exp(-(n - middle)^2 / (2 std^2)) for n = 0, ..., M - 1 (`torch.signal.windows.gaussian`).
+    """Compute a Gaussian window: exp(-(n - middle)^2 / (2 std^2)) for n = 0, ..., M - 1.
+
+    Counterpart of `torch.signal.windows.gaussian`.
 
     Args:
-        M: How many elements the window has.
-        std: The standard deviation, in elements, above 0.
-        sym: Whether the window is symmetric; otherwise it is a period of one, the first M elements of a symmetric one
-            of M + 1.
-        dtype: float32 or float64; by default the default dtype.
-        layout: The result's layout, which is `tt.strided`.
-        device: The result's device; by default `tt.get_default_device()`.
-        requires_grad: Whether autograd records operations on the result.
+        M: The number of elements of the window.
+        std: The standard deviation in elements, above 0. Default: 1.
+        sym: If True, the window is symmetric; if False, it is periodic: the first M elements of a symmetric window of
+            M + 1. Default: True.
+        dtype: float32 or float64. Default: `tt.get_default_dtype()`.
+        layout: `tt.strided`, the only supported layout.
+        device: The result's device. Default: `tt.get_default_device()`.
+        requires_grad: If True, autograd records operations on the result. Default: False.
 
     Returns:
         A vector of M elements.
 
     Raises:
-        ValueError: `M` is negative, `dtype` is another one, or `std` is not positive.
+        ValueError: `M` is negative, `dtype` or `layout` is not supported, or `std` is not positive.
 
     Example:
         >>> import triten as tt
@@ -218,23 +223,23 @@ def kaiser(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """I0(beta sqrt(1 - x^2)) / I0(beta) for x from -1 to 1 (`torch.signal.windows.kaiser`).
+    """Compute a Kaiser window: I0(beta sqrt(1 - x^2)) / I0(beta) for x from -1 to 1 (`torch.signal.windows.kaiser`).
 
     Args:
-        M: How many elements the window has.
-        beta: How narrow the window is, at least 0; 0 gives ones.
-        sym: Whether the window is symmetric; otherwise it is a period of one, the first M elements of a symmetric one
-            of M + 1.
-        dtype: float32 or float64; by default the default dtype.
-        layout: The result's layout, which is `tt.strided`.
-        device: The result's device; by default `tt.get_default_device()`.
-        requires_grad: Whether autograd records operations on the result.
+        M: The number of elements of the window.
+        beta: The shape parameter, at least 0. A larger `beta` makes a narrower window; 0 gives ones. Default: 12.
+        sym: If True, the window is symmetric; if False, it is periodic: the first M elements of a symmetric window of
+            M + 1. Default: True.
+        dtype: float32 or float64. Default: `tt.get_default_dtype()`.
+        layout: `tt.strided`, the only supported layout.
+        device: The result's device. Default: `tt.get_default_device()`.
+        requires_grad: If True, autograd records operations on the result. Default: False.
 
     Returns:
         A vector of M elements.
 
     Raises:
-        ValueError: `M` is negative, `dtype` is another one, or `beta` is negative.
+        ValueError: `M` or `beta` is negative, or `dtype` or `layout` is not supported.
 
     Example:
         >>> import triten as tt
@@ -246,7 +251,7 @@ def kaiser(
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
     if M in (0, 1):
         return window.constant(int(M))
-    # Rounded to the window's dtype first, so that no square of a point is above beta's.
+    # Round beta to the window's dtype first, so that no squared point exceeds the squared beta.
     peak = tensor(beta, dtype=window.options["dtype"], device="cpu")
     points = window.points(-peak, ops.minimum(peak, -peak + (M - 1) * (2 * peak / (M - 1 if sym else M))))
     return window.finished(ops.i0((peak * peak - points * points).sqrt()) / ops.i0(peak))
@@ -276,23 +281,24 @@ def general_cosine(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """The sum over k of (-1)^k a[k] cos(2 pi k n / (M - 1)) (`torch.signal.windows.general_cosine`).
+    """Compute a sum of cosines: sum_k (-1)^k a[k] cos(2 pi k n / (M - 1)) (`torch.signal.windows.general_cosine`).
 
     Args:
-        M: How many elements the window has.
-        a: The coefficients.
-        sym: Whether the window is symmetric; otherwise it is a period of one, the first M elements of a symmetric one
-            of M + 1.
-        dtype: float32 or float64; by default the default dtype.
-        layout: The result's layout, which is `tt.strided`.
-        device: The result's device; by default `tt.get_default_device()`.
-        requires_grad: Whether autograd records operations on the result.
+        M: The number of elements of the window.
+        a: The coefficients, a list or tuple of floats.
+        sym: If True, the window is symmetric; if False, it is periodic: the first M elements of a symmetric window of
+            M + 1. Default: True.
+        dtype: float32 or float64. Default: `tt.get_default_dtype()`.
+        layout: `tt.strided`, the only supported layout.
+        device: The result's device. Default: `tt.get_default_device()`.
+        requires_grad: If True, autograd records operations on the result. Default: False.
 
     Returns:
         A vector of M elements.
 
     Raises:
-        ValueError: `M` is negative, `dtype` is another one, or there are no coefficients.
+        ValueError: `M` is negative, `dtype` or `layout` is not supported, or `a` is empty.
+        TypeError: `a` is not iterable.
 
     Example:
         >>> import triten as tt
@@ -314,23 +320,25 @@ def general_hamming(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """alpha - (1 - alpha) cos(2 pi n / (M - 1)) (`torch.signal.windows.general_hamming`).
+    """Compute a general Hamming window: alpha - (1 - alpha) cos(2 pi n / (M - 1)).
+
+    Counterpart of `torch.signal.windows.general_hamming`.
 
     Args:
-        M: How many elements the window has.
-        alpha: The coefficient alpha.
-        sym: Whether the window is symmetric; otherwise it is a period of one, the first M elements of a symmetric one
-            of M + 1.
-        dtype: float32 or float64; by default the default dtype.
-        layout: The result's layout, which is `tt.strided`.
-        device: The result's device; by default `tt.get_default_device()`.
-        requires_grad: Whether autograd records operations on the result.
+        M: The number of elements of the window.
+        alpha: The coefficient alpha. Default: 0.54.
+        sym: If True, the window is symmetric; if False, it is periodic: the first M elements of a symmetric window of
+            M + 1. Default: True.
+        dtype: float32 or float64. Default: `tt.get_default_dtype()`.
+        layout: `tt.strided`, the only supported layout.
+        device: The result's device. Default: `tt.get_default_device()`.
+        requires_grad: If True, autograd records operations on the result. Default: False.
 
     Returns:
         A vector of M elements.
 
     Raises:
-        ValueError: `M` is negative, or `dtype` is another one.
+        ValueError: `M` is negative, or `dtype` or `layout` is not supported.
 
     Example:
         >>> import triten as tt
@@ -358,22 +366,22 @@ def hamming(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """0.54 - 0.46 cos(2 pi n / (M - 1)) (`torch.signal.windows.hamming`).
+    """Compute a Hamming window: 0.54 - 0.46 cos(2 pi n / (M - 1)) (`torch.signal.windows.hamming`).
 
     Args:
-        M: How many elements the window has.
-        sym: Whether the window is symmetric; otherwise it is a period of one, the first M elements of a symmetric one
-            of M + 1.
-        dtype: float32 or float64; by default the default dtype.
-        layout: The result's layout, which is `tt.strided`.
-        device: The result's device; by default `tt.get_default_device()`.
-        requires_grad: Whether autograd records operations on the result.
+        M: The number of elements of the window.
+        sym: If True, the window is symmetric; if False, it is periodic: the first M elements of a symmetric window of
+            M + 1. Default: True.
+        dtype: float32 or float64. Default: `tt.get_default_dtype()`.
+        layout: `tt.strided`, the only supported layout.
+        device: The result's device. Default: `tt.get_default_device()`.
+        requires_grad: If True, autograd records operations on the result. Default: False.
 
     Returns:
         A vector of M elements.
 
     Raises:
-        ValueError: `M` is negative, or `dtype` is another one.
+        ValueError: `M` is negative, or `dtype` or `layout` is not supported.
 
     Example:
         >>> import triten as tt
@@ -393,22 +401,22 @@ def hann(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """(1 - cos(2 pi n / (M - 1))) / 2 (`torch.signal.windows.hann`).
+    """Compute a Hann window: (1 - cos(2 pi n / (M - 1))) / 2 (`torch.signal.windows.hann`).
 
     Args:
-        M: How many elements the window has.
-        sym: Whether the window is symmetric; otherwise it is a period of one, the first M elements of a symmetric one
-            of M + 1.
-        dtype: float32 or float64; by default the default dtype.
-        layout: The result's layout, which is `tt.strided`.
-        device: The result's device; by default `tt.get_default_device()`.
-        requires_grad: Whether autograd records operations on the result.
+        M: The number of elements of the window.
+        sym: If True, the window is symmetric; if False, it is periodic: the first M elements of a symmetric window of
+            M + 1. Default: True.
+        dtype: float32 or float64. Default: `tt.get_default_dtype()`.
+        layout: `tt.strided`, the only supported layout.
+        device: The result's device. Default: `tt.get_default_device()`.
+        requires_grad: If True, autograd records operations on the result. Default: False.
 
     Returns:
         A vector of M elements.
 
     Raises:
-        ValueError: `M` is negative, or `dtype` is another one.
+        ValueError: `M` is negative, or `dtype` or `layout` is not supported.
 
     Example:
         >>> import triten as tt
@@ -430,22 +438,24 @@ def blackman(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """0.42 - 0.5 cos(2 pi n / (M - 1)) + 0.08 cos(4 pi n / (M - 1)) (`torch.signal.windows.blackman`).
+    """Compute a Blackman window: 0.42 - 0.5 cos(2 pi n / (M - 1)) + 0.08 cos(4 pi n / (M - 1)).
+
+    Counterpart of `torch.signal.windows.blackman`.
 
     Args:
-        M: How many elements the window has.
-        sym: Whether the window is symmetric; otherwise it is a period of one, the first M elements of a symmetric one
-            of M + 1.
-        dtype: float32 or float64; by default the default dtype.
-        layout: The result's layout, which is `tt.strided`.
-        device: The result's device; by default `tt.get_default_device()`.
-        requires_grad: Whether autograd records operations on the result.
+        M: The number of elements of the window.
+        sym: If True, the window is symmetric; if False, it is periodic: the first M elements of a symmetric window of
+            M + 1. Default: True.
+        dtype: float32 or float64. Default: `tt.get_default_dtype()`.
+        layout: `tt.strided`, the only supported layout.
+        device: The result's device. Default: `tt.get_default_device()`.
+        requires_grad: If True, autograd records operations on the result. Default: False.
 
     Returns:
         A vector of M elements.
 
     Raises:
-        ValueError: `M` is negative, or `dtype` is another one.
+        ValueError: `M` is negative, or `dtype` or `layout` is not supported.
 
     Example:
         >>> import triten as tt
@@ -466,22 +476,22 @@ def bartlett(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A triangle, 1 - |2 n / (M - 1) - 1| (`torch.signal.windows.bartlett`).
+    """Compute a Bartlett (triangular) window: 1 - |2 n / (M - 1) - 1| (`torch.signal.windows.bartlett`).
 
     Args:
-        M: How many elements the window has.
-        sym: Whether the window is symmetric; otherwise it is a period of one, the first M elements of a symmetric one
-            of M + 1.
-        dtype: float32 or float64; by default the default dtype.
-        layout: The result's layout, which is `tt.strided`.
-        device: The result's device; by default `tt.get_default_device()`.
-        requires_grad: Whether autograd records operations on the result.
+        M: The number of elements of the window.
+        sym: If True, the window is symmetric; if False, it is periodic: the first M elements of a symmetric window of
+            M + 1. Default: True.
+        dtype: float32 or float64. Default: `tt.get_default_dtype()`.
+        layout: `tt.strided`, the only supported layout.
+        device: The result's device. Default: `tt.get_default_device()`.
+        requires_grad: If True, autograd records operations on the result. Default: False.
 
     Returns:
         A vector of M elements.
 
     Raises:
-        ValueError: `M` is negative, or `dtype` is another one.
+        ValueError: `M` is negative, or `dtype` or `layout` is not supported.
 
     Example:
         >>> import triten as tt
@@ -504,22 +514,22 @@ def nuttall(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A sum of four cosines with small side lobes (`torch.signal.windows.nuttall`).
+    """Compute a Nuttall window, a sum of four cosines with small side lobes (`torch.signal.windows.nuttall`).
 
     Args:
-        M: How many elements the window has.
-        sym: Whether the window is symmetric; otherwise it is a period of one, the first M elements of a symmetric one
-            of M + 1.
-        dtype: float32 or float64; by default the default dtype.
-        layout: The result's layout, which is `tt.strided`.
-        device: The result's device; by default `tt.get_default_device()`.
-        requires_grad: Whether autograd records operations on the result.
+        M: The number of elements of the window.
+        sym: If True, the window is symmetric; if False, it is periodic: the first M elements of a symmetric window of
+            M + 1. Default: True.
+        dtype: float32 or float64. Default: `tt.get_default_dtype()`.
+        layout: `tt.strided`, the only supported layout.
+        device: The result's device. Default: `tt.get_default_device()`.
+        requires_grad: If True, autograd records operations on the result. Default: False.
 
     Returns:
         A vector of M elements.
 
     Raises:
-        ValueError: `M` is negative, or `dtype` is another one.
+        ValueError: `M` is negative, or `dtype` or `layout` is not supported.
 
     References:
         Nuttall, Some windows with very good sidelobe behavior (1981).

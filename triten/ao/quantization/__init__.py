@@ -1,7 +1,7 @@
-"""`tt.ao.quantization`: the modules that mark where a model's quantized part begins and ends.
+"""`tt.ao.quantization`: stubs, which mark the start and the end of a model's quantized part.
 
-Models hold them so that PyTorch's tools may exchange them. Those tools are not here; without them the modules pass
-their input on, as PyTorch's do.
+PyTorch's quantization tools replace the stubs. triten does not have these tools; a stub returns its input, as in
+PyTorch.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ __all__ = ["DeQuantStub", "QuantStub"]
 
 
 class QuantStub(Module):
-    """Where a quantized part begins (`torch.ao.quantization.QuantStub`): the input as it is.
+    """Identity that marks the start of a quantized part (`torch.ao.quantization.QuantStub`).
 
     Args:
-        qconfig: kept as an attribute if given.
+        qconfig: Stored as an attribute if given.
 
     Example:
         >>> import triten as tt
@@ -32,9 +32,9 @@ class QuantStub(Module):
             self.qconfig = qconfig
 
     def forward(self, x: Any) -> Any:
-        """The input."""
+        """Return the input."""
         return x
 
 
 class DeQuantStub(QuantStub):
-    """Where a quantized part ends (`torch.ao.quantization.DeQuantStub`): the input as it is."""
+    """Identity that marks the end of a quantized part (`torch.ao.quantization.DeQuantStub`)."""
