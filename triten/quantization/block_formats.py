@@ -1,4 +1,4 @@
-"""Numbers in blocks with a scale each: MX formats and NVFP4, and the layout in which products take the scales.
+"""Block-scaled formats, MX and NVFP4, and the layout of scales for matmuls.
 
 Source: OCP Microscaling Formats (MX), version 1.0, section 6.3; NVIDIA, "Introducing NVFP4" (2025); cuBLAS, "1D Block
 Scaling Factors Layout"; names are torchao's (`torchao.prototype.mx_formats`).
@@ -24,20 +24,20 @@ from ..runtime.scalar_type import (
 )
 
 MX_BLOCK, NV_BLOCK = 32, 16
-"""Numbers of a row that share a scale."""
+"""Block sizes: the number of elements of a row that share a scale."""
 LARGEST = {float8_e4m3fn: 448.0, float8_e5m2: 57344.0, float4_e2m1fn_x2: 6.0}
-"""The largest number of each format of elements."""
+"""The largest number of each element format."""
 LARGEST_EXPONENT = {float8_e4m3fn: 8, float8_e5m2: 15, float4_e2m1fn_x2: 2}
 LEAST_SCALE = 2.0**-6
-"""The least normal number of float8_e4m3fn, which scales of NVFP4 do not fall below."""
+"""The smallest normal number of float8_e4m3fn, the lower bound of NVFP4's block scales."""
 PACKED = float4_e2m1fn_x2
 
 
 class ScaleCalculationMode(Enum):
-    """Which power of two scales a block (`torchao.prototype.mx_formats.ScaleCalculationMode`).
+    """Rounding of a block's power-of-two scale (`torchao.prototype.mx_formats.ScaleCalculationMode`).
 
-    FLOOR is that of the MX specification: the largest power in the block over the format's; what is larger than the
-    format's largest number then saturates. RCEIL is the least power with which nothing does.
+    FLOOR is the mode of the MX specification: the largest power of two in the block over that of the format. Elements
+    beyond the format's largest number saturate. RCEIL is the smallest power of two with which no element saturates.
     """
 
     FLOOR = "floor"
@@ -110,20 +110,22 @@ def to_mx(
     block_size: int = MX_BLOCK,
     scaling_mode: ScaleCalculationMode = ScaleCalculationMode.FLOOR,
 ) -> tuple[Tensor, Tensor]:
-    """Numbers of an MX format and their scales (`torchao.prototype.mx_formats.mx_tensor.to_mx`).
+    """Quantize a tensor to an MX format (`torchao.prototype.mx_formats.mx_tensor.to_mx`).
 
     Args:
-        data_hp: Floats of any number of dimensions; blocks lie along the last one.
+        data_hp: A floating-point tensor of any shape; blocks are along the last dimension.
         elem_dtype: float8_e4m3fn, float8_e5m2, or float4_e2m1fn_x2.
         block_size: 32.
         scaling_mode: The rounding of a block's scale, derived from its largest magnitude.
 
     Returns:
-        The scales, float8_e8m0fnu, of `data_hp`'s shape with a 32nd of its last size; and the numbers, of its shape, or
-        with half of its last size for float4_e2m1fn_x2. A block with an infinity or a NaN has the scale NaN.
+        The scales and the elements. The scales are float8_e8m0fnu and of `data_hp`'s shape with its last size divided
+        by 32. The elements have `data_hp`'s shape, for float4_e2m1fn_x2 with its last size halved. A block with an
+        infinity or a NaN has the scale NaN.
 
     Raises:
-        ValueError: 32 does not divide the last size, or an argument is not one of these.
+        ValueError: 32 does not divide the last size, `data_hp` is not floating-point, or `elem_dtype` or `block_size`
+            is not supported.
 
     Example:
         >>> import triten as tt
@@ -153,18 +155,19 @@ def to_mx(
 
 
 def to_nvfp4(data_hp: Tensor, per_tensor_scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Numbers of 4 bits in blocks of 16 with scales of 8 bits (`torchao`'s ``nvfp4_quantize``).
+    """Quantize a tensor to NVFP4: 4-bit floats in blocks of 16 with 8-bit scales (`torchao`'s ``nvfp4_quantize``).
 
     Args:
-        data_hp: Floats of any number of dimensions; blocks lie along the last one.
-        per_tensor_scale: A float32 number that scales all, as `nvfp4_scale` makes it, beside the scales of blocks.
+        data_hp: A floating-point tensor of any shape; blocks are along the last dimension.
+        per_tensor_scale: The float32 scale of all block scales, as from `nvfp4_scale`. Default: none.
 
     Returns:
-        The scales, float8_e4m3fn, of `data_hp`'s shape with a 16th of its last size; and the numbers,
-        float4_e2m1fn_x2, with half of it. A block with an infinity or a NaN has the scale NaN.
+        The scales and the elements. The scales are float8_e4m3fn and of `data_hp`'s shape with its last size divided by
+        16. The elements are float4_e2m1fn_x2, with its last size halved. A block with an infinity or a NaN has the
+        scale NaN.
 
     Raises:
-        ValueError: 16 does not divide the last size.
+        ValueError: 16 does not divide the last size, or `data_hp` is not floating-point.
 
     Example:
         >>> import triten as tt
@@ -196,7 +199,11 @@ def nvfp4_scale(data_hp: Tensor) -> Tensor:
 
 
 def in_blocks(name: str, data_hp: Tensor, size: int) -> Tensor:
-    """float32, the last dimension in blocks. Raises ValueError where they do not divide it."""
+    """Convert to float32 and split the last dimension into blocks.
+
+    Raises:
+        ValueError: `size` does not divide the last size, or the tensor is not floating-point.
+    """
     if not data_hp.dim() or data_hp.shape[-1] % size or not data_hp.dtype.is_floating_point:
         raise ValueError(
             f"{name}: expected floats whose last size {size} divides, got {data_hp.dtype} of shape "
@@ -206,14 +213,17 @@ def in_blocks(name: str, data_hp: Tensor, size: int) -> Tensor:
 
 
 def elements(scaled: Tensor, elem_dtype: ScalarType, shape: Sequence[int]) -> Tensor:
-    """Numbers of a format, nearest and even, the largest one where they are beyond it, for an operand of a shape."""
+    """Round scaled blocks to a format, to nearest even with saturation, and reshape them to `shape`."""
     largest = LARGEST[elem_dtype]
     held = scaled.clamp(-largest, largest).reshape(shape)
     return to_packed(held) if elem_dtype is PACKED else held.to(elem_dtype)
 
 
 def to_packed(x: Tensor) -> Tensor:
-    """Numbers of 4 bits, two in a byte, the first in the low bits; NaN, which the format lacks, becomes 0."""
+    """Pack numbers as float4_e2m1fn_x2, two in a byte, the first in the low bits.
+
+    The format has no NaN; a NaN becomes 0.
+    """
     magnitude = x.abs()
     # Representable values are 1/2 apart below 2, 1 apart below 4, then 2 apart; consecutive values have consecutive
     # codes.
@@ -229,7 +239,7 @@ def to_packed(x: Tensor) -> Tensor:
 
 
 def from_packed(x: Tensor) -> Tensor:
-    """float32, twice as many along the last dimension."""
+    """Unpack float4_e2m1fn_x2 to float32; the last size doubles."""
     codes = x.view(uint8)
     pairs = ops.stack([ops.bitwise_and(codes, 15), ops.bitwise_right_shift(codes, 4)], -1)
     code = pairs.reshape(*codes.shape[:-1], 2 * codes.shape[-1]).to(float32)

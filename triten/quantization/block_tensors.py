@@ -30,7 +30,7 @@ SWIZZLED, PLAIN = 1, 0
 
 
 def dequantized_blocks(qdata: Tensor, scale: Tensor, block: int) -> Tensor:
-    """Numbers (N, K) in float32 times the scales of their blocks, which lie as products take them."""
+    """Dequantize a matrix (N, K) to float32; `scale` is in cuBLAS's blocked layout."""
     numbers = from_packed(qdata) if qdata.dtype is PACKED else qdata.to(float32)
     rows, columns = numbers.shape
     factors = from_blocked(scale, rows, columns // block).to(float32)
@@ -38,7 +38,11 @@ def dequantized_blocks(qdata: Tensor, scale: Tensor, block: int) -> Tensor:
 
 
 def check_columns(name: str, columns: int, block: int) -> None:
-    """Refuse rows that are not whole blocks."""
+    """Check that rows consist of whole blocks.
+
+    Raises:
+        ValueError: `block` does not divide `columns`.
+    """
     if columns % block:
         raise ValueError(f"{name}: expected a number of columns that {block} divides, got {columns}")
 
@@ -98,7 +102,11 @@ class MXTensor(QuantizedTensor):
         return cls.of_parts(weight.shape, weight.dtype, parts, (activation_dtype, scaling_mode.value))
 
     def check_parts(self, rows: int, columns: int) -> None:
-        """Numbers of (N, K) or half as many bytes, and their scales."""
+        """Check `qdata` (N, K), or (N, K / 2) if packed, the blocked scales and the options.
+
+        Raises:
+            ValueError: A part has another dtype or shape, or an option is invalid.
+        """
         check_columns("MXTensor", columns, MX_BLOCK)
         packed = isinstance(self.qdata, Tensor) and self.qdata.dtype is PACKED
         check_part(
@@ -121,11 +129,11 @@ class MXTensor(QuantizedTensor):
             )
 
     def dequantized(self) -> Tensor:
-        """Numbers times scales, rounded once."""
+        """Multiply by the scales in float32 and round once to `dtype`."""
         return dequantized_blocks(self.qdata, self.scale, MX_BLOCK).to(self.dtype)
 
     def product(self, x: Tensor) -> Tensor:
-        """Blocks by blocks, or activations by what the blocks stand for."""
+        """Compute ``x @ weight.T``, block-scaled with quantized activations, else with the dequantized weight."""
         if not self.quantizes_activations:
             return ops.mm(x, self.dequantized().t())
         made = self.quantized_activations(x)
@@ -137,7 +145,7 @@ class MXTensor(QuantizedTensor):
         return self.activation_dtype is not None
 
     def quantized_activations(self, x: Tensor) -> MXTensor:
-        """Rows of activations in the format of products."""
+        """Quantize activations (M, K) to `activation_dtype`."""
         assert self.activation_dtype is not None
         return MXTensor.from_float(x, self.activation_dtype, None, ScaleCalculationMode(self.scaling_mode))
 
@@ -150,8 +158,8 @@ class NVFP4Tensor(QuantizedTensor):
         qdata: The numbers, float4_e2m1fn_x2, of shape (N, K / 2).
         scale: float8_e4m3fn, of one dimension, in the layout that `to_blocked` makes.
         per_tensor_scale: The scale of the block scales, float32 of shape ( ); 1 if block scales suffice.
-        dynamic: If True, activations become such numbers in products (`_scaled_mm_v2`, as with `MXTensor`).
-        two_levels: If True, activations, too, have a scale for all beside those of blocks.
+        dynamic: If True, matmuls quantize activations to NVFP4 (`_scaled_mm_v2`, as with `MXTensor`).
+        two_levels: If True, quantized activations also have a per-tensor scale.
     """
 
     PARTS = ("qdata", "scale", "per_tensor_scale")
@@ -169,9 +177,9 @@ class NVFP4Tensor(QuantizedTensor):
 
         Args:
             weight: A matrix (N, K) of float32, float16 or bfloat16; 16 divides K.
-            dynamic: If True, activations become such numbers in products. Default: False.
-            two_levels: If True, a float32 number scales all, so that scales of blocks are as fine as they can be.
-                Default: True.
+            dynamic: If True, matmuls quantize activations to NVFP4. Default: False.
+            two_levels: If True, use a float32 per-tensor scale, so that block scales use the whole range of their
+                dtype. Default: True.
 
         Raises:
             ValueError: `weight` is of another shape or dtype.
@@ -191,7 +199,11 @@ class NVFP4Tensor(QuantizedTensor):
         return cls.of_parts(weight.shape, weight.dtype, parts, (dynamic, two_levels))
 
     def check_parts(self, rows: int, columns: int) -> None:
-        """4-bit floats (N, K / 2), their scales, and a number."""
+        """Check `qdata` (N, K / 2), the blocked scales, the per-tensor scale and the options.
+
+        Raises:
+            ValueError: A part has another dtype or shape, or an option is not a bool.
+        """
         check_columns("NVFP4Tensor", columns, NV_BLOCK)
         check_part("NVFP4Tensor", "qdata", self.qdata, (float4_e2m1fn_x2,), (rows, columns // 2))
         count = scale_count(rows, columns, NV_BLOCK)
@@ -204,12 +216,12 @@ class NVFP4Tensor(QuantizedTensor):
                 )
 
     def dequantized(self) -> Tensor:
-        """Numbers times scales, in float32, and rounded."""
+        """Multiply by both scales in float32 and round to `dtype`."""
         made = dequantized_blocks(self.qdata, self.scale, NV_BLOCK) * self.per_tensor_scale
         return made.to(self.dtype)
 
     def product(self, x: Tensor) -> Tensor:
-        """Blocks by blocks, or activations by what the blocks stand for."""
+        """Compute ``x @ weight.T``, block-scaled with quantized activations, else with the dequantized weight."""
         if not self.quantizes_activations:
             return ops.mm(x, self.dequantized().t())
         made = self.quantized_activations(x)
@@ -225,5 +237,5 @@ class NVFP4Tensor(QuantizedTensor):
         return self.dynamic
 
     def quantized_activations(self, x: Tensor) -> NVFP4Tensor:
-        """Rows of activations in the format of products."""
+        """Quantize activations (M, K) to NVFP4."""
         return NVFP4Tensor.from_float(x, two_levels=self.two_levels)

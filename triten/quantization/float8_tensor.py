@@ -13,14 +13,22 @@ from .quantized_tensor import QuantizedTensor, check_part, check_weight, savable
 LARGEST = {float8_e4m3fn: 448.0, float8_e5m2: 57344.0}
 """The largest finite number of each format."""
 LEAST_MAGNITUDE = 1e-12
-"""The largest magnitude that a row of zeros is taken to have."""
+"""The lower bound of the magnitude that determines a scale, so that zeros have a positive scale."""
 ACTIVATIONS = ("none", "tensor", "row")
 
 
 def quantize_float8(x: Tensor, dtype: ScalarType, by_row: bool) -> tuple[Tensor, Tensor]:
-    """8-bit floats, and float32 scales (M, 1) or ( ), by which the largest magnitude is the format's.
+    """Quantize a matrix to 8-bit floats; the scales map the largest magnitude to the format's maximum.
 
-    NaN stays; where a row has an infinity its finite elements are 0, its scale is infinite and products are NaN.
+    A NaN stays NaN. An infinity makes its scale infinite, the finite elements of that scale 0, and matmuls NaN.
+
+    Args:
+        x: A matrix (M, K).
+        dtype: float8_e4m3fn or float8_e5m2.
+        by_row: If True, each row has its own scale.
+
+    Returns:
+        The 8-bit floats (M, K) and the float32 scales, (M, 1) by row, else ( ).
     """
     wide = x.to(float32)
     magnitude = wide.abs()
@@ -43,8 +51,8 @@ class Float8Tensor(QuantizedTensor):
     Attributes:
         float8_data: The numbers, float8_e4m3fn or float8_e5m2, of shape (N, K).
         scale: The scales, float32 of shape (N,), or a single scale of shape ( ).
-        activations: "none", "tensor" or "row": what of activations shares a scale.
-        activation_dtype: The 8-bit floats that activations become.
+        activations: "none", or the part of activations that shares a scale: "tensor" or "row".
+        activation_dtype: The 8-bit dtype of quantized activations.
     """
 
     PARTS = ("float8_data", "scale")
@@ -70,7 +78,7 @@ class Float8Tensor(QuantizedTensor):
             weight: A matrix (N, K) of float32, float16 or bfloat16.
             dtype: float8_e4m3fn or float8_e5m2.
             by_row: If True, each row has a scale. Default: True.
-            activations: "none", "tensor" or "row": whether activations become 8-bit floats in products.
+            activations: "none", or "tensor" or "row" to quantize activations in matmuls with a scale for each.
             activation_dtype: The dtype of quantized activations.
 
         Raises:
@@ -90,7 +98,11 @@ class Float8Tensor(QuantizedTensor):
         return cls.of_parts(weight.shape, weight.dtype, (numbers, scale), (activations, activation_dtype))
 
     def check_parts(self, rows: int, columns: int) -> None:
-        """8-bit floats (N, K), float32 (N,) or ( )."""
+        """Check the 8-bit floats (N, K), the float32 scales (N,) or ( ), and the options.
+
+        Raises:
+            ValueError: A part has another dtype or shape, or an option is invalid.
+        """
         check_part("Float8Tensor", "float8_data", self.float8_data, tuple(LARGEST), (rows, columns))
         shape = () if isinstance(self.scale, Tensor) and self.scale.dim() == 0 else (rows,)
         check_part("Float8Tensor", "scale", self.scale, (float32,), shape)
@@ -107,12 +119,12 @@ class Float8Tensor(QuantizedTensor):
             raise ValueError("Float8Tensor: rows of activations have scales only with rows of the weight")
 
     def dequantized(self) -> Tensor:
-        """Numbers times scales, rounded once."""
+        """Multiply by the scales in float32 and round once to `dtype`."""
         scale = self.scale[:, None] if self.scale.dim() else self.scale
         return (self.float8_data.to(float32) * scale).to(self.dtype)
 
     def product(self, x: Tensor) -> Tensor:
-        """In float32 by 8-bit floats, or 8-bit floats by such."""
+        """Compute ``x @ weight.T`` with activations as they are, or quantized to 8-bit floats."""
         if self.activations == "none":
             scale = self.scale if self.scale.dim() else self.scale.expand(self.float8_data.shape[0])
             return ops._weight_int8pack_mm(x.contiguous(), self.float8_data, scale.contiguous())

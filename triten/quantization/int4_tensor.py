@@ -15,15 +15,15 @@ from .quantized_tensor import QuantizedTensor, check_part, check_weight, savable
 
 GROUP_SIZES = (32, 64, 128, 256)
 ROWS = 16
-"""The rows of a packed weight are a multiple of this; those that are added are zeros."""
+"""The number of rows of a packed weight is padded with zeros to a multiple of this."""
 FAR_ROWS = 64
-"""Rows of a block whose bytes each hold two that are 32 apart, on the CPU."""
+"""Rows of a block on the CPU, in which each byte holds elements of two rows that are 32 apart."""
 INNER_TILES = (8, 4, 2)
 LEAST_SCALE = 2.0**-23
 
 
 def packed_for(integers: Tensor) -> Tensor:
-    """Integers (N, K) of uint8, 16 dividing N, in the order of their device's product."""
+    """Pack uint8 integers (N, K) for the int4 matmul of their device; N is a multiple of 16."""
     if integers.device.type == "cpu":
         return ops._convert_weight_to_int4pack_for_cpu(integers.to(int32), 8)
     columns = integers.shape[1]
@@ -103,7 +103,7 @@ class Int4Tensor(QuantizedTensor):
             )
         wide = weight.detach().to(float32).reshape((rows, columns // group_size, group_size))
         low, high = wide.amin(2).clamp(max=0.0), wide.amax(2).clamp(min=0.0)
-        # Rounded to the dtype in which products have them, before the integers are found.
+        # Round both to the weight's dtype, as matmuls use them, before computing the integers.
         scale = ((high - low) / 15).clamp(min=LEAST_SCALE).to(weight.dtype).to(float32)
         zero = (low + 8 * scale).to(weight.dtype).to(float32)
         steps = ops.round((wide - zero[..., None]) / scale[..., None]) + 8
@@ -114,7 +114,14 @@ class Int4Tensor(QuantizedTensor):
         return cls.of_parts(weight.shape, weight.dtype, parts, (group_size,))
 
     def check_parts(self, rows: int, columns: int) -> None:
-        """uint8 (N, K / 2) or int32 of four dimensions, and (K / group_size, N, 2), 16 dividing N."""
+        """Check the packed integers, the scales and zeros, and the group size.
+
+        With N rounded up to a multiple of 16, `packed` is uint8 (N, K / 2) or 4D int32, and `scale_and_zero` is
+        (K / group_size, N, 2).
+
+        Raises:
+            ValueError: A part has another dtype or shape, or the group size is invalid.
+        """
         name, group = "Int4Tensor", self.group_size
         if type(group) is not int or group not in GROUP_SIZES or columns % group:
             raise ValueError(f"{name}: expected group_size to be one of {GROUP_SIZES}, got {group!r:.100}")
@@ -161,14 +168,14 @@ class Int4Tensor(QuantizedTensor):
         return unpacked(self.packed)[: self.matrix_shape[0]]
 
     def dequantized(self) -> Tensor:
-        """(i - 8) * scale + zero, rounded once."""
+        """Compute (i - 8) * scale + zero in float32 and round once to `dtype`."""
         rows, columns = self.matrix_shape
         wide = self.integers().to(float32).reshape((rows, columns // self.group_size, self.group_size)) - 8
         numbers = self.scale_and_zero[:, :rows].permute((1, 0, 2)).to(float32)
         return (wide * numbers[..., :1] + numbers[..., 1:]).reshape((rows, columns)).to(self.dtype)
 
     def product(self, x: Tensor) -> Tensor:
-        """In float32, by the order's own operator."""
+        """Compute ``x @ weight.T`` with the int4 matmul of the packed layout."""
         multiply = ops._weight_int4pack_mm if self.packed.dtype is int32 else ops._weight_int4pack_mm_for_cpu
         made = multiply(x.contiguous(), self.packed, self.group_size, self.scale_and_zero)
         rows = self.matrix_shape[0]

@@ -45,7 +45,7 @@ class Int8Tensor(QuantizedTensor):
 
         Args:
             weight: A matrix (N, K) of float32, float16 or bfloat16.
-            dynamic: If True, activations are quantized in products. Default: False.
+            dynamic: If True, matmuls quantize activations. Default: False.
 
         Raises:
             ValueError: `weight` is of another dtype or number of dimensions.
@@ -63,7 +63,11 @@ class Int8Tensor(QuantizedTensor):
         return cls.of_parts(weight.shape, weight.dtype, (integers, scale), (dynamic,))
 
     def check_parts(self, rows: int, columns: int) -> None:
-        """int8 (N, K), float32 (N,)."""
+        """Check the int8 integers (N, K), the float32 scales (N,) and `dynamic`.
+
+        Raises:
+            ValueError: A part has another dtype or shape, or `dynamic` is not a bool.
+        """
         check_part("Int8Tensor", "int_data", self.int_data, (int8,), (rows, columns))
         check_part("Int8Tensor", "scale", self.scale, (float32,), (rows,))
         if not isinstance(self.dynamic, bool):
@@ -72,11 +76,14 @@ class Int8Tensor(QuantizedTensor):
             )
 
     def dequantized(self) -> Tensor:
-        """Integers times scales, rounded once."""
+        """Multiply by the scales in float32 and round once to `dtype`."""
         return (self.int_data.to(float32) * self.scale[:, None]).to(self.dtype)
 
     def product(self, x: Tensor) -> Tensor:
-        """In float32 by integers, or in int32 by both, times both scales in the same pass."""
+        """Compute ``x @ weight.T`` with activations as they are, or quantized to int8 with int32 accumulation.
+
+        The matmul's epilogue applies the scales.
+        """
         if not self.dynamic:
             return ops._weight_int8pack_mm(x.contiguous(), self.int_data, self.scale)
         integers, scale = quantize_rows(x, -127, 127.0)

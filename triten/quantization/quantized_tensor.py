@@ -1,4 +1,4 @@
-"""Base of quantized tensors: they consist of other tensors, and are moved, saved and multiplied as such."""
+"""Base class of quantized tensors, which consist of other tensors and can be moved, saved and multiplied."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ FLOATS = (float32, float16, bfloat16)
 
 Handler = Callable[..., Any]
 HANDLERS: dict[str, Handler] = {}
-"""What each operator does with such tensors, by its name."""
+"""Implementations of operators for quantized tensors, by the operator's name."""
 
 
 class QuantizedTensor(TensorOfParts):
-    """A weight in few bits: to a program a matrix of `dtype`, in memory integers or 8-bit floats with their scales.
+    """Quantized weight: a matrix of `dtype` to a program, low-bit integers or floats with scales in memory.
 
-    A subclass names the tensors that it is made of in `PARTS`, what else it has in `SETTINGS`, and says how it is
-    checked, dequantized and multiplied. ``t()`` is the same memory, marked as transposed; a product with a transposed
-    weight, which is what a linear layer computes, takes the bits as they are. Every other product is one with the
-    dequantized weight, that of the gradient of activations, too. The weight itself has no gradient.
+    A subclass lists its tensors in `PARTS` and its options in `SETTINGS`. It implements `check_parts`, `dequantized`
+    and `product`. ``t()`` is a view that is marked as transposed. A matmul with a transposed weight, as in a linear
+    layer, uses the quantized data. Every other matmul, also that for the gradient of activations, uses the dequantized
+    weight. The weight itself has no gradient.
     """
 
     STATE = ("_transposed",)
@@ -59,20 +59,33 @@ class QuantizedTensor(TensorOfParts):
         return made
 
     def check_parts(self, rows: int, columns: int) -> None:
-        """Refuse parts that do not make a matrix of these sizes."""
+        """Check that the parts make a matrix of these sizes. Every subclass overrides this method.
+
+        Raises:
+            ValueError: A part has another dtype or shape, or an option is invalid.
+            NotImplementedError: The subclass does not override this method.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not say what its parts are")
 
     def dequantized(self) -> Tensor:
-        """Dequantize the matrix before transposition, in `dtype`."""
+        """Dequantize the matrix before transposition, in `dtype`. Every subclass overrides this method.
+
+        Raises:
+            NotImplementedError: The subclass does not override this method.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not say what it stands for")
 
     def product(self, x: Tensor) -> Tensor:
-        """``x @ weight.T`` for rows of activations."""
+        """Compute ``x @ weight.T`` for activations `x` (M, K). Every subclass overrides this method.
+
+        Raises:
+            NotImplementedError: The subclass does not override this method.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not say how it is multiplied")
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
-        """Rows and columns before it is transposed."""
+        """The numbers of rows and columns before transposition."""
         first, second = self._spec.sizes
         return (second, first) if self._transposed else (first, second)
 
@@ -133,11 +146,11 @@ class QuantizedTensor(TensorOfParts):
 
 
 KINDS: dict[str, type[QuantizedTensor]] = {}
-"""The classes that a file may hold, by name; their modules enter themselves."""
+"""The classes that a file may hold, by name; `savable` registers a class."""
 
 
 def savable(kind: type[QuantizedTensor]) -> type[QuantizedTensor]:
-    """Enter a class among those that `tt.load` makes."""
+    """Register a class that `tt.load` may create."""
     KINDS[kind.__name__] = kind
     return kind
 
@@ -165,7 +178,7 @@ def rebuilt(
 
 
 def handles(*names: str) -> Callable[[Handler], Handler]:
-    """Enter a function under operators' names."""
+    """Return a decorator that registers a function as the implementation of operators."""
 
     def enter(function: Handler) -> Handler:
         HANDLERS.update(dict.fromkeys(names, function))
@@ -181,7 +194,7 @@ def plain(value: Any) -> Any:
 
 @handles("aten::detach", "aten::alias")
 def same(self: QuantizedTensor) -> QuantizedTensor:
-    """Another tensor over the same parts."""
+    """Return a new tensor over the same parts."""
     return self.like()
 
 
@@ -199,7 +212,7 @@ def swapped(self: QuantizedTensor, dim0: int, dim1: int) -> QuantizedTensor:
 
 @handles("aten::clone")
 def cloned(self: QuantizedTensor, memory_format: Any = None) -> QuantizedTensor:
-    """Copies of the parts."""
+    """Copy the tensor with its parts."""
     return self.like([part.clone() for part in self.parts])
 
 
@@ -213,7 +226,11 @@ def to_copy(
     non_blocking: bool = False,
     memory_format: Any = None,
 ) -> QuantizedTensor:
-    """Copies of the parts elsewhere, standing for another dtype. Raises TypeError for one that weights do not have."""
+    """Copy the tensor to a device and dtype.
+
+    Raises:
+        TypeError: The dtype is not one of `FLOATS`.
+    """
     if dtype is not None and dtype not in FLOATS:
         raise TypeError(
             f"{type(self).__name__}.to(): expected a dtype of {', '.join(map(str, FLOATS))}, got {dtype}"
@@ -223,7 +240,11 @@ def to_copy(
 
 @handles("aten::copy_")
 def copied(self: QuantizedTensor, src: Tensor, non_blocking: bool = False) -> QuantizedTensor:
-    """Copy the parts of another quantized tensor into these, in-place."""
+    """Copy the parts of another quantized tensor into these, in-place.
+
+    Raises:
+        RuntimeError: `src` is of another class, has other options, or only one of both is transposed.
+    """
     alike = isinstance(src, QuantizedTensor) and type(src) is type(self)
     if not alike or (src.settings, src._transposed) != (self.settings, self._transposed):  # type: ignore[attr-defined]
         own = dict(zip(self.SETTINGS, self.settings, strict=True))
@@ -246,7 +267,7 @@ def mm(self: Tensor, mat2: Tensor) -> Tensor:
 
 @handles("aten::addmm")
 def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * self + alpha * (mat1 @ mat2)."""
+    """Compute beta * self + alpha * (mat1 @ mat2)."""
     made = mm(mat1, mat2)
     if alpha != 1:
         made = made * alpha
@@ -264,7 +285,11 @@ def mv(self: Tensor, vec: Tensor) -> Tensor:
 
 
 def check_product(x: Tensor, weight: Tensor) -> None:
-    """Refuse activations that do not fit a transposed weight."""
+    """Check that activations match a transposed weight.
+
+    Raises:
+        RuntimeError: The dtypes, K dimensions or devices differ.
+    """
     name = type(weight).__name__
     if x.dtype is not weight.dtype:
         raise RuntimeError(
@@ -280,7 +305,11 @@ def check_product(x: Tensor, weight: Tensor) -> None:
 
 
 def check_weight(name: str, weight: Tensor) -> None:
-    """Refuse what is no matrix of floats."""
+    """Check that a weight is a floating-point matrix.
+
+    Raises:
+        ValueError: The weight does not have two dimensions, or its dtype is not one of `FLOATS`.
+    """
     if weight.dim() != 2 or weight.dtype not in FLOATS:
         raise ValueError(
             f"{name}: expected a weight of two dimensions and a dtype of {', '.join(map(str, FLOATS))}, got "
@@ -291,7 +320,11 @@ def check_weight(name: str, weight: Tensor) -> None:
 def check_part(
     name: str, argument: str, part: Tensor, dtypes: Sequence[ScalarType], shape: Sequence[int]
 ) -> None:
-    """Refuse a part of another dtype or shape."""
+    """Check the dtype and the shape of a part.
+
+    Raises:
+        ValueError: The part is not a tensor, or has another dtype or shape.
+    """
     if not isinstance(part, Tensor) or part.dtype not in dtypes or tuple(part.shape) != tuple(shape):
         given = f"{part.dtype} and {list(part.shape)}" if isinstance(part, Tensor) else type(part).__name__
         raise ValueError(
