@@ -152,7 +152,7 @@ def memory_stats(device: DeviceLike = None, /) -> dict[str, int]:
 
 
 def memory_allocated(device: DeviceLike = None, /) -> int:
-    """Bytes of tensors on a device (`torch.accelerator.memory_allocated`)."""
+    """Return the bytes of live tensors on a device (`torch.accelerator.memory_allocated`)."""
     return int(_cuda.memory_allocated(_index_of(device)))
 
 
@@ -162,7 +162,7 @@ def max_memory_allocated(device: DeviceLike = None, /) -> int:
 
 
 def memory_reserved(device: DeviceLike = None, /) -> int:
-    """Bytes that the allocator holds of a device (`torch.accelerator.memory_reserved`)."""
+    """Return the bytes that the allocator has reserved on a device (`torch.accelerator.memory_reserved`)."""
     return int(_cuda.memory_reserved(_index_of(device)))
 
 
@@ -172,7 +172,7 @@ def max_memory_reserved(device: DeviceLike = None, /) -> int:
 
 
 def reset_accumulated_memory_stats(device: DeviceLike = None, /) -> None:
-    """Set the counters of what came and went to 0 (`torch.accelerator.reset_accumulated_memory_stats`)."""
+    """Reset all accumulated counters to 0 (`torch.accelerator.reset_accumulated_memory_stats`)."""
     _cuda.reset_accumulated_memory_stats(_index_of(device))
 
 
@@ -229,7 +229,7 @@ class Graph:
         self._graph.capture_end()
 
     def instantiate(self) -> None:
-        """Make a graph that is kept executable."""
+        """Instantiate a captured graph that was kept."""
         self._graph.instantiate()
 
     def replay(self) -> None:
@@ -237,7 +237,7 @@ class Graph:
         self._graph.replay()
 
     def reset(self) -> None:
-        """Give the graph back; a capture may follow."""
+        """Free the graph; another capture may follow."""
         self._graph.reset()
 
     def pool(self) -> tuple[int, int]:
@@ -249,7 +249,7 @@ class Graph:
         self._graph.enable_debug_mode()
 
     def debug_dump(self, path: str) -> None:
-        """Write the graph to a file in Graphviz' language."""
+        """Write the graph to a file in Graphviz's DOT language."""
         self._graph.debug_dump(path)
 
     def __enter__(self) -> None:
@@ -263,12 +263,12 @@ class Graph:
 
 
 def current_device_idx() -> int:
-    """`current_device_index` by its former name (`torch.accelerator.current_device_idx`)."""
+    """Return `current_device_index`, whose former name this is (`torch.accelerator.current_device_idx`)."""
     return current_device_index()
 
 
 def set_device_idx(device: DeviceLike, /) -> None:
-    """`set_device_index` by its former name (`torch.accelerator.set_device_idx`)."""
+    """Call `set_device_index`, whose former name this is (`torch.accelerator.set_device_idx`)."""
     set_device_index(device)
 
 

@@ -33,46 +33,46 @@ __all__ = [
 
 
 class Event:
-    """A point in the host's work, which it has always reached (`torch.cpu.Event`)."""
+    """Event of the CPU, which is always complete (`torch.cpu.Event`)."""
 
     def query(self) -> bool:
-        """Return True: work on the host is always complete."""
+        """Return True: work on the CPU is always complete."""
         return True
 
     def record(self, stream: Stream | None = None) -> None:
-        """Put it behind what a stream was given."""
+        """Do nothing: CPU work is synchronous."""
 
     def synchronize(self) -> None:
-        """Wait for it."""
+        """Do nothing: the event is complete."""
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Have a stream wait for it."""
+        """Do nothing: the event is complete."""
 
 
 class Stream:
-    """An order of work on the host, of which there is one (`torch.cpu.Stream`)."""
+    """Stream of the CPU, whose work is synchronous (`torch.cpu.Stream`)."""
 
     def __init__(self, priority: int = -1) -> None:
         pass
 
     def wait_stream(self, stream: Stream) -> None:
-        """Wait for another stream."""
+        """Do nothing: CPU work is synchronous."""
 
     def record_event(self) -> None:
-        """Nothing: whatever came before is done."""
+        """Do nothing: CPU work is synchronous."""
 
     def wait_event(self, event: Event) -> None:
-        """Wait for an event."""
+        """Do nothing: events are always complete."""
 
 
 _stream = Stream()
 
 
 class StreamContext:
-    """A block in which a stream is the current one (`torch.cpu.StreamContext`).
+    """Context manager that sets the current stream (`torch.cpu.StreamContext`).
 
     Args:
-        stream: the stream; None changes nothing.
+        stream: The stream; None keeps the current one.
     """
 
     def __init__(self, stream: Stream | None) -> None:
@@ -91,7 +91,7 @@ class StreamContext:
 
 
 def stream(stream: Stream | None) -> StreamContext:
-    """Make a stream the current one for a block (`torch.cpu.stream`)."""
+    """Return a context manager that sets the current stream (`torch.cpu.stream`)."""
     return StreamContext(stream)
 
 
@@ -101,31 +101,31 @@ def current_stream(device: DeviceLike = None) -> Stream:
 
 
 def current_device() -> str:
-    """``"cpu"`` (`torch.cpu.current_device`)."""
+    """Return ``"cpu"`` (`torch.cpu.current_device`)."""
     return "cpu"
 
 
 def device_count() -> int:
-    """1: there is one host (`torch.cpu.device_count`)."""
+    """Return 1, the number of CPU devices (`torch.cpu.device_count`)."""
     return 1
 
 
 def is_available() -> bool:
-    """True (`torch.cpu.is_available`)."""
+    """Return True (`torch.cpu.is_available`)."""
     return True
 
 
 def is_initialized() -> bool:
-    """True (`torch.cpu.is_initialized`)."""
+    """Return True (`torch.cpu.is_initialized`)."""
     return True
 
 
 def set_device(device: DeviceLike) -> None:
-    """Nothing: there is one host (`torch.cpu.set_device`)."""
+    """Do nothing: there is one CPU device (`torch.cpu.set_device`)."""
 
 
 def synchronize(device: DeviceLike = None) -> None:
-    """Nothing: the host has done what it was given (`torch.cpu.synchronize`)."""
+    """Do nothing: CPU work is synchronous (`torch.cpu.synchronize`)."""
 
 
 def get_capabilities() -> dict[str, Any]:

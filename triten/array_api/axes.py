@@ -1,4 +1,4 @@
-"""Axes as the standard's functions take them: None, one, or several."""
+"""Normalization of axis arguments of the standard's functions: None, an int or several."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from collections.abc import Sequence
 
 
 def normalized(axis: int, rank: int) -> int:
-    """Return an axis counted from the front. Raise IndexError for an axis that this rank does not have."""
+    """Return an axis counted from the front.
+
+    Raises:
+        IndexError: The axis is out of bounds.
+    """
     if not -rank <= axis < rank:
         raise IndexError(f"axis {axis} is out of bounds for an array with {rank} dimensions")
     return axis % rank
@@ -17,7 +21,7 @@ def reduced(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
 
     Raises:
         IndexError: An axis is out of bounds.
-        ValueError: An axis stands there twice.
+        ValueError: Two axes are the same.
     """
     if axis is None:
         return tuple(range(rank))

@@ -34,13 +34,16 @@ __all__ = [
 
 
 def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
-    """Arrays as views of their common shape.
+    """Broadcast arrays to their common shape, as views.
 
     Args:
         *arrays: Arrays whose shapes broadcast.
 
     Returns:
-        A view of each.
+        A view of each array.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
 
     Source: https://data-apis.org/array-api/2025.12/API_specification/generated/array_api.broadcast_arrays.html
 
@@ -60,10 +63,10 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
         *shapes: Shapes.
 
     Returns:
-        A tuple of sizes; an empty one of none.
+        A tuple of sizes; an empty tuple without arguments.
 
     Raises:
-        ValueError: They do not broadcast.
+        ValueError: The shapes do not broadcast.
 
     Source: https://data-apis.org/array-api/2025.12/API_specification/generated/array_api.broadcast_shapes.html
 
@@ -110,14 +113,18 @@ def _of_common_dtype(arrays: Sequence[Tensor]) -> list[Tensor]:
 
 
 def concat(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int | None = 0) -> Tensor:
-    """Arrays joined along an axis.
+    """Concatenate arrays along an axis.
 
     Args:
-        arrays: Arrays of equal shapes, but for `axis`.
-        axis: Axis to concatenate along; None flattens the arrays.
+        arrays: Arrays whose shapes are equal except in `axis`.
+        axis: Axis to concatenate along; None flattens the arrays. Default: 0.
 
     Returns:
-        An array of the dtype to which theirs promote.
+        An array of the promoted dtype.
+
+    Raises:
+        ValueError: The shapes differ outside `axis`.
+        IndexError: `axis` is out of bounds.
 
     Source: https://data-apis.org/array-api/2025.12/API_specification/generated/array_api.concat.html
 
@@ -129,7 +136,7 @@ def concat(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int | None = 0
     parts = _of_common_dtype(arrays)
     if axis is None:
         return functions.cat([part.reshape(-1) for part in parts], 0)
-    # PyTorch's operator takes an empty vector of any place; the standard does not.
+    # PyTorch's operator accepts an empty 1D tensor among others of any shape; the standard does not.
     for part in parts:
         axis_of_part = normalized(axis, part.ndim)
         rest = [size for d, size in enumerate(part.shape) if d != axis_of_part]
@@ -143,14 +150,14 @@ def concat(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int | None = 0
 
 
 def stack(arrays: tuple[Tensor, ...] | list[Tensor], /, *, axis: int = 0) -> Tensor:
-    """Arrays joined along a new axis.
+    """Stack arrays along a new axis.
 
     Args:
-        arrays: Arrays of one shape.
-        axis: Position of the new axis in the result.
+        arrays: Arrays of the same shape.
+        axis: Position of the new axis in the result. Default: 0.
 
     Returns:
-        An array of the dtype to which theirs promote.
+        An array of the promoted dtype.
 
     Source: https://data-apis.org/array-api/2025.12/API_specification/generated/array_api.stack.html
 
@@ -335,11 +342,11 @@ def flip(x: Tensor, /, *, axis: int | tuple[int, ...] | None = None) -> Tensor:
 
 
 def roll(x: Tensor, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None) -> Tensor:
-    """Roll elements along axes; those that leave at one end enter at the other.
+    """Roll elements along axes; elements beyond the last position reenter at the first.
 
     Args:
         x: An array.
-        shift: By how many places, for each axis.
+        shift: The number of positions, for each axis.
         axis: Axes to roll along; None rolls the flattened array.
 
     Returns:

@@ -66,9 +66,10 @@ def promoted_tensors(function: Callable[..., Tensor], x1: Tensor | Number, x2: T
 
 
 def common_operands(x1: Tensor | Number, x2: Tensor | Number) -> tuple[Tensor, Tensor]:
-    """Two operands as arrays of one dtype; those of dtypes that the standard does not promote stay as they are.
+    """Promote two operands to arrays of one dtype. Dtypes that the standard does not promote stay unchanged.
 
-    Raises TypeError if neither is an array.
+    Raises:
+        TypeError: Neither operand is an array.
     """
     if not isinstance(x1, TensorImpl):
         if not isinstance(x2, TensorImpl):
@@ -87,9 +88,10 @@ def common_operands(x1: Tensor | Number, x2: Tensor | Number) -> tuple[Tensor, T
 
 
 def array_of_number(number: Number, beside: Tensor) -> Tensor:
-    """Return a Python or NumPy number as a 0-d array, of the dtype that the number promotes to beside an array.
+    """Convert a Python or NumPy number to a 0-d array of the dtype that it promotes to beside an array.
 
-    Raises TypeError for anything but a number.
+    Raises:
+        TypeError: The value is not a number.
     """
     dtype: ScalarType | None = beside._spec.dtype
     assert dtype is not None

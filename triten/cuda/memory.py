@@ -61,24 +61,24 @@ __all__ = [
 
 
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
-    """(free, total) bytes of a device, as the driver tells."""
+    """Return the (free, total) bytes of a device's memory, as the driver reports them."""
     return driver().memory_info(device_index(device))
 
 
 def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
-    """`memory_stats` as nested dictionaries: metric, pool, kind of count."""
+    """Return `memory_stats` as nested dictionaries: metric, pool, kind of count."""
     if not CUDA_ALLOCATOR.is_attached:
         return {}
     return inspection.nested_stats(CUDA_ALLOCATOR, device_index(device))
 
 
 def memory_stats(device: DeviceLike = None) -> dict[str, Any]:
-    """Statistics of a device's allocator: PyTorch's keys, and `num_hits` and `hit_rate`.
+    """Return a device's allocator statistics under PyTorch's keys, plus `num_hits` and `hit_rate`.
 
     ``{allocated_bytes,requested_bytes,active_bytes,inactive_split_bytes,reserved_bytes,allocation,active,
     inactive_split,segment}.{all,small_pool,large_pool}.{current,peak,allocated,freed}``, and ``num_alloc_retries``,
     ``num_ooms``, ``num_sync_all_streams``, ``num_device_alloc``, ``num_device_free``, ``max_split_size`` (-1: blocks
-    of all sizes are split). A hit is a request that was served by a free block kept for its size, without a search.
+    of all sizes are split). A hit is a request that a cached block of its size served without a search.
 
     Example:
         >>> import triten as tt
@@ -91,7 +91,7 @@ def memory_stats(device: DeviceLike = None) -> dict[str, Any]:
 
 
 def memory_allocated(device: DeviceLike = None) -> int:
-    """Bytes that tensors hold on a device."""
+    """Return the bytes of live tensors on a device."""
     return int(memory_stats(device).get("allocated_bytes.all.current", 0))
 
 
@@ -101,7 +101,7 @@ def max_memory_allocated(device: DeviceLike = None) -> int:
 
 
 def memory_reserved(device: DeviceLike = None) -> int:
-    """Bytes that the caching allocator has from the device, in use or kept for reuse."""
+    """Return the bytes that the caching allocator has reserved on a device, in use or cached."""
     return int(memory_stats(device).get("reserved_bytes.all.current", 0))
 
 
@@ -111,17 +111,17 @@ def max_memory_reserved(device: DeviceLike = None) -> int:
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
-    """Start all peaks afresh from what is in use now."""
+    """Reset all peaks to the current values."""
     inspection.reset_peaks(CUDA_ALLOCATOR, device_index(device))
 
 
 def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
-    """Start all sums and counters of events afresh."""
+    """Reset all accumulated sums and event counters to 0."""
     inspection.reset_accumulated(CUDA_ALLOCATOR, device_index(device))
 
 
 def memory_cached(device: DeviceLike = None) -> int:
-    """`memory_reserved` by its former name."""
+    """Return `memory_reserved`. Deprecated name; issues a FutureWarning."""
     warnings.warn(
         "`cuda.memory_cached` has been renamed to `cuda.memory_reserved`",
         FutureWarning,
@@ -131,7 +131,7 @@ def memory_cached(device: DeviceLike = None) -> int:
 
 
 def max_memory_cached(device: DeviceLike = None) -> int:
-    """`max_memory_reserved` by its former name."""
+    """Return `max_memory_reserved`. Deprecated name; issues a FutureWarning."""
     warnings.warn(
         "`cuda.max_memory_cached` has been renamed to `cuda.max_memory_reserved`",
         FutureWarning,
@@ -141,7 +141,7 @@ def max_memory_cached(device: DeviceLike = None) -> int:
 
 
 def reset_max_memory_allocated(device: DeviceLike = None) -> None:
-    """`reset_peak_memory_stats` by a former name."""
+    """Call `reset_peak_memory_stats`, with a FutureWarning. Deprecated."""
     warnings.warn(
         "cuda.reset_max_memory_allocated now calls cuda.reset_peak_memory_stats, which resets /all/ peak memory stats.",
         FutureWarning,
@@ -151,7 +151,7 @@ def reset_max_memory_allocated(device: DeviceLike = None) -> None:
 
 
 def reset_max_memory_cached(device: DeviceLike = None) -> None:
-    """`reset_peak_memory_stats` by a former name."""
+    """Call `reset_peak_memory_stats`, with a FutureWarning. Deprecated."""
     warnings.warn(
         "cuda.reset_max_memory_cached now calls cuda.reset_peak_memory_stats, which resets /all/ peak memory stats.",
         FutureWarning,
@@ -179,14 +179,20 @@ def memory_snapshot(mempool_id: PoolId | None = None) -> list[dict[str, Any]]:
 
 
 def empty_cache() -> None:
-    """Give memory that no tensor holds back to the devices."""
+    """Return cached memory that no tensor uses to the devices."""
     CUDA_ALLOCATOR.empty_cache()
 
 
 def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) -> None:
-    """Let the allocator take at most this share of a device's total memory; more is an out-of-memory error.
+    """Limit the allocator to a fraction of a device's total memory. A request beyond it is an out-of-memory error.
 
-    Raises TypeError unless it is a float, ValueError unless it lies in [0, 1].
+    Args:
+        fraction: A float in [0, 1].
+        device: The device. Default: the current one.
+
+    Raises:
+        TypeError: `fraction` is not a float.
+        ValueError: `fraction` is not in [0, 1].
     """
     if not isinstance(fraction, float):
         raise TypeError("Invalid type for fraction argument, must be `float`")
@@ -230,7 +236,7 @@ def caching_allocator_delete(mem_ptr: int) -> None:
     """Free memory that `caching_allocator_alloc` allocated.
 
     Raises:
-        RuntimeError: The address was not allocated there.
+        RuntimeError: `caching_allocator_alloc` did not allocate the address.
     """
     CUDA_ALLOCATOR.raw_delete(mem_ptr)
 
@@ -241,9 +247,10 @@ def get_allocator_backend() -> str:
 
 
 def change_current_allocator(allocator: Allocator) -> None:
-    """Have CUDA memory come from another allocator (`tt.library.Allocator`).
+    """Replace the CUDA allocator (`tt.library.Allocator`). `tt.library.set_allocator` also replaces one in use.
 
-    Raises RuntimeError if the caching allocator has been used: `tt.library.set_allocator` changes it even then.
+    Raises:
+        RuntimeError: The caching allocator has been used.
     """
     if CUDA_ALLOCATOR.is_used:
         raise RuntimeError("Can't swap an already initialized allocator")
@@ -251,11 +258,13 @@ def change_current_allocator(allocator: Allocator) -> None:
 
 
 def cupy_allocator(nbytes: int) -> cupy.cuda.MemoryPointer:
-    """Memory for CuPy, on its current device and stream, from the pool that triten's tensors use.
+    """Allocate memory for CuPy on its current device and stream, from the pool of triten's tensors.
 
         cupy.cuda.set_allocator(tt.cuda.cupy_allocator)
 
-    Raises RuntimeError where devices are simulated, OutOfMemoryError where none is left.
+    Raises:
+        RuntimeError: The devices are simulated.
+        OutOfMemoryError: The device has not enough free memory.
     """
     from ..runtime.cuda.cupy.allocator import allocate_for_cupy
 

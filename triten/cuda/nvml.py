@@ -1,7 +1,7 @@
 """NVIDIA Management Library (NVML) queries of a running device: utilization, temperature, power, clocks, processes.
 
-The library is reached through ``pynvml``, which ``pip install nvidia-ml-py`` installs. NVML numbers devices on its
-own, so a device is looked up by its PCI bus id. Source: NVML API Reference, "Device Queries".
+The queries call NVML through ``pynvml``, which ``pip install nvidia-ml-py`` installs. NVML's device indices differ from
+CUDA's, so devices are looked up by their PCI bus id. Source: NVML API Reference, "Device Queries".
 """
 
 from __future__ import annotations
@@ -24,11 +24,16 @@ __all__ = [
 ]
 
 _CLOCK_SM, _TEMPERATURE_GPU = 1, 0
-"""NVML's numbers of the streaming multiprocessors' clock and of the chip's own sensor."""
+"""``NVML_CLOCK_SM`` and ``NVML_TEMPERATURE_GPU``."""
 
 
 def _library() -> Any:
-    """`pynvml`, ready for use. Raises ModuleNotFoundError where it is missing, RuntimeError without a driver."""
+    """Return the initialized `pynvml`.
+
+    Raises:
+        ModuleNotFoundError: ``pynvml`` is not installed.
+        RuntimeError: There is no NVIDIA driver.
+    """
     try:
         library = importlib.import_module("pynvml")
     except ModuleNotFoundError as error:
@@ -43,7 +48,7 @@ def _library() -> Any:
 
 
 def _handle(library: Any, device: DeviceLike) -> Any:
-    """NVML's own name of a device. Raises RuntimeError for a simulated one."""
+    """Return NVML's handle of a device. Raise RuntimeError for a simulated device."""
     index = checked_index(device)
     found = driver().properties(index)
     if found.pci_bus_id < 0:
@@ -53,48 +58,67 @@ def _handle(library: Any, device: DeviceLike) -> Any:
 
 
 def utilization(device: DeviceLike = None) -> int:
-    """Percent of the last sample period in which a kernel ran (`torch.cuda.utilization`).
+    """Return the percentage of the last sample period in which a kernel ran (`torch.cuda.utilization`).
 
     Raises:
         ModuleNotFoundError: ``pynvml`` is not installed.
-        RuntimeError: there is no NVIDIA driver, or the devices are simulated.
+        RuntimeError: There is no NVIDIA driver, or the devices are simulated.
     """
     library = _library()
     return int(library.nvmlDeviceGetUtilizationRates(_handle(library, device)).gpu)
 
 
 def memory_usage(device: DeviceLike = None) -> int:
-    """Percent of the last sample period in which device memory was read or written (`torch.cuda.memory_usage`).
+    """Return the percentage of the last sample period in which memory was accessed (`torch.cuda.memory_usage`).
 
-    Raises as `utilization`.
+    Raises:
+        ModuleNotFoundError: ``pynvml`` is not installed.
+        RuntimeError: There is no NVIDIA driver, or the devices are simulated.
     """
     library = _library()
     return int(library.nvmlDeviceGetUtilizationRates(_handle(library, device)).memory)
 
 
 def device_memory_used(device: DeviceLike = None) -> int:
-    """Bytes of a device's memory in use, by all processes (`torch.cuda.device_memory_used`).
+    """Return the bytes of device memory that all processes use (`torch.cuda.device_memory_used`).
 
-    Raises as `utilization`.
+    Raises:
+        ModuleNotFoundError: ``pynvml`` is not installed.
+        RuntimeError: There is no NVIDIA driver, or the devices are simulated.
     """
     library = _library()
     return int(library.nvmlDeviceGetMemoryInfo(_handle(library, device)).used)
 
 
 def temperature(device: DeviceLike = None) -> int:
-    """Degrees Celsius of a device's chip (`torch.cuda.temperature`). Raises as `utilization`."""
+    """Return the temperature of a device's chip in degrees Celsius (`torch.cuda.temperature`).
+
+    Raises:
+        ModuleNotFoundError: ``pynvml`` is not installed.
+        RuntimeError: There is no NVIDIA driver, or the devices are simulated.
+    """
     library = _library()
     return int(library.nvmlDeviceGetTemperature(_handle(library, device), _TEMPERATURE_GPU))
 
 
 def power_draw(device: DeviceLike = None) -> int:
-    """Milliwatts that a device takes (`torch.cuda.power_draw`). Raises as `utilization`."""
+    """Return the power draw of a device in milliwatts (`torch.cuda.power_draw`).
+
+    Raises:
+        ModuleNotFoundError: ``pynvml`` is not installed.
+        RuntimeError: There is no NVIDIA driver, or the devices are simulated.
+    """
     library = _library()
     return int(library.nvmlDeviceGetPowerUsage(_handle(library, device)))
 
 
 def clock_rate(device: DeviceLike = None) -> int:
-    """Megahertz of a device's multiprocessors (`torch.cuda.clock_rate`). Raises as `utilization`."""
+    """Return the clock rate of a device's multiprocessors in megahertz (`torch.cuda.clock_rate`).
+
+    Raises:
+        ModuleNotFoundError: ``pynvml`` is not installed.
+        RuntimeError: There is no NVIDIA driver, or the devices are simulated.
+    """
     library = _library()
     return int(library.nvmlDeviceGetClockInfo(_handle(library, device), _CLOCK_SM))
 
@@ -116,7 +140,7 @@ def list_gpu_processes(device: DeviceLike = None) -> str:
     if not processes:
         lines.append("no processes are running")
     for process in processes:
-        # NVML does not tell it where another process's container hides it.
+        # NVML returns None if a container hides the process's memory.
         used = (process.usedGpuMemory or 0) / 2**20
         lines.append(f"process {process.pid:>10d} uses {used:>12.3f} MB GPU memory")
     return "\n".join(lines)

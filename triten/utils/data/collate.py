@@ -1,4 +1,4 @@
-"""How the samples of a batch become tensors of one more dimension."""
+"""Collation of samples into batches: tensors with a new first dimension."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _of_kind(like: Any, items: list[Any]) -> Any:
 
 
 def default_convert(data: Any) -> Any:
-    """NumPy's arrays and numbers as tensors, inside containers too (`torch.utils.data.default_convert`).
+    """Convert NumPy arrays and numbers to tensors, also inside containers (`torch.utils.data.default_convert`).
 
     Example:
         >>> import numpy as np, triten as tt
@@ -117,17 +117,18 @@ default_collate_fn_map: CollateMap = {
     str: _texts,
     bytes: _texts,
 }
-"""What `default_collate` does with samples of each class; programs add classes of their own."""
+"""Collate functions of `default_collate` by class; programs may add classes."""
 
 
 def default_collate(batch: Any) -> Any:
-    """Samples as a batch (`torch.utils.data.default_collate`).
+    """Collate samples into a batch (`torch.utils.data.default_collate`).
 
-    Tensors and arrays are stacked, numbers become a tensor, texts a list; containers are collated part by part.
+    Tensors and arrays are stacked, numbers become a tensor, and strings stay a sequence. Containers are collated
+    element by element.
 
     Raises:
-        RuntimeError: sequences of a batch are not of one length.
-        TypeError: samples of another class.
+        RuntimeError: Sequences of a batch differ in length.
+        TypeError: The class of the samples is not supported.
 
     Example:
         >>> import triten as tt

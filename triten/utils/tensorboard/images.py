@@ -1,4 +1,4 @@
-"""Images of tensors, figures and boxes, as (height, width, channel) arrays and as files."""
+"""Conversion of tensors, figures and boxes to images: (height, width, channel) arrays and files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,11 @@ def make_np(x: Any) -> Array:
 
 
 def make_grid(images: Array, ncols: int = 8) -> Array:
-    """Images, ``[number, 1 or 3, rows, columns]``, beside each other in one: ``[3, rows, columns]``."""
+    """Arrange images (N, 1 or 3, H, W) in a grid, an image (3, rows * H, columns * W).
+
+    Raises:
+        AssertionError: The array does not have four dimensions, or 1 or 3 channels.
+    """
     if images.shape[1] == 1:
         images = np.repeat(images, 3, axis=1)
     if images.ndim != 4 or images.shape[1] != 3:
@@ -75,7 +79,7 @@ def convert_to_HWC(tensor: Array, input_format: str) -> Array:
 
 
 def as_bytes(picture: Array) -> Array:
-    """Numbers from 0 to 1, or bytes, as bytes."""
+    """Convert an image of floats in [0, 1], or of bytes, to bytes."""
     scale = 1 if picture.dtype == np.uint8 else 255
     return (picture.astype(np.float32) * scale).clip(0, 255).astype(np.uint8)
 
@@ -105,7 +109,7 @@ def encoded(
 
 
 def encoded_video(videos: Array, fps: float) -> tuple[tuple[int, ...], bytes]:
-    """Videos, ``[number, time, colors, rows, columns]``, beside each other: the shape of a frame, and a GIF file."""
+    """Arrange videos (N, T, C, H, W) in a grid, and return a frame's shape (H, W, C) and a GIF file."""
     from PIL import Image
 
     if videos.dtype == np.uint8:
@@ -125,7 +129,7 @@ def encoded_video(videos: Array, fps: float) -> tuple[tuple[int, ...], bytes]:
 
 
 def figure_to_image(figures: Any, close: bool = True) -> Array:
-    """Figures of matplotlib's as arrays, colors first; of a list, one behind the other."""
+    """Render a matplotlib figure to an array (C, H, W), or a list of figures to (N, C, H, W)."""
     import matplotlib.pyplot as plt
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 

@@ -176,7 +176,7 @@ def image_boxes(
 
 
 def video(tag: str, tensor: Any, fps: float = 4) -> Any:
-    """Videos beside each other."""
+    """Return the summary of videos (N, T, C, H, W), in a grid."""
     (rows, columns, channels), data = encoded_video(make_np(tensor), fps)
     content = Summary.Image(height=rows, width=columns, colorspace=channels, encoded_image_string=data)
     return _summary(tag, image=content)
@@ -220,7 +220,14 @@ def text(tag: str, text: str) -> Any:
 
 
 def custom_scalars(layout: Mapping[str, Mapping[str, Sequence[Any]]]) -> Any:
-    """Return the layout of scalars in charts: categories of charts, each ``["Multiline" or "Margin", tags]``."""
+    """Return the layout of scalars in charts.
+
+    Args:
+        layout: Charts by category and title, each ``["Multiline" or "Margin", tags]``.
+
+    Raises:
+        AssertionError: A margin chart does not have 3 tags.
+    """
     categories = []
     for category, charts in layout.items():
         found = []
@@ -279,7 +286,7 @@ def pr_curve(
 
 
 def mesh(tag: str, vertices: Any, colors: Any, faces: Any, config_dict: Mapping[str, Any] | None) -> Any:
-    """Points in space, with colors and triangles: tensors of ``[batch, number, 3]``."""
+    """Return the summary of a 3D mesh: vertices, colors and triangles, each (batch, count, 3)."""
     from tensorboard.plugins.mesh import metadata
     from tensorboard.plugins.mesh.plugin_data_pb2 import MeshPluginData
 

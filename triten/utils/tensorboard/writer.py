@@ -58,16 +58,16 @@ class FileWriter:
         self.event_writer.flush()
 
     def close(self) -> None:
-        """Write what waits, and close the file."""
+        """Write pending events and close the file."""
         self.event_writer.close()
 
     def reopen(self) -> None:
-        """Go on in a new file."""
+        """Open a new file for further events."""
         self.event_writer.reopen()
 
 
 def default_bins() -> list[float]:
-    """Limits of bins that grow by a tenth, on both sides of 0."""
+    """Return the default bin limits of histograms: symmetric around 0, growing by a factor of 1.1."""
     limits = []
     limit = 1e-12
     while limit < 1e20:
@@ -280,19 +280,19 @@ class SummaryWriter:
         self._add(summary.audio(tag, snd_tensor, sample_rate), global_step, walltime)
 
     def add_text(self, tag: str, text_string: str, global_step: Step = None, walltime: Time = None) -> None:
-        """Log a text in Markdown."""
+        """Log a Markdown text."""
         self._add(summary.text(tag, text_string), global_step, walltime)
 
     def add_graph(
         self, model: Any, input_to_model: Any = None, verbose: bool = False, use_strict_trace: bool = True
     ) -> NoReturn:
-        """Refused: raises NotImplementedError."""
+        """Raise NotImplementedError: graphs of models are not drawn."""
         raise NotImplementedError(
             "SummaryWriter.add_graph: graphs of models are not drawn; tt.func.make_graph records one"
         )
 
     def add_onnx_graph(self, prototxt: Any) -> NoReturn:
-        """Refused: raises NotImplementedError."""
+        """Raise NotImplementedError: graphs of models are not drawn."""
         raise NotImplementedError("SummaryWriter.add_onnx_graph: graphs of models are not drawn")
 
     def add_embedding(
@@ -363,19 +363,32 @@ class SummaryWriter:
         self._add(content, global_step, walltime)
 
     def add_custom_scalars(self, layout: Mapping[str, Mapping[str, Sequence[Any]]]) -> None:
-        """Say which scalars stand in one chart: categories of charts, each ``["Multiline" or "Margin", tags]``."""
+        """Group scalars into charts.
+
+        Args:
+            layout: Charts by category and title, each ``["Multiline" or "Margin", tags]``.
+        """
         self._add(summary.custom_scalars(layout))
 
     def add_custom_scalars_multilinechart(
         self, tags: Sequence[str], category: str = "default", title: str = "untitled"
     ) -> None:
-        """Have several scalars stand in one chart."""
+        """Show several scalars in one chart."""
         self.add_custom_scalars({category: {title: ["Multiline", tags]}})
 
     def add_custom_scalars_marginchart(
         self, tags: Sequence[str], category: str = "default", title: str = "untitled"
     ) -> None:
-        """Have a scalar stand in a chart between two others."""
+        """Show a scalar between a lower and an upper one in a chart.
+
+        Args:
+            tags: The tags of the value, the lower and the upper scalar.
+            category: The category of the chart.
+            title: The title of the chart.
+
+        Raises:
+            AssertionError: `tags` does not have 3 elements.
+        """
         if len(tags) != 3:
             raise AssertionError(f"Expected 3 tags, got {len(tags)}.")
         self.add_custom_scalars({category: {title: ["Margin", tags]}})
@@ -390,7 +403,7 @@ class SummaryWriter:
         global_step: Step = None,
         walltime: Time = None,
     ) -> None:
-        """Log points in space, with colors and triangles, tensors of ``[batch, number, 3]``."""
+        """Log a 3D mesh: vertices, colors and triangles, each (batch, count, 3)."""
         self._add(summary.mesh(tag, vertices, colors, faces, config_dict), global_step, walltime)
 
     def add_hparams(
@@ -401,17 +414,17 @@ class SummaryWriter:
         run_name: str | None = None,
         global_step: Step = None,
     ) -> None:
-        """Log hyperparameters and what came of them, in a log of its own in a folder below.
+        """Log hyperparameters and metrics, to a new log in a subfolder.
 
         Args:
-            hparam_dict: numbers, strings, bools and tensors by name.
-            metric_dict: numbers by name.
-            hparam_domain_discrete: all values that a hyperparameter may have.
-            run_name: the folder; by default the time.
+            hparam_dict: Numbers, strings, bools and tensors by name.
+            metric_dict: Numbers by name.
+            hparam_domain_discrete: The possible values of hyperparameters, by name.
+            run_name: The name of the subfolder. Default: the time.
 
         Raises:
-            TypeError: something is no dictionary, or a domain has values of another type.
-            ValueError: a hyperparameter is something else.
+            TypeError: An argument is not a dict, or a domain has values of another type.
+            ValueError: A hyperparameter is of another type.
         """
         if type(hparam_dict) is not dict or type(metric_dict) is not dict:
             raise TypeError("hparam_dict and metric_dict should be dictionary.")
