@@ -122,7 +122,11 @@ _numpy = Tensor.numpy
 
 @api_boundary
 def numpy(self: Tensor, *, force: bool = False) -> NDArray[Any]:
-    """`Tensor.numpy`, which refuses dtypes that NumPy itself does not have."""
+    """Convert a tensor as `Tensor.numpy` does, but only dtypes that NumPy itself has.
+
+    Raises:
+        TypeError: NumPy does not have the dtype.
+    """
     dtype = self.dtype
     if self._spec.np_dtype.isbuiltin != 1 and (force or not (self.requires_grad and is_grad_enabled())):
         raise TypeError(f"Got unsupported ScalarType {dtype.scalar_name}")

@@ -36,7 +36,7 @@ __all__ = [
 
 @overridable
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """`value` where the input is not above the threshold (`torch.nn.functional.threshold`).
+    """Replace elements that are not above the threshold with `value` (`torch.nn.functional.threshold`).
 
     Args:
         input: A tensor of real numbers.
@@ -63,7 +63,7 @@ def rrelu(
     training: bool = False,
     inplace: bool = False,
 ) -> Tensor:
-    """`leaky_relu` with a slope drawn for each element in training (`torch.nn.functional.rrelu`).
+    """Apply `leaky_relu` with a random slope for each element in training (`torch.nn.functional.rrelu`).
 
     Args:
         input: A floating tensor of any shape.
@@ -151,7 +151,7 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 @overridable
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
-    """`elu` with constants that keep mean and variance through layers (`torch.nn.functional.selu`).
+    """Apply `elu` with constants that preserve mean and variance through layers (`torch.nn.functional.selu`).
 
     Args:
         input: A floating tensor of any shape.
@@ -173,7 +173,7 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
 
 @overridable
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """max(0, input) + min(0, alpha * (exp(input / alpha) - 1)) (`torch.nn.functional.celu`).
+    """Compute max(0, input) + min(0, alpha * (exp(input / alpha) - 1)) (`torch.nn.functional.celu`).
 
     Args:
         input: A floating tensor of any shape.
@@ -223,7 +223,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
 
 @overridable
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
-    """min(max(0, input), 6) (`torch.nn.functional.relu6`).
+    """Compute min(max(0, input), 6) (`torch.nn.functional.relu6`).
 
     Args:
         input: A tensor of real numbers.
@@ -242,7 +242,7 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
 @overridable
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * relu6(input + 3) / 6 (`torch.nn.functional.hardswish`).
+    """Compute input * relu6(input + 3) / 6 (`torch.nn.functional.hardswish`).
 
     Args:
         input: A floating tensor of any shape.
@@ -264,7 +264,7 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
 
 @overridable
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
-    """relu6(input + 3) / 6 (`torch.nn.functional.hardsigmoid`).
+    """Compute relu6(input + 3) / 6 (`torch.nn.functional.hardsigmoid`).
 
     Args:
         input: A floating tensor of any shape.
@@ -330,7 +330,7 @@ def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) 
 
 @overridable
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * tanh(softplus(input)) (`torch.nn.functional.mish`).
+    """Compute input * tanh(softplus(input)) (`torch.nn.functional.mish`).
 
     Args:
         input: A floating tensor of any shape.
@@ -353,7 +353,7 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
 @numpy_named
 @overridable
 def logsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """log(sigmoid(input)), accurate where the sigmoid underflows (`torch.nn.functional.logsigmoid`).
+    """Compute log(sigmoid(input)), accurate where the sigmoid underflows (`torch.nn.functional.logsigmoid`).
 
     Args:
         input: A floating tensor of any shape.
@@ -372,7 +372,7 @@ def logsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 @overridable
 def softsign(input: Tensor) -> Tensor:
-    """input / (1 + |input|) (`torch.nn.functional.softsign`).
+    """Compute input / (1 + |input|) (`torch.nn.functional.softsign`).
 
     Args:
         input: A tensor of any shape.
@@ -390,7 +390,7 @@ def softsign(input: Tensor) -> Tensor:
 
 @overridable
 def tanhshrink(input: Tensor) -> Tensor:
-    """input - tanh(input) (`torch.nn.functional.tanhshrink`).
+    """Compute input - tanh(input) (`torch.nn.functional.tanhshrink`).
 
     Args:
         input: A tensor of any shape.

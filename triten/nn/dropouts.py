@@ -21,7 +21,7 @@ def _check(p: float) -> None:
 
 @overridable
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """Elements dropped such that mean and variance stay, for `selu` (`torch.nn.functional.alpha_dropout`).
+    """Drop elements such that mean and variance stay the same, for `selu` (`torch.nn.functional.alpha_dropout`).
 
     Args:
         input: A floating tensor of any shape.
@@ -51,7 +51,7 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
 def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """`alpha_dropout` of whole channels (`torch.nn.functional.feature_alpha_dropout`).
+    """Apply `alpha_dropout` to whole channels (`torch.nn.functional.feature_alpha_dropout`).
 
     Args:
         input: A floating tensor of shape (N, C, ...).
@@ -76,7 +76,7 @@ def feature_alpha_dropout(
 
 
 def _channels(name: str, rank: int, input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
-    """Channels dropped of inputs with `rank` dimensions beside batch and channels."""
+    """Drop whole channels of inputs with `rank` dimensions after batch and channels."""
     _check(p)
     dims = input.dim()
     unbatched = dims == rank + 1
@@ -119,7 +119,7 @@ def _channels(name: str, rank: int, input: Tensor, p: float, training: bool, inp
 
 @overridable
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Whole channels set to zero at random, the others divided by 1 - p (`torch.nn.functional.dropout1d`).
+    """Zero random channels and divide the others by 1 - p (`torch.nn.functional.dropout1d`).
 
     Args:
         input: A floating tensor of shape (N, C, L) or (C, L).
@@ -148,7 +148,7 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
 @overridable
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Whole channels set to zero at random, the others divided by 1 - p (`torch.nn.functional.dropout2d`).
+    """Zero random channels and divide the others by 1 - p (`torch.nn.functional.dropout2d`).
 
     Args:
         input: A floating tensor of shape (N, C, H, W).
@@ -176,7 +176,7 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
 @overridable
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Whole channels set to zero at random, the others divided by 1 - p (`torch.nn.functional.dropout3d`).
+    """Zero random channels and divide the others by 1 - p (`torch.nn.functional.dropout3d`).
 
     Args:
         input: A floating tensor of shape (N, C, D, H, W) or (C, D, H, W).

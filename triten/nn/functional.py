@@ -168,7 +168,7 @@ def _implicit_dim(name: str, input: Any, stacklevel: int = 3) -> int:
 def softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: ScalarType | None = None
 ) -> Tensor:
-    """exp(input) over its sum along `dim` (`torch.nn.functional.softmax`).
+    """Divide exp(input) by its sum along `dim` (`torch.nn.functional.softmax`).
 
     Args:
         input: A floating tensor of any shape.
@@ -269,7 +269,7 @@ def nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """Negative log likelihood of classes (`torch.nn.functional.nll_loss`).
+    """Compute the negative log-likelihood of the target classes (`torch.nn.functional.nll_loss`).
 
     Args:
         input: Logarithms of probabilities, of shape (C), (N, C) or (N, C, d1, d2, ...).
@@ -306,7 +306,7 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """Cross entropy of unnormalised logits (`torch.nn.functional.cross_entropy`).
+    """Compute the cross entropy of unnormalized logits (`torch.nn.functional.cross_entropy`).
 
     Args:
         input: Logits, of shape (C), (N, C) or (N, C, d1, d2, ...).
@@ -357,7 +357,7 @@ def cross_entropy(
 
 
 def _of_one_shape(input: Tensor, target: Tensor, stacklevel: int = WRAPPED) -> tuple[Tensor, Tensor]:
-    """Both broadcast, so that neither counts as a number in promotion; with a warning where they differed."""
+    """Broadcast both tensors, so that neither is a 0-d operand in type promotion. Warn if their shapes differ."""
     if target.shape != input.shape:
         warnings.warn(
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). "
@@ -385,7 +385,7 @@ def mse_loss(
     reduction: str = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """(input - target) ** 2, by default its mean (`torch.nn.functional.mse_loss`).
+    """Compute (input - target) ** 2, by default its mean (`torch.nn.functional.mse_loss`).
 
     Args:
         input: A floating tensor of any shape.
@@ -441,7 +441,7 @@ def l1_loss(
     reduction: str = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """|input - target|, by default its mean (`torch.nn.functional.l1_loss`).
+    """Compute |input - target|, by default its mean (`torch.nn.functional.l1_loss`).
 
     Args:
         input: A floating tensor of any shape.
@@ -478,7 +478,7 @@ def smooth_l1_loss(
     reduction: str = "mean",
     beta: float = 1.0,
 ) -> Tensor:
-    """d ** 2 / (2 beta) below `beta`, d - beta / 2 above, for d = |input - target|
+    """Compute d ** 2 / (2 beta) below `beta`, d - beta / 2 above, for d = |input - target|
     (`torch.nn.functional.smooth_l1_loss`).
 
     Args:
@@ -510,7 +510,7 @@ def smooth_l1_loss(
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
-    """d ** 2 / 2 up to `delta`, delta * (d - delta / 2) above, for d = |input - target|
+    """Compute d ** 2 / 2 up to `delta`, delta * (d - delta / 2) above, for d = |input - target|
     (`torch.nn.functional.huber_loss`).
 
     Args:
@@ -546,7 +546,7 @@ def _number(value: Any) -> Any:
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """max(input, 0), element by element (`torch.nn.functional.relu`).
+    """Compute max(input, 0) elementwise (`torch.nn.functional.relu`).
 
     Args:
         input: A tensor of real numbers.
@@ -620,7 +620,7 @@ def embedding(
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Elements set to 0 at random, the others divided by 1 - p (`torch.nn.functional.dropout`).
+    """Zero random elements and divide the others by 1 - p (`torch.nn.functional.dropout`).
 
     Args:
         input: A floating tensor of any shape.

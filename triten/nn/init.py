@@ -94,7 +94,7 @@ def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Uniform numbers of [a, b)."""
+    """Fill `tensor` with uniform random numbers from [a, b)."""
     with no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
@@ -102,7 +102,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generato
 def normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
-    """Normal numbers."""
+    """Fill `tensor` with normal random numbers."""
     with no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
@@ -115,7 +115,9 @@ def trunc_normal_(
     b: float = 2.0,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Fill with normal numbers, of which those outside [a, b] are drawn again (`torch.nn.init.trunc_normal_`).
+    """Fill `tensor` with normal random numbers truncated to [a, b] (`torch.nn.init.trunc_normal_`).
+
+    Numbers outside [a, b] are resampled. If most would be outside, rejection sampling from uniform numbers is used.
 
     If most would lie outside, uniform numbers of [a, b] are drawn, and accepted in proportion to their density.
     """
@@ -157,12 +159,12 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Ones."""
+    """Fill `tensor` with ones."""
     return constant_(tensor, 1.0)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Zeros."""
+    """Fill `tensor` with zeros."""
     with no_grad():
         return tensor.zero_()
 
@@ -200,16 +202,21 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Uniform numbers whose variance is kept forward and backward (Glorot and Bengio, 2010).
+    """Fill `tensor` with uniform numbers that preserve variance forward and backward (Glorot and Bengio, 2010).
 
-    Raises ValueError below two dimensions.
+    Raises:
+        ValueError: `tensor` has fewer than two dimensions.
     """
     bound = gain * math.sqrt(6.0 / sum(_calculate_fan_in_and_fan_out(tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Normal numbers whose variance is kept forward and backward (Glorot and Bengio, 2010)."""
+    """Fill `tensor` with normal numbers that preserve variance forward and backward (Glorot and Bengio, 2010).
+
+    Raises:
+        ValueError: `tensor` has fewer than two dimensions.
+    """
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_calculate_fan_in_and_fan_out(tensor))), generator)
 
 
@@ -220,13 +227,17 @@ def kaiming_uniform_(
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> Tensor:
-    """Uniform numbers whose variance is kept through rectifiers (He et al., 2015).
+    """Fill `tensor` with uniform numbers whose variance rectifiers preserve (He et al., 2015).
 
     Args:
-        a: the rectifier's slope below zero.
-        mode: ``fan_in`` keeps it forward, ``fan_out`` backward.
+        tensor: A tensor of at least two dimensions.
+        a: The rectifier's slope below zero. Default: 0.
+        mode: ``fan_in`` preserves the variance forward, ``fan_out`` backward. Default: ``fan_in``.
+        nonlinearity: The name of the nonlinearity, as for `calculate_gain`.
+        generator: The random generator. Default: the device's.
 
-    Raises ValueError below two dimensions, or for an unknown mode or nonlinearity.
+    Raises:
+        ValueError: `tensor` has fewer than two dimensions, or `mode` or `nonlinearity` is unknown.
     """
     if tensor.numel() == 0:
         warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
@@ -242,7 +253,13 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> Tensor:
-    """Normal numbers whose variance is kept through rectifiers (He et al., 2015)."""
+    """Fill `tensor` with normal numbers whose variance rectifiers preserve (He et al., 2015).
+
+    See `kaiming_uniform_` for the arguments.
+
+    Raises:
+        ValueError: `tensor` has fewer than two dimensions, or `mode` or `nonlinearity` is unknown.
+    """
     if tensor.numel() == 0:
         warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
         return tensor
@@ -255,7 +272,11 @@ def kaiming_normal_(
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator | None = None) -> Tensor:
-    """Normal numbers of which this share of each column is zero. Raises ValueError unless there are two dimensions."""
+    """Fill `tensor` with normal numbers and zero a fraction `sparsity` of each column.
+
+    Raises:
+        ValueError: `tensor` does not have two dimensions.
+    """
     if tensor.dim() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     rows, columns = tensor.shape
@@ -268,11 +289,16 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Gener
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = None) -> Tensor:
-    """Rows, or columns if there are fewer, orthogonal to each other and of norm `gain` (`torch.nn.init.orthogonal_`).
+    """Fill `tensor` with a random orthogonal matrix times `gain` (`torch.nn.init.orthogonal_`).
 
-    Raises ValueError below two dimensions. Source: A. Saxe and others, "Exact solutions to the nonlinear dynamics of
-    learning in deep linear neural networks", 2013; uniform among all such matrices as F. Mezzadri, "How to generate
-    random matrices from the classical compact groups", 2007, shows.
+    The rows, or the columns if there are fewer, are orthogonal and of norm `gain`. The distribution is uniform over
+    all these matrices.
+
+    Raises:
+        ValueError: `tensor` has fewer than two dimensions.
+
+    Source: A. Saxe and others, "Exact solutions to the nonlinear dynamics of learning in deep linear neural networks",
+    2013; F. Mezzadri, "How to generate random matrices from the classical compact groups", 2007.
     """
     if tensor.dim() < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")

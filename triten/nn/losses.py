@@ -48,7 +48,7 @@ def kl_div(
     reduction: str = "mean",
     log_target: bool = False,
 ) -> Tensor:
-    """target * (log(target) - input), `input` being log-probabilities (`torch.nn.functional.kl_div`).
+    """Compute target * (log(target) - input) for log-probabilities `input` (`torch.nn.functional.kl_div`).
 
     Args:
         input: Logarithms of probabilities, of any shape.
@@ -92,7 +92,7 @@ def hinge_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """`input` where the target is 1, max(0, margin - input) where it is -1
+    """Compute `input` where the target is 1, max(0, margin - input) where it is -1
     (`torch.nn.functional.hinge_embedding_loss`).
 
     Args:
@@ -127,7 +127,7 @@ def margin_ranking_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """max(0, -target * (input1 - input2) + margin) (`torch.nn.functional.margin_ranking_loss`).
+    """Compute max(0, -target * (input1 - input2) + margin) (`torch.nn.functional.margin_ranking_loss`).
 
     Args:
         input1: A floating tensor.
@@ -169,7 +169,7 @@ def cosine_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """1 - cos where the target is 1, max(0, cos - margin) where it is -1
+    """Compute 1 - cos where the target is 1, max(0, cos - margin) where it is -1
     (`torch.nn.functional.cosine_embedding_loss`).
 
     Args:
@@ -206,7 +206,7 @@ def soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """log(1 + exp(-target * input)) (`torch.nn.functional.soft_margin_loss`).
+    """Compute log(1 + exp(-target * input)) (`torch.nn.functional.soft_margin_loss`).
 
     Args:
         input: A floating tensor of any shape.
@@ -240,7 +240,7 @@ def poisson_nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """Negative log likelihood of Poisson distributions (`torch.nn.functional.poisson_nll_loss`).
+    """Compute the negative log-likelihood of Poisson distributions (`torch.nn.functional.poisson_nll_loss`).
 
     Args:
         input: The rates, or their logarithms.
@@ -271,7 +271,7 @@ def poisson_nll_loss(
 def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:
-    """Negative log likelihood of normal distributions (`torch.nn.functional.gaussian_nll_loss`).
+    """Compute the negative log-likelihood of normal distributions (`torch.nn.functional.gaussian_nll_loss`).
 
     Args:
         input: The means.
@@ -331,7 +331,8 @@ def binary_cross_entropy(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """-(target log(input) + (1 - target) log(1 - input)) (`torch.nn.functional.binary_cross_entropy`).
+    """Compute the binary cross entropy, -(target log(input) + (1 - target) log(1 - input))
+    (`torch.nn.functional.binary_cross_entropy`).
 
     Args:
         input: Probabilities, of any shape.
@@ -374,7 +375,7 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: Tensor | None = None,
 ) -> Tensor:
-    """`binary_cross_entropy` of sigmoid(input), without overflow
+    """Compute the `binary_cross_entropy` of sigmoid(input), without overflow
     (`torch.nn.functional.binary_cross_entropy_with_logits`).
 
     Args:
@@ -459,7 +460,8 @@ def multilabel_soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """`binary_cross_entropy_with_logits`, its mean over classes (`torch.nn.functional.multilabel_soft_margin_loss`).
+    """Compute the mean of `binary_cross_entropy_with_logits` over classes
+    (`torch.nn.functional.multilabel_soft_margin_loss`).
 
     Args:
         input: Logits, of shape (N, C).
@@ -505,7 +507,8 @@ def triplet_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """max(0, margin + d(anchor, positive) - d(anchor, negative)) (`torch.nn.functional.triplet_margin_loss`).
+    """Compute max(0, margin + d(anchor, positive) - d(anchor, negative))
+    (`torch.nn.functional.triplet_margin_loss`).
 
     Args:
         anchor: Vectors, of shape (N, D) or (D).
@@ -552,7 +555,8 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """`triplet_margin_loss` by a distance of one's own (`torch.nn.functional.triplet_margin_with_distance_loss`).
+    """Compute `triplet_margin_loss` with a user-defined distance
+    (`torch.nn.functional.triplet_margin_with_distance_loss`).
 
     Args:
         anchor: Vectors, as the distance takes them.

@@ -51,12 +51,13 @@ class SparseSemiStructuredTensor(TensorOfParts):
     gradient is dense.
 
     Attributes:
-        packed: The kept elements; of the CUSPARSELT class with words after them.
-        meta: The words, or None where `packed` holds them.
-        packed_t, meta_t: The same of the transposed matrix, or None.
-        compressed_swizzled_bitmask: The kept positions in 8x8 elements, uint8 (M / 8, K / 8, 8), or None.
+        packed: The kept elements. In the CUSPARSELT class the metadata words follow them.
+        meta: The metadata words, or None if `packed` holds them.
+        packed_t: The kept elements of the transposed matrix, or None.
+        meta_t: The metadata words of the transposed matrix, or None.
+        compressed_swizzled_bitmask: The kept positions in tiles of 8x8 elements, uint8 (M / 8, K / 8, 8), or None.
 
-    Unlike PyTorch's it is on the CPU and on Meta, too, and ``to`` a device packs nothing out.
+    Unlike PyTorch, triten also has these tensors on the CPU and on meta, and ``to`` a device keeps them packed.
 
     Source: `torch.sparse.SparseSemiStructuredTensor`.
     """
@@ -108,11 +109,15 @@ class SparseSemiStructuredTensor(TensorOfParts):
         return made
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """`__new__` has done it."""
+        """Do nothing: `__new__` initializes the tensor."""
 
     @classmethod
     def from_dense(cls, original_tensor: Tensor, alg_id: int = _DEFAULT_ALG_ID) -> Self:
-        """Pack a matrix; the docstrings of both classes say which."""
+        """Pack a dense matrix. Both subclasses override this method.
+
+        Raises:
+            NotImplementedError: The class does not override this method.
+        """
         raise NotImplementedError(f"{cls.__name__} does not say how it is packed")
 
     @classmethod
@@ -121,10 +126,10 @@ class SparseSemiStructuredTensor(TensorOfParts):
 
         Args:
             original_tensor: A matrix of float16 or bfloat16, whose sizes are multiples of 32.
-            algorithm: As of `tt._sparse_semi_structured_tile`.
+            algorithm: As for `tt._sparse_semi_structured_tile`.
 
         Raises:
-            RuntimeError: The dtype, the sizes or strides are not these, or there is no such algorithm.
+            RuntimeError: The dtype, the sizes or the strides are not supported, or the algorithm is unknown.
 
         Example:
             >>> import triten as tt
@@ -137,7 +142,7 @@ class SparseSemiStructuredTensor(TensorOfParts):
 
     @classmethod
     def _validate_device_dim_dtype_shape(cls, original_tensor: Tensor) -> None:
-        """Raise RuntimeError for what cannot be packed."""
+        """Raise RuntimeError for a matrix that cannot be packed."""
         if original_tensor.dim() != 2:
             raise RuntimeError(
                 f"Error original_tensor.dim = {original_tensor.dim()} is not supported! "
@@ -170,7 +175,7 @@ class SparseSemiStructuredTensor(TensorOfParts):
     def _mm(
         self, B: Tensor, *, bias: Tensor | None = None, should_transpose_dense: bool = False, **kwargs: Any
     ) -> Tensor:
-        """``self @ B + bias[:, None]``, or with `should_transpose_dense` ``(self @ B.t() + bias[:, None]).t()``."""
+        """Compute ``self @ B + bias[:, None]``; if `should_transpose_dense`, ``(self @ B.t() + bias[:, None]).t()``."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it is multiplied")
 
     def _check_product(self, B: Tensor) -> None:
@@ -296,7 +301,11 @@ class SparseSemiStructuredTensorCUTLASS(SparseSemiStructuredTensor):
         return cls(original_tensor.shape, *made)
 
     def kept_and_words(self) -> tuple[Tensor, Tensor]:
-        """Return the kept elements and the metadata words."""
+        """Return the kept elements and the metadata words.
+
+        Raises:
+            RuntimeError: `packed` or `meta` is None.
+        """
         if self.packed is None or self.meta is None:
             raise RuntimeError(f"{type(self).__name__}: expected `packed` and `meta`, got neither or one")
         return self.packed, self.meta
@@ -367,7 +376,11 @@ class SparseSemiStructuredTensorCUSPARSELT(SparseSemiStructuredTensor):
         return cls(original_tensor.shape, packed, None, packed_t, None, masks)
 
     def kept_and_words(self) -> tuple[Tensor, Tensor]:
-        """Views of the one tensor."""
+        """Return the kept elements and the metadata words, views of `packed`.
+
+        Raises:
+            RuntimeError: `packed` is None.
+        """
         if self.packed is None:
             raise RuntimeError(f"{type(self).__name__}: expected `packed`, got None")
         return split(self.packed, self.shape[1])
@@ -472,7 +485,11 @@ def rebuilt(
 
 
 def check_parts(matrix: SparseSemiStructuredTensor) -> None:
-    """Raise ValueError where the parts of a matrix are not of its sizes."""
+    """Check that the parts of a matrix match its sizes.
+
+    Raises:
+        ValueError: The parts make no matrix, or one of another shape.
+    """
     shape = tuple(matrix.shape)
     try:
         made = tuple(matrix._dense().shape)
@@ -488,11 +505,11 @@ def check_parts(matrix: SparseSemiStructuredTensor) -> None:
 
 Handler = Callable[..., Any]
 HANDLERS: dict[str, Handler] = {}
-"""What each operator does with such tensors, by its name."""
+"""Implementations of operators for semi-structured tensors, by the operator's name."""
 
 
 def handles(*names: str) -> Callable[[Handler], Handler]:
-    """Enter a function under operators' names."""
+    """Return a decorator that registers a function as the implementation of operators."""
 
     def enter(function: Handler) -> Handler:
         HANDLERS.update(dict.fromkeys(names, function))
@@ -503,7 +520,7 @@ def handles(*names: str) -> Callable[[Handler], Handler]:
 
 @handles("aten::detach", "aten::alias")
 def same(self: SparseSemiStructuredTensor) -> SparseSemiStructuredTensor:
-    """Another tensor over the same parts."""
+    """Return a new tensor over the same parts."""
     return self.like()
 
 
@@ -527,13 +544,17 @@ def t(self: SparseSemiStructuredTensor) -> SparseSemiStructuredTensor:
 
 @handles("aten::transpose.int")
 def swapped(self: SparseSemiStructuredTensor, dim0: int, dim1: int) -> SparseSemiStructuredTensor:
-    """`t` where the dimensions differ."""
+    """Transpose the matrix if the dimensions differ."""
     return self.turned() if dim0 % 2 != dim1 % 2 else self.like()
 
 
 @handles("aten::view", "aten::_unsafe_view")
 def view(self: SparseSemiStructuredTensor, size: Sequence[int]) -> SparseSemiStructuredTensor:
-    """Return the tensor itself; only its own shape is supported."""
+    """Return a tensor over the same parts; only the matrix's own shape is supported.
+
+    Raises:
+        NotImplementedError: `size` is another shape.
+    """
     if tuple(size) != tuple(self.shape):
         raise NotImplementedError(
             f"`view` is not implemented for SparseSemiStructuredTensor, except for the dummy case (shape={tuple(size)})"
@@ -543,7 +564,7 @@ def view(self: SparseSemiStructuredTensor, size: Sequence[int]) -> SparseSemiStr
 
 @handles("aten::clone")
 def clone(self: SparseSemiStructuredTensor, memory_format: Any = None) -> SparseSemiStructuredTensor:
-    """Copies of the parts."""
+    """Copy the tensor with its parts."""
     return self.like([None if part is None else part.clone() for part in self.parts])
 
 
@@ -557,7 +578,11 @@ def to_copy(
     non_blocking: bool = False,
     memory_format: Any = None,
 ) -> SparseSemiStructuredTensor:
-    """Copies of the parts on another device; a dtype is refused, as PyTorch refuses it."""
+    """Copy the tensor to a device.
+
+    Raises:
+        NotImplementedError: `dtype` is another dtype, as in PyTorch.
+    """
     if dtype is not None and dtype is not self.dtype:
         raise NotImplementedError(
             f"`_to_copy()` with dtype={dtype} is not implemented for SparseSemiStructuredTensor; to_dense() makes a "
@@ -570,7 +595,11 @@ def to_copy(
 def copy(
     self: SparseSemiStructuredTensor, src: Tensor, non_blocking: bool = False
 ) -> SparseSemiStructuredTensor:
-    """Copy the parts of another such tensor into these, in-place."""
+    """Copy the parts of another semi-structured tensor into these, in-place.
+
+    Raises:
+        RuntimeError: `src` is of another class or shape, or has other parts.
+    """
     given = src.parts if isinstance(src, SparseSemiStructuredTensor) and type(src) is type(self) else ()
     if src.shape != self.shape or [p is None for p in given] != [p is None for p in self.parts]:
         raise RuntimeError(
@@ -585,7 +614,11 @@ def copy(
 
 @handles("aten::mm")
 def mm(self: Tensor, mat2: Tensor) -> Tensor:
-    """Multiply by a dense matrix on either side."""
+    """Multiply by a dense matrix on either side.
+
+    Raises:
+        NotImplementedError: An operand does not have two dimensions.
+    """
     if self.dim() != 2 or mat2.dim() != 2:
         raise NotImplementedError(NO_BROADCASTING)
     if isinstance(self, SparseSemiStructuredTensor):
@@ -597,7 +630,12 @@ def mm(self: Tensor, mat2: Tensor) -> Tensor:
 
 @handles("aten::addmm")
 def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
-    """``mat1 @ mat2`` plus a row of numbers, of which `mat2` is packed."""
+    """Compute ``mat1 @ mat2`` plus a 1D bias, with `mat2` sparse.
+
+    Raises:
+        NotImplementedError: `mat1` or `mat2` is not a matrix, `self` is not 1D, `mat1` or `self` is sparse, or `beta`
+            or `alpha` is not 1.
+    """
     if mat1.dim() != 2 or mat2.dim() != 2:
         raise NotImplementedError(NO_BROADCASTING)
     if self.dim() != 1:

@@ -97,16 +97,21 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             )
 
     def reset_parameters(self) -> None:
-        """New initial values of all projections."""
+        """Reinitialize all projections."""
         self.head.reset_parameters()
         for cluster in self.tail:
             for layer in cluster.children():
                 layer.reset_parameters()
 
     def forward(self, input_: Tensor, target_: Tensor) -> _ASMoutput:
-        """(N, in_features) and (N) classes, or one row and its class.
+        """Compute the log-probabilities of the targets and the loss.
 
-        Raises RuntimeError for other shapes, and for classes that there are not.
+        Args:
+            input_: Features (N, in_features) or (in_features).
+            target_: Classes (N) or ( ).
+
+        Raises:
+            RuntimeError: The shapes do not match, or a class is out of range.
         """
         batched = target_.dim() > 0
         if target_.dim() > 1:

@@ -37,7 +37,7 @@ class Unfold(Module):
         self.stride = stride
 
     def forward(self, input: Tensor) -> Tensor:
-        """(N, C, H, W) or (C, H, W)."""
+        """Extract windows of an input (N, C, H, W) or (C, H, W) as columns."""
         return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 
     def extra_repr(self) -> str:
@@ -72,7 +72,7 @@ class Fold(Module):
         self.stride = stride
 
     def forward(self, input: Tensor) -> Tensor:
-        """(N, C kh kw, windows) or (C kh kw, windows)."""
+        """Sum columns (N, C * kh * kw, windows) or (C * kh * kw, windows) into images."""
         return F.fold(input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride)
 
     def extra_repr(self) -> str:

@@ -89,7 +89,7 @@ class PackedSequence(_Fields):
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """With `data` converted, as `Tensor.to` does, and indices on its device; itself where nothing changes."""
+        """Convert `data` as `Tensor.to` does, and move the indices to its device; return self if nothing changes."""
         data = self.data.to(*args, **kwargs)
         if data is self.data:
             return self
@@ -111,15 +111,15 @@ class PackedSequence(_Fields):
         return self.to(*args, **kwargs)
 
     def cuda(self, *args: Any, **kwargs: Any) -> Self:
-        """On a CUDA device."""
+        """Copy to a CUDA device."""
         return self._on("cuda", *args, **kwargs)
 
     def cpu(self, *args: Any, **kwargs: Any) -> Self:
-        """On the CPU."""
+        """Copy to the CPU."""
         return self._on("cpu", *args, **kwargs)
 
     def pin_memory(self) -> Self:
-        """In page-locked host memory."""
+        """Copy to page-locked host memory."""
         indices = (_moved(tensor, lambda t: t.pin_memory()) for tensor in self[2:])
         return type(self)(self.data.pin_memory(), self.batch_sizes, *indices)
 
@@ -218,12 +218,15 @@ def pad_packed_sequence(
     padding_value: float = 0.0,
     total_length: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Padded sequences and their lengths, the inverse of packing (`torch.nn.utils.rnn.pad_packed_sequence`).
+    """Unpack to padded sequences and their lengths, the inverse of packing (`torch.nn.utils.rnn.pad_packed_sequence`).
 
     Args:
         batch_first: If True, the result is (N, T, ...) instead of (T, N, ...). Default: False.
         padding_value: The value after a sequence's end.
-        total_length: T, by default the longest length. Raises ValueError where it is less.
+        total_length: The length T of the result. Default: the longest length.
+
+    Raises:
+        ValueError: `total_length` is less than the longest length.
 
     Example:
         >>> import triten as tt
@@ -255,14 +258,15 @@ def pad_sequence(
     padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> Tensor:
-    """Sequences (L, ...) stacked, each padded to the longest (`torch.nn.utils.rnn.pad_sequence`).
+    """Stack sequences (L, ...), each padded to the longest (`torch.nn.utils.rnn.pad_sequence`).
 
     Args:
         batch_first: If True, the result is (N, T, ...) instead of (T, N, ...). Default: False.
         padding_value: The value that pads shorter sequences.
-        padding_side: ``right`` for after them, ``left`` for before.
+        padding_side: ``right`` or ``left``, the side of the padding. Default: ``right``.
 
-    Raises RuntimeError for no sequences and for another side.
+    Raises:
+        RuntimeError: There are no sequences, or `padding_side` is invalid.
 
     Example:
         >>> import triten as tt

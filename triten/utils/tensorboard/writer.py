@@ -54,7 +54,7 @@ class FileWriter:
         self.add_event(Event(summary=summary), global_step, walltime)
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write pending events."""
         self.event_writer.flush()
 
     def close(self) -> None:
@@ -437,7 +437,7 @@ class SummaryWriter:
                 writer.add_scalar(name, value, global_step)
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write pending events."""
         for writer in (self.all_writers or {}).values():
             writer.flush()
 
