@@ -94,7 +94,13 @@ def parameters_of(function: Any) -> tuple[Any, ...]:
 
 
 def checked_inputs(functions: Sequence[Any], samples: Any) -> list[tuple[Any, ...]]:
-    """For each function the tensors of its arguments, then its parameters: all that may get a gradient."""
+    """Return, for each function, the tensors that may get a gradient: those of its arguments, then its parameters.
+
+    Raises:
+        TypeError: An element of `functions` is not callable, or `samples` is not a tuple of tuples of the same length.
+        AssertionError: A sample argument is not a tensor.
+        RuntimeError: A tensor is not on CUDA.
+    """
     if not isinstance(samples, tuple) or len(samples) != len(functions):
         raise TypeError(
             f"make_graphed_callables: expected a tuple of arguments for each of {len(functions)} callables, got "
@@ -143,14 +149,14 @@ def gradients(
 
 
 def grads_like(outputs: Sequence[Any], make: Callable[[Any], Any] = empty_like) -> tuple[Any, ...]:
-    """Memory for the gradient of each output that requires one."""
+    """Allocate a gradient for each output that requires one; None for the others."""
     return tuple(make(o) if isinstance(o, Tensor) and o.requires_grad else None for o in outputs)
 
 
 def warm_up(
     functions: Sequence[Any], samples: Sequence[Any], surfaces: Sequence[Any], times: int, allow_unused: bool
 ) -> None:
-    """Run everything that will be captured, so that it is compiled and loaded, on a stream of its own."""
+    """Run forward and backward on a new stream, so that everything is compiled and loaded before the capture."""
     cuda = driver()
     cuda.synchronize()
     with StreamContext(Stream()):
@@ -168,7 +174,7 @@ def capture(
     pool: PoolHandle,
     allow_unused: bool,
 ) -> list[Captured]:
-    """Capture all forwards, then the backwards in the opposite order: so they run, and may share memory."""
+    """Capture all forwards, then the backwards in reverse order: the order of replays, so that they share memory."""
     forwards = []
     for function, args in zip(functions, samples, strict=True):
         forward = CUDAGraph()
@@ -241,7 +247,12 @@ def graphed(captured: Captured, argument_count: int, parameters: tuple[Any, ...]
 
 
 def check_arguments(expected: Sequence[Any], given: Sequence[Any]) -> None:
-    """Raise unless the arguments are like those of the capture."""
+    """Check that the arguments have the metadata of those in the capture.
+
+    Raises:
+        TypeError: The number of arguments differs, or an argument is not a tensor.
+        RuntimeError: A shape, dtype or device differs.
+    """
     if len(expected) != len(given):
         raise TypeError(f"graphed callable: expected {len(expected)} tensors as arguments, got {len(given)}")
     for position, (static, tensor) in enumerate(zip(expected, given, strict=True)):

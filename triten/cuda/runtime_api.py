@@ -70,15 +70,15 @@ class _Runtime:
         return text if text is not None else driver().error_text(int(error))
 
     def cudaProfilerStart(self) -> int:
-        """Have the profiler that is attached collect."""
+        """Start the attached profiler's collection."""
         return _status(self._driver.start_profiler)
 
     def cudaProfilerStop(self) -> int:
-        """Have it stop."""
+        """Stop the attached profiler's collection."""
         return _status(self._driver.stop_profiler)
 
     def cudaHostRegister(self, address: int, nbytes: int, flags: int) -> int:
-        """Page-lock memory of the host that is there already; `flags` 0 to 3, 1 being portable and 2 mapped."""
+        """Page-lock existing host memory; `flags` is from 0 to 3, the sum of 1 for portable and 2 for mapped."""
         return _status(lambda: self._driver.register_host(address, nbytes, flags))
 
     def cudaHostUnregister(self, address: int) -> int:
@@ -86,7 +86,7 @@ class _Runtime:
         return _status(lambda: self._driver.unregister_host(address))
 
     def cudaMemGetInfo(self, device: int) -> tuple[int, int]:
-        """(free, total) bytes of a device."""
+        """Return the (free, total) bytes of a device."""
         return self._driver.memory_info(device)
 
 

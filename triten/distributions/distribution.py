@@ -159,31 +159,47 @@ class Distribution:
         return self.variance.sqrt()
 
     def sample(self, sample_shape: Shape = ()) -> Tensor:
-        """Samples of shape ``sample_shape + batch_shape + event_shape``, through which no gradient flows."""
+        """Draw samples of shape ``sample_shape + batch_shape + event_shape``, without gradients."""
         with no_grad():
             return self.rsample(sample_shape)
 
     def rsample(self, sample_shape: Shape = ()) -> Tensor:
-        """Samples as a differentiable function of the parameters, where `has_rsample`."""
+        """Draw samples as a differentiable function of the parameters.
+
+        Raises:
+            NotImplementedError: The distribution has no such samples; `has_rsample` is False.
+        """
         raise NotImplementedError
 
     def sample_n(self, n: int) -> Tensor:
-        """`sample` of ``(n,)``. Deprecated."""
+        """Return `sample` of ``(n,)``. Deprecated."""
         warnings.warn(
             "sample_n(n) will be deprecated. Use .sample((n,)) instead", FutureWarning, stacklevel=2
         )
         return self.sample((n,))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Compute the log-density, or log-probability, of `value`."""
+        """Compute the log-density, or log-probability, of `value`.
+
+        Raises:
+            NotImplementedError: The distribution does not implement it.
+        """
         raise NotImplementedError
 
     def cdf(self, value: Tensor) -> Tensor:
-        """Compute the cumulative distribution function at `value`."""
+        """Compute the cumulative distribution function at `value`.
+
+        Raises:
+            NotImplementedError: The distribution does not implement it.
+        """
         raise NotImplementedError
 
     def icdf(self, value: Tensor) -> Tensor:
-        """Compute the quantile: the point at which `cdf` equals `value`."""
+        """Compute the quantile: the point at which `cdf` equals `value`.
+
+        Raises:
+            NotImplementedError: The distribution does not implement it.
+        """
         raise NotImplementedError
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
@@ -195,7 +211,11 @@ class Distribution:
         raise NotImplementedError
 
     def entropy(self) -> Tensor:
-        """Compute the entropy, in nats."""
+        """Compute the entropy, in nats.
+
+        Raises:
+            NotImplementedError: The distribution does not implement it.
+        """
         raise NotImplementedError
 
     def perplexity(self) -> Tensor:
@@ -206,7 +226,7 @@ class Distribution:
         return Size((*sample_shape, *self._batch_shape, *self._event_shape))
 
     def _values_of_support(self, values: Tensor, expand: bool) -> Tensor:
-        """Values along the first dimension, with the dimensions of the batch."""
+        """Reshape values along the first dimension, followed by the batch dimensions."""
         made = values.reshape((-1, *([1] * len(self._batch_shape))))
         return made.expand((-1, *self._batch_shape)) if expand else made
 

@@ -99,7 +99,11 @@ class Transform:
 
     @property
     def event_dim(self) -> int:
-        """How many of the last dimensions one value has, if domain and codomain agree."""
+        """The number of event dimensions, if domain and codomain agree on it.
+
+        Raises:
+            ValueError: Domain and codomain have different numbers of event dimensions.
+        """
         if self.domain.event_dim == self.codomain.event_dim:
             return int(self.domain.event_dim)
         raise ValueError("Please use either .domain.event_dim or .codomain.event_dim")
@@ -115,11 +119,15 @@ class Transform:
 
     @property
     def sign(self) -> Any:
-        """+1 or -1, of a function of one number that grows or falls."""
+        """The sign of the derivative of a monotonic scalar function, +1 or -1."""
         raise NotImplementedError
 
     def with_cache(self, cache_size: int = 1) -> Any:
-        """Return the same transform with a cache of this size."""
+        """Return the same transform with a cache of this size.
+
+        Raises:
+            NotImplementedError: The class has its own constructor and does not override this method.
+        """
         if self._cache_size == cache_size:
             return self
         if type(self).__init__ is Transform.__init__:
@@ -135,7 +143,7 @@ class Transform:
     __hash__ = object.__hash__
 
     def __call__(self, x: Tensor) -> Tensor:
-        """f(x)."""
+        """Compute f(x)."""
         if self._cache_size == 0:
             return self._call(x)
         known_x, known_y = self._cached_x_y
@@ -164,7 +172,11 @@ class Transform:
         raise NotImplementedError
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        """log |det dy / dx|, given both."""
+        """Compute log |det dy / dx| from x and y.
+
+        Raises:
+            NotImplementedError: The transform does not implement it.
+        """
         raise NotImplementedError
 
     def __repr__(self) -> str:

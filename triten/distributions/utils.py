@@ -31,7 +31,7 @@ LOG_2_PI = math.log(2 * math.pi)
 
 
 def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
-    """Numbers and tensors as tensors of one shape (`torch.distributions.utils.broadcast_all`).
+    """Broadcast numbers and tensors to tensors of one shape (`torch.distributions.utils.broadcast_all`).
 
     Numbers take the dtype and device of the first tensor, or the default dtype if there is none.
 
@@ -63,12 +63,12 @@ def is_number(value: object) -> bool:
 
 
 def _standard_normal(shape: Shape, like: Tensor) -> Tensor:
-    """Normal numbers of mean 0 and deviation 1, with a tensor's dtype and device."""
+    """Draw standard normal numbers with a tensor's dtype and device."""
     return _ops.randn(tuple(shape), dtype=like.dtype, device=like.device)
 
 
 def open_uniform(shape: Shape, like: Tensor) -> Tensor:
-    """Uniform numbers from the least positive number up to 1, of which no logarithm is infinite."""
+    """Draw uniform numbers that are at least the smallest normal number, so that no logarithm is infinite."""
     return _ops.rand(tuple(shape), dtype=like.dtype, device=like.device).clamp(min=finfo(like.dtype).tiny)
 
 
@@ -81,7 +81,7 @@ def _sum_rightmost(value: Tensor, dim: int) -> Tensor:
 
 
 def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
-    """Probabilities of logits (`torch.distributions.utils.logits_to_probs`).
+    """Convert logits to probabilities (`torch.distributions.utils.logits_to_probs`).
 
     Args:
         logits: Log-odds if `is_binary`, else logarithms of weights along the last dimension.
@@ -96,7 +96,7 @@ def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
 
 
 def clamp_probs(probs: Tensor) -> Tensor:
-    """Probabilities at least `eps` from 0 and 1 (`torch.distributions.utils.clamp_probs`).
+    """Clamp probabilities to [eps, 1 - eps] (`torch.distributions.utils.clamp_probs`).
 
     Example:
         >>> import triten as tt
@@ -108,7 +108,7 @@ def clamp_probs(probs: Tensor) -> Tensor:
 
 
 def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
-    """Logits of probabilities, which are clamped first (`torch.distributions.utils.probs_to_logits`).
+    """Convert probabilities to logits, after clamping (`torch.distributions.utils.probs_to_logits`).
 
     Args:
         probs: Probabilities.
@@ -180,7 +180,7 @@ def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
 
 
 def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
-    """Vectors as the lower triangles of matrices (`torch.distributions.utils.vec_to_tril_matrix`).
+    """Fill the lower triangles of matrices from vectors (`torch.distributions.utils.vec_to_tril_matrix`).
 
     Args:
         vec: Vectors, of shape (..., L).

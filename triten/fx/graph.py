@@ -132,7 +132,11 @@ class Graph:
             self._order_is_known = True
 
     def output_node(self) -> Node:
-        """Return the output node, which is the last one."""
+        """Return the output node, which is the last one.
+
+        Raises:
+            AssertionError: The last node is not an output.
+        """
         last = self._root._prev
         if last.op != "output":
             raise AssertionError(f"output_node(): expected the last node to be an output, got op={last.op}")
@@ -145,6 +149,9 @@ class Graph:
             op: The kind, as in `Node.op`.
             target: The target; required for ``call_function``. Default: None, any target.
             sort: Ignored: the nodes are always in order.
+
+        Raises:
+            AssertionError: `op` is ``call_function`` and `target` is None.
         """
         if op == "call_function" and target is None:
             raise AssertionError("find_nodes(op='call_function'): target must not be None")
@@ -167,6 +174,9 @@ class Graph:
             op, target, args, kwargs: See `Node`.
             name: The base of its unique name. Default: derived from the target.
             type_expr: Its annotation. Default: None.
+
+        Raises:
+            AssertionError: `args` is not a tuple, or `kwargs` is not a dict.
         """
         args, kwargs = args or (), kwargs or immutable_dict()
         if not isinstance(args, tuple):
@@ -294,7 +304,13 @@ class Graph:
     # Changing
 
     def inserting_before(self, n: Node | None = None) -> _InsertPoint:
-        """New nodes go before `n` (None: to the start) until the block ends; without ``with``, from now on."""
+        """Set the insertion point before `n`, or at the start for None.
+
+        As a context manager it lasts until the block ends; without ``with``, from now on.
+
+        Raises:
+            AssertionError: `n` is a node of another graph.
+        """
         if n is None:
             return self.inserting_after(self._root)
         if n.graph is not self:
@@ -302,7 +318,13 @@ class Graph:
         return _InsertPoint(self, n.prepend)
 
     def inserting_after(self, n: Node | None = None) -> _InsertPoint:
-        """New nodes go after `n` (None: to the end), each right after it, until the block ends."""
+        """Set the insertion point after `n`, or at the end for None; each new node goes right after `n`.
+
+        As a context manager it lasts until the block ends; without ``with``, from now on.
+
+        Raises:
+            AssertionError: `n` is a node of another graph.
+        """
         if n is None:
             return self.inserting_before(self._root)
         if n.graph is not self:
@@ -310,7 +332,11 @@ class Graph:
         return _InsertPoint(self, n.append)
 
     def erase_node(self, to_erase: Node) -> None:
-        """Take a node out. Raises RuntimeError while it has users, or if it is another graph's."""
+        """Remove a node.
+
+        Raises:
+            RuntimeError: The node has users, or is of another graph.
+        """
         if to_erase.users:
             raise RuntimeError(
                 f"Tried to erase Node {to_erase} but it still had {len(to_erase.users)} users in the graph: "

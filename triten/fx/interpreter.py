@@ -62,13 +62,13 @@ class Interpreter:
         """Run the graph.
 
         Args:
-            args: those of the placeholders, in order.
-            initial_env: values of nodes that are not run.
-            enable_io_processing: If True, the graph's code generation takes arguments apart and puts results
-                together. Default: True.
+            args: The values of the placeholders, in order.
+            initial_env: Values of nodes that are not run. Default: none.
+            enable_io_processing: If True, the graph's code generation flattens arguments and unflattens results.
+                Default: True.
 
         Returns:
-            what the graph returns. An error of a step says which one it was.
+            The graph's result. The error of a node names the node.
         """
         self.env = {} if initial_env is None else initial_env
         if enable_io_processing:
@@ -98,10 +98,10 @@ class Interpreter:
         return None
 
     def boxed_run(self, args_list: list[Any]) -> Any:
-        """`run` on the arguments in a list, which is emptied, so that they are let go of after their last use.
+        """Run the graph on the arguments in a list, and empty the list, so that values are freed after their last use.
 
         Raises:
-            RuntimeError: for another number of arguments than the graph has placeholders.
+            RuntimeError: The numbers of arguments and placeholders differ.
         """
         inputs = self.graph.find_nodes(op="placeholder")
         if len(args_list) != len(inputs):
@@ -144,7 +144,11 @@ class Interpreter:
         return self.fetch_attr(str(target))
 
     def call_function(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a function and return its result."""
+        """Call a function and return its result.
+
+        Raises:
+            AssertionError: The target is a str.
+        """
         if isinstance(target, str):
             raise AssertionError(f"call_function: expected a function as the target, got {target!r}")
         return target(*args, **kwargs)

@@ -237,7 +237,11 @@ class Node:
         self.args = tuple(args)
 
     def insert_arg(self, idx: int, arg: Argument) -> None:
-        """Put a positional argument before that at an index, or at the end."""
+        """Insert a positional argument before the one at an index, or at the end.
+
+        Raises:
+            AssertionError: The index is out of range.
+        """
         if not 0 <= idx <= len(self._args):
             raise AssertionError(
                 f"insert_arg(): idx must be between 0 and len(self.args) = {len(self._args)}, got {idx}"
@@ -265,15 +269,18 @@ class Node:
         *,
         propagate_meta: bool = False,
     ) -> list[Node]:
-        """Have the users of this node take another one instead.
+        """Replace this node by another in all its users.
 
         Args:
-            replace_with: the node to take.
-            delete_user_cb: says of a user whether it is changed; all are by default.
+            replace_with: The node to use instead.
+            delete_user_cb: Returns whether a user is changed. Default: all users are.
             propagate_meta: If True, `replace_with`, which has no `meta` yet, gets that of this node. Default: False.
 
         Returns:
-            the users that were changed.
+            The changed users.
+
+        Raises:
+            AssertionError: `propagate_meta` is True and `replace_with` has `meta`.
         """
         if propagate_meta:
             if replace_with.meta:
@@ -300,7 +307,11 @@ class Node:
         return self._prev
 
     def prepend(self, x: Node) -> None:
-        """Move a node of the same graph to right before this one."""
+        """Move a node of the same graph to right before this one.
+
+        Raises:
+            AssertionError: `x` is a node of another graph.
+        """
         if x.graph is not self.graph:
             raise AssertionError(f"cannot move {x!r}, a node of another graph, before {self!r}")
         if x is self:

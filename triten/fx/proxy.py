@@ -202,7 +202,11 @@ class GraphAppendingTracer(TracerBase):
 
 
 def assert_fn(x: object) -> None:
-    """Check a traced assertion (`TracerBase.trace_asserts`)."""
+    """Check a traced assertion (`TracerBase.trace_asserts`).
+
+    Raises:
+        AssertionError: `x` is false.
+    """
     if not x:
         raise AssertionError("Assertion failed")
 

@@ -80,18 +80,22 @@ def replace_pattern_with_filters(
     replacement_callback: Callable[[InternalMatch, Graph, Graph], Graph] | None = None,
     node_name_match: str = "",
 ) -> list[ReplacedPatterns]:
-    """`replace_pattern` with a say in which places are replaced, and by what.
+    """Replace a pattern like `replace_pattern`, with filters of the matches and a callback for the replacement.
 
     Args:
-        gm: the module, which is changed.
-        pattern, replacement: functions, modules or graphs.
-        match_filters: functions of a place, the module's graph and the pattern's; all have to answer true.
+        gm: The module, which is changed in-place.
+        pattern, replacement: Functions, modules or graphs.
+        match_filters: Functions of a match, the module's graph and the pattern's graph. A match is replaced if all
+            return True. Default: none.
         ignore_literals: If True, the pattern's constants match any constant. Default: False.
-        replacement_callback: gives the graph to put in a place, instead of `replacement`.
-        node_name_match: a node of which this is a part of the name matches the pattern's last, whatever it calls.
+        replacement_callback: Returns the replacement of a match, if `replacement` is None.
+        node_name_match: A node whose name contains this string matches the pattern's last node, whatever it calls.
 
     Returns:
-        the places that were replaced.
+        The replaced matches.
+
+    Raises:
+        AssertionError: `replacement` and `replacement_callback` are both None.
     """
     graph, pattern_graph = gm.graph, _graph_of(pattern)
     matches = SubgraphMatcher(pattern_graph, ignore_literals=ignore_literals).match(graph, node_name_match)

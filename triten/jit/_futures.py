@@ -53,11 +53,20 @@ class Future(Generic[_Value]):
         return value
 
     def set_result(self, result: _Value) -> None:
-        """Give the value. Raises RuntimeError for a second one."""
+        """Complete the future with a value.
+
+        Raises:
+            RuntimeError: The future is complete already.
+        """
         self._complete(result, None)
 
     def set_exception(self, result: BaseException) -> None:
-        """Give an error, which `wait` and `value` raise."""
+        """Complete the future with an error, which `wait` and `value` raise.
+
+        Raises:
+            AssertionError: `result` is not an exception.
+            RuntimeError: The future is complete already.
+        """
         if not isinstance(result, BaseException):
             raise AssertionError(f"{result} is of type {type(result)}, not an Exception.")
         self._complete(None, result)

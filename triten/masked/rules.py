@@ -27,7 +27,11 @@ def _wrapped(data: Any, mask: Any) -> Any:
 
 @MASKED.rule("pointwise", "relu", "dropout")
 def pointwise(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Apply a pointwise operator; masked tensors must have the same mask, which the result keeps."""
+    """Apply a pointwise operator; masked tensors must have the same mask, which the result keeps.
+
+    Raises:
+        ValueError: The masks differ.
+    """
     found = _masked_in(args, kwargs)
     first = found[0]._masked_mask
     for each in found[1:]:

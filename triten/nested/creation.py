@@ -248,8 +248,11 @@ def masked_select(tensor: Tensor, mask: Tensor) -> Tensor:
     """Select elements by a mask, as a jagged tensor of one sequence for each row (`torch.nested.masked_select`).
 
     Args:
-        tensor: a dense tensor of two dimensions.
-        mask: a bool tensor that broadcasts to its shape.
+        tensor: A dense tensor of two dimensions.
+        mask: A bool tensor that broadcasts to `tensor`'s shape.
+
+    Raises:
+        RuntimeError: A tensor is not strided, or is nested.
 
     Example:
         >>> import triten as tt

@@ -156,7 +156,12 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> NestedTensor:
-    """Attention of each sequence to its own: padded, with a mask that leaves the padding out."""
+    """Compute attention within each sequence: pad the sequences and mask out the padding.
+
+    Raises:
+        ValueError: `attn_mask` is given, some operand is not nested, or is not (batch, heads, ragged, width).
+        RuntimeError: `key` and `value` have different sequences.
+    """
     name = "scaled_dot_product_attention"
     if attn_mask is not None:
         raise ValueError(f"{name}(): Masks are not yet supported for nested tensors, got attn_mask")

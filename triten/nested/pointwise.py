@@ -28,7 +28,11 @@ def _shapes(values: Sequence[Any]) -> str:
     "frexp",
 )
 def pointwise(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Run a pointwise operator. Other nested tensors have the same sequences; dense tensors broadcast."""
+    """Run a pointwise operator. Other nested tensors have the same sequences; dense tensors broadcast.
+
+    Raises:
+        RuntimeError: Nested tensors have different sequences or numbers of dimensions.
+    """
     found = nested_in(args, kwargs)
     first = found[0]
     for other in found[1:]:
@@ -137,7 +141,11 @@ LOSSES = "mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary
 
 @JAGGED.rule(*LOSSES.split(), "kl_div")
 def loss(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Run a pointwise loss; a reduction covers the elements of all sequences."""
+    """Run a pointwise loss; a reduction covers the elements of all sequences.
+
+    Raises:
+        RuntimeError: The nested tensors have different sequences.
+    """
     found = [each.packed() for each in nested_in(args, kwargs)]
     first = found[0]
     if any(each._raggedness.size != first._raggedness.size for each in found[1:]):

@@ -67,7 +67,7 @@ class NestedSize(Size):
     __slots__ = ()
 
     def __new__(cls, sizes: Iterable[Any] = ()) -> NestedSize:
-        """Takes integers and ragged sizes."""
+        """Create a size from integers and ragged sizes."""
         return tuple.__new__(cls, sizes)
 
     def numel(self) -> Any:
@@ -144,7 +144,7 @@ class Raggedness:
 
     @classmethod
     def of_lengths(cls, lengths: list[int], device: Device, size: RaggedSize | None = None) -> Raggedness:
-        """Sequences one behind the other, of lengths that the host knows."""
+        """Describe contiguous sequences with lengths that are known on the host."""
         starts = [0, *itertools.accumulate(lengths)]
         made = cls(_integers(starts, device), None, size)
         made._bounds = list(zip(starts, lengths, strict=False))
@@ -186,7 +186,7 @@ class Raggedness:
 
     @property
     def rows(self) -> Tensor:
-        """For each position of the packed dimension the sequence that it belongs to."""
+        """The sequence of each position of the packed dimension."""
         if self._rows is None:
             lengths = [length for _, length in self.bounds]
             batch = ops.arange(len(lengths), device=self.offsets.device)
@@ -194,7 +194,7 @@ class Raggedness:
         return self._rows
 
     def positions(self, width: int) -> Tensor:
-        """For each position of the packed dimension its place in a flat batch of sequences padded to `width`."""
+        """Return, for each position of the packed dimension, its index in a flattened batch padded to `width`."""
         found = self._positions.get(width)
         if found is None:
             total = sum(length for _, length in self.bounds)
@@ -203,12 +203,12 @@ class Raggedness:
         return found
 
     def mask(self) -> Tensor:
-        """(batch, max_seqlen): whether a place of the padded batch has a position of a sequence."""
+        """Return the padding mask (batch, max_seqlen): True where a sequence has a position."""
         places = ops.arange(self.max_seqlen, device=self.offsets.device)
         return places < self.segment_lengths.unsqueeze(1)
 
     def packed(self) -> Raggedness:
-        """Sequences of the same lengths without holes between them."""
+        """Return sequences of the same lengths without holes between them."""
         if self.lengths is None:
             return self
         if self._packed is None:

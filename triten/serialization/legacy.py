@@ -64,19 +64,32 @@ class LegacyFile:
         return typed(self._storages[key][0], kind)
 
     def check_head(self, number: Any) -> None:
-        """Raises RuntimeError for the beginning of another kind of file."""
+        """Check the magic number of the file.
+
+        Raises:
+            RuntimeError: The file is of another kind.
+        """
         if type(number) is not int or number != MAGIC_NUMBER:
             raise RuntimeError("Invalid magic number; corrupt file?")
 
     def check_version(self, version: Any, sizes: Any) -> None:
-        """Raises RuntimeError for a version that is not known, or numbers in another order of bytes."""
+        """Check the protocol version and the byte order.
+
+        Raises:
+            RuntimeError: The version is unknown, or the file is big-endian.
+        """
         if type(version) is not int or version != PROTOCOL_VERSION:
             raise RuntimeError(f"Invalid protocol version: {version!r:.100}")
         if type(sizes) is dict and sizes.get("little_endian", True) is not True:
             raise RuntimeError("load: the file's numbers are big-endian, which is not supported")
 
     def read_storages(self, keys: Any, position: int) -> None:
-        """Give the storages the bytes that stand from `position` on."""
+        """Copy the bytes from `position` on to the storages.
+
+        Raises:
+            UnpicklingError: The keys are not those of the object, or occur twice.
+            RuntimeError: The file is truncated, or a storage has another size.
+        """
         if (
             type(keys) is not list
             or any(type(key) is not str for key in keys)

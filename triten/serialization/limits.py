@@ -13,18 +13,18 @@ from pickle import UnpicklingError
 from ..runtime.size import Size
 
 COPIES_FOR_A_BYTE = 4
-"""Elements or characters that may be copied for each byte of a pickle; what picklers write needs one at most."""
+"""Elements or characters that may be copied for each byte of a pickle; pickles by picklers need at most one."""
 STEPS_FOR_A_BYTE = 16
-"""Values of keys that may be hashed or compared for each byte of a pickle: a key that is a tuple is named in two."""
+"""Values of keys that may be hashed or compared for each byte of a pickle; two bytes can refer to a tuple key."""
 LEAST = 1 << 16
-"""What small files may copy."""
+"""The minimum of each budget, for small files."""
 KEY_NODES = 1000
-"""Of a dict's key or a set's element that is a tuple: so many values in it, counted as often as they are named."""
+"""The maximum number of values in a tuple key of a dict or a set, with repetitions."""
 KEY_DEPTH = 50
 OWN_HASH = sys.hash_info.modulus
-"""Integers below it have hashes of their own."""
+"""Integers with a smaller magnitude have distinct hashes."""
 NUMBERS = frozenset({int, float, complex, tuple, Size})
-"""What a file can choose the hash of; those of strings are random."""
+"""Types whose hashes a file can choose; hashes of strings are random."""
 UNHASHABLE = frozenset({list, dict, set, bytearray})
 
 
@@ -40,13 +40,21 @@ class Limits:
         self._hashes: Counter[tuple[int, int]] = Counter()
 
     def copy(self, count: int) -> None:
-        """Account for `count` elements or characters. Raises UnpicklingError where they are too many."""
+        """Account for `count` elements or characters.
+
+        Raises:
+            UnpicklingError: The pickle copies more than its size allows.
+        """
         self._copies -= count
         if self._copies < 0:
             raise UnpicklingError("the pickle copies more than its size accounts for")
 
     def compute(self, nbytes: int) -> None:
-        """Account for a new tensor. Raises RuntimeError where the file's storages do not account for it."""
+        """Account for a new tensor of `nbytes` bytes.
+
+        Raises:
+            RuntimeError: The tensors are larger than the file's storages allow.
+        """
         self._bytes -= nbytes
         if self._bytes < 0:
             raise RuntimeError("load: the file's tensors are larger than its storages account for")
@@ -54,8 +62,9 @@ class Limits:
     def check_key(self, container: object, key: object) -> None:
         """Account for a key of a dict or an element of a set.
 
-        Raises UnpicklingError for what has no hash, or one that takes long or a deep stack to compute, and where many
-        have the same.
+        Raises:
+            UnpicklingError: The key is not hashable, its hash takes long or a deep stack, or too many keys have the
+                same hash.
         """
         if type(key) is str or (type(key) is int and -OWN_HASH < key < OWN_HASH):
             return
@@ -79,7 +88,7 @@ class Limits:
                     f"{KEY_DEPTH} deep"
                 )
         if type(key) in NUMBERS:
-            # Each one is compared with those of its hash.
+            # A dict compares a key with all keys of the same hash.
             place = id(container), hash(key)
             nodes += self._hashes[place]
             self._hashes[place] += 1

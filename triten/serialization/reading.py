@@ -243,7 +243,11 @@ def _explained(message: str) -> str:
 
 
 def unsafe_globals(file: IO[bytes]) -> list[str]:
-    """Return the names in a seekable file that `read` refuses, for `get_unsafe_globals_in_checkpoint`."""
+    """Return the names in a seekable file that `read` refuses, for `get_unsafe_globals_in_checkpoint`.
+
+    Raises:
+        ValueError: The file is not a zip archive, or is a TorchScript archive.
+    """
     start = file.tell()
     if file.read(len(SIGNATURE)) != SIGNATURE:
         raise ValueError("Expected input to be a checkpoint returned by torch.save")

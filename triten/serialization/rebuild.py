@@ -113,7 +113,13 @@ def device_of(name: str, value: Any, *index: Any) -> Device:
 def checked_geometry(
     name: str, offset: Any, size: Any, stride: Any, itemsize: int, nbytes: int | None
 ) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    """Offset in bytes, sizes and strides of a tensor over `nbytes` bytes, or over none."""
+    """Check a tensor's geometry, and return its offset in bytes, sizes and strides.
+
+    The tensor is over `nbytes` bytes, or without bounds if None.
+
+    Raises:
+        RuntimeError: A number is negative or too large, or the tensor exceeds the storage.
+    """
     of_kind(name, "storage_offset", offset, int)
     sizes, strides = (
         tuple(of_kind(name, label, given, tuple, list, Size))
@@ -142,7 +148,7 @@ def checked_geometry(
 
 
 def rebuild_tensor(load: Load, args: tuple[Any, ...]) -> Tensor:
-    """``torch._utils._rebuild_tensor`` and its second version: the dtype is that of the storage."""
+    """Rebuild a tensor of its storage's dtype: ``torch._utils._rebuild_tensor`` and ``_rebuild_tensor_v2``."""
     name = "_rebuild_tensor_v2"
     storage, offset, size, stride, *rest = arguments(name, args, 4, 6, 7)
     requires_grad, _, metadata = (*rest, None)[:3] if rest else (False, None, None)
@@ -151,7 +157,7 @@ def rebuild_tensor(load: Load, args: tuple[Any, ...]) -> Tensor:
 
 
 def rebuild_tensor_v3(load: Load, args: tuple[Any, ...]) -> Tensor:
-    """``torch._utils._rebuild_tensor_v3``: the dtype is given."""
+    """Rebuild a tensor of a given dtype: ``torch._utils._rebuild_tensor_v3``."""
     name = "_rebuild_tensor_v3"
     storage, offset, size, stride, requires_grad, _, dtype, *rest = arguments(name, args, 7, 8)
     of_kind(name, "dtype", dtype, ScalarType)
@@ -159,7 +165,11 @@ def rebuild_tensor_v3(load: Load, args: tuple[Any, ...]) -> Tensor:
 
 
 def rebuild_qtensor(load: Load, args: tuple[Any, ...]) -> Tensor:
-    """``torch._utils._rebuild_qtensor``: the dtype is that of the storage, beside the quantizer."""
+    """Rebuild a quantized tensor from its quantizer: ``torch._utils._rebuild_qtensor``.
+
+    Raises:
+        UnpicklingError: The dtype is not quantized, or the quantizer is invalid.
+    """
     name = "_rebuild_qtensor"
     storage, offset, size, stride, parts, requires_grad, *_ = arguments(name, args, 7)
     of_kind(name, "storage", storage, TypedStorage)
@@ -243,7 +253,7 @@ def _with_bits(load: Load, view: Tensor, bits: Sequence[Callable[[Tensor], Tenso
 
 
 def rebuild_meta_tensor(load: Load, args: tuple[Any, ...]) -> Tensor:
-    """``torch._utils._rebuild_meta_tensor_no_storage``."""
+    """Rebuild a meta tensor: ``torch._utils._rebuild_meta_tensor_no_storage``."""
     name = "_rebuild_meta_tensor_no_storage"
     dtype, size, stride, requires_grad = arguments(name, args, 4)
     of_kind(name, "dtype", dtype, ScalarType)
@@ -253,7 +263,7 @@ def rebuild_meta_tensor(load: Load, args: tuple[Any, ...]) -> Tensor:
 
 
 def rebuild_parameter(load: Load, args: tuple[Any, ...]) -> Parameter:
-    """``torch._utils._rebuild_parameter``, and with a state. Hooks are not loaded."""
+    """Rebuild a parameter, also with a state: ``torch._utils._rebuild_parameter``. Hooks are not loaded."""
     name = "_rebuild_parameter"
     data, requires_grad, *rest = arguments(name, args, 2, 3, 4)
     if not isinstance(data, Tensor):
@@ -265,7 +275,11 @@ def rebuild_parameter(load: Load, args: tuple[Any, ...]) -> Parameter:
 
 
 def rebuild_quantized(load: Load, args: tuple[Any, ...]) -> Tensor:
-    """Rebuild a quantized tensor, whose class checks its parts."""
+    """Rebuild a quantized tensor, whose class checks its parts.
+
+    Raises:
+        UnpicklingError: A size is negative, or the parts do not match the class.
+    """
     from ..quantization.quantized_tensor import rebuilt
 
     name = "quantized tensor"
@@ -287,7 +301,11 @@ def rebuild_quantized(load: Load, args: tuple[Any, ...]) -> Tensor:
 
 
 def rebuild_from_type(load: Load, args: tuple[Any, ...]) -> Tensor:
-    """``torch._tensor._rebuild_from_type_v2``: a tensor of another class, or with attributes."""
+    """Rebuild a tensor of another class, or with attributes: ``torch._tensor._rebuild_from_type_v2``.
+
+    Raises:
+        UnpicklingError: `func` is not a function that rebuilds a tensor.
+    """
     name = "_rebuild_from_type_v2"
     function, kind, call, state = arguments(name, args, 4)
     if not any(function is each for each in PLAIN_TENSORS):
@@ -330,7 +348,12 @@ def set_attributes(load: Load, made: Tensor, state: Any) -> None:
 
 
 def rebuild_own_tensor(load: Load, args: tuple[Any, ...]) -> Tensor:
-    """Rebuild a tensor from triten's own pickles: a named tensor, or an instance of a subclass."""
+    """Rebuild a tensor from triten's own pickles: a named tensor, or an instance of a subclass.
+
+    Raises:
+        UnpicklingError: A tensor that is not on meta has no storage, or the names are invalid.
+        RuntimeError: The offset is not a multiple of the itemsize, or the geometry exceeds the storage.
+    """
     name = "_rebuilt"
     kind, storage, geometry, dtype, requires_grad, names = arguments(name, args, 6)
     of_kind(name, "dtype", dtype, ScalarType)

@@ -1,7 +1,7 @@
-"""Sparse tensors out of a file (torch/_utils.py): their parts are looked at before anyone gets them.
+"""Rebuilding of sparse tensors from a file (torch/_utils.py), with checks of their parts.
 
-A file's indices are a stranger's: kernels that go by them must not leave their memory, so that they are checked on
-every device, once the file's bytes are there.
+A file's indices are untrusted, and kernels must not access memory out of bounds. So indices are checked on every
+device, once the file's bytes are read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ from .rebuild import Load, arguments, of_kind
 
 
 def rebuild_sparse_tensor(load: Load, args: tuple[Any, ...]) -> Tensor:
-    """``torch._utils._rebuild_sparse_tensor``, and that of compressed rows, which older files name."""
+    """Rebuild a sparse tensor: ``torch._utils._rebuild_sparse_tensor``, or its CSR form of older files.
+
+    Raises:
+        UnpicklingError: The layout is not sparse, or a size is invalid.
+    """
     name = "_rebuild_sparse_tensor"
     layout, parts = arguments(name, args, 2)
     of_kind(name, "layout", layout, Layout)
@@ -61,8 +65,12 @@ def _are_sizes(size: Sequence[Any]) -> bool:
 
 
 def rebuild_semi_structured(load: Load, args: tuple[Any, ...]) -> Tensor:
-    """Rebuild a 2:4 semi-structured sparse matrix. The sizes of its parts are checked; any metadata words are safe to
-    read.
+    """Rebuild a 2:4 semi-structured sparse matrix.
+
+    The sizes of its parts are checked; any metadata words are safe to read.
+
+    Raises:
+        UnpicklingError: The sizes are invalid, or the parts do not match them.
     """
     from ..sparse.semi_structured import rebuilt
 

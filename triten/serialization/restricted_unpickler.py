@@ -388,7 +388,7 @@ class RestrictedUnpickler:
 
 
 def _check_constructor(function: Any) -> None:
-    """Raises UnpicklingError for a class of tensors without a constructor of its own: ours takes sizes and memory."""
+    """Raise UnpicklingError for a tensor class without its own constructor: triten's takes sizes and memory."""
     if not isinstance(function, type) or not issubclass(function, Tensor):
         return
     owner = next(each for each in function.__mro__ if "__new__" in vars(each))
