@@ -219,7 +219,7 @@ def can_use_efficient_attention(params: SDPAParams, debug: bool = False) -> bool
 
 
 def can_use_cudnn_attention(params: SDPAParams, debug: bool = False) -> bool:
-    """False: nothing here is computed by cuDNN."""
+    """Return False: triten does not use cuDNN."""
     return _answer("cuDNN", False, _attention.CUDNN, debug)
 
 
@@ -245,12 +245,12 @@ def is_flash_attention_available() -> bool:
 
 
 def is_ck_sdpa_available() -> bool:
-    """False: that library is for AMD's devices."""
+    """Return False: Composable Kernel is a library for AMD devices."""
     return False
 
 
 def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
-    """Let attention by ordinary operators keep its parts in 16 bits instead of float32, on every device."""
+    """Allow unfused attention to keep intermediate results in 16 bits instead of float32, on every device."""
     _attention.allow_reduced_math(enabled)
 
 
@@ -266,7 +266,7 @@ def sdp_kernel(
     enable_mem_efficient: bool = True,
     enable_cudnn: bool = True,
 ) -> Iterator[None]:
-    """`tt.nn.attention.sdpa_kernel` by its former name and flags; a FutureWarning says so.
+    """Select attention implementations by flags, with a FutureWarning. Deprecated: use `tt.nn.attention.sdpa_kernel`.
 
     Example:
         >>> import triten as tt, warnings
@@ -296,7 +296,7 @@ def sdp_kernel(
 
 
 def enable_flash_sdp(enabled: bool) -> None:
-    """Permit or forbid attention by the fused operator as PyTorch's flash attention has it."""
+    """Enable or disable the fused attention operator for operands that PyTorch's flash attention takes."""
     _attention.enable(_attention.FLASH, enabled)
 
 
@@ -306,7 +306,7 @@ def flash_sdp_enabled() -> bool:
 
 
 def enable_mem_efficient_sdp(enabled: bool) -> None:
-    """Permit or forbid attention by the fused operator wherever it takes the operands."""
+    """Enable or disable the fused attention operator for all operands that it takes."""
     _attention.enable(_attention.EFFICIENT, enabled)
 
 
@@ -316,17 +316,17 @@ def mem_efficient_sdp_enabled() -> bool:
 
 
 def enable_math_sdp(enabled: bool) -> None:
-    """Permit or forbid attention by ordinary operators."""
+    """Enable or disable attention by unfused operators."""
     _attention.enable(_attention.MATH, enabled)
 
 
 def math_sdp_enabled() -> bool:
-    """Return whether `enable_math_sdp` permits attention by ordinary operators."""
+    """Return whether `enable_math_sdp` permits attention by unfused operators."""
     return _attention.is_enabled(_attention.MATH)
 
 
 def enable_cudnn_sdp(enabled: bool) -> None:
-    """Permit or forbid attention by cuDNN, which nothing here uses."""
+    """Enable or disable cuDNN attention, which triten does not use."""
     _attention.enable(_attention.CUDNN, enabled)
 
 

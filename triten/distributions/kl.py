@@ -128,17 +128,17 @@ def _formula_of(type_p: type, type_q: type) -> Formula | None:
 
 
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
-    """KL(p || q) = E_p[log p(X) - log q(X)] (`torch.distributions.kl_divergence`).
+    """Compute KL(p || q) = E_p[log p(X) - log q(X)] (`torch.distributions.kl_divergence`).
 
     Args:
         p: A distribution.
-        q: A distribution; it is infinite where p has values that q has not.
+        q: A distribution. The divergence is infinite if p has values outside the support of q.
 
     Returns:
         A tensor of the batch's shape.
 
     Raises:
-        NotImplementedError: Nothing is registered for the pair of their classes.
+        NotImplementedError: No formula is registered for the two classes.
 
     Example:
         >>> import triten as tt
@@ -317,7 +317,7 @@ def _poisson_poisson(p: Poisson, q: Poisson) -> Tensor:
 
 @register_kl(TransformedDistribution, TransformedDistribution)
 def _transformed_transformed(p: TransformedDistribution, q: TransformedDistribution) -> Tensor:
-    """That of the bases: a bijection changes nothing."""
+    """Return the divergence of the bases: a bijection does not change it."""
     if p.transforms != q.transforms:
         raise NotImplementedError
     if p.event_shape != q.event_shape:
@@ -372,7 +372,7 @@ def _normals(p: MultivariateNormal, q: MultivariateNormal) -> Tensor:
 
 
 def _to_full(p: Any, q: MultivariateNormal, log_det: Tensor, *factors: Tensor) -> Tensor:
-    """From a normal distribution whose covariances are the sum of products M M^T."""
+    """Compute the divergence from a normal distribution whose covariances are a sum of matmuls M M^T."""
     size = q.event_shape[0]
     trace: Any = 0.0
     for factor in factors:
@@ -411,7 +411,7 @@ def _to_low_rank(p: Any, q: LowRankMultivariateNormal, log_det: Tensor, *factors
 
 
 def _parts(p: LowRankMultivariateNormal) -> tuple[Tensor, Tensor]:
-    """Matrices whose products with their transposes sum to the covariances."""
+    """Return matrices M whose M M^T sum to the covariances."""
     return p._unexpanded_factor, p._unexpanded_diag.sqrt().diag_embed()
 
 
@@ -468,7 +468,7 @@ def _of_exponential(q: Exponential, mean: Tensor) -> Tensor:
 
 
 def _of_gumbel(q: Gumbel, mean: Tensor, mean_power: Tensor) -> Tensor:
-    """With `mean_power` E exp(-X / scale)."""
+    """Compute E log q(X) of a Gumbel distribution, given E X and `mean_power`, E exp(-X / scale)."""
     return (q.loc - mean) / q.scale - (q.loc / q.scale).exp() * mean_power - q.scale.log()
 
 
@@ -477,13 +477,13 @@ def _of_continuous_bernoulli(q: ContinuousBernoulli, mean: Tensor) -> Tensor:
 
 
 def _beta_logs(p: Beta) -> tuple[Tensor, Tensor]:
-    """E log X and E log(1 - X)."""
+    """Return E log X and E log(1 - X)."""
     total = (p.concentration1 + p.concentration0).digamma()
     return p.concentration1.digamma() - total, p.concentration0.digamma() - total
 
 
 def _power(p: Any, slope: Tensor) -> Tensor:
-    """E exp(-slope X) of a gamma or exponential distribution."""
+    """Compute E exp(-slope X) of a gamma or exponential distribution."""
     a = p.concentration if isinstance(p, Gamma) else _ops.ones_like(p.rate)
     found: Tensor = (-a * (slope / p.rate).log1p()).exp()
     return found

@@ -98,7 +98,7 @@ def additive(
 def _projected_together(
     query: Tensor, key: Tensor, value: Tensor, weight: Tensor, bias: Tensor | None, is_batched: bool
 ) -> Sequence[Tensor]:
-    """query, key and value through thirds of a weight; what is one tensor goes through one product.
+    """Project query, key and value by thirds of a weight. Inputs that are the same tensor share a matmul.
 
     PyTorch refuses a weight and a bias of other sizes, unless all three are one batched tensor and the bias broadcasts.
     """
@@ -214,7 +214,7 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention of several heads (`torch.nn.functional.multi_head_attention_forward`).
+    """Compute multi-head attention (`torch.nn.functional.multi_head_attention_forward`).
 
     Args:
         query: The queries, of shape (L, E), or (L, N, E) with batches.
@@ -362,7 +362,7 @@ def multi_head_attention_forward(
 def _weighted(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float
 ) -> tuple[Tensor, Tensor]:
-    """softmax(q k^T / sqrt(width) + mask) v, and those weights after dropout."""
+    """Compute softmax(q k^T / sqrt(width) + mask) v, and return it with the weights after dropout."""
     q, k = q * math.sqrt(1.0 / q.size(-1)), k.transpose(-2, -1)
     weights = _ops.softmax(_ops.bmm(q, k) if mask is None else _ops.baddbmm(mask, q, k), -1)
     if dropout_p > 0.0:

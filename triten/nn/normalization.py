@@ -28,7 +28,7 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """(input - mean) / sqrt(variance + eps) over the last dimensions (`torch.nn.functional.layer_norm`).
+    """Compute (input - mean) / sqrt(variance + eps) over the last dimensions (`torch.nn.functional.layer_norm`).
 
     Args:
         input: A floating tensor.
@@ -71,7 +71,7 @@ def layer_norm(
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
-    """input / sqrt(mean(input ** 2) + eps) over the last dimensions (`torch.nn.functional.rms_norm`).
+    """Compute input / sqrt(mean(input ** 2) + eps) over the last dimensions (`torch.nn.functional.rms_norm`).
 
     Args:
         input: A floating tensor.
@@ -243,7 +243,8 @@ def instance_norm(
 def local_response_norm(
     input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:
-    """input / (k + alpha * mean of squares in near channels) ** beta (`torch.nn.functional.local_response_norm`).
+    """Compute input / (k + alpha * mean of squares over nearby channels) ** beta
+    (`torch.nn.functional.local_response_norm`).
 
     Args:
         input: A floating tensor of shape (N, C, ...), of at least three dimensions.

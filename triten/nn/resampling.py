@@ -35,22 +35,22 @@ Size = int | Sequence[int]
 
 @overridable
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
-    """Elements added around the last dimensions (`torch.nn.functional.pad`).
+    """Pad the last dimensions (`torch.nn.functional.pad`).
 
     Args:
         input: A tensor.
-        pad: How many before and after the last dimension, then the last but one, ...; negative numbers take elements
-            away.
-        mode: "constant", "reflect", "replicate" or "circular"; all but the first pad the last one to three dimensions
+        pad: The padding before and after the last dimension, then the second to last, and so on. Negative padding
+            crops.
+        mode: "constant", "reflect", "replicate" or "circular". All but "constant" pad the last one to three dimensions
             of (N, C, *spatial) or (C, *spatial).
         value: The value of constant padding. Default: 0.
 
     Returns:
-        A tensor of `input`'s dtype with those sizes changed.
+        A tensor of `input`'s dtype and the padded sizes.
 
     Raises:
-        RuntimeError: The border does not fit.
-        NotImplementedError: `mode` is another string.
+        RuntimeError: The padding is too large for the mode, or a size becomes negative.
+        NotImplementedError: The mode is unknown.
 
     Example:
         >>> import triten as tt
@@ -153,7 +153,7 @@ def interpolate(
 def _sizes(
     input: Tensor, rank: int, size: int | Sequence[int] | None, scale_factor: float | Sequence[float] | None
 ) -> tuple[tuple[int, ...] | None, tuple[float, ...] | None]:
-    """Sizes or factors, one of the two, for each dimension."""
+    """Return sizes or scale factors, one of the two, for each dimension."""
     if size is not None and scale_factor is not None:
         raise ValueError("only one of size or scale_factor should be defined")
     if size is None and scale_factor is None:
@@ -215,7 +215,7 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """`interpolate` under its old name, with a warning (`torch.nn.functional.upsample`).
+    """Call `interpolate`, whose old name this is, with a warning (`torch.nn.functional.upsample`).
 
     Args:
         input: A floating tensor of three to five dimensions.
@@ -245,7 +245,7 @@ def upsample(
 def upsample_nearest(
     input: Tensor, size: Size | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Tensor:
-    """`interpolate` by the nearest element, with a warning (`torch.nn.functional.upsample_nearest`).
+    """Interpolate by the nearest element, with a warning (`torch.nn.functional.upsample_nearest`).
 
     Args:
         input: A floating tensor of three to five dimensions.
@@ -274,7 +274,7 @@ def upsample_nearest(
 def upsample_bilinear(
     input: Tensor, size: Size | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Tensor:
-    """Bilinear `interpolate` whose corners coincide, with a warning (`torch.nn.functional.upsample_bilinear`).
+    """Interpolate bilinearly with aligned corners, with a warning (`torch.nn.functional.upsample_bilinear`).
 
     Args:
         input: A floating tensor of shape (N, C, H, W).
@@ -311,7 +311,7 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """Images sampled at given places (`torch.nn.functional.grid_sample`).
+    """Sample images at given positions (`torch.nn.functional.grid_sample`).
 
     Args:
         input: A floating tensor of shape (N, C, H, W) or (N, C, D, H, W).
@@ -452,7 +452,7 @@ def fold(
     padding: Size = 0,
     stride: Size = 1,
 ) -> Tensor:
-    """Columns added up to images, where `unfold` takes windows from (`torch.nn.functional.fold`).
+    """Sum columns into images, at the windows of `unfold` (`torch.nn.functional.fold`).
 
     Args:
         input: A tensor of shape (N, C * kh * kw, windows), or without N.

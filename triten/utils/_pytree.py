@@ -127,7 +127,7 @@ _get_node_type = node_type
 def _register_pytree_node(
     cls: type[Any], flatten_fn: FlattenFn, unflatten_fn: UnflattenFn, **kwargs: Any
 ) -> None:
-    """`register_pytree_node`, which warns for a class that is a node already. Deprecated."""
+    """Call `register_pytree_node`, but only warn for a class that is registered already. Deprecated."""
     _private_register_pytree_node(cls, flatten_fn, unflatten_fn, **kwargs)
 
 
@@ -280,7 +280,11 @@ def is_structseq_instance(obj: object) -> bool:
 
 
 def treespec_tuple(iterable: Iterable[TreeSpec] = (), /) -> TreeSpec:
-    """Return the spec of a tuple of trees with these specs."""
+    """Return the spec of a tuple of trees with these specs.
+
+    Raises:
+        ValueError: An element is not a `TreeSpec`.
+    """
     children = list(iterable)
     if not all(isinstance(child, TreeSpec) for child in children):
         raise ValueError(f"Expected a tuple of TreeSpec values, got: {children!r}.")
@@ -290,7 +294,11 @@ def treespec_tuple(iterable: Iterable[TreeSpec] = (), /) -> TreeSpec:
 def treespec_dict(
     mapping: Mapping[Any, TreeSpec] | Iterable[tuple[Any, TreeSpec]] = (), /, **kwargs: TreeSpec
 ) -> TreeSpec:
-    """Return the spec of a dict of trees with these specs."""
+    """Return the spec of a dict of trees with these specs.
+
+    Raises:
+        ValueError: A value is not a `TreeSpec`.
+    """
     children = dict(mapping, **kwargs)
     if not all(isinstance(child, TreeSpec) for child in children.values()):
         raise ValueError(f"Expected a dictionary of TreeSpec values, got: {children!r}.")
@@ -319,9 +327,12 @@ def tree_map_(func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: I
 
 
 def map_only(type_or_types_or_pred: Any, /) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
-    """Return a decorator that applies a function to leaves of some types, or that satisfy a predicate.
+    """Return a decorator that applies a function to leaves of some types, or to those that satisfy a predicate.
 
     Other leaves stay unchanged.
+
+    Raises:
+        TypeError: The argument is neither a type, nor a tuple or union of types, nor callable.
     """
     if isinstance(type_or_types_or_pred, type | tuple | UnionType):
 
@@ -346,7 +357,7 @@ def map_only(type_or_types_or_pred: Any, /) -> Callable[[Callable[[Any], Any]], 
 def tree_map_only(
     type_or_types_or_pred: Any, /, func: Callable[[Any], Any], tree: PyTree, is_leaf: IsLeaf = None
 ) -> PyTree:
-    """`tree_map` over leaves of some types, or such that fulfil a predicate; the others stay as they are.
+    """Apply a function to leaves of some types, or to those that satisfy a predicate; keep other leaves.
 
     Example:
         >>> from triten.utils._pytree import tree_map_only
@@ -359,7 +370,7 @@ def tree_map_only(
 def tree_map_only_(
     type_or_types_or_pred: Any, /, func: Callable[[Any], Any], tree: PyTree, is_leaf: IsLeaf = None
 ) -> PyTree:
-    """`tree_map_` over leaves of some types, or such that fulfil a predicate."""
+    """Call a function for leaves of some types, or those that satisfy a predicate, like `tree_map_`."""
     return tree_map_(map_only(type_or_types_or_pred)(func), tree, is_leaf=is_leaf)
 
 
@@ -417,7 +428,7 @@ def tree_leaves_with_path(tree: PyTree, is_leaf: IsLeaf = None) -> list[tuple[Ke
 def tree_flatten_with_path(
     tree: PyTree, is_leaf: IsLeaf = None
 ) -> tuple[list[tuple[KeyPath, Any]], TreeSpec]:
-    """`tree_leaves_with_path`, and the tree's spec.
+    """Return the leaves with their paths, and the tree's spec.
 
     Example:
         >>> from triten.utils._pytree import keystr, tree_flatten_with_path
@@ -431,7 +442,7 @@ def tree_flatten_with_path(
 def tree_map_with_path(
     func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: IsLeaf = None
 ) -> PyTree:
-    """`tree_map` whose function gets the path of a leaf first."""
+    """Map a tree by a function that takes a leaf's path first, like `tree_map`."""
     found, spec = tree_flatten_with_path(tree, is_leaf)
     others = zip(*[spec.flatten_up_to(rest) for rest in rests], strict=True) if rests else [()] * len(found)
     return spec.unflatten([func(path, leaf, *rest) for (path, leaf), rest in zip(found, others, strict=True)])

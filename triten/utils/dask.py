@@ -98,7 +98,7 @@ def _token(x: Tensor) -> Any:
 
 
 def _taken(obj: Any, index: Any) -> Any:
-    """Elements of a chunk by places, which Dask keeps in as few bytes as can be: PyTorch takes uint8 for a mask."""
+    """Index a chunk by positions. Dask uses the smallest dtype for them, and PyTorch takes uint8 for a mask."""
     places = tuple(each.astype(np.int64) if isinstance(each, np.ndarray) else each for each in index[1])
     return chunk.getitem(obj, places)
 
@@ -162,29 +162,29 @@ class TritenBackend(ArrayBackendEntrypoint):  # type: ignore[misc]
 
     @staticmethod
     def ones(shape: Any, *, dtype: Any = None, meta: Any = None, **kwargs: Any) -> Any:
-        """`dask.array.ones`."""
+        """Implement `dask.array.ones`."""
         return TritenBackend._made("ones", meta, shape, dtype=dtype, **kwargs)
 
     @staticmethod
     def zeros(shape: Any, *, dtype: Any = None, meta: Any = None, **kwargs: Any) -> Any:
-        """`dask.array.zeros`."""
+        """Implement `dask.array.zeros`."""
         return TritenBackend._made("zeros", meta, shape, dtype=dtype, **kwargs)
 
     @staticmethod
     def empty(shape: Any, *, dtype: Any = None, meta: Any = None, **kwargs: Any) -> Any:
-        """`dask.array.empty`."""
+        """Implement `dask.array.empty`."""
         return TritenBackend._made("empty", meta, shape, dtype=dtype, **kwargs)
 
     @staticmethod
     def full(shape: Any, fill_value: Any, *, dtype: Any = None, meta: Any = None, **kwargs: Any) -> Any:
-        """`dask.array.full`."""
+        """Implement `dask.array.full`."""
         return TritenBackend._made("full", meta, shape, fill_value, dtype=dtype, **kwargs)
 
     @staticmethod
     def arange(
         start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, meta: Any = None, **kwargs: Any
     ) -> Any:
-        """`dask.array.arange`."""
+        """Implement `dask.array.arange`."""
         return TritenBackend._made("arange", meta, start, stop, step, dtype=dtype, **kwargs)
 
 

@@ -740,7 +740,7 @@ class PReLU(Module):
         constant_(self.weight, self.init)
 
     def forward(self, input: Tensor) -> Tensor:
-        """(N, C, *) as it is."""
+        """Apply PReLU to an input (N, C, *)."""
         return F.prelu(input, self.weight)
 
     def extra_repr(self) -> str:
@@ -766,7 +766,11 @@ class Softmax2d(Module):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Apply softmax over the channels of (N, C, H, W) or (C, H, W)."""
+        """Apply softmax over the channels of (N, C, H, W) or (C, H, W).
+
+        Raises:
+            ValueError: The input has another number of dimensions.
+        """
         if input.dim() not in (3, 4):
             raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead")
         return F.softmax(input, -3)

@@ -100,7 +100,7 @@ class _BatchNorm(_NormBase):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        """(N, C, *); while training the running statistics are brought on by `momentum`, None for their mean."""
+        """Normalize an input (N, C, *). In training, update the running statistics by `momentum`; None averages."""
         self._check_input_dim(input)
         momentum = 0.0 if self.momentum is None else self.momentum
         if self.training and self.track_running_stats:

@@ -217,7 +217,7 @@ class ModuleList(_Numbered):
         return super().extend(modules)
 
     def __repr__(self) -> str:
-        """Modules in a row that print alike are shown once, with their number."""
+        """Show consecutive modules of the same representation once, with their count."""
         if not self._modules:
             return f"{self._get_name()}()"
         shown = []
@@ -285,7 +285,7 @@ class ModuleDict(Module):
         return self._modules.values()
 
     def items(self) -> Iterable[tuple[str, Module]]:
-        """Names and modules."""
+        """Return the names and modules."""
         return self._modules.items()
 
     def update(self, modules: Mapping[str, Module] | ModuleDict | Iterable[tuple[str, Module]]) -> None:
@@ -295,9 +295,11 @@ class ModuleDict(Module):
 
 
 def _pairs(name: str, values: Any) -> Iterable[tuple[str, Any]]:
-    """Names and values of a mapping, or of an iterable of pairs.
+    """Return the names and values of a mapping, or of an iterable of pairs.
 
-    Raises TypeError for anything else, and ValueError for an element of another length.
+    Raises:
+        TypeError: `values` or an element is not iterable.
+        ValueError: An element does not have length 2.
     """
     if isinstance(values, Mapping | ModuleDict | ParameterDict):
         return values.items()
@@ -367,7 +369,11 @@ class ParameterList(Module):
         return self
 
     def extend(self, values: Iterable[Any]) -> Self:
-        """Add values at the end."""
+        """Append values.
+
+        Raises:
+            TypeError: `values` is a tensor.
+        """
         if isinstance(values, Tensor):
             raise TypeError("ParameterList.extend should be called with an iterable, but got Tensor")
         for value in list(values):
@@ -433,7 +439,7 @@ class ParameterDict(Module):
         return [self[key] for key in self._keys]
 
     def items(self) -> Iterable[tuple[str, Any]]:
-        """Names and values."""
+        """Return the names and values."""
         return [(key, self[key]) for key in self._keys]
 
     def get(self, key: str, default: Any = None) -> Any:

@@ -132,7 +132,7 @@ class _Forward(_ConvNd):
         )  # fmt: skip
 
     def forward(self, input: Tensor) -> Tensor:
-        """(N, C, *) or (C, *) gives as many images of `out_channels`."""
+        """Convolve an input (N, C, *) or (C, *)."""
         padding: str | int | tuple[int, ...] = self.padding
         if self.padding_mode != "zeros":
             input = F.pad(input, self._border(), self.padding_mode)
@@ -180,7 +180,7 @@ class _ConvTransposeNd(_ConvNd):
         )  # fmt: skip
 
     def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        """(N, C, *) or (C, *); `output_size` picks among the sizes that the same input could have come from."""
+        """Convolve an input (N, C, *) or (C, *), transposed; `output_size` selects among the possible sizes."""
         extra = self.output_padding if output_size is None else self._extra(input, tuple(output_size))
         return type(self).function(
             input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation

@@ -57,7 +57,11 @@ class LazyModuleMixin(Module):
         return self(*args, **kwargs)
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
-        """Give every parameter and buffer its shape, as the inputs of a call want it."""
+        """Materialize parameters and buffers with shapes that match the inputs. Subclasses override this method.
+
+        Raises:
+            NotImplementedError: The subclass does not override it.
+        """
         raise NotImplementedError(f"initialize_parameters is not implemented for {type(self).__name__}")
 
     def has_uninitialized_params(self) -> bool:
@@ -99,7 +103,11 @@ class LazyLinear(LazyModuleMixin, Linear):
             super().reset_parameters()
 
     def initialize_parameters(self, input: Tensor) -> None:
-        """Infer `in_features` from the input, and initialize the parameters unless they were loaded."""
+        """Infer `in_features` from the input, and initialize the parameters unless they were loaded.
+
+        Raises:
+            AssertionError: The loaded weight has another number of columns than the input.
+        """
         waiting = self.has_uninitialized_params()
         if not waiting and self.in_features == 0 and input.shape[-1] != self.weight.shape[-1]:
             raise AssertionError(

@@ -77,7 +77,11 @@ class Module(ConversionMixin, StateDictMixin):
             super().__init__(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the module's result. Every subclass overrides this method."""
+        """Compute the module's result. Every subclass overrides this method.
+
+        Raises:
+            NotImplementedError: The subclass does not override it.
+        """
         raise NotImplementedError(
             f'Module [{type(self).__name__}] is missing the required "forward" function'
         )
@@ -182,7 +186,7 @@ class Module(ConversionMixin, StateDictMixin):
         own["_non_persistent_buffers_set"].discard(name)
 
     def _check_name(self, kind: str, name: Any, table: str) -> None:
-        """Raises TypeError or KeyError for a name that an attribute of this kind cannot have."""
+        """Raise TypeError or KeyError for a name that an attribute of this kind cannot have."""
         self._require_init(kind)
         if not isinstance(name, str):
             raise TypeError(f"{kind} name should be a string. Got {typename(name)}")
@@ -233,7 +237,7 @@ class Module(ConversionMixin, StateDictMixin):
         transient.discard(name) if persistent else transient.add(name)
 
     def register_module(self, name: str, module: Module | None) -> None:
-        """`add_module` (`torch.nn.Module.register_module`)."""
+        """Add a submodule, as `add_module` (`torch.nn.Module.register_module`)."""
         self.add_module(name, module)
 
     def add_module(self, name: str, module: Module | None) -> None:
@@ -253,7 +257,7 @@ class Module(ConversionMixin, StateDictMixin):
     def named_modules(
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """This module and all below it with their dotted names, each once (`torch.nn.Module.named_modules`)."""
+        """Yield this module and its descendants with dotted names, each once (`torch.nn.Module.named_modules`)."""
         memo = set() if memo is None else memo
         if self in memo:
             return
@@ -265,7 +269,7 @@ class Module(ConversionMixin, StateDictMixin):
                 yield from module.named_modules(memo, _dotted(prefix, name), remove_duplicate)
 
     def modules(self) -> Iterator[Module]:
-        """This module and all below it, each once."""
+        """Return an iterator over this module and its descendants, each once."""
         return (module for _, module in self.named_modules())
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
@@ -391,7 +395,11 @@ class Module(ConversionMixin, StateDictMixin):
     # Training mode and gradients
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode on or off, in all modules below too. Raises ValueError for what is no bool."""
+        """Set the training mode of this module and its descendants, and return the module.
+
+        Raises:
+            ValueError: `mode` is not a bool.
+        """
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")
         for module in self.modules():
@@ -399,7 +407,7 @@ class Module(ConversionMixin, StateDictMixin):
         return self
 
     def eval(self) -> Self:
-        """``train(False)``."""
+        """Set evaluation mode: ``train(False)``."""
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
@@ -445,7 +453,7 @@ class Module(ConversionMixin, StateDictMixin):
         return {name: value for name, value in self.__dict__.items() if name != "_compiled_call_impl"}
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of all parameters, or fill them with zeros."""
+        """Reset the gradients of all parameters to None, or to zeros if `set_to_none` is False."""
         for parameter in self.parameters():
             if parameter.grad is not None:
                 if set_to_none:

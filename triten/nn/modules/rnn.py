@@ -172,7 +172,7 @@ class RNNBase(Module):
                 setattr(self, name, weight)
 
     def flatten_parameters(self) -> None:
-        """Nothing: parameters need not lie in one piece of memory, as cuDNN wants them."""
+        """Do nothing: parameters need not be contiguous in memory, as cuDNN requires."""
 
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         """Raise ValueError for an input of another dtype than the weights', RuntimeError for one of other sizes."""
@@ -248,6 +248,9 @@ class RNNBase(Module):
             input: (T, N, I), (N, T, I) if `batch_first`, (T, I) for one sequence, or a `PackedSequence`.
             hx: The initial state (layers * directions, N, H), without N for one sequence. An LSTM takes a pair of
                 them. Default: zeros.
+
+        Raises:
+            ValueError: The input does not have two or three dimensions.
         """
         packed: PackedSequence | None = None
         batch_sizes: Tensor | None = None
@@ -283,7 +286,7 @@ class RNNBase(Module):
         return output, hidden
 
     def extra_repr(self) -> str:
-        """Sizes, and what is not as usual."""
+        """Return the sizes, and the options that differ from their defaults."""
         usual: dict[str, Any] = {
             "proj_size": 0,
             "num_layers": 1,

@@ -127,7 +127,7 @@ class Embedding(Module):
         )
 
     def forward(self, input: Tensor) -> Tensor:
-        """Indices (*) give (*, embedding_dim)."""
+        """Map indices (*) to vectors (*, embedding_dim)."""
         return F.embedding(
             input,
             self.weight,
@@ -266,7 +266,7 @@ class EmbeddingBag(Module):
     def forward(
         self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
     ) -> Tensor:
-        """Indices (B, N), or (N,) with offsets of bags, give (B, embedding_dim)."""
+        """Map bags of indices (B, N), or (N,) with `offsets`, to (B, embedding_dim)."""
         return F.embedding_bag(
             input,
             self.weight,

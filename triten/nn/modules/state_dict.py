@@ -72,11 +72,19 @@ class StateDictMixin:
     _load_state_dict_post_hooks: dict[int, Any]
 
     def get_extra_state(self) -> Any:
-        """Return extra state for `state_dict`; a subclass overrides this method and `set_extra_state`."""
+        """Return extra state for `state_dict`; a subclass overrides this method and `set_extra_state`.
+
+        Raises:
+            RuntimeError: The subclass does not override it.
+        """
         raise RuntimeError("get_extra_state is to be written by the subclass that wants extra state")
 
     def set_extra_state(self, state: Any) -> None:
-        """Take what `get_extra_state` gave."""
+        """Set the state that `get_extra_state` returned.
+
+        Raises:
+            RuntimeError: The subclass does not override it.
+        """
         raise RuntimeError("set_extra_state is to be written by the subclass that wants extra state")
 
     def _own_state(self) -> dict[str, Any]:
@@ -95,7 +103,7 @@ class StateDictMixin:
     def state_dict(
         self, *, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
     ) -> dict[str, Any]:
-        """Parameters and persistent buffers by their dotted names (`torch.nn.Module.state_dict`).
+        """Return parameters and persistent buffers by their dotted names (`torch.nn.Module.state_dict`).
 
         The tensors are the module's own memory, without history unless `keep_vars`.
 

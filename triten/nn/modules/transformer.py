@@ -56,7 +56,7 @@ def _is_causal(mask: Tensor | None, hint: bool | None, x: Tensor, batch_first: b
 def _masks(
     mask: Tensor | None, padding: Tensor | None, dtype: ScalarType, mask_name: str, padding_name: str
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Both masks as numbers that are added to scores."""
+    """Convert both masks to additive masks of the scores."""
     padding = additive(padding, padding_name, dtype, mask)
     return additive(mask, mask_name, dtype), padding
 
@@ -132,7 +132,7 @@ class _Layer(Module):
         return made
 
     def _residual(self, x: Tensor, step: int, block: Callable[[Tensor], Tensor]) -> Tensor:
-        """x + dropout(block(x)), normalized before or after."""
+        """Compute x + dropout(block(x)), with the norm before the block or after the sum."""
         norm: Callable[[Tensor], Tensor] = getattr(self, f"norm{step}")
         dropout: Callable[[Tensor], Tensor] = getattr(self, f"dropout{step}")
         if self.norm_first:
@@ -480,7 +480,11 @@ class Transformer(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """Compute the decoder's output (T, N, E) from sources (S, N, E) and targets (T, N, E)."""
+        """Compute the decoder's output (T, N, E) from sources (S, N, E) and targets (T, N, E).
+
+        Raises:
+            RuntimeError: The batch sizes differ, or a feature size is not `d_model`.
+        """
         batch = 0 if self.batch_first else 1
         if src.dim() == 3 and src.size(batch) != tgt.size(batch):
             raise RuntimeError("the batch number of src and tgt must be equal")

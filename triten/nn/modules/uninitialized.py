@@ -34,7 +34,7 @@ class UninitializedTensorMixin(Tensor):
     def materialize(
         self, shape: Sequence[int], device: DeviceLike = None, dtype: ScalarType | None = None
     ) -> None:
-        """Become an ordinary one of this shape, without values; of the same device and dtype unless others are given.
+        """Become an ordinary tensor of this shape, uninitialized; device and dtype stay by default.
 
         Example:
             >>> import triten as tt
@@ -69,7 +69,7 @@ class UninitializedTensorMixin(Tensor):
         )
 
     def share_memory_(self) -> Never:
-        """Raises RuntimeError: there is no memory to share yet."""
+        """Raise RuntimeError: the tensor has no memory to share yet."""
         raise RuntimeError(
             "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters "
             "before calling `module.share_memory()`."
@@ -86,7 +86,7 @@ class UninitializedTensorMixin(Tensor):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Raises ValueError for whatever needs a shape."""
+        """Raise ValueError for functions that need a shape."""
         if getattr(func, "__name__", "") in ALLOWED:
             with DisableTensorFunctionSubclass():
                 return func(*args, **(kwargs or {}))

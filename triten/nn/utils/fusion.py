@@ -122,6 +122,9 @@ def fuse_linear_bn_eval(linear: Layer, bn: Module) -> Layer:
 
     The batch norm has as many features as the layer has outputs, or one. See `fuse_conv_bn_eval`.
 
+    Raises:
+        AssertionError: The batch norm has another number of features.
+
     Example:
         >>> import triten as tt
         >>> linear, norm = tt.nn.Linear(2, 3).eval(), tt.nn.BatchNorm1d(3).eval()

@@ -27,7 +27,11 @@ class NormHook:
         self.name = name
 
     def weight(self, module: Module) -> Tensor:
-        """Compute the weight from the parameters that replace it."""
+        """Compute the weight from the parameters that replace it. Every subclass overrides this method.
+
+        Raises:
+            NotImplementedError: The subclass does not override it.
+        """
         raise NotImplementedError(f"{self.title} has no weight")
 
     def __call__(self, module: Module, inputs: object) -> None:

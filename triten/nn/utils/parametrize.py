@@ -60,7 +60,7 @@ def _register(module: Module, name: str, tensor: Tensor) -> None:
 
 
 def _check_kept(what: str, found: Tensor, before: Tensor, shown: str) -> None:
-    """Raises ValueError where a parametrization changes what it must not."""
+    """Raise ValueError if a parametrization changes the class, dtype or shape of the tensor."""
     if not isinstance(found, Tensor):
         raise ValueError(f"{what} must return a tensor. Got {type(found).__name__}.")
     for kind, new, old in (("dtype", found.dtype, before.dtype), ("shape", found.shape, before.shape)):

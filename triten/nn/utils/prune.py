@@ -192,7 +192,12 @@ class PruningContainer(BasePruningMethod):
             self.add_pruning_method(method)
 
     def add_pruning_method(self, method: BasePruningMethod) -> None:
-        """Put a method of the same parameter after the others."""
+        """Append a method of the same parameter.
+
+        Raises:
+            TypeError: `method` is not a `BasePruningMethod`.
+            ValueError: `method` prunes another parameter.
+        """
         if not isinstance(method, BasePruningMethod):
             raise TypeError(f"{type(method)} is not a BasePruningMethod subclass")
         own = getattr(self, "_tensor_name", None)
@@ -213,7 +218,12 @@ class PruningContainer(BasePruningMethod):
         return self._pruning_methods[idx]
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """Combine the previous mask with the one that the last method computes for the remaining elements."""
+        """Combine the previous mask with the one that the last method computes for the remaining elements.
+
+        Raises:
+            AttributeError: A structured method has no attribute `dim`.
+            ValueError: The method's `PRUNING_TYPE` is unknown.
+        """
         method = self._pruning_methods[-1]
         mask = default_mask.to(dtype=t.dtype).clone()
         rest: Any

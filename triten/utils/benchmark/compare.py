@@ -53,7 +53,11 @@ class Compare:
         self.extend_results(results)
 
     def extend_results(self, results: Iterable[Measurement]) -> None:
-        """Add measurements."""
+        """Add measurements.
+
+        Raises:
+            ValueError: An element is not a `Measurement`.
+        """
         results = list(results)
         for result in results:
             if not isinstance(result, Measurement):

@@ -153,13 +153,13 @@ class FuzzedTensor:
 
     @staticmethod
     def default_tensor_constructor(size: Sequence[int], dtype: ScalarType, **parameters: Any) -> Tensor:
-        """Numbers of a dtype on the CPU."""
+        """Create a random CPU tensor of a dtype."""
         if dtype.is_floating_point or dtype.is_complex:
             return _ops.rand(size, dtype=dtype, device="cpu")
         return _ops.randint(1, 127, size, dtype=dtype, device="cpu")
 
     def _geometry(self, parameters: Parameters) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """Size, steps and the size before the steps."""
+        """Return the size, the steps, and the size before slicing with the steps."""
         dims = len(self._size) if self._dim_parameter is None else parameters[self._dim_parameter]
 
         def numbers(values: tuple[str | int, ...]) -> tuple[int, ...]:
@@ -254,7 +254,7 @@ class Fuzzer:
         return self._rejections / self._drawn if self._drawn else 0.0
 
     def take(self, n: int) -> Iterator[tuple[dict[str, Tensor], dict[str, dict[str, Any]], dict[str, Any]]]:
-        """So many sets: tensors by name, what they are like, and the parameters."""
+        """Yield `n` samples, each the tensors by name, their properties by name, and the parameters."""
         state = np.random.RandomState(self._seed)
         manual_seed(int(state.randint(0, 2**63, dtype=np.uint64)))
         for _ in range(n):

@@ -198,6 +198,9 @@ def unit_to_english(u: str) -> str:
 def trim_sigfig(x: float, n: int) -> float:
     """Round a number to `n` significant figures.
 
+    Raises:
+        AssertionError: `n` is not an integer.
+
     Example:
         >>> from triten.utils.benchmark import trim_sigfig
         >>> trim_sigfig(3.14159, 2)

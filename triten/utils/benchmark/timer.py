@@ -21,7 +21,7 @@ MOST_RUNS = 2**31 - 1
 
 
 def timer() -> float:
-    """Seconds on a clock, after all work of the GPU that was enqueued."""
+    """Synchronize the GPU, and return the time of a clock in seconds."""
     if cuda.is_initialized():
         cuda.synchronize()
     return timeit.default_timer()
@@ -108,11 +108,11 @@ class Timer:
             return Measurement(number, [self._timeit(number)], self._task_spec)
 
     def repeat(self, repeat: int = -1, number: int = -1) -> NoReturn:
-        """Not supported: `blocked_autorange` says more."""
+        """Raise NotImplementedError: `blocked_autorange` replaces this method."""
         raise NotImplementedError("See `Timer.blocked_autorange.`")
 
     def autorange(self, callback: Callback | None = None) -> NoReturn:
-        """Not supported: `blocked_autorange` says more."""
+        """Raise NotImplementedError: `blocked_autorange` replaces this method."""
         raise NotImplementedError("See `Timer.blocked_autorange.`")
 
     def _block_size(self, min_run_time: float) -> int:
@@ -146,10 +146,10 @@ class Timer:
                 return times
 
     def blocked_autorange(self, callback: Callback | None = None, min_run_time: float = 0.2) -> Measurement:
-        """Times of blocks of runs, which are so long that reading the clock does not count.
+        """Measure blocks of runs that are long enough for the clock's overhead to be negligible.
 
         Args:
-            callback: called with the number of runs and the time of each block.
+            callback: Called with the number of runs and the time of each block.
             min_run_time: The measuring time in seconds.
         """
         with set_torch_threads(self._task_spec.num_threads):
@@ -165,13 +165,13 @@ class Timer:
         max_run_time: float = 10.0,
         callback: Callback | None = None,
     ) -> Measurement:
-        """`blocked_autorange` that goes on until the times agree.
+        """Measure blocks like `blocked_autorange` until the times agree.
 
         Args:
-            threshold: the distance of the quartiles, as a share of the median, at which it stops.
+            threshold: The interquartile range, as a fraction of the median, at which measuring stops.
             min_run_time: The minimum measuring time in seconds.
-            max_run_time: when to stop whatever the times are.
-            callback: called with the number of runs and the time of each block.
+            max_run_time: The maximum measuring time in seconds.
+            callback: Called with the number of runs and the time of each block.
         """
 
         def agree(times: list[float]) -> bool:
@@ -190,7 +190,7 @@ class Timer:
         collect_baseline: bool = True,
         retain_out_file: bool = False,
     ) -> NoReturn:
-        """Not supported: raises NotImplementedError."""
+        """Raise NotImplementedError: counting instructions is not supported."""
         raise NotImplementedError(
             "Timer.collect_callgrind: counting instructions under Valgrind is not supported; `blocked_autorange` "
             "measures times"
@@ -198,5 +198,5 @@ class Timer:
 
 
 def _dedented(text: str) -> str:
-    """Lines as a function's text has them, without what they are all indented by."""
+    """Remove the common indentation of a text's lines."""
     return textwrap.dedent(text).removeprefix("\n").rstrip()

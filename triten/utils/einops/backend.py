@@ -41,7 +41,7 @@ class TritenBackend(AbstractBackend):  # type: ignore[misc]
         return x.detach().cpu().numpy()
 
     def arange(self, start: int, stop: int) -> Tensor:
-        """Integers from `start` up to `stop`."""
+        """Return the integers from `start` up to `stop`, exclusive."""
         return tt.arange(start, stop)
 
     def transpose(self, x: Tensor, axes: Sequence[int]) -> Tensor:
@@ -66,7 +66,7 @@ class TritenBackend(AbstractBackend):  # type: ignore[misc]
         return tt.cat(tuple(tensors), axis)
 
     def tile(self, x: Tensor, repeats: Sequence[int]) -> Tensor:
-        """Copies of the tensor, side by side."""
+        """Repeat the tensor along its dimensions."""
         return x.repeat(*repeats)
 
     def add_axis(self, x: Tensor, new_position: int) -> Tensor:
@@ -92,9 +92,9 @@ class TritenBackend(AbstractBackend):  # type: ignore[misc]
         return layers
 
     def einsum(self, pattern: str, *x: Tensor) -> Tensor:
-        """Einstein's summation, by `tt.einsum`."""
+        """Compute `tt.einsum`."""
         return tt.einsum(pattern, *x)
 
 
 def register() -> None:
-    """Nothing: einops finds the backend among the subclasses of its class."""
+    """Do nothing: einops finds the backend among the subclasses of its base class."""
