@@ -386,7 +386,7 @@ def _git_archive_link(owner: str, name: str, ref: str) -> str:
 
 
 def _parse_repo_info(github: str) -> tuple[str, str, str]:
-    """Owner, name and ref of a repository; main, or master where there is none, if no ref is given."""
+    """Return owner, name and ref of a repository. The default ref is main, or master if main does not exist."""
     repository, _, ref = github.partition(":")
     owner, name = repository.split("/")
     if ref:

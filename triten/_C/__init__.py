@@ -146,7 +146,7 @@ def _get_accelerator(check: bool | None = None) -> _device:
 
 
 def _get_tracing_state() -> None:
-    """None: PyTorch's is that of `torch.jit.trace` while it records; here that runs what it is given."""
+    """Return None: `torch.jit.trace` does not record here, it runs the function."""
 
 
 def _is_alias_of(tensor: "Tensor", other: "Tensor") -> bool:

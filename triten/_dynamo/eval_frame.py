@@ -4,5 +4,5 @@ from ..compiler.optimized_module import OptimizedModule as OptimizedModule
 
 
 def is_dynamo_supported() -> bool:
-    """True: functions are captured on every platform."""
+    """Return True: functions are captured on every platform."""
     return True

@@ -348,17 +348,17 @@ def eye(
 
 
 def meshgrid(*arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> tuple[Tensor, ...]:
-    """Coordinates of a grid.
+    """Return the coordinate arrays of a grid.
 
     Args:
         *arrays: The coordinates along each axis, of one dimension.
         indexing: ``"xy"`` puts the second array first in the shape, ``"ij"`` keeps the order.
 
     Returns:
-        As many arrays, each of the grid's shape.
+        One array for each argument, of the grid's shape.
 
     Raises:
-        ValueError: There is no such indexing.
+        ValueError: `indexing` is neither ``"xy"`` nor ``"ij"``.
 
     Source: https://data-apis.org/array-api/2025.12/API_specification/generated/array_api.meshgrid.html
 

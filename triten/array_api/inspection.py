@@ -27,7 +27,7 @@ class __array_namespace_info__:
     """
 
     def capabilities(self) -> dict[str, bool | int | None]:
-        """Optional parts of the standard: boolean masks, shapes that depend on values, and how many dimensions."""
+        """Return the supported optional parts of the standard, and the maximum number of dimensions."""
         return {
             "boolean indexing": True,
             "data-dependent shapes": True,

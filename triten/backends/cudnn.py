@@ -67,7 +67,7 @@ def is_available() -> bool:
 
 
 def version() -> None:
-    """cuDNN's version: none, it is not used."""
+    """Return None: triten does not use cuDNN."""
     return None
 
 

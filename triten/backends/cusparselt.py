@@ -9,7 +9,7 @@ def is_available() -> bool:
 
 
 def version() -> None:
-    """cuSPARSELt's version: none, it is not used."""
+    """Return None: triten does not use cuSPARSELt."""
     return None
 
 

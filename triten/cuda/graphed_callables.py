@@ -40,25 +40,26 @@ def make_graphed_callables(
     allow_unused_input: bool = False,
     pool: PoolHandle | None = None,
 ) -> Any:
-    """Functions that do the same as the given ones by replaying graphs, under autograd too.
+    """Return functions that replay captured graphs of the given ones, with support for autograd.
 
     A returned function copies its arguments into those of the capture, replays, and returns the capture's outputs:
     the next call overwrites them. It has first derivatives only, and takes arguments of the same shapes, dtypes and
     `requires_grad` as the samples, which must not be used otherwise.
 
     Args:
-        callables: a function of tensors, or a tuple of functions, in the order in which they run. One that has
-            `parameters()` gets gradients for these too.
-        sample_args: the tuple of the function's arguments, CUDA tensors or trees of them; a tuple of such tuples for
-            several functions.
+        callables: A function of tensors, or a tuple of functions in the order in which they run. The parameters of a
+            function that has `parameters()` get gradients too.
+        sample_args: The tuple of the function's arguments, CUDA tensors or trees of them. For several functions, a
+            tuple of these tuples.
         num_warmup_iters: The number of warm-up iterations, forward and backward, before each capture.
         allow_unused_input: If True, an input that requires grad may have no effect on the outputs. Default: False.
-        pool: a memory pool to share; see `graph_pool_handle`.
+        pool: A memory pool to share; see `graph_pool_handle`. Default: a new pool.
 
     Raises:
-        RuntimeError: inside autocast with its cache on; for an unused input; for what cannot be captured.
-        AssertionError: for sample arguments that are no tensors.
-        TypeError: for what cannot be called, or samples that are no tuple.
+        RuntimeError: The call is inside autocast with its cache on, an input is unused, or a function cannot be
+            captured.
+        AssertionError: A sample argument is not a tensor.
+        TypeError: A function is not callable, or the samples are not a tuple.
 
     Example:
         >>> import triten as tt

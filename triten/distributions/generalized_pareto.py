@@ -89,13 +89,13 @@ class GeneralizedPareto(Distribution):
         return self.icdf(noise)
 
     def log_survival_function(self, value: Tensor) -> Tensor:
-        """log P(X > value)."""
+        """Compute log P(X > value)."""
         z = (value - self.loc) / self.scale
         k = self._safe_concentration
         return _ops.where(self._is_exponential, -z, -(k * z).log1p() / k)
 
     def log_cdf(self, value: Tensor) -> Tensor:
-        """log P(X <= value)."""
+        """Compute log P(X <= value)."""
         return (-self.log_survival_function(value).exp()).log1p()
 
     def log_prob(self, value: Tensor) -> Tensor:

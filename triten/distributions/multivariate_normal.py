@@ -15,7 +15,7 @@ __all__ = ["MultivariateNormal"]
 
 
 def squared_distance(factor: Tensor, x: Tensor) -> Tensor:
-    """x^T (L L^T)^-1 x of triangular factors L and vectors x, whose batches broadcast."""
+    """Compute x^T (L L^T)^-1 x for triangular factors L and vectors x, whose batches broadcast."""
     size = x.shape[-1]
     batch = broadcast_shapes(tuple(factor.shape[:-2]), tuple(x.shape[:-1]))
     if factor.dim() == 2:

@@ -142,7 +142,7 @@ class TransformedDistribution(Distribution):
         return found
 
     def cdf(self, value: Tensor) -> Tensor:
-        """By the inverse transforms and the base's `cdf`."""
+        """Compute the cumulative distribution function, by the inverse transforms and the base's `cdf`."""
         for transform in reversed(self.transforms):
             value = transform.inv(value)
         if self._validate_args:
@@ -150,7 +150,7 @@ class TransformedDistribution(Distribution):
         return self._turned(self.base_dist.cdf(value))
 
     def icdf(self, value: Tensor) -> Tensor:
-        """By the base's `icdf` and the transforms."""
+        """Compute the quantile, by the base's `icdf` and the transforms."""
         value = self.base_dist.icdf(self._turned(value))
         for transform in self.transforms:
             value = transform(value)

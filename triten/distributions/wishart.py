@@ -160,7 +160,7 @@ class Wishart(ExponentialFamily):
         return found
 
     def rsample(self, sample_shape: Shape = (), max_try_correction: int | None = None) -> Tensor:
-        """Samples by Bartlett's decomposition, whose triangular factor is drawn element by element.
+        """Draw samples by Bartlett's decomposition: sample its triangular factor element by element.
 
         Args:
             sample_shape: The shape of the samples.

@@ -53,7 +53,7 @@ def is_fx_tracing() -> bool:
 
 
 def is_fx_symbolic_tracing() -> bool:
-    """`is_fx_tracing`."""
+    """Return `is_fx_tracing`."""
     return is_fx_tracing()
 
 

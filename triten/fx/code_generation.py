@@ -216,7 +216,7 @@ class CodeGen:
 
 
 def _last_uses(nodes: Iterable[Node]) -> dict[Node, list[Node]]:
-    """For each node the nodes that it is the last to use."""
+    """Return, for each node, the nodes that it is the last to use."""
     seen: set[Node] = set()
     found: dict[Node, list[Node]] = {}
     for user in reversed(list(nodes)):

@@ -115,6 +115,9 @@ def map_aggregate(a: Argument, fn: Callable[[Any], Any]) -> Any:
 def map_arg(a: Argument, fn: Callable[[Node], Argument]) -> Any:
     """Apply `fn` to every node in an argument (`torch.fx.map_arg`).
 
+    Raises:
+        AssertionError: `fn` is not callable.
+
     Example:
         >>> import triten as tt
         >>> graph = tt.fx.Graph()

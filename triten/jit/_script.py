@@ -256,7 +256,11 @@ def optimize_for_inference(mod: _Module, other_methods: Sequence[str] | None = N
 def run_frozen_optimizations(
     mod: nn.Module, optimize_numerics: bool = True, preserved_methods: Sequence[str] | None = None
 ) -> None:
-    """Nothing (`torch.jit.run_frozen_optimizations`). Raises as `freeze` does."""
+    """Check the module and do nothing else (`torch.jit.run_frozen_optimizations`).
+
+    Raises:
+        RuntimeError: As for `freeze`.
+    """
     _in_eval_mode(mod, "run_frozen_optimizations")
 
 
@@ -280,7 +284,7 @@ class strict_fusion:
 
 
 def save(m: Any, f: Any, _extra_files: Mapping[str, Any] | None = None) -> NoReturn:
-    """Refused: raises NotImplementedError. `tt.save` saves weights."""
+    """Raise NotImplementedError; `tt.save` saves weights."""
     raise NotImplementedError(
         "torch.jit.save: an archive of TorchScript holds a compiled program, and nothing is compiled here; save "
         "module.state_dict() with torch.save"
@@ -290,9 +294,11 @@ def save(m: Any, f: Any, _extra_files: Mapping[str, Any] | None = None) -> NoRet
 def load(
     f: Any, map_location: Any = None, _extra_files: Any = None, _restore_shapes: bool = False
 ) -> NoReturn:
-    """Refused: raises NotImplementedError. `tt.load` loads weights.
+    """Raise NotImplementedError; `tt.load` loads weights.
 
-    Raises ValueError for a path at which there is no file, or a directory.
+    Raises:
+        ValueError: The path does not exist, or is a directory.
+        NotImplementedError: Always, otherwise.
     """
     if isinstance(f, str | os.PathLike):
         if not os.path.exists(f):

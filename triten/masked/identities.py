@@ -55,11 +55,11 @@ def reduction_identity(name: str, input: Tensor, ord: float | None = 2.0) -> Any
 
 
 def canonical_dim(dim: DimOrDims, ndim: int) -> tuple[int, ...]:
-    """Dimensions as sorted positive numbers; all for None and ().
+    """Return dimensions as nonnegative numbers; all dimensions for None and ().
 
     Raises:
-        RuntimeError: one is there twice.
-        IndexError: one is out of range.
+        RuntimeError: A dimension occurs twice.
+        IndexError: A dimension is out of range.
     """
     if dim is None or (not isinstance(dim, int) and len(dim) == 0):
         return tuple(range(ndim))

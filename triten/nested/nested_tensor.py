@@ -48,7 +48,7 @@ class NestedTensor(Tensor):
         return made
 
     def like(self, values: Tensor, ragged_idx: int | None = None) -> NestedTensor:
-        """Other elements of sequences that are as long as these."""
+        """Return a tensor with the same sequences and other values."""
         if values is self._packed:
             return self
         return NestedTensor(values, self._raggedness, self._ragged_idx if ragged_idx is None else ragged_idx)

@@ -31,7 +31,11 @@ class StridedNestedTensor(Tensor):
 
     @staticmethod
     def __new__(cls, components: Sequence[Tensor]) -> StridedNestedTensor:
-        """Raises RuntimeError for tensors that differ in dimensions, dtype or device."""
+        """Create a nested tensor over its components.
+
+        Raises:
+            RuntimeError: The components differ in dimensions, dtype or device.
+        """
         parts = list(components)
         for what in ("ndim", "dtype", "device"):
             found = [getattr(each, what) for each in parts]
@@ -411,7 +415,7 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, **named: Any) -> t
 
 
 def _flat(value: Any) -> Any:
-    """Tensors, with nested ones replaced by their parts; None stays."""
+    """Replace nested tensors by their components; None stays."""
     if value is None:
         return None
     values = list(value) if isinstance(value, list | tuple) else [value]

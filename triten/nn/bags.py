@@ -31,7 +31,7 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Tensor:
-    """Sums, means or maxima of bags of rows of a table (`torch.nn.functional.embedding_bag`).
+    """Reduce bags of a table's rows by sum, mean or maximum (`torch.nn.functional.embedding_bag`).
 
     Args:
         input: Indices of rows, as int32 or int64: (B, N) for bags of N each, or (N,) with `offsets`.

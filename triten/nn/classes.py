@@ -17,7 +17,7 @@ __all__ = ["gumbel_softmax", "one_hot"]
 
 @overridable
 def one_hot(tensor: Tensor, num_classes: int | Tensor = -1) -> Tensor:
-    """1 in the column of each class, 0 elsewhere (`torch.nn.functional.one_hot`).
+    """Encode classes as one-hot vectors (`torch.nn.functional.one_hot`).
 
     Args:
         tensor: Classes, counted from 0, of dtype int64.
@@ -77,7 +77,7 @@ def _is_integer(tensor: Tensor) -> bool:
 def gumbel_softmax(
     logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
-    """Random samples of classes as shares, or one-hot with the shares' gradient
+    """Draw random samples of classes, soft or one-hot with the soft samples' gradient
     (`torch.nn.functional.gumbel_softmax`).
 
     Args:
@@ -89,6 +89,9 @@ def gumbel_softmax(
 
     Returns:
         A tensor of `logits`' shape, whose elements along `dim` sum to 1.
+
+    Raises:
+        TypeError: `logits` is not a tensor.
 
     References:
         Maddison et al., The concrete distribution (2016); Jang et al., Categorical reparameterization with

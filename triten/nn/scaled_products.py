@@ -119,7 +119,7 @@ def grouped_mm(
     bias: Tensor | None = None,
     out_dtype: ScalarType | None = None,
 ) -> Tensor:
-    """Products of groups of rows or columns, each with a matrix of its own (`torch.nn.functional.grouped_mm`).
+    """Multiply groups of rows or columns by one matrix each (`torch.nn.functional.grouped_mm`).
 
     Args:
         mat_a: The left matrices, of shape (G, M, K), or one matrix that groups share rows or columns of.

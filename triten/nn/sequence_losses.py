@@ -72,7 +72,7 @@ def multilabel_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """Hinges of all classes against the right ones (`torch.nn.functional.multilabel_margin_loss`).
+    """Compute the multi-label hinge loss (`torch.nn.functional.multilabel_margin_loss`).
 
     Args:
         input: The classes' scores, of shape (N, C) or (C).
@@ -108,7 +108,7 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     options: object = None,
 ) -> Tensor:
-    """`cross_entropy` of `linear` (`torch.nn.functional.linear_cross_entropy`).
+    """Compute the `cross_entropy` of `linear` (`torch.nn.functional.linear_cross_entropy`).
 
     Args:
         input: A tensor of shape (in_features) or (N, in_features).

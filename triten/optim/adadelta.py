@@ -61,13 +61,13 @@ class Adadelta(SingleOptimizer):
         )  # fmt: skip
 
     def begin(self, group: Group, parameter: Tensor) -> dict[str, Any]:
-        """Zeros: the means of the squares of gradients and of steps."""
+        """Return zeros for the running means of squared gradients and squared steps."""
         return {name: _ops.zeros_like(parameter) for name in ("square_avg", "acc_delta")}
 
     def update(
         self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
     ) -> None:
-        """Both means, and the step between them."""
+        """Update both running means and apply the step."""
         kept, eps = group["rho"], group["eps"]
         squares, steps = state["square_avg"], state["acc_delta"]
         squares.mul_(kept).addcmul_(gradient, gradient, value=1 - kept)

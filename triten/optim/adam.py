@@ -122,7 +122,11 @@ class Adam(Optimizer):
     def step(self, closure: Callable[[], Loss]) -> Loss: ...
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
-        """Perform one step and return the closure's loss."""
+        """Perform one step and return the closure's loss.
+
+        Raises:
+            RuntimeError: A gradient is sparse.
+        """
         loss = loss_of(closure)
         for group in self.param_groups:
             parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
@@ -218,7 +222,7 @@ class Adam(Optimizer):
 
 
 def _numbers(betas: Iterable[float | Tensor]) -> tuple[float | Tensor, ...]:
-    """Shares; a tensor of any number of dimensions comes to none."""
+    """Convert one-element tensors to 0-d tensors."""
     return tuple(beta.squeeze() if isinstance(beta, Tensor) else beta for beta in betas)
 
 

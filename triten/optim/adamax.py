@@ -63,13 +63,13 @@ class Adamax(SingleOptimizer):
         )  # fmt: skip
 
     def begin(self, group: Group, parameter: Tensor) -> dict[str, Any]:
-        """Zeros: the mean and the largest magnitude."""
+        """Return zeros for the running mean and the running maximum magnitude."""
         return {name: _ops.zeros_like(parameter) for name in ("exp_avg", "exp_inf")}
 
     def update(
         self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
     ) -> None:
-        """Both running values, then the step."""
+        """Update the running mean and maximum, then apply the step."""
         beta1, beta2 = group["betas"]
         state["exp_avg"].lerp_(gradient, 1 - beta1)
         largest = (state["exp_inf"] * beta2).maximum(gradient.abs() + group["eps"])

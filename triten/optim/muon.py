@@ -95,7 +95,11 @@ class Muon(Optimizer):
     def step(self, closure: Callable[[], Loss]) -> Loss: ...
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
-        """Perform one step and return the closure's loss."""
+        """Perform one step and return the closure's loss.
+
+        Raises:
+            RuntimeError: A parameter is complex.
+        """
         loss = loss_of(closure)
         for group in self.param_groups:
             lr, momentum = rate_of(group), group["momentum"]

@@ -62,14 +62,14 @@ class NAdam(SingleOptimizer):
         )  # fmt: skip
 
     def begin(self, group: Group, parameter: Tensor) -> dict[str, Any]:
-        """Zeros, and the product of the momenta so far."""
+        """Return zeros for both running means, and 1 for the product of the momenta."""
         means = {name: _ops.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
         return {"mu_product": counter(group, parameter, 1.0), **means}
 
     def update(
         self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
     ) -> None:
-        """Both means, then a step by the gradient and one by their mean."""
+        """Update both running means, then apply a step by the gradient and one by the mean."""
         beta1, beta2 = group["betas"]
         decay, lr = group["momentum_decay"], recorded_rate_of(group)
         now, following = (beta1 * (1.0 - 0.5 * 0.96 ** ((count + later) * decay)) for later in (0, 1))

@@ -129,7 +129,7 @@ class Optimizer:
         self.param_groups.append(group)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of all parameters, or fill them with zeros."""
+        """Reset the gradients of all parameters to None, or to zeros if `set_to_none` is False."""
         with recorded_range(f"Optimizer.zero_grad#{type(self).__name__}.zero_grad"):
             self._zero_grad(set_to_none)
 
@@ -152,7 +152,14 @@ class Optimizer:
     @overload
     def step(self, closure: Callable[[], Loss]) -> Loss: ...
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
-        """Change the parameters by their gradients; `closure` computes the loss anew, and the gradients with it."""
+        """Update the parameters by their gradients. Every subclass overrides this method.
+
+        Args:
+            closure: Recomputes the loss and the gradients. Default: None.
+
+        Raises:
+            NotImplementedError: The subclass does not override it.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no step")
 
     def state_dict(self) -> dict[str, Any]:
@@ -393,13 +400,13 @@ def _brought(name: str, value: Any, parameter: Tensor) -> Any:
 
 
 def check_number(what: str, value: Rate, least: float = 0.0) -> None:
-    """Raises ValueError for a number that is too small."""
+    """Raise ValueError for a number below `least`."""
     if not isinstance(value, Tensor) and not least <= value:
         raise ValueError(f"Invalid {what}: {value}")
 
 
 def check_options(lr: Rate, foreach: bool | None, fused: bool | None, differentiable: bool) -> None:
-    """Raises ValueError or RuntimeError for options of any optimizer that are wrong, or do not go together."""
+    """Raise ValueError for an invalid learning rate, and RuntimeError for options that conflict."""
     if isinstance(lr, Tensor) and lr.numel() != 1:
         raise ValueError("Tensor lr must be 1-element")
     check_number("learning rate", lr)
@@ -410,7 +417,7 @@ def check_options(lr: Rate, foreach: bool | None, fused: bool | None, differenti
 
 
 def check_capturable(group: Group, parameter: Tensor) -> None:
-    """Raises AssertionError for a step that a graph is to capture on a device that captures none."""
+    """Raise AssertionError if `capturable` is set for a parameter on the CPU, which has no graphs."""
     if group.get("capturable") and not group.get("fused") and parameter.device.type == "cpu":
         raise AssertionError(
             "If capturable=True, params and state_steps must be on a device with graphs, not on cpu."

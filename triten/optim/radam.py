@@ -57,13 +57,13 @@ class RAdam(SingleOptimizer):
         )  # fmt: skip
 
     def begin(self, group: Group, parameter: Tensor) -> dict[str, Any]:
-        """Zeros: both means."""
+        """Return zeros for both running means."""
         return {name: _ops.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
 
     def update(
         self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
     ) -> None:
-        """Both means; then a step by the first, scaled by the second once there are squares enough."""
+        """Update both running means, then apply a step, rectified once the variance is tractable."""
         beta1, beta2 = group["betas"]
         state["exp_avg"].lerp_(gradient, 1 - beta1)
         squares = state["exp_avg_sq"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)

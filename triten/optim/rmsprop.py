@@ -76,7 +76,7 @@ class RMSprop(SingleOptimizer):
         )  # fmt: skip
 
     def begin(self, group: Group, parameter: Tensor) -> dict[str, Any]:
-        """Zeros: the squares' mean, and what the options ask for."""
+        """Return zeros for the running mean of squares, and for the buffers that the options need."""
         names = [
             "square_avg",
             *["momentum_buffer"] * (group["momentum"] > 0),

@@ -43,13 +43,28 @@ class SingleOptimizer(Optimizer):
     """Whether `update` is called with sparse gradients."""
 
     def begin(self, group: Group, parameter: Tensor) -> dict[str, Any]:
-        """Return a parameter's initial state, without ``step``."""
+        """Return a parameter's initial state, without ``step``. Every subclass overrides this method.
+
+        Raises:
+            NotImplementedError: The subclass does not override it.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no state")
 
     def update(
         self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Tensor, count: Any
     ) -> None:
-        """Change the parameter and its state; `count` is the step's number, a tensor where steps are captured."""
+        """Update a parameter and its state. Every subclass overrides this method.
+
+        Args:
+            group: The options of the parameter's group.
+            state: The parameter's state.
+            parameter: The parameter, updated in-place.
+            gradient: Its gradient.
+            count: The step's number; a tensor if steps are captured.
+
+        Raises:
+            NotImplementedError: The subclass does not override it.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no update")
 
     def prepare(self, group: Group, parameter: Tensor) -> dict[str, Any]:
@@ -66,7 +81,11 @@ class SingleOptimizer(Optimizer):
     def step(self, closure: Callable[[], Loss]) -> Loss: ...
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
-        """Perform one step and return the closure's loss."""
+        """Perform one step and return the closure's loss.
+
+        Raises:
+            RuntimeError: A gradient is sparse and the optimizer does not support that.
+        """
         loss = loss_of(closure)
         for group in self.param_groups:
             given = [parameter for parameter in group["params"] if parameter.grad is not None]
@@ -175,7 +194,7 @@ def recorded_rate_of(group: Group) -> Rate:
 
 
 def check_rate(lr: Rate) -> None:
-    """Raises ValueError for a learning rate below 0 or of several elements."""
+    """Raise ValueError for a learning rate below 0, or of several elements."""
     if isinstance(lr, Tensor):
         if lr.numel() != 1:
             raise ValueError("Tensor lr must be 1-element")
@@ -184,7 +203,7 @@ def check_rate(lr: Rate) -> None:
 
 
 def check_betas(betas: tuple[float, float]) -> None:
-    """Raises ValueError for what is no share below 1."""
+    """Raise ValueError for betas outside [0, 1)."""
     for i, beta in enumerate(betas):
         if not 0.0 <= beta < 1.0:
             raise ValueError(f"Invalid beta parameter at index {i}: {beta}")

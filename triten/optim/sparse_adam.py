@@ -105,12 +105,12 @@ class SparseAdam(Optimizer):
 
 
 def like(sparse: Any, values: Tensor) -> Any:
-    """Other values at the places of a coalesced tensor."""
+    """Return a coalesced tensor with the indices of `sparse` and other values."""
     return _ops._sparse_coo_tensor_unsafe(sparse._indices(), values, sparse.shape, is_coalesced=True)
 
 
 def _update(group: dict[str, Any], state: dict[str, Any], parameter: Tensor, gradient: Any) -> None:
-    """Adam's step of the elements that have a gradient."""
+    """Apply Adam's step to the elements that have a gradient."""
     gradient = gradient.coalesce()
     values = gradient._values()
     if not values.numel():

@@ -92,12 +92,12 @@ def _of_lists(average: Average) -> ListAverage:
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> ListAverage:
-    """`get_ema_avg_fn` of lists, in place (`torch.optim.swa_utils.get_ema_multi_avg_fn`)."""
+    """Return the in-place form of `get_ema_avg_fn` for lists (`torch.optim.swa_utils.get_ema_multi_avg_fn`)."""
     return _of_lists(get_ema_avg_fn(decay))
 
 
 def get_swa_multi_avg_fn() -> ListAverage:
-    """`get_swa_avg_fn` of lists, in place (`torch.optim.swa_utils.get_swa_multi_avg_fn`)."""
+    """Return the in-place form of `get_swa_avg_fn` for lists (`torch.optim.swa_utils.get_swa_multi_avg_fn`)."""
     return _of_lists(get_swa_avg_fn())
 
 

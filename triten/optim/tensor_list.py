@@ -37,7 +37,7 @@ class TensorList:
         return self
 
     def is_complex(self) -> bool:
-        """Complex tensors are stepped one by one."""
+        """Return False: optimizers step complex tensors one by one."""
         return False
 
     def __neg__(self) -> TensorList:

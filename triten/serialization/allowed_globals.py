@@ -130,7 +130,7 @@ def _set(load: Load, args: tuple[Any, ...]) -> set[Any]:
 
 
 def _encode(load: Load, args: tuple[Any, ...]) -> bytes:
-    """Bytes as protocol 2 has them: text of the characters below 256."""
+    """Encode bytes, which protocol 2 pickles as Latin-1 text."""
     text, *encoding = arguments("encode", args, 1, 2)
     of_kind("encode", "obj", text, str)
     if encoding not in (["latin1"], ["latin-1"]):
@@ -153,7 +153,7 @@ def _bytearray(load: Load, args: tuple[Any, ...]) -> bytearray:
 
 
 def _bytes(load: Load, args: tuple[Any, ...]) -> bytes:
-    """Protocol 2 writes empty bytes so."""
+    """Return empty bytes, as protocol 2 pickles them."""
     arguments("bytes", args, 0)
     return b""
 

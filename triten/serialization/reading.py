@@ -68,7 +68,7 @@ class _Trusting:
 
 
 def _persistent_load(storage_of: StorageOf, length: int) -> Callable[[Any], Any]:
-    """Makes a storage of a persistent id of this length; checks it first."""
+    """Return a function that checks a persistent id of this length and creates its storage."""
 
     def persistent_load(pid: Any) -> Any:
         if type(pid) is not tuple:

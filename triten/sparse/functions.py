@@ -53,7 +53,7 @@ def sum(input: Tensor, dim: int | Sequence[int] | None = None, dtype: ScalarType
 
 @api_boundary
 def softmax(input: Tensor, dim: int, *, dtype: ScalarType | None = None) -> Tensor:
-    """Softmax over the specified elements along a dimension (`torch.sparse.softmax`).
+    """Compute the softmax over the specified elements along a dimension (`torch.sparse.softmax`).
 
     Args:
         input: A tensor of layout `tt.sparse_coo`.
@@ -126,7 +126,7 @@ def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
 
 @api_boundary
 def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
-    """``beta * mat + alpha * (mat1 @ mat2)``, whose gradient of the sparse matrix is sparse (`torch.sparse.addmm`).
+    """Compute ``beta * mat + alpha * (mat1 @ mat2)``; the sparse matrix has a sparse gradient (`torch.sparse.addmm`).
 
     Args:
         mat: A strided matrix, (n, p).

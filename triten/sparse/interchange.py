@@ -182,7 +182,11 @@ def to_cupy(input: Tensor) -> Any:
 
 
 def solved(matrix: Tensor, right: Tensor) -> Tensor:
-    """Solve a linear system with a CSR matrix; see `functions.spsolve`."""
+    """Solve a linear system with a CSR matrix; see `functions.spsolve`.
+
+    Raises:
+        RuntimeError: The matrix is singular, on the CPU.
+    """
     if matrix.device.type == "cuda":
         import cupy
         from cupyx.scipy.sparse.linalg import spsolve

@@ -38,7 +38,7 @@ def _has_foreach_support(tensors: Sequence[Tensor | None], device: Device) -> bo
 def _group_tensors_by_device_and_dtype(
     tensorlistlist: TensorListList, with_indices: bool = False
 ) -> dict[Key, tuple[TensorListList, list[int]]]:
-    """Lists of equal length divided by the device and dtype of the first list's tensors, with their places in it."""
+    """Group lists by the device and dtype of the first list's tensors, optionally with the tensors' indices."""
     groups: dict[Key, tuple[TensorListList, list[int]]] = {}
     for place, first in enumerate(tensorlistlist[0]):
         assert first is not None

@@ -99,7 +99,7 @@ class _Surroundings:
 
 
 def noop_context_fn() -> Contexts:
-    """Two blocks that do nothing (`torch.utils.checkpoint.noop_context_fn`)."""
+    """Return two context managers that do nothing (`torch.utils.checkpoint.noop_context_fn`)."""
     return nullcontext(), nullcontext()
 
 
@@ -246,11 +246,17 @@ def checkpoint_sequential(
     use_reentrant: bool | None = None,
     **kwargs: Any,
 ) -> Any:
-    """`checkpoint` of all but the last of some segments of a chain (`torch.utils.checkpoint.checkpoint_sequential`).
+    """Checkpoint all but the last segment of a chain (`torch.utils.checkpoint.checkpoint_sequential`).
 
     Args:
-        functions: a `tt.nn.Sequential`, or a list of functions.
+        functions: A `tt.nn.Sequential`, or a list of functions.
         segments: The number of segments.
+        input: The argument of the first function.
+        use_reentrant: As for `checkpoint`. Default: True, with a warning.
+        kwargs: `preserve_rng_state`, as for `checkpoint`.
+
+    Raises:
+        ValueError: Another keyword argument is given.
 
     Example:
         >>> import triten as tt

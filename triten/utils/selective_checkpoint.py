@@ -166,7 +166,8 @@ def create_selective_checkpoint_contexts(
     policy_fn_or_list: Callable[..., CheckpointPolicy | bool] | list[Any],
     allow_cache_entry_mutation: bool = False,
 ) -> tuple[TensorDispatchMode, TensorDispatchMode]:
-    """Two blocks for a checkpoint that keeps some operators' results (`create_selective_checkpoint_contexts`).
+    """Return two contexts for a checkpoint that keeps some operators' results
+    (`create_selective_checkpoint_contexts`).
 
     They are for the `context_fn` of `tt.utils.checkpoint.checkpoint` with ``use_reentrant=False``. Backward may go
     through the call once.

@@ -26,7 +26,7 @@ __all__ = ["get_proxy_mode", "make_fx"]
 
 
 def get_proxy_mode() -> None:
-    """None: `make_fx` records without a mode of the dispatcher."""
+    """Return None: `make_fx` records without a dispatch mode."""
 
 
 def make_fx(

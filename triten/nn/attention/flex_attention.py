@@ -164,7 +164,8 @@ def flex_attention(
     *,
     return_aux: AuxRequest | None = None,
 ) -> Tensor | tuple[Tensor, Tensor | None] | tuple[Tensor, AuxOutput]:
-    """Attention with a function of the scores and a mask (`torch.nn.attention.flex_attention.flex_attention`).
+    """Compute attention with a score function and a block mask
+    (`torch.nn.attention.flex_attention.flex_attention`).
 
     ``softmax(score_mod(query @ key.T * scale, b, h, q_idx, kv_idx)) @ value`` over the scores that `block_mask` counts;
     a query for which none counts gives zeros. Scores are float32, for float64 operands float64. Under autocast the
@@ -244,7 +245,7 @@ def flex_attention(
 
 
 def _check_operands(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> None:
-    """Raises for operands that PyTorch's function refuses, whatever the mask."""
+    """Raise an error for operands that PyTorch's function refuses with any mask."""
     operands = query, key, value
     if any(each.is_nested for each in operands):
         raise NotImplementedError(
@@ -301,7 +302,7 @@ def _check_operands(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool)
 
 
 def _check_mask(query: Tensor, key: Tensor, block_mask: BlockMask) -> None:
-    """Raises for a mask that was not made for these operands."""
+    """Raise an error for a mask that does not match the operands."""
     batch, kv_batch, mask_batch = query.size(0), key.size(0), block_mask.kv_num_blocks.size(0)
     if batch != kv_batch and mask_batch != batch:
         raise ValueError(
@@ -370,7 +371,7 @@ def _warn_of_return_lse(return_aux: AuxRequest | None) -> None:
 
 
 def _check_options(options: FlexKernelOptions, wanted: AuxRequest, device_type: str) -> None:
-    """Raises for options that contradict each other or ask for what there is not."""
+    """Raise an error for options that conflict or are not supported."""
     for name in ("OUTPUT_LOGSUMEXP", "OUTPUT_MAX"):
         if name in options:
             raise AssertionError(f"{name} must not be in kernel_options")

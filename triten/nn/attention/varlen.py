@@ -132,10 +132,11 @@ def varlen_attn_out(
     block_table: Tensor | None = None,
     num_splits: int | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """`varlen_attn`, written into `out` and without gradients (`torch.nn.attention.varlen.varlen_attn_out`).
+    """Compute `varlen_attn` into `out`, without gradients (`torch.nn.attention.varlen.varlen_attn_out`).
 
-    Raises what `varlen_attn` raises, and RuntimeError for an `out` of other shape or dtype than `query`, and where
-    gradients are wanted.
+    Raises:
+        RuntimeError: `out` differs from `query` in shape or dtype, an operand requires grad, or `varlen_attn` raises
+            the error.
     """
     if out.shape != query.shape or out.dtype is not query.dtype:
         raise RuntimeError(
@@ -181,7 +182,7 @@ def _check(
     seqused_k: Tensor | None,
     block_table: Tensor | None,
 ) -> None:
-    """Raises for what PyTorch's kernels refuse."""
+    """Raise an error for operands that PyTorch's kernels refuse."""
     given = query.dtype, key.dtype, value.dtype
     if query.dtype not in (float16, bfloat16) or len(set(given)) > 1:
         names = ", ".join(map(str, given))

@@ -160,7 +160,11 @@ def _no_grad() -> no_grad:
 def destination_of(
     *args: Any, **kwargs: Any
 ) -> tuple[Device | None, ScalarType | None, bool, MemoryFormat | None]:
-    """Device, dtype, non_blocking and memory format of the forms that `Tensor.to` has."""
+    """Parse the arguments of `Tensor.to`: return the device, dtype, non_blocking and memory format.
+
+    Raises:
+        TypeError: An argument is unknown, given twice, or of another type.
+    """
     names = ["device", "dtype", "non_blocking"]
     if args and isinstance(args[0], Tensor):
         kwargs = {"device": args[0].device, "dtype": args[0].dtype, **kwargs}

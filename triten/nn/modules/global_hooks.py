@@ -91,7 +91,7 @@ def register_module_forward_hook(
 
 
 def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """`Module.register_backward_hook` of every module (`register_module_backward_hook`).
+    """Register a `Module.register_backward_hook` for every module (`register_module_backward_hook`).
 
     PyTorch advises against it: use `register_module_full_backward_hook`.
     """

@@ -51,7 +51,7 @@ class _InstanceNorm(_NormBase):
         )
 
     def forward(self, input: Tensor) -> Tensor:
-        """(N, C, *), or (C, *) without a batch."""
+        """Normalize an input (N, C, *) or (C, *)."""
         self._check_input_dim(input)
         self._check_num_features(input)
         alone = input.dim() == self._get_no_batch_dim()

@@ -193,7 +193,11 @@ def checked(grads: Any, count: int, what: str) -> tuple[Any, ...]:
 
 
 def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``module.forward(*args, **kwargs)`` with the module's hooks."""
+    """Call ``module.forward(*args, **kwargs)`` with the module's hooks.
+
+    Raises:
+        RuntimeError: A forward pre-hook with kwargs returns neither None nor a tuple (args, kwargs).
+    """
     with _always_called(module) as pending:
         with_kwargs = hooks_of(module, "_forward_pre_hooks_with_kwargs")
         for number, hook in hooks_of(module, "_forward_pre_hooks").items():
@@ -237,7 +241,7 @@ class _Pending:
 
 @contextmanager
 def _always_called(module: Any) -> Iterator[_Pending]:
-    """After an exception, calls the hooks registered with ``always_call``; what they raise is noted on it."""
+    """Call the hooks registered with ``always_call`` after an exception; add notes on errors that they raise."""
     pending = _Pending()
     try:
         yield pending

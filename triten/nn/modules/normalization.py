@@ -191,7 +191,7 @@ class GroupNorm(_Affine):
         self._reset_affine()
 
     def forward(self, input: Tensor) -> Tensor:
-        """(N, C, *) as it is."""
+        """Normalize an input (N, C, *)."""
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
@@ -231,7 +231,11 @@ class CrossMapLRN2d(Module):
         self.k = k
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalize each element of images (N, C, H, W)."""
+        """Normalize each element of images (N, C, H, W).
+
+        Raises:
+            ValueError: The input does not have four dimensions.
+        """
         if input.dim() != 4:
             raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
         reach = (self.size - 1) // 2 + 1

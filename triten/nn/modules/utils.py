@@ -31,7 +31,7 @@ def _reverse_repeat_tuple(t: Sequence[Any], n: int) -> tuple[Any, ...]:
 
 
 def _list_with_default(out_size: Sequence[int | None] | int, defaults: Sequence[int]) -> list[int] | int:
-    """Sizes, those that are None taken from the last of `defaults`."""
+    """Replace sizes that are None by the last elements of `defaults`."""
     if isinstance(out_size, int | type(None)):
         return out_size
     if len(defaults) <= len(out_size):

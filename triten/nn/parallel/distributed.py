@@ -296,9 +296,10 @@ class DistributedDataParallel(SyncedBuffers, JoinableModule, Module):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Inside, backward of a forward adds to this process's gradients alone.
+        """Disable gradient synchronization for forwards inside the block.
 
-        The first backward of a forward after it averages all that has been added.
+        Backward of these forwards accumulates gradients locally. The first backward of a later forward averages the
+        accumulated gradients.
 
         Example:
             >>> import triten as tt
@@ -463,11 +464,11 @@ class DistributedDataParallel(SyncedBuffers, JoinableModule, Module):
                 each._ddp_ignored = True  # type: ignore[attr-defined]
 
     def scatter(self, inputs: Any, kwargs: Any, device_ids: Sequence[int]) -> Any:
-        """Inputs divided among devices."""
+        """Divide inputs among devices."""
         return scatter_kwargs(inputs, kwargs, device_ids, dim=self.dim)
 
     def gather(self, outputs: Any, output_device: int | Device) -> Any:
-        """Outputs put together on a device."""
+        """Concatenate outputs on a device."""
         return gather(outputs, output_device, dim=self.dim)
 
 

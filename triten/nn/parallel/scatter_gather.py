@@ -13,7 +13,7 @@ __all__ = ["as_device", "gather", "moved", "scatter", "scatter_kwargs"]
 
 
 def moved(values: Any, device: Device) -> Any:
-    """Values whose tensors are on a device; other objects are as they were."""
+    """Move the tensors of a value to a device; other objects stay the same."""
     return tree_map(lambda each: each.to(device) if isinstance(each, Tensor) else each, values)
 
 

@@ -156,7 +156,7 @@ def clip_grad_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """`clip_grad_norm_` by the name that it had first; a FutureWarning says so."""
+    """Call `clip_grad_norm_`, whose former name this is, with a FutureWarning."""
     warnings.warn(
         "nn.utils.clip_grad_norm is deprecated in favor of nn.utils.clip_grad_norm_",
         FutureWarning,

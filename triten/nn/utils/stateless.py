@@ -17,7 +17,7 @@ _reparametrize_module = reparametrize_module
 def functional_call(
     module: Module, parameters_and_buffers: Any, args: Any = None, kwargs: Any = None, **options: Any
 ) -> Any:
-    """`tt.func.functional_call` by its former name, with a FutureWarning.
+    """Call `tt.func.functional_call`, whose former name this is, with a FutureWarning.
 
     Example:
         >>> import triten as tt, warnings

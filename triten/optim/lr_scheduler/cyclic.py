@@ -137,7 +137,7 @@ class CyclicLR(MomentumScheduler):
         return [least + (most - least) * share * height for least, most in pairs]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer; of a function of heights nothing, of an object its attributes."""
+        """Return the state without the optimizer; a callable `scale_fn` adds its attributes, a function nothing."""
         custom = self._scale_fn_custom
         return {
             **super().state_dict(),
@@ -219,7 +219,11 @@ class OneCycleLR(MomentumScheduler):
         return end + (start - end) / 2.0 * (math.cos(math.pi * share) + 1)
 
     def get_lr(self) -> list[Rate]:
-        """Compute the learning rates of `last_epoch`, and set the momenta."""
+        """Compute the learning rates of `last_epoch`, and set the momenta.
+
+        Raises:
+            ValueError: The scheduler is stepped more than `total_steps` times.
+        """
         self._warn_outside_step()
         place = self.last_epoch
         if place > self.total_steps:

@@ -79,7 +79,7 @@ class StepLR(FactorScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _factor(self) -> float | None:
-        """`gamma` at every `step_size`-th epoch."""
+        """Return `gamma` at every `step_size`-th epoch, else None."""
         return None if self.last_epoch == 0 or self.last_epoch % self.step_size else self.gamma
 
     def _total(self) -> float:
@@ -115,7 +115,7 @@ class MultiStepLR(FactorScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _factor(self) -> float | None:
-        """`gamma` as often as the epoch is a milestone."""
+        """Return `gamma` to the power of the epoch's count among the milestones, or None."""
         return self.gamma ** self.milestones[self.last_epoch] if self.last_epoch in self.milestones else None
 
     def _total(self) -> float:
@@ -148,7 +148,7 @@ class ExponentialLR(FactorScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _factor(self) -> float | None:
-        """`gamma`, but at first."""
+        """Return `gamma`, or None at the first epoch."""
         return None if self._is_initial else self.gamma
 
     def _total(self) -> float:
@@ -327,7 +327,7 @@ class LambdaLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer; of functions what `LambdaLR` says."""
+        """Return the state without the optimizer, and with the attributes of callable objects; see `LambdaLR`."""
         state = super().state_dict()
         return {**state, "lr_lambdas": [state_of_callable(function) for function in self.lr_lambdas]}
 

@@ -74,7 +74,7 @@ class LRScheduler:
             self._is_initial = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer."""
+        """Return the state without the optimizer."""
         return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -86,7 +86,11 @@ class LRScheduler:
         return self._last_lr
 
     def get_lr(self) -> list[Rate]:
-        """Compute the learning rates of `last_epoch`. Every subclass overrides this method."""
+        """Compute the learning rates of `last_epoch`. Every subclass overrides this method.
+
+        Raises:
+            NotImplementedError: The subclass does not override it.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no get_lr")
 
     def step(self, epoch: int | None = None) -> None:

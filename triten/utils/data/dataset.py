@@ -168,7 +168,7 @@ class Subset(Dataset[T_co]):
         return self.dataset[self.indices[index]]
 
     def __getitems__(self, indices: list[int]) -> list[T_co]:
-        """Several samples at once, where the data set gives them at once."""
+        """Return several samples, in one call if the data set supports it."""
         chosen = [self.indices[i] for i in indices]
         at_once = getattr(self.dataset, "__getitems__", None)
         found: list[T_co] = at_once(chosen) if callable(at_once) else [self.dataset[i] for i in chosen]
@@ -181,13 +181,16 @@ class Subset(Dataset[T_co]):
 def random_split(
     dataset: Source[Sample], lengths: Sequence[int | float], generator: Generator | None = None
 ) -> list[Subset[Sample]]:
-    """Parts of a data set without samples in common, drawn at random (`torch.utils.data.random_split`).
+    """Split a data set into random disjoint parts (`torch.utils.data.random_split`).
 
     Args:
-        lengths: the parts' sizes; or shares that sum up to 1, of which what is left over goes to the first ones.
+        dataset: The data set, which has a length.
+        lengths: The sizes of the parts, or fractions that sum to 1. Fractions are rounded down, and the remaining
+            samples go to the first parts.
+        generator: The random generator. Default: the CPU's.
 
     Raises:
-        ValueError: the sizes do not sum up to the data set's, or a share is not between 0 and 1.
+        ValueError: The sizes do not sum to the data set's length, or a fraction is not between 0 and 1.
 
     Example:
         >>> import triten as tt

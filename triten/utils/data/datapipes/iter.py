@@ -278,7 +278,11 @@ class ShardingFilter(Pipe):
         self.num_of_instances, self.instance_id = 1, 0
 
     def apply_sharding(self, num_of_instances: int, instance_id: int, sharding_group: object = None) -> None:
-        """This copy is one of so many. Raises ValueError for a number that none of them has."""
+        """Set the shard of this copy.
+
+        Raises:
+            ValueError: `instance_id` is out of range.
+        """
         if not 0 <= instance_id < num_of_instances:
             raise ValueError(
                 f"instance_id({instance_id}) should be smaller than num_of_instances({num_of_instances})"

@@ -33,7 +33,7 @@ class guaranteed_datapipes_determinism:
         _Asked.determinism = True
 
     def __enter__(self) -> None:
-        """It is asked for already."""
+        """Do nothing: the constructor has enabled it."""
 
     def __exit__(self, *error: object) -> None:
         _Asked.determinism = self.prev
