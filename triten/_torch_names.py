@@ -79,7 +79,7 @@ class TorchDispatchMode(TensorDispatchMode):
 
 
 def of_root() -> dict[str, Any]:
-    """Names of PyTorch's root that lie elsewhere here.
+    """Return names of PyTorch's root that have another location here.
 
     The root has no names that wait for their first use, and ``import triten`` pays for none of these.
     """

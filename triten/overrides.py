@@ -82,7 +82,7 @@ _overridable.namespaces.append(_namespaces)
 
 @functools.cache
 def get_ignored_functions() -> set[Callable[..., Any]]:
-    """Public callables that no argument overrides; modes see the factories among them.
+    """Return the public callables that no argument overrides; modes see the factories among them.
 
     Example:
         >>> import triten as tt
@@ -211,7 +211,7 @@ def is_tensor_like(inp: object) -> bool:
 
 
 def get_default_nowrap_functions() -> set[Any]:
-    """Callables whose result the default ``Tensor.__tensor_function__`` does not make a tensor of the subclass.
+    """Return the callables whose results the default ``Tensor.__tensor_function__`` does not convert to the subclass.
 
     Example:
         >>> import triten as tt

@@ -338,7 +338,7 @@ def assert_allclose(
     equal_nan: bool = True,
     msg: str = "",
 ) -> None:
-    """`assert_close` with the tolerances that it had first (`torch.testing.assert_allclose`).
+    """Call `assert_close` with its initial tolerances (`torch.testing.assert_allclose`).
 
     dtypes may differ. PyTorch has deprecated it, and says so by a FutureWarning.
 

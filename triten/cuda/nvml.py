@@ -102,7 +102,7 @@ def temperature(device: DeviceLike = None) -> int:
 
 
 def power_draw(device: DeviceLike = None) -> int:
-    """Return the power draw of a device in milliwatts (`torch.cuda.power_draw`).
+    """Return the power consumption of a device in milliwatts (`torch.cuda.power_draw`).
 
     Raises:
         ModuleNotFoundError: ``pynvml`` is not installed.

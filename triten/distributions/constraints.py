@@ -69,7 +69,11 @@ class Constraint:
     event_dim: Any = 0
 
     def check(self, value: Tensor) -> Tensor:
-        """Return whether each event of `value` satisfies the constraint: a bool tensor of the batch's shape."""
+        """Return whether each event of `value` satisfies the constraint. Every subclass overrides this method.
+
+        Raises:
+            NotImplementedError: The subclass does not override it.
+        """
         raise NotImplementedError
 
     def __repr__(self) -> str:

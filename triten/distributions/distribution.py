@@ -159,12 +159,12 @@ class Distribution:
         return self.variance.sqrt()
 
     def sample(self, sample_shape: Shape = ()) -> Tensor:
-        """Draw samples of shape ``sample_shape + batch_shape + event_shape``, without gradients."""
+        """Generate samples of shape ``sample_shape + batch_shape + event_shape``, without gradients."""
         with no_grad():
             return self.rsample(sample_shape)
 
     def rsample(self, sample_shape: Shape = ()) -> Tensor:
-        """Draw samples as a differentiable function of the parameters.
+        """Generate samples as a differentiable function of the parameters.
 
         Raises:
             NotImplementedError: The distribution has no such samples; `has_rsample` is False.

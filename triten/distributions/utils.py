@@ -63,12 +63,12 @@ def is_number(value: object) -> bool:
 
 
 def _standard_normal(shape: Shape, like: Tensor) -> Tensor:
-    """Draw standard normal numbers with a tensor's dtype and device."""
+    """Generate standard normal numbers with a tensor's dtype and device."""
     return _ops.randn(tuple(shape), dtype=like.dtype, device=like.device)
 
 
 def open_uniform(shape: Shape, like: Tensor) -> Tensor:
-    """Draw uniform numbers that are at least the smallest normal number, so that no logarithm is infinite."""
+    """Generate uniform numbers that are at least the smallest normal number, so that no logarithm is infinite."""
     return _ops.rand(tuple(shape), dtype=like.dtype, device=like.device).clamp(min=finfo(like.dtype).tiny)
 
 

@@ -160,7 +160,7 @@ class Wishart(ExponentialFamily):
         return found
 
     def rsample(self, sample_shape: Shape = (), max_try_correction: int | None = None) -> Tensor:
-        """Draw samples by Bartlett's decomposition: sample its triangular factor element by element.
+        """Generate samples by Bartlett's decomposition, with random elements of its triangular factor.
 
         Args:
             sample_shape: The shape of the samples.

@@ -77,7 +77,7 @@ def _is_integer(tensor: Tensor) -> bool:
 def gumbel_softmax(
     logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
-    """Draw random samples of classes, soft or one-hot with the soft samples' gradient
+    """Sample classes randomly, soft or one-hot with the soft samples' gradient
     (`torch.nn.functional.gumbel_softmax`).
 
     Args:

@@ -642,7 +642,7 @@ def adaptive_max_pool3d(
 
 
 def _power_average(averaged: Tensor, norm_type: float, count: int) -> Tensor:
-    """(sum of powers) ** (1 / norm_type), where what was averaged is not negative."""
+    """Compute (sum of powers) ** (1 / norm_type) where the average is not negative."""
     return (ops.sign(averaged) * ops.relu(ops.abs(averaged))).mul(count).pow(1.0 / norm_type)
 
 

@@ -226,6 +226,10 @@ class NVFP4WeightOnlyConfig(AOBaseConfig):
 
 
 def check_dtype(name: str, argument: str, dtype: ScalarType) -> None:
-    """Refuse what is no dtype of 8-bit floats with mantissas."""
+    """Check that a dtype is one of 8-bit floats with mantissas.
+
+    Raises:
+        ValueError: The dtype is another one.
+    """
     if dtype not in LARGEST:
         raise ValueError(f"{name}: expected {argument} of {', '.join(map(str, LARGEST))}, got {dtype!r:.100}")

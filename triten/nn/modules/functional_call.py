@@ -129,7 +129,7 @@ def _merged(dicts: Any) -> dict[str, Tensor]:
 
 
 def _own_tensors(module: Module) -> dict[str, Any]:
-    """Parameters and buffers by all names that they have."""
+    """Return parameters and buffers by all their names."""
     return {
         **dict(module.named_parameters(remove_duplicate=False)),
         **dict(module.named_buffers(remove_duplicate=False)),

@@ -233,7 +233,7 @@ def _is_orthogonal(x: Tensor) -> bool:
 
 
 def _orthogonalized(x: Tensor) -> Tensor:
-    """Q of the matrix whose R has a positive diagonal."""
+    """Return the Q of the QR decomposition whose R has a positive diagonal."""
     q, r = _ops.linalg_qr(x)
     return q * r.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
 

@@ -127,7 +127,7 @@ def argument_validation(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def runtime_validation(f: Callable[[Any], Any]) -> Callable[[Any], Iterator[Any]]:
-    """``__iter__`` whose samples are checked against its hint (`torch.utils.data.runtime_validation`).
+    """Wrap ``__iter__`` to check samples against its hint (`torch.utils.data.runtime_validation`).
 
     Classes are: ``Iterator[int]``, ``Iterator[int | str]``, and of ``Iterator[tuple[int, str]]`` the tuple.
 
