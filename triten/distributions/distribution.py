@@ -207,6 +207,9 @@ class Distribution:
 
         Args:
             expand: If True, expand the values over the batch; else batch dimensions have size 1. Default: True.
+
+        Raises:
+            NotImplementedError: The distribution does not implement it.
         """
         raise NotImplementedError
 

@@ -68,7 +68,10 @@ class Interpreter:
                 Default: True.
 
         Returns:
-            The graph's result. The error of a node names the node.
+            The graph's result.
+
+        Raises:
+            Exception: A node raises it. The message names the node, and a KeyError becomes a RuntimeError.
         """
         self.env = {} if initial_env is None else initial_env
         if enable_io_processing:

@@ -353,6 +353,9 @@ class Node:
 
         Impure nodes are inputs, outputs, function calls that write, random ops, functions named by `has_side_effect`,
         and modules with an attribute ``_is_impure``. Methods count as pure, even in-place ones.
+
+        Raises:
+            AssertionError: The node calls a module, and its graph has no owning module.
         """
         if self.op in ("placeholder", "output"):
             return True

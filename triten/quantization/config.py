@@ -48,7 +48,11 @@ class AOBaseConfig:
     """
 
     def quantized(self, weight: Tensor) -> QuantizedTensor:
-        """Quantize the weight of a linear layer."""
+        """Quantize the weight of a linear layer. Every subclass overrides this method.
+
+        Raises:
+            NotImplementedError: The subclass does not override it.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not say what becomes of a weight")
 
 

@@ -90,7 +90,7 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
         return (*found, None) if self.is_legacy else found
 
     def reducer_override(self, obj: Any) -> Any:
-        """Tensors, and those of a class that does not pickle itself."""
+        """Reduce tensors, also those of a subclass that does not pickle itself."""
         if not isinstance(obj, Tensor):
             # Pickle modules that extend Python's C pickler, such as cloudpickle, have an override.
             others = getattr(super(), "reducer_override", None)
@@ -224,7 +224,12 @@ def _pickler_class(module: ModuleType) -> type[_Pickler]:
 def write(
     obj: object, f: File, protocol: int, with_byteorder: bool, is_legacy: bool, pickle_module: ModuleType
 ) -> None:
-    """Write a file for `save`, which has checked the arguments."""
+    """Write a file for `save`, which has checked the arguments.
+
+    Raises:
+        RuntimeError: The folder of the file does not exist.
+        AttributeError: `f` is neither a path nor has a `write` method.
+    """
     opened: AbstractContextManager[IO[bytes]]
     folder = "archive"
     if isinstance(f, str | os.PathLike):

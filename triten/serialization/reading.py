@@ -103,6 +103,11 @@ def read(
 
     `trusted` is the unpickler of a file that may run any code; None selects the restricted one. If `mapped`, storages
     are views of the memory-mapped file.
+
+    Raises:
+        EOFError: The file is empty.
+        RuntimeError: The file is of another kind, or `mapped` is set for a file that is no zip archive.
+        UnpicklingError: The pickle is invalid, or names a class or function that is not allowed.
     """
     try:
         start = file.tell()
