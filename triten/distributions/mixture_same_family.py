@@ -98,7 +98,7 @@ class MixtureSameFamily(Distribution):
         return self._component_distribution
 
     def _over_events(self, weights: Tensor) -> Tensor:
-        """Weights of components with the dimensions of an event."""
+        """Append event dimensions to the weights of the components."""
         return weights.reshape((*weights.shape, *([1] * self._event_ndims)))
 
     @property

@@ -108,7 +108,7 @@ class FakeQuantizedLinear(Linear):
         return made.train(self.training)
 
     def forward(self, x: Tensor) -> Tensor:
-        """``x @ weight.T + bias`` with what is left of both."""
+        """Compute ``x @ weight.T + bias`` with fake-quantized activations and weight."""
         quantized = self.config.quantized(self.weight)
         weight: Tensor = _Replaced.apply(self.weight, quantized.dequantize())
         return linear(fake_quantized_activations(x, self.config, quantized), weight, self.bias)

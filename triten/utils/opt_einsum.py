@@ -24,7 +24,7 @@ def tensordot(x: Tensor, y: Tensor, axes: int | Sequence[Sequence[int]] = 2) -> 
 
 
 def einsum(equation: str, *operands: Tensor) -> Tensor:
-    """Einstein's summation. Symbols beyond the letters, which opt_einsum uses for many dimensions, become letters."""
+    """Compute `tt.einsum`. Symbols other than letters, which opt_einsum uses for many dimensions, become letters."""
     from opt_einsum.parser import convert_to_valid_einsum_chars
 
     return tt.einsum(convert_to_valid_einsum_chars(equation), *operands)

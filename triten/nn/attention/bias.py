@@ -72,7 +72,7 @@ class CausalBias(Tensor):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Attention is computed by the mask's name, all else as for any tensor."""
+        """Pass the mask's variant to attention; handle other functions as for any tensor."""
         if func is _ops.scaled_dot_product_attention:
             return _attention(*args, **(kwargs or {}))
         return super().__tensor_function__(func, types, args, kwargs or {})
@@ -91,7 +91,7 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """`scaled_dot_product_attention` with a mask that is known by its name."""
+    """Compute `scaled_dot_product_attention` with a causal mask that is known by its variant."""
     if is_causal:
         raise ValueError("CausalBias should not be used with causal=True")
     variant = attn_mask.variant

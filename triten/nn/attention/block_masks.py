@@ -345,7 +345,7 @@ class BlockMask:
         mask_mod: MaskMod,
         seq_lengths: tuple[int, int] | None = None,
     ) -> BlockMask:
-        """This mask with other lists of blocks."""
+        """Return a copy of this mask with other lists of blocks."""
         full: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
         if self.full_kv_num_blocks is not None and self.full_kv_indices is not None:
             full = change(self.full_kv_num_blocks, self.full_kv_indices)

@@ -433,7 +433,10 @@ def _joined_rows(several: tuple[Tensor | None, ...]) -> Tensor | None:
 def _tiles(
     batch_and_heads: int, length: int, keys: int, block_mask: BlockMask | None
 ) -> Iterator[tuple[range, list[range]]]:
-    """Ranges of queries, each with the ranges of keys that it needs; one with all keys where there are few scores."""
+    """Yield ranges of queries, each with the ranges of keys that it needs.
+
+    With few scores there is one tile of all queries and keys.
+    """
     most = block_masks.TILE_ELEMENTS // max(1, batch_and_heads)
     if length * keys <= most:
         yield range(length), [range(keys)]
@@ -448,7 +451,7 @@ def _tiles(
 def _sparse_tiles(
     most: int, length: int, keys: int, block_mask: BlockMask
 ) -> Iterator[tuple[range, list[range]]]:
-    """Rows of blocks, several together while that adds few scores, or part of a row where it has too many."""
+    """Yield tiles of block rows: merge rows while that adds few scores, and split a row with too many."""
     height, width = block_mask.BLOCK_SIZE
     occupied = block_mask.occupied_columns()
     first = 0
@@ -482,7 +485,7 @@ def _joined(columns: list[int], width: int, keys: int) -> list[range]:
 
 
 def _chosen(tensor: Tensor, dim: int, ranges: list[range]) -> Tensor:
-    """These places of a dimension; a view if they are one range."""
+    """Select ranges of a dimension; a single range is a view."""
     several = [tensor.narrow(dim, each.start, len(each)) for each in ranges]
     return several[0] if len(several) == 1 else _ops.cat(several, dim)
 

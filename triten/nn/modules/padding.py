@@ -41,7 +41,7 @@ class _Pad(Module):
         self.padding = (padding,) * (2 * self.rank) if not isinstance(padding, Iterable) else tuple(padding)
 
     def forward(self, input: Tensor) -> Tensor:
-        """(N, C, *) or (C, *)."""
+        """Pad an input (N, C, *) or (C, *)."""
         return F.pad(input, self.padding, self.mode)
 
     def extra_repr(self) -> str:
@@ -75,7 +75,11 @@ class _CircularPadNd(_Pad):
     mode = "circular"
 
     def forward(self, input: Tensor) -> Tensor:
-        """(N, C, *) or (C, *). Raises ValueError for another number of dimensions."""
+        """Pad an input (N, C, *) or (C, *).
+
+        Raises:
+            ValueError: The input has another number of dimensions.
+        """
         if input.dim() not in (self.rank + 1, self.rank + 2):
             raise ValueError(
                 f"expected {self.rank + 1}D or {self.rank + 2}D input (got {input.dim()}D input)"

@@ -31,7 +31,7 @@ class _MaxUnpoolNd(Module):
         )
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        """Maxima (N, C, *) or (C, *) and their places give what they were pooled from, zeros elsewhere."""
+        """Place maxima (N, C, *) or (C, *) at their indices, with zeros elsewhere."""
         return type(self).function(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
     def extra_repr(self) -> str:
