@@ -36,7 +36,7 @@ class _GraphTask(threading.local):
 
 
 graph_task = _GraphTask()
-"""Whether this thread's current backward pass retains the graph; True outside of any pass."""
+"""True if this thread's current backward pass retains the graph; True outside of any pass."""
 
 _accumulating = forkable(threading.RLock())
 """Held while a leaf's gradient is read and written, since threads may share leaves."""

@@ -56,7 +56,7 @@ _ALONE, _ALONE_IN_TUPLE = _references_of_one_holder()
 
 
 class FunctionCtx(Node):
-    """Context of one call and its node: the state that `forward` passes to `backward`."""
+    """Context of one call and its node: state that `forward` passes to `backward`."""
 
     __slots__ = (
         "__dict__",

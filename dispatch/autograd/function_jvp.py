@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def apply_forward(cls: Any, args: tuple[Any, ...], run: Callable[..., Any] | None = None) -> Any:
-    """Run `Function.apply` with arguments of which some are dual.
+    """Run `Function.apply` with some dual arguments.
 
     Args:
         run: ``run(context, args)``, which applies the function without tangents and calls `context` for what it
@@ -92,7 +92,7 @@ def _differentiate(cls: Any, ctx: FunctionCtx, args: Any, outputs: list[Any], le
 
 
 def _check_tangent(ctx: FunctionCtx, position: int, output: TensorImpl, tangent: Any) -> None:
-    """Raise RuntimeError for what cannot be the tangent of the output at `position`."""
+    """Raise RuntimeError for a value that cannot be the tangent of the output at `position`."""
     if not isinstance(tangent, TensorImpl):
         raise RuntimeError(
             f"expected Variable or None (got {type(tangent).__name__}) for grad output {position}."
@@ -125,7 +125,7 @@ def _check_sharing(
         ctx: The context of the call.
         args: The arguments of `forward`.
         output: One of its results.
-        tangent: What `jvp` returned for it.
+        tangent: The tangent that `jvp` returned for the output.
         tangents: The arguments of `jvp`.
         versions: The versions of these before the call of `jvp`.
         level: The level of forward mode.

@@ -180,7 +180,7 @@ class _Check:
         return _tensors(_tuple(self.func(*(args or self.args))))
 
     def has_zero_differences(self) -> bool:
-        """Return True where no output requires grad and none depends on an input. Raises GradcheckError."""
+        """Return True if no output requires grad and none depends on an input. Raises GradcheckError."""
         if self.results():
             self.kept = list(range(len(self.results())))
             self.seeds = [np.ones(o._spec.sizes) for o in self.results()]

@@ -369,7 +369,7 @@ def grad(
 
 
 def mapped(function: Callable[..., Any], *args: Any) -> Any:
-    """Return what `tt.vmap` gives of a function over the first dimension of tensors."""
+    """Return the results of `tt.vmap` of a function over the first dimension of tensors."""
     from ..layers.vmap import vmap
 
     return vmap(function)(*args)

@@ -135,7 +135,7 @@ def queue_callback(callback: Callable[[], None]) -> None:
     """Queue a callback for the end of this thread's current engine run.
 
     Raises:
-        RuntimeError: it is in none, or `know_tasks` was called after the run had begun.
+        RuntimeError: this thread is in no engine run, or `know_tasks` was called after the run began.
     """
     task = current_task()
     if task is None:

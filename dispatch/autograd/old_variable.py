@@ -16,7 +16,8 @@ class ImperativeEngine:
         """Queue a callback for the end of this thread's current backward.
 
         Raises:
-            RuntimeError: it is in none, or in one that had begun before anybody asked for the engine.
+            RuntimeError: this thread is in no backward, or in a backward that began before the program accessed the
+                engine.
         """
         queue_callback(callback)
 

@@ -27,7 +27,7 @@ SELU_SCALE = 1.0507009873554804934193349852946
 
 
 def hardtanh(self: Tensor, min_val: float, max_val: float) -> Tensor:
-    """`clamp`, whose slope is 0 at the bounds themselves."""
+    """Compute `clamp`, whose slope is 0 at the bounds themselves."""
     if self.dtype is bool_:
         raise RuntimeError("Bool inputs not supported for hardtanh")
     if self.dtype.is_integral and not self.dtype.is_signed and (min_val < 0 or max_val < 0):
@@ -44,12 +44,12 @@ def hardtanh(self: Tensor, min_val: float, max_val: float) -> Tensor:
 
 
 def relu6(self: Tensor) -> Tensor:
-    """min(max(0, self), 6)."""
+    """Compute min(max(0, self), 6)."""
     return ops.hardtanh(self, 0, 6)
 
 
 def relu6_(self: Tensor) -> Tensor:
-    """`relu6` in place."""
+    """Apply `relu6` in place."""
     return ops.hardtanh_(self, 0, 6)
 
 
@@ -66,7 +66,7 @@ def selu(self: Tensor) -> Tensor:
 
 
 def selu_(self: Tensor) -> Tensor:
-    """`selu` in place."""
+    """Apply `selu` in place."""
     return ops.elu_(self, SELU_ALPHA, SELU_SCALE)
 
 
@@ -81,14 +81,14 @@ def _plan_celu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 @planned_by(_plan_celu)
 def celu(self: Tensor, alpha: Number) -> Tensor:
-    """`elu` whose slope is continuous for every alpha."""
+    """Compute `elu` with a continuous slope for every alpha."""
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
     return ops.elu(self, alpha, 1, 1.0 / alpha)
 
 
 def celu_(self: Tensor, alpha: Number) -> Tensor:
-    """`celu` in place."""
+    """Apply `celu` in place."""
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
     return ops.elu_(self, alpha, 1, 1.0 / alpha)
@@ -134,7 +134,9 @@ def glu_backward(grad_output: Tensor, self: Tensor, dim: int) -> Tensor:
 
 @host_kernel("prelu", "gt.Scalar", "mul.Tensor", "where.self")
 def prelu(self: Tensor, weight: Tensor) -> Tensor:
-    """`self` where it is positive, else times a weight: one, or one for each channel of dimension 1."""
+    """Return `self` where it is positive, else `self` times a weight: one weight, or one for each channel of dimension
+    1.
+    """
     if self.dtype is not weight.dtype:
         raise RuntimeError(
             f"prelu: Type promoting not supported. Got {self.dtype.scalar_name} and {weight.dtype.scalar_name}"
@@ -163,5 +165,5 @@ def prelu(self: Tensor, weight: Tensor) -> Tensor:
 
 
 def prelu_kernel(self: Tensor, weight: Tensor) -> Tensor:
-    """`prelu` of a weight whose shape broadcasts to that of `self`."""
+    """Compute `prelu` with a weight whose shape broadcasts to that of `self`."""
     return ops.where(ops.gt(self, 0), self, ops.mul(weight, self))

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 def _validate(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float, is_causal: bool
 ) -> None:
-    """PyTorch's `validate_sdpa_input`, and its refusals further down."""
+    """Raise RuntimeError for operands that PyTorch's `validate_sdpa_input` and its later checks reject."""
     dtypes = query.dtype, key.dtype, value.dtype
     if not dtypes[0] is dtypes[1] is dtypes[2]:
         names = [d.scalar_name.lower() for d in dtypes]
@@ -81,7 +81,7 @@ def _needs_gradient(*tensors: Tensor) -> bool:
 def _choice(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float, enable_gqa: bool
 ) -> int:
-    """Return the backend of a call that `_validate` has passed: the first permitted one that takes it."""
+    """Return the backend of a validated call: the first permitted backend that supports it."""
     on_cpu = query.device.type == "cpu"
     known = (FLASH, MATH) if on_cpu else permitted()
     enabled = [one for one in known if one in permitted() and one in (FLASH, EFFICIENT, MATH)]
@@ -100,7 +100,7 @@ def _choice(
 def takes_fused(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float, enable_gqa: bool
 ) -> tuple[bool, bool]:
-    """Return whether CUDA's fused operator takes these operands, and whether it then stands for flash attention."""
+    """Return True if CUDA's fused operator supports these operands and represents flash attention for them."""
     if query.device.type != "cuda":
         return False, False
     fused = _is_fused(query, key, value, mask, dropout_p, enable_gqa)
@@ -108,14 +108,14 @@ def takes_fused(
 
 
 def _is_plain(query: Tensor, mask: Tensor | None) -> bool:
-    """PyTorch's flash attention of CUDA takes 16-bit floats without a mask."""
+    """Return True if PyTorch's CUDA flash attention supports the operands: 16-bit floats without a mask."""
     return mask is None and query.dtype is not float32
 
 
 def _is_fused(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float, enable_gqa: bool
 ) -> bool:
-    """Return True if the device's fused operator takes these operands."""
+    """Return True if the device's fused operator supports these operands."""
     q, k, v = query._spec.sizes, key._spec.sizes, value._spec.sizes
     if not len(q) == len(k) == len(v) == 4 or q[0] != k[0] or k[:3] != v[:3] or q[3] != k[3]:
         return False
@@ -151,13 +151,13 @@ def _fused_sdp_choice(
     scale: float | None,
     enable_gqa: bool,
 ) -> int:
-    """Return the number of the backend that `scaled_dot_product_attention` takes for these operands."""
+    """Return the number of the backend that `scaled_dot_product_attention` selects for these operands."""
     _validate(query, key, value, attn_mask, dropout_p, is_causal)
     return _choice(query, key, value, attn_mask, dropout_p, enable_gqa)
 
 
 def _plan_for_cpu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """Plan a call without dropout as the CPU's flash attention, if it is permitted and takes the operands."""
+    """Plan a call without dropout as the CPU's flash attention, if it is permitted and supports the operands."""
     query, key, value, mask, _, is_causal, scale, enable_gqa = args
     if query._spec.device is not CPU or op.runtime_positions(args) != [0, 1, 2, 3, 4, 6]:
         return None
@@ -206,7 +206,7 @@ def scaled_dot_product_attention(
             query, key, value, 0.0, is_causal, attn_mask=attn_mask, scale=scale
         )[0]
     if choice != MATH:
-        # Inside a vmap a tensor does not show whether an outer gradient is wanted.
+        # Inside a vmap, a tensor does not show whether an outer level needs its gradient.
         saves = is_grad_enabled()
         return ops._scaled_dot_product_efficient_attention(
             query, key, value, attn_mask, saves, dropout_p, is_causal, scale=scale
@@ -242,7 +242,7 @@ def _scaled_dot_product_attention_math(
     width = query.shape[-1]
     scale = (1.0 / math.sqrt(width) if width else 1.0) if scale is None else scale
     root = math.sqrt(abs(scale))
-    # Each operand takes a root of the scale, so that neither product overflows before it is scaled.
+    # Each operand is multiplied by the root of the scale, so that neither overflows before scaling.
     scores = ops.matmul(query * math.copysign(root, scale), key.transpose(-2, -1) * root)
     if is_causal:
         if attn_mask is not None:

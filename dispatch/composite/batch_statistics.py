@@ -65,7 +65,7 @@ def _move(
     count: Tensor | float,
     momentum: float,
 ) -> None:
-    """Running statistics go to these, of so many elements; the variance as an estimate without bias."""
+    """Update the running statistics from a batch of `count` elements, with the unbiased variance."""
     if running_mean is not None:
         running_mean.mul_(1 - momentum).add_((mean * momentum).to(running_mean._spec.dtype))
     if running_var is not None:

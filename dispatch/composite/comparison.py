@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
 
 def isclose(self: Tensor, other: Tensor, rtol: float, atol: float, equal_nan: bool) -> Tensor:
-    """`torch.isclose`: ``|self - other| <= atol + rtol * |other|``; equal elements are close, infinities too."""
+    """Compute `torch.isclose`: ``
+
+    self - other
+
+    <= atol + rtol *
+
+    other
+
+    ``; equal elements, including infinities, are close.
+    """
     if self.dtype is not other.dtype:
         raise RuntimeError(f"{self.dtype.scalar_name} did not match {other.dtype.scalar_name}")
     if not rtol >= 0:
@@ -44,7 +53,7 @@ def isclose(self: Tensor, other: Tensor, rtol: float, atol: float, equal_nan: bo
 
 
 def allclose(self: Tensor, other: Tensor, rtol: float, atol: float, equal_nan: bool) -> bool:
-    """`torch.allclose`: whether all elements are close."""
+    """Return `torch.allclose`: True if all elements are close."""
     return bool(ops.all(isclose(self, other, rtol, atol, equal_nan)).item())
 
 
@@ -63,7 +72,7 @@ def _plan_equal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | 
 
 @planned_by(_plan_equal)
 def equal(self: Tensor, other: Tensor) -> bool:
-    """`torch.equal`: the same sizes and the same values; NaN equals nothing."""
+    """Return `torch.equal`: True for the same sizes and the same values; NaN equals nothing."""
     if self._spec.device is not other._spec.device:
         raise RuntimeError(
             "Expected all tensors to be on the same device, but found at least two devices, "
@@ -75,7 +84,7 @@ def equal(self: Tensor, other: Tensor) -> bool:
 
 
 def isreal(self: Tensor) -> Tensor:
-    """`torch.isreal`: where the imaginary part is zero."""
+    """Compute `torch.isreal`: True where the imaginary part is zero."""
     if self.dtype.is_complex:
         return ops.eq(ops.imag(self), 0)
     return ops.ones_like(self, dtype=bool_)

@@ -68,7 +68,7 @@ def tensordot(self: Tensor, other: Tensor, dims_self: Sequence[int], dims_other:
 
 
 def inner(self: Tensor, other: Tensor) -> Tensor:
-    """`torch.inner`: over the last dimension of both; a number scales."""
+    """Compute `torch.inner`: the contraction of the last dimensions, or the product with a scalar."""
     a, b = self._spec.sizes, other._spec.sizes
     if not a or not b:
         return ops.mul(self, other)
@@ -81,7 +81,7 @@ def inner(self: Tensor, other: Tensor) -> Tensor:
 
 
 def inner_out(self: Tensor, other: Tensor, out: Tensor) -> Tensor:
-    """``inner(out=)``: the multiple by a number is cast to the output's dtype, sums of products are not."""
+    """Compute ``inner(out=)``: a product with a scalar is cast to the output's dtype, a contraction is not."""
     if not self._spec.ndim or not other._spec.ndim:
         return ops.mul(self, other, out=out)
     return out_form("inner", inner, exact=True)(self, other, out)
@@ -89,13 +89,13 @@ def inner_out(self: Tensor, other: Tensor, out: Tensor) -> Tensor:
 
 @host_kernel("kron", "mul.Tensor")
 def kron(self: Tensor, other: Tensor) -> Tensor:
-    """`torch.kron`: the Kronecker product, the smaller rank filled up with ones in front."""
+    """Compute `torch.kron`: the Kronecker product; the lower rank gets leading dimensions of size 1."""
     rank = max(self._spec.ndim, other._spec.ndim)
     a = (1,) * (rank - self._spec.ndim) + tuple(self._spec.sizes)
     b = (1,) * (rank - other._spec.ndim) + tuple(other._spec.sizes)
     left = self.reshape([n for size in a for n in (size, 1)])
     right = other.reshape([n for size in b for n in (1, size)])
-    # The matmul of transposed operands has their layout.
+    # The matmul of transposed operands produces their layout.
     product = ops.mul(left, right).contiguous()
     return ops._unsafe_view(product, [n * m for n, m in zip(a, b, strict=True)])
 
@@ -112,7 +112,7 @@ def trace(self: Tensor) -> Tensor:
 
 @host_kernel("addr", "mul.Tensor", "add.Tensor")
 def addr(self: Tensor, vec1: Tensor, vec2: Tensor, beta: Number, alpha: Number) -> Tensor:
-    """`torch.addr`: beta * self + alpha * outer(vec1, vec2); with beta 0 `self` does not count, NaN neither."""
+    """Compute `torch.addr`: beta * self + alpha * outer(vec1, vec2); a beta of 0 ignores `self`, including its NaN."""
     for name, x in (("vec1", vec1), ("vec2", vec2)):
         if x._spec.ndim != 1:
             raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {x._spec.ndim}-D")
@@ -153,7 +153,7 @@ def linalg_vecdot(x: Tensor, y: Tensor, dim: int) -> Tensor:
             f"linalg.vecdot: Expected x and y to have the same dtype, but found x of type {x.dtype.scalar_name} and y "
             f"of type {y.dtype.scalar_name} instead"
         )
-    if x._spec.ndim == y._spec.ndim == 1:  # dimension 0, whichever is named
+    if x._spec.ndim == y._spec.ndim == 1:  # dimension 0, whichever name is given
         if x._spec.sizes != y._spec.sizes:
             (n,), (m,) = x._spec.sizes, y._spec.sizes
             raise RuntimeError(
@@ -166,7 +166,7 @@ def linalg_vecdot(x: Tensor, y: Tensor, dim: int) -> Tensor:
 
 @host_kernel("linalg_multi_dot", "mm")
 def linalg_multi_dot(tensors: Sequence[Tensor]) -> Tensor:
-    """`torch.linalg.multi_dot`: a chain of products in the order of the fewest multiplications."""
+    """Compute `torch.linalg.multi_dot`: a matmul chain in the order with the fewest multiplications."""
     n = len(tensors)
     if n < 2:
         raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {n}")
@@ -198,7 +198,9 @@ def linalg_multi_dot(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def find_splits(extents: Sequence[int]) -> dict[tuple[int, int], int]:
-    """Return where to split each part of a chain (Cormen et al., Introduction to Algorithms, 15.2)."""
+    """Return the position at which to split each part of a matmul chain (Cormen et al., Introduction to Algorithms,
+    15.2).
+    """
     n = len(extents) - 1
     cost = {(i, i): 0 for i in range(n)}
     best: dict[tuple[int, int], int] = {}
@@ -232,7 +234,7 @@ def chain_matmul(matrices: Sequence[Tensor]) -> Tensor:
 
 @host_kernel("linalg_cross", "mul.Tensor", "sub.Tensor")
 def linalg_cross(self: Tensor, other: Tensor, dim: int) -> Tensor:
-    """`torch.linalg.cross`: of vectors of three along `dim`."""
+    """Compute `torch.linalg.cross`: the cross product of 3-vectors along `dim`."""
     if self._spec.ndim != other._spec.ndim:
         raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
     axis = wrap_dim(dim, self._spec.ndim)
@@ -255,7 +257,7 @@ def linalg_cross(self: Tensor, other: Tensor, dim: int) -> Tensor:
 
 @host_kernel("cross", "mul.Tensor", "sub.Tensor")
 def cross(self: Tensor, other: Tensor, dim: int | None) -> Tensor:
-    """`torch.cross`: along the first dimension of size 3 where none is named."""
+    """Compute `torch.cross`: along the first dimension of size 3 if `dim` is None."""
     if dim is None:
         dim = next((d for d, n in enumerate(self._spec.sizes) if n == 3), None)
         if dim is None:
@@ -264,12 +266,12 @@ def cross(self: Tensor, other: Tensor, dim: int | None) -> Tensor:
 
 
 def linalg_cross_out(self: Tensor, other: Tensor, dim: int, out: Tensor) -> Tensor:
-    """``linalg.cross(out=)``, into memory that neither operand has."""
+    """Compute ``linalg.cross(out=)``; the output shares no memory with the operands."""
     return _crossed_into("linalg_cross", linalg_cross, self, other, dim, out)
 
 
 def cross_out(self: Tensor, other: Tensor, dim: int | None, out: Tensor) -> Tensor:
-    """``cross(out=)``, into memory that neither operand has."""
+    """Compute ``cross(out=)``; the output shares no memory with the operands."""
     return _crossed_into("cross", cross, self, other, dim, out)
 
 
@@ -284,7 +286,7 @@ def _crossed_into(
 
 
 def cov(self: Tensor, correction: int, fweights: Tensor | None, aweights: Tensor | None) -> Tensor:
-    """`torch.cov`: covariances of the rows, observations in columns, weighted."""
+    """Compute `torch.cov`: the weighted covariances of the rows, with observations in columns."""
     if self._spec.ndim > 2:
         raise RuntimeError(
             "cov(): expected input to have two or fewer dimensions but got an input with "

@@ -120,7 +120,9 @@ def _conv_same(
     dilation: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """Compute ``padding='same'``: an odd total is split to both sides, and the extra element on the left is cut off.
+    """Compute ``padding='same'``: pad both sides of an odd total equally, and drop the first result.
+
+    PyTorch pads one more element on the right. Equal padding without the first result gives the same values.
 
     PyTorch pads the right more; padding both sides by as much and dropping the first result is the same.
     """

@@ -1,4 +1,4 @@
-"""``to`` and ``contiguous``: the tensor itself where nothing changes, else a copy."""
+"""``to`` and ``contiguous``: the tensor itself if nothing changes, else a copy."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def contiguous(self: Tensor, memory_format: MemoryFormat) -> Tensor:
 
 
 def clone(self: Tensor, memory_format: MemoryFormat | None) -> Tensor:
-    """``clone`` of a backend that has no kernel for it."""
+    """Run ``clone`` for a backend without its own kernel."""
     return empty_like(self, memory_format=memory_format).copy_(self)
 
 
@@ -110,7 +110,7 @@ def _plan_conversion(
 def _is_same(
     spec: TensorSpec, dtype: ScalarType | None, device: Device, memory_format: MemoryFormat | None
 ) -> bool:
-    """Return True if a tensor has dtype, device and memory format already."""
+    """Return True if a tensor already has this dtype, device and memory format."""
     return (
         (dtype is None or dtype is spec.dtype)
         and device is spec.device

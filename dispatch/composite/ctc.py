@@ -25,7 +25,7 @@ def ctc_loss(
     reduction: int,
     zero_infinity: bool,
 ) -> Tensor:
-    """`torch.ctc_loss`: of (T, N, C) or (T, C); the mean is that of losses by their target's length."""
+    """Compute `torch.ctc_loss` of (T, N, C) or (T, C). The mean divides each loss by its target's length."""
     batched = log_probs._spec.ndim == 3
     inputs, labels = lengths_of("input_lengths", input_lengths), lengths_of("target_lengths", target_lengths)
     probabilities = log_probs if batched else log_probs.unsqueeze(1)
@@ -50,7 +50,7 @@ def _ctc_loss_of_tensors(
     blank: int,
     zero_infinity: bool,
 ) -> tuple[Tensor, Tensor]:
-    """`_ctc_loss` with lengths that are read on the host."""
+    """Run `_ctc_loss` with tensor lengths, which the host reads."""
     lengths = lengths_of("input_lengths", input_lengths), lengths_of("target_lengths", target_lengths)
     return ops._ctc_loss(log_probs, targets, *lengths, blank, zero_infinity)
 
@@ -66,7 +66,7 @@ def _ctc_loss_backward_of_tensors(
     blank: int,
     zero_infinity: bool,
 ) -> Tensor:
-    """`_ctc_loss_backward` with lengths that are read on the host."""
+    """Run `_ctc_loss_backward` with tensor lengths, which the host reads."""
     lengths = lengths_of("input_lengths", input_lengths), lengths_of("target_lengths", target_lengths)
     results = neg_log_likelihood, log_alpha
     return ops._ctc_loss_backward(grad, log_probs, targets, *lengths, *results, blank, zero_infinity)

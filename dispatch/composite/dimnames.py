@@ -1,4 +1,4 @@
-"""Operators that take dimensions by name: they call the overload by position with the positions of the names.
+"""Composites of operators that take dimensions by name: they call the overload by position.
 
 Source: dimname_to_position in ATen/core/NamedTensor.h, ATen/native/NamedTensor.cpp.
 """
@@ -55,7 +55,7 @@ def refused(operator: str) -> Callable[..., Any]:
 
 
 def flatten_to(self: Tensor, start_dim: int, end_dim: int, out_dim: str) -> Tensor:
-    """`torch.flatten` of a range of dimensions, which together get a name."""
+    """Flatten a range of dimensions into one named dimension (`torch.flatten`)."""
     from ..layers.named.key import renamed
     from ..structured.meta.dims import wrap_dim
     from .views import flatten
@@ -71,13 +71,13 @@ def flatten_to(self: Tensor, start_dim: int, end_dim: int, out_dim: str) -> Tens
 
 
 def flatten_between(self: Tensor, start_dim: str, end_dim: str, out_dim: str) -> Tensor:
-    """`torch.flatten` of the dimensions from one name to another."""
+    """Flatten the dimensions from one name to another (`torch.flatten`)."""
     names: Names = self._spec.names
     return flatten_to(self, position_of(start_dim, names), position_of(end_dim, names), out_dim)
 
 
 def flatten_names(self: Tensor, dims: Sequence[str], out_dim: str) -> Tensor:
-    """`torch.flatten` of dimensions by name, which must be adjacent and in this order."""
+    """Flatten dimensions by name (`torch.flatten`); they must be adjacent and in this order."""
     names: Names = self._spec.names
     if not dims:
         raise RuntimeError("flatten(tensor, dims, out_dim): dims cannot be empty")
@@ -90,7 +90,7 @@ def flatten_names(self: Tensor, dims: Sequence[str], out_dim: str) -> Tensor:
 
 
 def unflatten_to(self: Tensor, dim: str, sizes: Sequence[int], names: Sequence[str | None]) -> Tensor:
-    """`torch.unflatten` of a dimension by name into others with names."""
+    """Unflatten a dimension, given by name, into named dimensions (`torch.unflatten`)."""
     from ..layers.named.key import renamed
     from .views import unflatten
 
@@ -141,7 +141,7 @@ def unflatten_namedshape(self: Tensor, dim: str, sizes: Any) -> Tensor:
 
 
 def diagonal_by_name(self: Tensor, outdim: str, dim1: str, dim2: str, offset: int) -> Tensor:
-    """`torch.diagonal` of two dimensions by name; the new one gets a name of its own."""
+    """Return the diagonal of two dimensions by name (`torch.diagonal`); `outdim` names the new dimension."""
     from ..layers.named.key import renamed
 
     names: Names = self._spec.names

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 USE_PRODUCTS_FROM = 25
 """Number of rows above which Euclidean distances use matmuls unless the call says otherwise."""
 DIFFERENCES = 1 << 24
-"""How many elements of differences exist at a time: rows are taken in parts."""
+"""Maximum number of difference elements in memory at a time; rows are processed in chunks."""
 
 
 @host_kernel("cdist", "_cdist_forward", "sub.Tensor", "sum.dim_IntList")
 def cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Tensor:
-    """`torch.cdist`: the distance of each row of one matrix from each of another's, batches broadcast."""
+    """Compute `torch.cdist`: the distances between the rows of two matrices; batches broadcast."""
     for name, x in (("X1", x1), ("X2", x2)):
         if x._spec.ndim < 2:
             raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {x._spec.ndim}D")
@@ -73,13 +73,13 @@ def _cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -
     many = rows > USE_PRODUCTS_FROM or others > USE_PRODUCTS_FROM
     if p == 2 and (compute_mode == 1 or (compute_mode in (None, 0) and many)):
         return owned(_by_products(x1, x2))
-    # A result that does not fit in memory is refused before its parts are computed.
+    # A result that does not fit in memory raises an error before any chunk is computed.
     ops.empty((*x1._spec.sizes[:-1], others), dtype=x1.dtype, device=x1.device)
     return owned(_over_parts(x1, x2, lambda part, _: _norms(_differences(part, x2), p)))
 
 
 def _over_parts(x1: Tensor, x2: Tensor, distances: Callable[..., Tensor]) -> Tensor:
-    """`distances(rows, where)` of parts of the first matrix's rows, one behind the other."""
+    """Compute `distances(rows, where)` for chunks of the first matrix's rows, and concatenate the results."""
     *batch, rows, columns = x1._spec.sizes
     each = math.prod(batch) * x2._spec.sizes[-2] * columns
     step = max(1, DIFFERENCES // max(each, 1))
@@ -167,7 +167,7 @@ def _directions(differences: Tensor, p: float, distances: Tensor) -> Tensor:
 
 @host_kernel("pdist", "_pdist_forward", "sub.Tensor", "sum.dim_IntList")
 def pdist(self: Tensor, p: float) -> Tensor:
-    """`torch.pdist`: the distances between the rows of a matrix, each pair once."""
+    """Compute `torch.pdist`: the distance between each pair of rows of a matrix."""
     if self._spec.ndim != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {self._spec.ndim}D")
     if not self.dtype.is_floating_point:
@@ -181,7 +181,7 @@ def pdist(self: Tensor, p: float) -> Tensor:
 def _pairs(n: int, device: Device) -> Tensor:
     """Return the flat positions of the pairs i < j among all n * n pairs, in order."""
     row = ops.arange(n - 1, device=device)
-    # Row i begins with its pair i + 1, and those before it have n - 1, n - 2, ... pairs.
+    # Row i begins with its pair (i, i + 1); the rows before it have n - 1, n - 2, ... pairs.
     offset = row * (row + 3) // 2 + 1
     count = n * (n - 1) // 2
     wide = ops.repeat_interleave(offset, n - 1 - row, output_size=count)

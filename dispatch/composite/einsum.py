@@ -17,7 +17,7 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 class Equation(NamedTuple):
-    """The labels of each operand and of the result; dimensions of an ellipsis have negative numbers for labels."""
+    """Labels of each operand and of the result; the dimensions of an ellipsis have negative labels."""
 
     operands: tuple[tuple[Any, ...], ...]
     output: tuple[Any, ...]
@@ -100,7 +100,9 @@ def _labels(term: str, where: str) -> list[str]:
 
 @host_kernel("einsum", "mul.Tensor", "mm", "bmm")
 def einsum(equation: str, tensors: Sequence[Tensor], path: Sequence[int] | None) -> Tensor:
-    """`torch.einsum`: contracts from left to right, or in the order of `path` (pairs of positions, as opt_einsum's)."""
+    """Compute `torch.einsum`: contract from left to right, or in the order of `path` (opt_einsum's pairs of
+    positions).
+    """
     if not tensors:
         raise ValueError(
             "einsum(): must specify the equation string and at least one operand, or at least one operand and its "
@@ -140,7 +142,7 @@ def einsum(equation: str, tensors: Sequence[Tensor], path: Sequence[int] | None)
 
 def _pairs(path: Sequence[int] | None, count: int) -> list[tuple[int, int]]:
     if path is None:
-        # Always the result so far, which is last, with the next operand.
+        # Contract the result so far, which is last, with the next operand.
         return [(0, 1), *((left - 1, 0) for left in range(count - 1, 1, -1))] if count > 1 else []
     if len(path) != 2 * (count - 1):
         raise RuntimeError(
@@ -179,7 +181,7 @@ def _summed(x: Tensor, labels: tuple[Any, ...], needed: set[Any]) -> tuple[Tenso
     if not dims:
         return x, labels
     sizes = x._spec.sizes
-    # The sum of one number is the number: in its own dtype, which a sum of integers has not.
+    # The sum over one element is the element, in its own dtype; a sum of integers has another dtype.
     for d in [d for d in reversed(dims) if x._spec.sizes[d] == 1]:
         x = x.squeeze(d)
     left = tuple(label for d, label in enumerate(labels) if d not in dims or sizes[d] != 1)
@@ -204,7 +206,7 @@ def _contract(
     a, la = _summed(a, la, needed | set(lb))
     b, lb = _summed(b, lb, needed | set(la))
     shared = [label for label in la if label in lb]
-    # A size of 1 that broadcasts is not a shared dimension: its operand has nothing to sum over.
+    # A size of 1 that broadcasts is not a shared dimension: its operand has nothing to sum.
     for label in list(shared):
         one, other = a._spec.sizes[la.index(label)], b._spec.sizes[lb.index(label)]
         if one == other:

@@ -1,7 +1,7 @@
 """`embedding_bag`, and the gradients of bags (ATen/native/EmbeddingBag.cpp).
 
-Gradients are made of rows picked by bag and rows added in the order of their indices, so that they are deterministic
-and differentiable themselves.
+Gradients gather rows by bag and add rows in the order of their indices. They are therefore deterministic and
+differentiable.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def embedding_bag_padding_idx(
     include_last_offset: bool,
     padding_idx: int | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """`torch.embedding_bag` with a row that counts for nothing."""
+    """Compute `torch.embedding_bag` with a padding row, which is left out of every bag."""
     padding = -1
     if padding_idx is not None:
         rows = weight._spec.sizes[0]
@@ -126,7 +126,7 @@ def _spec(x: Tensor | None) -> TensorSpec | None:
 def _check_bags(
     name: str, grad: Tensor, indices: Tensor, offset2bag: Tensor, mode: int, num_weights: int = 0
 ) -> None:
-    """Raise RuntimeError for a gradient or indices that an embedding bag does not have."""
+    """Raise RuntimeError for a gradient or indices that do not fit an embedding bag."""
     if mode not in (SUM, MEAN, MAX):
         raise RuntimeError(f"{name}: expected mode 0 (sum), 1 (mean) or 2 (max), but got {mode}")
     check_ranks(name, "grad", grad._spec, 2)

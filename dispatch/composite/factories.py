@@ -45,7 +45,7 @@ def full(
     device: Device | None,
     pin: bool | None,
 ) -> Tensor:
-    """`torch.full`: the dtype follows the value unless given."""
+    """Return `torch.full`; `dtype` defaults to the type of the value."""
     if is_sparse(layout):
         raise RuntimeError(f"full(...) is not implemented for sparse layout: {layout}")
     chosen = dtype_of_fill(fill_value.__class__) if dtype is None else dtype
@@ -62,7 +62,7 @@ def full_like(
     pin: bool | None,
     fmt: MemoryFormat | None,
 ) -> Tensor:
-    """`torch.full_like`: sizes, dtype and device of `self` unless given."""
+    """Return `torch.full_like`; sizes, dtype and device default to those of `self`."""
     return empty_like(
         self, dtype=dtype, layout=layout, device=device, pin_memory=pin, memory_format=fmt
     ).fill_(value)
@@ -77,12 +77,12 @@ def new_full(
     device: Device | None,
     pin: bool | None,
 ) -> Tensor:
-    """`torch.Tensor.new_full`: dtype and device of `self` unless given."""
+    """Return `torch.Tensor.new_full`; dtype and device default to those of `self`."""
     return self.new_empty(tuple(size), dtype=dtype, layout=layout, device=device, pin_memory=pin).fill_(value)
 
 
 def empty_out(size: Sequence[int], memory_format: MemoryFormat | None, out: Tensor) -> Tensor:
-    """``empty(size, out=)``: resized, nothing more."""
+    """Run ``empty(size, out=)``: resize the output without a write."""
     if out._spec.layout is sparse_coo:
         return out.sparse_resize_and_clear_(size, len(size), 0)
     out.resize_(size, memory_format=memory_format)
@@ -109,7 +109,7 @@ def full_out(size: Sequence[int], fill_value: Number, out: Tensor) -> Tensor:
 
 
 def fill__tensor(self: Tensor, value: Tensor) -> Tensor:
-    """``fill_`` with a 0-d tensor."""
+    """Run ``fill_`` with a 0-d tensor."""
     if value.ndim:
         raise RuntimeError(
             f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions."
@@ -127,31 +127,31 @@ def fill__tensor(self: Tensor, value: Tensor) -> Tensor:
 
 @host_kernel("fill", "empty_like", "fill_.Scalar")
 def fill_scalar(self: Tensor, value: Number) -> Tensor:
-    """`torch.fill`: a new tensor like `self`, filled."""
+    """Return `torch.fill`: a new tensor with the metadata of `self`, filled."""
     return empty_like(self).fill_(value)
 
 
 def fill_tensor(self: Tensor, value: Tensor) -> Tensor:
-    """`torch.fill` with a 0-d tensor."""
+    """Return `torch.fill` with a 0-d tensor."""
     return empty_like(self).fill_(value)
 
 
 def zero_(self: Tensor) -> Tensor:
-    """``zero_`` of a backend that has no kernel for it."""
+    """Run ``zero_`` for a backend without its own kernel."""
     return self.fill_(0)
 
 
 def scalar_tensor(
     s: Number, dtype: ScalarType | None, layout: Layout | None, device: Device | None, pin: bool | None
 ) -> Tensor:
-    """`torch.scalar_tensor`: a number as a 0-d tensor of the default dtype unless given."""
+    """Return `torch.scalar_tensor`: a 0-d tensor; `dtype` defaults to the default dtype."""
     return empty((), dtype=dtype or get_default_dtype(), layout=layout, device=device, pin_memory=pin).fill_(
         s
     )
 
 
 def _range_dtype(*numbers: Number) -> ScalarType:
-    """int64 for whole numbers, else the default dtype."""
+    """Return int64 for integers, else the default dtype."""
     return int64 if all(isinstance(n, int) for n in numbers) else get_default_dtype()
 
 
@@ -180,11 +180,11 @@ def _range_length(start: Any, end: Any, step: Any, dtype: ScalarType) -> int:
 
 
 TEMPLATE_BYTES, TEMPLATES = 1 << 10, 256
-"""Ranges of up to so many bytes are kept, so many of a plan, and copied for the next call."""
+"""Maximum size in bytes of cached ranges, and number of cached ranges per plan; a call copies a cached range."""
 
 
 def _plan_range(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """Plan a short integer range on the host as a copy of the first one made."""
+    """Plan a short integer range on the host as a copy of a cached range."""
     count = len(args) - 4
     composed = op.rebind((arange, arange_start, arange_start_step)[count - 1], args)
     whole = all(n.__class__ is int for n in args[:count])
@@ -250,7 +250,7 @@ def arange(
 
 
 def arange_start_out(start: Number, end: Number, step: Number, out: Tensor) -> Tensor:
-    """``arange(start, end, step, out=)``: a tensor of that many elements keeps its shape."""
+    """Run ``arange(start, end, step, out=)``; an output with the right number of elements keeps its shape."""
     length = _range_length(start, end, step, out.dtype)
     if out.numel() != length:
         if out.numel():
@@ -285,7 +285,7 @@ def range_step(
     device: Device | None,
     pin: bool | None,
 ) -> Tensor:
-    """`torch.range`: start, start + step, ... up to `end`, which belongs to it; of the default dtype unless given."""
+    """Return `torch.range`: start, start + step, ... up to and including `end`, in the default dtype unless given."""
     warnings.warn(
         "tt.range is deprecated: its end belongs to it, unlike that of Python's range. Use tt.arange, whose values "
         "are in [start, end).",
@@ -309,7 +309,7 @@ def range_start(
 
 
 def range_out(start: Number, end: Number, step: Number, out: Tensor) -> Tensor:
-    """``range(start, end, step, out=)``: a tensor of that many elements keeps its shape."""
+    """Run ``range(start, end, step, out=)``; an output with the right number of elements keeps its shape."""
     length = _closed_length(start, end, step)
     if out.numel() != length:
         out.resize_((length,))
@@ -322,7 +322,7 @@ def range_start_out(start: Number, end: Number, out: Tensor) -> Tensor:
 
 
 def fill_diagonal_(self: Tensor, fill_value: Number, wrap: bool) -> Tensor:
-    """`torch.Tensor.fill_diagonal_`: the elements whose indices are equal; with `wrap` again below each square."""
+    """Fill the main diagonal (`torch.Tensor.fill_diagonal_`); with `wrap`, start again below each square."""
     sizes, strides = self._spec.sizes, self._spec.strides
     if len(sizes) < 2:
         raise RuntimeError("dimensions must larger than 1")
@@ -356,7 +356,7 @@ def _number(bound: Any) -> Any:
 
 
 def _plan_linspace(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """Plan new host memory filled in one step, between numbers, or between tensors that hold one."""
+    """Plan new host memory, filled in one step between numbers or one-element tensors."""
     start, end, steps, *options = args
     base, dtype = (options[0], options[1:]) if len(options) == 5 else (None, options)
     dtype, layout, device, pin = dtype
@@ -410,7 +410,7 @@ def linspace(
     device: Device | None,
     pin: bool | None,
 ) -> Tensor:
-    """`torch.linspace`: `steps` numbers from `start` to `end`, both included."""
+    """Return `torch.linspace`: `steps` values from `start` to `end`, both included."""
     return _filled_linspace("linspace", start, end, steps, dtype, layout, device, pin)
 
 
@@ -473,7 +473,7 @@ def _with_diagonal(out: Tensor) -> Tensor:
 def eye_m(
     n: int, m: int, dtype: ScalarType | None, layout: Layout | None, device: Device | None, pin: bool | None
 ) -> Tensor:
-    """`torch.eye`: n rows and m columns."""
+    """Return `torch.eye`, with n rows and m columns."""
     _check_eye(n, m)
     return _with_diagonal(empty((n, m), dtype=dtype, layout=layout, device=device, pin_memory=pin))
 
@@ -482,7 +482,7 @@ def eye_m(
 def eye(
     n: int, dtype: ScalarType | None, layout: Layout | None, device: Device | None, pin: bool | None
 ) -> Tensor:
-    """``eye(n)``: a square identity."""
+    """Return ``eye(n)``: a square identity matrix."""
     return eye_m(n, n, dtype, layout, device, pin)
 
 
@@ -514,7 +514,7 @@ def logspace(
     device: Device | None,
     pin: bool | None,
 ) -> Tensor:
-    """`torch.logspace`: `steps` powers of `base`, whose exponents go from `start` to `end`."""
+    """Return `torch.logspace`: `steps` powers of `base`, with exponents from `start` to `end`."""
     _check_bounds("logspace", start, end)
     is_integral = dtype is not None and not (dtype.is_floating_point or dtype.is_complex)
     is_narrow = dtype is not None and dtype.is_floating_point and dtype.itemsize < float32.itemsize
@@ -522,7 +522,7 @@ def logspace(
         for number in (start, end):
             if isinstance(number, int | float):
                 element_of(number, dtype if is_integral else float32)
-    # Exponents that the result's dtype need not hold.
+    # The result's dtype may be unable to represent the exponents.
     first, last = (0, 0) if is_integral or is_narrow else (start, end)
     made = _filled_linspace("logspace", first, last, steps, dtype, layout, device, pin)
     return powers(made, start, end, base)
@@ -543,6 +543,8 @@ def logspace_out(
 def powers(out: Tensor, start: Any, end: Any, base: float) -> Tensor:
     """Write powers of `base` to `out`, computed in double precision for any dtype.
 
+    As in ATen's kernel, integers are powers from integer exponents to integer exponents.
+
     Whole numbers are powers from whole exponents to whole ones, as in ATen's kernel.
     """
     wide = complex128 if out.dtype.is_complex else float64
@@ -562,7 +564,7 @@ def empty_permuted(
     device: Device | None,
     pin: bool | None,
 ) -> Tensor:
-    """`torch.empty_permuted`: a tensor dense in memory, its dimensions there in the order `physical_layout`."""
+    """Return `torch.empty_permuted`: a dense tensor whose dimensions are in the order `physical_layout` in memory."""
     rank = len(size)
     if len(physical_layout) != rank:
         raise RuntimeError(

@@ -1,7 +1,7 @@
 """User-facing factorizations, and solvers that use them (ATen/native/BatchLinearAlgebra.cpp).
 
-They are made of the operators whose kernels are a library's: LU, Cholesky, QR, eigenvalues, singular values. Least
-squares have a module of their own, and so has what is checked of a library's routines.
+They consist of the operators with library kernels: LU, Cholesky, QR, eigenvalues, singular values. Least squares and
+the checks of library routines have their own modules.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def in_columns(x: Tensor) -> Tensor:
 
 
 def identity_like(x: Tensor, size: int) -> Tensor:
-    """Return the identity of an order, with a tensor's dtype and device."""
+    """Return the identity matrix of size n, with a tensor's dtype and device."""
     return ops.eye(size, dtype=x.dtype, device=x.device)
 
 
@@ -67,7 +67,7 @@ def lu_with_info(self: Tensor, pivot: bool, check_errors: bool) -> tuple[Tensor,
 def lu_unpack(
     LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool, unpack_pivots: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`torch.lu_unpack`: the permutation and both triangles; results that were not asked for are empty."""
+    """Compute `torch.lu_unpack`: the permutation and both triangles; results that were not requested are empty."""
     check_matrix("torch.lu_unpack", LU_data._spec, "LU_data")
     if unpack_pivots and LU_pivots.dtype is not int32:
         raise RuntimeError(
@@ -96,7 +96,7 @@ def lu_unpack(
 
 
 def _check_pivots(name: str, pivots: Tensor, rows: int) -> None:
-    """Refuse pivots that point outside a matrix, by gathering rows of these numbers: a capture checks that too."""
+    """Raise an error for pivots outside a matrix, by an index check that a graph capture performs too."""
     if not pivots._spec.numel:
         return
     places = ops.arange(max(rows, 1), device=pivots.device)
@@ -167,7 +167,7 @@ def linalg_lu(A: Tensor, pivot: bool) -> tuple[Tensor, Tensor, Tensor]:
 
 @host_kernel("linalg_lu_solve", "_lu_solve")
 def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, left: bool, adjoint: bool) -> Tensor:
-    """`torch.linalg.lu_solve`: A X = B or X A = B, A or its adjoint, from A's LU factors."""
+    """Compute `torch.linalg.lu_solve`: solve A X = B or X A = B, with A or its adjoint, from A's LU factors."""
     name = "torch.linalg.lu_solve"
     check_floating(name, LU._spec)
     if LU.dtype is not B.dtype:
@@ -190,7 +190,7 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, left: bool, adjoint: 
 
 
 def _solution(LU: Tensor, pivots: Tensor, B: Tensor, left: bool, adjoint: bool) -> Tensor:
-    """X of A X = B or X A = B, A or its adjoint, from factors that are known to be A's."""
+    """Return X of A X = B or X A = B, with A or its adjoint, from verified factors of A."""
     if not left:
         # X op(A) = B is op(A)^H X^H = B^H.
         return owned(adjoint_of(_solution(LU, pivots, adjoint_of(B), True, not adjoint)))
@@ -211,7 +211,7 @@ def lu_solve(self: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
 
 @host_kernel("linalg_inv_ex", "linalg_lu_factor_ex", "_lu_solve")
 def linalg_inv_ex(A: Tensor, check_errors: bool) -> tuple[Tensor, Tensor]:
-    """`torch.linalg.inv_ex`: the solution of A X = I."""
+    """Compute `torch.linalg.inv_ex`: the solution of A X = I."""
     check_square("linalg.inv", A._spec)
     check_floating("linalg.inv", A._spec, narrow=False)
     LU, pivots, info = ops.linalg_lu_factor_ex(A)
@@ -265,7 +265,7 @@ def _linalg_solve_ex(
     if vector:
         result = owned(result.squeeze(-1))
         if left and result._spec.ndim > 1:
-            result = in_columns(result)  # by its last two dimensions, though the first of them is a batch
+            result = in_columns(result)  # by the last two dimensions, of which one is a batch
     results: tuple[Tensor, Tensor, Tensor, Tensor] = named(
         "_linalg_solve_ex", result=result, LU=LU, pivots=pivots, info=info
     )
@@ -293,7 +293,7 @@ def linalg_solve(A: Tensor, B: Tensor, left: bool) -> Tensor:
 def triangular_solve(
     self: Tensor, A: Tensor, upper: bool, transpose: bool, unitriangular: bool
 ) -> tuple[Tensor, Tensor]:
-    """`torch.triangular_solve`: A X = B with one triangle of A, or with its transpose."""
+    """Compute `torch.triangular_solve`: solve A X = B with one triangle of A, or with its transpose."""
     name = "torch.triangular_solve"
     if self._spec.ndim < 2:
         raise RuntimeError(
@@ -356,7 +356,7 @@ def cholesky(self: Tensor, upper: bool) -> Tensor:
 
 @host_kernel("cholesky_solve", "linalg_solve_triangular")
 def cholesky_solve(self: Tensor, input2: Tensor, upper: bool) -> Tensor:
-    """`torch.cholesky_solve`: A X = B from A's Cholesky factor, two triangular equations."""
+    """Compute `torch.cholesky_solve`: solve A X = B from A's Cholesky factor, with two triangular solves."""
     for name, x in (("b", self), ("u", input2)):
         if x._spec.ndim < 2:
             raise RuntimeError(
@@ -371,7 +371,7 @@ def cholesky_solve(self: Tensor, input2: Tensor, upper: bool) -> Tensor:
 
 
 def cholesky_inverse(self: Tensor, upper: bool) -> Tensor:
-    """`torch.cholesky_inverse`: the inverse of the matrix whose Cholesky factor is given."""
+    """Compute `torch.cholesky_inverse`: the inverse of a matrix from its Cholesky factor."""
     check_square("cholesky_inverse", self._spec)
     check_routine_dtype("cholesky_inverse_out", self)
     # The first zero on the diagonal, as LAPACK's potri reports it.
@@ -386,7 +386,7 @@ def cholesky_inverse(self: Tensor, upper: bool) -> Tensor:
 
 @host_kernel("linalg_qr", "geqrf", "linalg_householder_product")
 def linalg_qr(A: Tensor, mode: str) -> tuple[Tensor, Tensor]:
-    """`torch.linalg.qr`: reduced, complete, or R alone with an empty Q."""
+    """Compute `torch.linalg.qr`: reduced, complete, or R alone with an empty Q."""
     check_matrix("linalg.qr", A._spec)
     check_floating("linalg.qr", A._spec)
     if mode not in ("reduced", "complete", "r"):
@@ -439,7 +439,7 @@ def linalg_eigh(self: Tensor, UPLO: str) -> tuple[Tensor, Tensor]:
 
 @host_kernel("linalg_eigvalsh", "_linalg_eigh")
 def linalg_eigvalsh(self: Tensor, UPLO: str) -> Tensor:
-    """`torch.linalg.eigvalsh`; with vectors where a derivative will ask for them."""
+    """Compute `torch.linalg.eigvalsh`; also compute vectors if a derivative needs them."""
     result: Tensor = packets["_linalg_eigh"].call(self, UPLO, is_differentiated(self))[0]
     return result
 
@@ -462,14 +462,14 @@ def linalg_svd(A: Tensor, full_matrices: bool, driver: str | None) -> tuple[Tens
 
 @host_kernel("linalg_svdvals", "_linalg_svd")
 def linalg_svdvals(A: Tensor, driver: str | None) -> Tensor:
-    """`torch.linalg.svdvals`; with vectors where a derivative will ask for them."""
+    """Compute `torch.linalg.svdvals`; also compute vectors if a derivative needs them."""
     result: Tensor = packets["_linalg_svd"].call(A, False, is_differentiated(A), driver=driver)[1]
     return result
 
 
 @host_kernel("svd", "_linalg_svd")
 def svd(self: Tensor, some: bool, compute_uv: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """`torch.svd`: U, S and V; without vectors U and V are zeros."""
+    """Compute `torch.svd`: U, S and V; without vectors, U and V are zeros."""
     if self._spec.ndim < 2:
         raise RuntimeError(
             f"linalg.svd: input should have at least 2 dimensions, but has {self._spec.ndim} dimensions instead"

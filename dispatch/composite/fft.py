@@ -30,7 +30,7 @@ NONE, BY_ROOT_N, BY_N = 0, 1, 2
 
 
 def normalization_of(norm: str | None, forward: bool) -> int:
-    """ATen's number of a mode. Raises RuntimeError for an unknown one."""
+    """Return ATen's number of a normalization mode. Raises RuntimeError for an unknown mode."""
     if norm is None or norm == "backward":
         return NONE if forward else BY_N
     if norm == "forward":
@@ -41,7 +41,7 @@ def normalization_of(norm: str | None, forward: bool) -> int:
 
 
 def promoted(self: Tensor, require_complex: bool) -> Tensor:
-    """Return the tensor in a dtype that can be transformed, integers in the default one.
+    """Return the tensor in a dtype that FFTs support; integers become the default dtype. Raises RuntimeError otherwise.
 
     Raises RuntimeError otherwise.
     """
@@ -56,7 +56,7 @@ def promoted(self: Tensor, require_complex: bool) -> Tensor:
 
 
 def resized(self: Tensor, dims: Sequence[int], sizes: Sequence[int]) -> Tensor:
-    """Cut each of `dims`, or pad it with zeros, to its size; -1 leaves it unchanged."""
+    """Crop or zero-pad each of `dims` to its size; -1 leaves it unchanged."""
     given = self._spec.sizes
     pad = [0] * (2 * len(given))
     for dim, n in zip(dims, sizes, strict=True):
@@ -240,7 +240,7 @@ def fft_irfftn(self: Tensor, s: Sequence[int] | None, dim: Sequence[int] | None,
 
 @host_kernel("fft_hfftn", "_fft_c2c", "_fft_c2r")
 def fft_hfftn(self: Tensor, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Tensor:
-    """`torch.fft.hfftn`: forwards over all but the last dimension, which is Hermitian."""
+    """Compute `torch.fft.hfftn`: a forward transform over all dimensions but the last, which is Hermitian."""
     shape, dims, whole = _half_shape("hfftn", self, s, dim)
     self = resized(promoted(self, require_complex=True), dims, shape)
     mode = normalization_of(norm, True)
@@ -277,7 +277,7 @@ def _into(function: Callable[..., Any], *, exact: bool = False, real: bool = Fal
         dtype = out._spec.dtype
         if real and not dtype.is_floating_point:
             if name.endswith("n"):
-                shape_and_dims(self, size, dim)  # which are checked first
+                shape_and_dims(self, size, dim)  # checked first
             raise RuntimeError(f"{name} expects a floating point output tensor, but got {dtype.scalar_name}")
         if not real and not name.endswith("n") and not dtype.is_complex:
             raise RuntimeError(f"{name} expects a complex output tensor, but got {dtype.scalar_name}")
@@ -314,14 +314,14 @@ def _shift_dims(self: Any, dim: Sequence[int] | None) -> list[int]:
 
 @host_kernel("fft_fftshift", "roll")
 def fft_fftshift(self: Tensor, dim: Sequence[int] | None) -> Tensor:
-    """`torch.fft.fftshift`: the zero frequency to the middle."""
+    """Compute `torch.fft.fftshift`: move the zero frequency to the middle."""
     dims = _shift_dims(self, dim)
     return ops.roll(self, [self.shape[d] // 2 for d in dims], dims)
 
 
 @host_kernel("fft_ifftshift", "roll")
 def fft_ifftshift(self: Tensor, dim: Sequence[int] | None) -> Tensor:
-    """`torch.fft.ifftshift`: the zero frequency back to the front."""
+    """Compute `torch.fft.ifftshift`: move the zero frequency back to the front."""
     dims = _shift_dims(self, dim)
     return ops.roll(self, [(self.shape[d] + 1) // 2 for d in dims], dims)
 
@@ -336,7 +336,7 @@ def _frequency_dtype(name: str, dtype: ScalarType | None) -> ScalarType:
 
 
 def _step(n: int, d: float) -> float:
-    """Return the distance of two frequencies; infinite for zero sample spacing, so that frequency 0 becomes nan."""
+    """Return the spacing of two frequencies; infinite for zero sample spacing, so that frequency 0 becomes nan."""
     if not n:
         return math.nan
     return 1.0 / (n * d) if d else math.copysign(math.inf, d)
@@ -354,7 +354,7 @@ def fft_fftfreq(
     device: Device | None,
     pin_memory: bool | None,
 ) -> Tensor:
-    """`torch.fft.fftfreq`: the frequencies of `n` samples at a distance of `d`."""
+    """Return `torch.fft.fftfreq`: the frequencies of `n` samples with spacing `d`."""
     dtype = _frequency_dtype("fftfreq", dtype)
     made = ops.arange(n, dtype=dtype, layout=layout, device=device)
     if n > 0:
@@ -381,7 +381,7 @@ def fft_rfftfreq(
     device: Device | None,
     pin_memory: bool | None,
 ) -> Tensor:
-    """`torch.fft.rfftfreq`: the frequencies that `rfft` has."""
+    """Return `torch.fft.rfftfreq`: the frequencies of `rfft`."""
     dtype = _frequency_dtype("rfftfreq", dtype)
     made = ops.arange(n // 2 + 1, dtype=dtype, layout=layout, device=device)
     return _pinned(made * _step(n, d), pin_memory)

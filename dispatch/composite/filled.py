@@ -1,4 +1,4 @@
-"""Plans of new host memory that is filled with a number: one for the memory and its elements."""
+"""Plans of new host memory filled with a number: one call allocates and fills."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def plan_full(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | No
 
 
 def plan_full_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """Plan new host memory, in the order of a tensor's, filled in one step."""
+    """Plan new host memory, in a tensor's memory order, filled in one step."""
     self, value, dtype, layout, device, pin, fmt = args
     if (
         pin
@@ -51,7 +51,7 @@ def plan_full_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
 
 
 def _plan_filled(made: TensorSpec, kind: type) -> Plan:
-    """Return a plan of host memory filled with a number of this class, which is given at each call."""
+    """Return a plan of host memory filled with a number of this class, which each call passes."""
     allocate = allocator_of(made)
     call = StructuredCall("fill_", {"self": made, "value": kind}, ("value",), (made,), None, CPU, {})
     fill = find_kernel("fill_stub", "cpu", "fill_")(call).into

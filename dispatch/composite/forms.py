@@ -44,7 +44,9 @@ def check_out(name: str, out: Tensor, result: Tensor, exact: bool = False) -> No
 
 
 def write_out(name: str, out: Tensor, result: Tensor, exact: bool = False, strided: bool = False) -> Tensor:
-    """Put a composite's result into an ``out=`` tensor, resized where its shape is another.
+    """Put a composite's result into an ``out=`` tensor, which is resized to the result's shape if needed.
+
+    With `strided`, a resized tensor also gets the result's strides, as from an operator that declares them.
 
     With `strided` a resized one gets the result's strides too, as from an operator that declares them.
     """
@@ -71,9 +73,9 @@ def out_form(
 ) -> Callable[..., Any]:
     """Return the ``out=`` form of a composite with `count` results, which takes its outputs last.
 
-    An output may be one of the arguments, but may not partly overlap one. Several outputs are written only if all can
-    be. With `exact` an output must have the result's dtype; otherwise the result must be castable to the output's
-    dtype. With `strided`, resized outputs get the results' strides.
+    An output may be one of the arguments, but may not partially overlap one. Several outputs are written only if all
+    are valid. With `exact` an output must have the result's dtype; otherwise the result must be castable to the
+    output's dtype. With `strided`, resized outputs get the results' strides.
     """
 
     def form(*args: Any) -> Any:
@@ -104,7 +106,7 @@ def restored(x: Tensor, order: Sequence[int]) -> Tensor:
 
 
 def laid_as(x: Tensor, spec: TensorSpec) -> Tensor:
-    """Copy a contiguous tensor into the memory layout of `spec`, which has the same sizes, if that is dense."""
+    """Copy a contiguous tensor into the memory layout of `spec`, which has the same sizes, if that layout is dense."""
     order = outermost_first(spec)
     return x if order is None else restored(x.permute(order).contiguous(), order)
 
@@ -154,5 +156,5 @@ def _is_recorded(values: Sequence[Any]) -> bool:
 
 
 def owned(x: Tensor) -> Tensor:
-    """Return a tensor that owns a result made below autograd, if the last step of making it was a view."""
+    """Return a tensor that owns a result made below autograd, if the last step of its computation was a view."""
     return x if x._view_base is None else type(x).from_data(x._data, x._spec)

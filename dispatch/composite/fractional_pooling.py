@@ -58,7 +58,7 @@ def _backward(
             found = int(flat.masked_select(wrong).select(0, 0))
             raise RuntimeError(f"{name}: found an invalid max index {found} in volumes of {volume} elements")
     added = self.new_zeros((*lead, volume)).scatter_add(-1, flat, grad_output.reshape(places))
-    # A tensor of its own, not a view of a hidden temporary.
+    # A tensor that owns its memory, not a view of a hidden temporary.
     return added.reshape(sizes).detach()
 
 

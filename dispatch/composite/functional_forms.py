@@ -40,7 +40,7 @@ def _own(view: Tensor) -> Tensor:
 
 
 def view_copy(self: Tensor, size: Sequence[int]) -> Tensor:
-    """`torch.view_copy`; the sizes need not be those of a view, as the elements move anyway."""
+    """Return `torch.view_copy`; the sizes need not allow a view, since the elements are copied."""
     sizes = infer_size(size, self._spec.numel)
     return _own(_contiguous(self).view(sizes))
 
@@ -148,7 +148,7 @@ def split_with_sizes_copy(self: Tensor, split_sizes: Sequence[int], dim: int) ->
 
 
 def _into_several(name: str, views: Callable[..., Any], *, resizes: bool = True) -> Callable[..., None]:
-    """Return the ``out=`` form of copies of several views. No output is written unless all can be."""
+    """Return the ``out=`` form of copies of several views. No output is written unless all are valid."""
 
     def form(*args: Any) -> None:
         parts, out = views(*args[:-1]), args[-1]
@@ -231,7 +231,7 @@ def _plan_strided_scatter(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
 def as_strided_scatter(
     self: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
 ) -> Tensor:
-    """`torch.as_strided_scatter`: the view is of the tensor's storage, and must be inside the tensor."""
+    """Return `torch.as_strided_scatter`: the view is of the tensor's storage, and must be inside the tensor."""
     own = self.storage_offset()
     offset = 0 if storage_offset is None else storage_offset - own
     result: Tensor = packets["_strided_scatter"].call(self, src, size, stride, offset)
@@ -242,7 +242,7 @@ def as_strided_scatter(
 def _strided_scatter(
     self: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], offset: int
 ) -> Tensor:
-    """Return a copy of the tensor whose strided view `offset` elements after its first is `src`."""
+    """Return a copy of the tensor with `src` in the strided view that begins `offset` elements after its first."""
     if len(size) != len(stride):
         raise RuntimeError(f"mismatch in length of strides and shape: {len(stride)} and {len(size)}")
     out = _spread(self)
@@ -271,7 +271,7 @@ def _restride(self: Tensor, stride: Sequence[int]) -> Tensor:
 
 
 def lift_fresh(self: Tensor) -> Tensor:
-    """Return a tensor that a program has just made of Python's data."""
+    """Return a tensor that a program has just created from Python data."""
     return self
 
 
@@ -340,12 +340,12 @@ def random(self: Tensor, *bounds: Any) -> Tensor:
 
 
 def bernoulli_functional(self: Tensor, p: Tensor | float, generator: Generator | None) -> Tensor:
-    """``bernoulli_`` as a new tensor: `p` gives the probabilities, `self` dtype and sizes."""
+    """Run ``bernoulli_`` out of place: `p` gives the probabilities, `self` the dtype and sizes."""
     return empty_like(self).bernoulli_(p, generator=generator)
 
 
 def _part_copy(self: Tensor, part: str) -> Tensor:
-    """Copy a part of a sparse tensor. PyTorch has none for COO tensors, which therefore raise another error."""
+    """Copy a part of a sparse tensor. PyTorch has no such operator for COO tensors, which raise another error."""
     data = self._data
     if self._spec.layout is sparse_coo and not (part in ("indices", "values") and data.is_coalesced):
         raise NotImplementedError(

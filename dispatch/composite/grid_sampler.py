@@ -39,6 +39,9 @@ def grid_sampler_backward(
 ) -> tuple[Tensor | None, Tensor | None]:
     """Compute the gradients of the image and of the grid.
 
+    Each sample scatters its gradient to the elements that it was interpolated from. `index_add` sums them in a fixed
+    order. An extra row of the plane receives the gradients of positions outside.
+
     Each sample distributes its gradient to the elements that it was interpolated from. `index_add` sums them in a fixed
     order; one more row of the plane receives those of positions outside.
     """
