@@ -1,7 +1,4 @@
-"""Indexing made of other operators.
-
-The rest of the family has modules of its own: `joining` and `repetition`.
-"""
+"""Indexing composites. The modules `joining` and `repetition` hold related operators."""
 
 from __future__ import annotations
 
@@ -103,14 +100,14 @@ __all__ = [
 
 
 def _unsafe_index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    """`torch._unsafe_index`; bounds are checked all the same."""
+    """Run `torch._unsafe_index`; bounds are checked nevertheless."""
     return self.index(indices)
 
 
 def _unsafe_index_put(
     self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
 ) -> Tensor:
-    """`torch._unsafe_index_put`; bounds are checked all the same."""
+    """Run `torch._unsafe_index_put`; bounds are checked nevertheless."""
     return self.index_put(indices, values, accumulate)
 
 
@@ -134,7 +131,9 @@ def _check_unmasked(indices: Sequence[Tensor | None]) -> None:
 def _unsafe_masked_index(
     self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], fill: Number
 ) -> Tensor:
-    """Return `torch._unsafe_masked_index`: elements where a mask is True, `fill` elsewhere, for any index there."""
+    """Return `torch._unsafe_masked_index`: elements where a mask is True, `fill` elsewhere; masked indices may be
+    invalid.
+    """
     _check_unmasked(indices)
     if not self._spec.numel:
         sizes = [d for d, index in enumerate(indices) if index is None]
@@ -149,7 +148,7 @@ def _unsafe_masked_index(
 def _unsafe_masked_index_put_accumulate(
     self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], values: Tensor
 ) -> Tensor:
-    """`torch._unsafe_masked_index_put_accumulate`: values are added where a mask holds."""
+    """Run `torch._unsafe_masked_index_put_accumulate`: add values where a mask is True."""
     _check_unmasked(indices)
     if not self._spec.numel:
         return self.clone()
@@ -160,7 +159,7 @@ def _unsafe_masked_index_put_accumulate(
 def index_put_impl(
     self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool, unsafe: bool
 ) -> Tensor:
-    """`index_put_`; bounds are checked even where ATen may leave that out."""
+    """Run `index_put_`; bounds are checked even where ATen may skip the check."""
     return self.index_put_(indices, values, accumulate)
 
 
@@ -213,7 +212,7 @@ def index_fill_(self: Tensor, dim: int, index: Tensor, value: Tensor | Number) -
 
 @host_kernel("take_along_dim", "gather")
 def take_along_dim(self: Tensor, indices: Tensor, dim: int | None) -> Tensor:
-    """`torch.take_along_dim`: gather with the other dimensions broadcast."""
+    """Run `torch.take_along_dim`: gather with the other dimensions broadcast."""
     if dim is None:
         return self.view((-1,)).gather(0, indices.view((-1,)))
     if indices._spec.dtype is not int64:
@@ -238,7 +237,7 @@ def take_along_dim(self: Tensor, indices: Tensor, dim: int | None) -> Tensor:
 
 
 def masked_select(self: Tensor, mask: Tensor) -> Tensor:
-    """`torch.masked_select`: the elements where the mask holds, in order."""
+    """Run `torch.masked_select`: return the elements where the mask is True, in order."""
     if mask._spec.dtype is not bool_:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     sizes = infer_size(self._spec.sizes, mask._spec.sizes) or (1,)
@@ -246,7 +245,7 @@ def masked_select(self: Tensor, mask: Tensor) -> Tensor:
 
 
 def masked_select_out(self: Tensor, mask: Tensor, out: Tensor) -> Tensor:
-    """`torch.masked_select` into a tensor."""
+    """Run `torch.masked_select` with an ``out=`` tensor."""
     if out._spec.dtype is not self._spec.dtype:
         raise RuntimeError("masked_select(): self and result must have the same scalar type")
     for read in (self, mask):
@@ -269,7 +268,7 @@ def _check_masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> None:
 
 
 def _scattered_where(self: Tensor, mask: Tensor, source: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Return the nonzero positions of a mask as an index of `self`, and as many elements of the source."""
+    """Return the nonzero positions of a mask as an index of `self`, and the same number of source elements."""
     where = nonzero_numpy(mask.expand(self._spec.sizes))
     count = where[0]._spec.numel
     if source._spec.numel < count:
@@ -279,7 +278,7 @@ def _scattered_where(self: Tensor, mask: Tensor, source: Tensor) -> tuple[tuple[
 
 @host_kernel("masked_scatter", "nonzero", "index_put")
 def masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """`torch.masked_scatter`: elements of the source, in order, where the mask holds."""
+    """Run `torch.masked_scatter`: write elements of the source, in order, where the mask is True."""
     sizes = infer_size(self._spec.sizes, mask._spec.sizes)
     whole = self.expand(sizes).contiguous()
     _check_masked_scatter(whole, mask, source)
@@ -302,7 +301,7 @@ def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 
 def nonzero_out(self: Tensor, out: Tensor) -> Tensor:
-    """`torch.nonzero` into a tensor."""
+    """Run `torch.nonzero` with an ``out=`` tensor."""
     if out._spec.dtype is not int64:
         raise RuntimeError(
             f"nonzero: Expected out tensor to have scalar type Long but got scalar type{out.dtype.scalar_name}"
@@ -311,7 +310,7 @@ def nonzero_out(self: Tensor, out: Tensor) -> Tensor:
 
 
 def nonzero_as(self: Tensor, as_tuple: bool) -> Tensor | tuple[Tensor, ...]:
-    """`torch.nonzero` as one tensor or as a tuple of index vectors, one for each dimension."""
+    """Return `torch.nonzero` as one tensor, or as a tuple with an index vector for each dimension."""
     return nonzero_numpy(self) if as_tuple else ops.nonzero(self)
 
 
@@ -373,10 +372,10 @@ index_select_by_name = refused("index_select")
 
 
 def index_fill_by_name(self: Tensor, dim: str, index: Tensor, value: Tensor | Number) -> Tensor:
-    """`torch.index_fill` along a dimension by name."""
+    """Run `torch.index_fill` along a dimension by name."""
     return self.index_fill(position_of(dim, self._spec.names), index, value)
 
 
 def index_fill__by_name(self: Tensor, dim: str, index: Tensor, value: Tensor | Number) -> Tensor:
-    """`torch.Tensor.index_fill_` along a dimension by name."""
+    """Run `torch.Tensor.index_fill_` along a dimension by name."""
     return self.index_fill_(position_of(dim, self._spec.names), index, value)

@@ -40,7 +40,7 @@ def diff(self: Tensor, n: int, dim: int, prepend: Tensor | None, append: Tensor 
 def diff_out(
     self: Tensor, n: int, dim: int, prepend: Tensor | None, append: Tensor | None, out: Tensor
 ) -> Tensor:
-    """``diff(out=)``: a difference is cast to the output's dtype, the operand itself, of order 0, is not."""
+    """Run ``diff(out=)``: a difference is cast to the output's dtype; an order of 0 copies the operand uncast."""
     return out_form("diff", diff, exact=n == 0)(self, n, dim, prepend, append, out)
 
 
@@ -68,7 +68,7 @@ def _refuse_bool(name: str, y: Tensor) -> None:
 
 
 def trapezoid_x(y: Tensor, x: Tensor, dim: int) -> Tensor:
-    """`torch.trapezoid` over the points `x`."""
+    """Compute `torch.trapezoid` over the points `x`."""
     axis = wrap_dim(dim, y._spec.ndim, False)
     if not y._spec.sizes[axis]:
         return ops.sum(y, axis, dtype=y.dtype)
@@ -76,7 +76,7 @@ def trapezoid_x(y: Tensor, x: Tensor, dim: int) -> Tensor:
 
 
 def trapezoid_dx(y: Tensor, dx: float | Number, dim: int) -> Tensor:
-    """`torch.trapezoid` over points `dx` apart."""
+    """Compute `torch.trapezoid` over points with spacing `dx`."""
     if dx.__class__ is bool or dx.__class__ is complex:
         raise RuntimeError(f"trapezoid: Currently, we only support dx as a real number, got {dx!r}")
     axis = wrap_dim(dim, y._spec.ndim, False)
@@ -89,13 +89,13 @@ def trapezoid_dx(y: Tensor, dx: float | Number, dim: int) -> Tensor:
 
 
 def cumulative_trapezoid_x(y: Tensor, x: Tensor, dim: int) -> Tensor:
-    """`torch.cumulative_trapezoid` over the points `x`."""
+    """Compute `torch.cumulative_trapezoid` over the points `x`."""
     axis = wrap_dim(dim, y._spec.ndim, False)
     return ops.cumsum(_areas(y, x, axis), axis)
 
 
 def cumulative_trapezoid_dx(y: Tensor, dx: Number, dim: int) -> Tensor:
-    """`torch.cumulative_trapezoid` over points `dx` apart."""
+    """Compute `torch.cumulative_trapezoid` over points with spacing `dx`."""
     if dx.__class__ is bool or dx.__class__ is complex:
         raise RuntimeError(
             f"cumulative_trapezoid: Currently, we only support dx as a real number, got {dx!r}"
@@ -129,7 +129,7 @@ def _areas(y: Tensor, x: Tensor, axis: int) -> Tensor:
 def gradient_scalarint(
     self: Tensor, spacing: Number | None, dim: int | None, edge_order: int
 ) -> tuple[Tensor, ...]:
-    """`torch.gradient`, one distance for all of the dimensions."""
+    """Compute `torch.gradient` with one spacing for all dimensions."""
     dims = _dims(self, dim)
     return _gradient(self, [1 if spacing is None else spacing] * len(dims), dims, edge_order)
 
@@ -137,40 +137,40 @@ def gradient_scalarint(
 def gradient_scalararray(
     self: Tensor, spacing: Number, dim: Sequence[int], edge_order: int
 ) -> tuple[Tensor, ...]:
-    """`torch.gradient`, one distance for the dimensions given."""
+    """Compute `torch.gradient` with one spacing for the given dimensions."""
     return _gradient(self, [spacing] * len(dim), dim, edge_order)
 
 
 def gradient_array(self: Tensor, dim: Sequence[int], edge_order: int) -> tuple[Tensor, ...]:
-    """`torch.gradient`, a distance of 1 in the dimensions given."""
+    """Compute `torch.gradient` with a spacing of 1 in the given dimensions."""
     return _gradient(self, [1] * len(dim), dim, edge_order)
 
 
 def gradient_scalarrayint(
     self: Tensor, spacing: Sequence[Any], dim: int | None, edge_order: int
 ) -> tuple[Tensor, ...]:
-    """`torch.gradient`, a distance for each dimension."""
+    """Compute `torch.gradient` with a spacing for each dimension."""
     return _gradient(self, spacing, _dims(self, dim), edge_order)
 
 
 def gradient_scalarrayarray(
     self: Tensor, spacing: Sequence[Any], dim: Sequence[int], edge_order: int
 ) -> tuple[Tensor, ...]:
-    """`torch.gradient`, a distance for each of the dimensions given."""
+    """Compute `torch.gradient` with a spacing for each of the given dimensions."""
     return _gradient(self, spacing, dim, edge_order)
 
 
 def gradient_tensorarrayint(
     self: Tensor, spacing: Sequence[Tensor], dim: int | None, edge_order: int
 ) -> tuple[Tensor, ...]:
-    """`torch.gradient`, coordinates for each dimension."""
+    """Compute `torch.gradient` with coordinates for each dimension."""
     return _gradient(self, spacing, _dims(self, dim), edge_order)
 
 
 def gradient_tensorarray(
     self: Tensor, spacing: Sequence[Tensor], dim: Sequence[int], edge_order: int
 ) -> tuple[Tensor, ...]:
-    """`torch.gradient`, coordinates for each of the dimensions given."""
+    """Compute `torch.gradient` with coordinates for each of the given dimensions."""
     return _gradient(self, spacing, dim, edge_order)
 
 
@@ -181,7 +181,7 @@ def _dims(self: Tensor, dim: int | None) -> list[int]:
 def _gradient(
     self: Tensor, spacing: Sequence[Any], dim: Sequence[int], edge_order: int
 ) -> tuple[Tensor, ...]:
-    """Second-order central differences inside, one-sided ones of `edge_order` at the ends.
+    """Compute second-order central differences inside, and one-sided ones of `edge_order` at the ends.
 
     Differences of integers are integers, which wrap around.
     """

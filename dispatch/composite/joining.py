@@ -34,7 +34,7 @@ def concat(tensors: Sequence[Tensor], dim: int) -> Tensor:
 
 
 def _plan_stack(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """Plan the stack of host tensors of the same layout without gaps as one direct write."""
+    """Plan the stack of gapless host tensors of one layout as a single write."""
     composed = op.rebind(stack, args)
     tensors, dim = args
     specs = tuple([each._spec for each in tensors])
@@ -45,7 +45,7 @@ def _plan_stack(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     sizes = specs[0].sizes
     d = wrap_dim(dim, len(sizes) + 1)
     spec = TensorSpec.contiguous((*sizes[:d], len(specs), *sizes[d:]), specs[0].dtype, CPU)
-    # Along a dimension that the tensors have, the result is their concatenation, read with one dimension more.
+    # Along an existing dimension, the result is the concatenation, viewed with one more dimension.
     lifted = (*sizes, 1) if d == len(sizes) else sizes
     part = TensorSpec.contiguous(lifted, spec.dtype, CPU)
     joined = TensorSpec.contiguous((*lifted[:d], lifted[d] * len(specs), *lifted[d + 1 :]), spec.dtype, CPU)
@@ -94,7 +94,7 @@ def _pair_of(allocate: Callable[[], Any]) -> Callable[[Sequence[Any]], Any]:
 
 @planned_by(_plan_stack)
 def stack(tensors: Sequence[Tensor], dim: int) -> Tensor:
-    """`torch.stack`: tensors of one shape along a new dimension."""
+    """Return `torch.stack`: join tensors of one shape along a new dimension."""
     if not tensors:
         raise RuntimeError("stack expects a non-empty TensorList")
     sizes = tensors[0]._spec.sizes
@@ -106,13 +106,13 @@ def stack(tensors: Sequence[Tensor], dim: int) -> Tensor:
             )
     d = wrap_dim(dim, len(sizes) + 1)
     if d < len(sizes) and tensors[0]._spec.suggest_memory_format() is not contiguous_format:
-        # Joined along a dimension that they have, the tensors keep their memory format.
+        # Joined along an existing dimension, the tensors keep their memory format.
         return ops._unsafe_view(ops.cat(tensors, d), (*sizes[:d], len(tensors), *sizes[d:]))
     return ops.cat([each.unsqueeze(d) for each in tensors], d)
 
 
 def stack_out(tensors: Sequence[Tensor], dim: int, out: Tensor) -> Tensor:
-    """`torch.stack` into a tensor, which is none of them."""
+    """Run `torch.stack` with an ``out=`` tensor, which must not be an input."""
     for each in tensors:
         if shares_memory(out, each):
             check_no_overlap(out, each)
@@ -152,7 +152,7 @@ def _joined(name: str, tensors: Sequence[Tensor], rank: int, dim: int) -> Tensor
 
 
 def _chunk_cat(tensors: Sequence[Tensor], dim: int, num_chunks: int) -> Tensor:
-    """`torch._chunk_cat`: `num_chunks` parts of each tensor, padded with zeros, side by side as vectors.
+    """Return `torch._chunk_cat`: join `num_chunks` zero-padded chunks of each tensor, flattened to vectors.
 
     The result has the dimensions before `dim`, the chunks, and the flattened rest of every tensor.
     """
@@ -189,7 +189,7 @@ def _chunk_cat(tensors: Sequence[Tensor], dim: int, num_chunks: int) -> Tensor:
 
 
 def _chunk_cat_out(tensors: Sequence[Tensor], dim: int, num_chunks: int, out: Tensor) -> Tensor:
-    """`torch._chunk_cat` into a tensor."""
+    """Run `torch._chunk_cat` with an ``out=`` tensor."""
     return _joined_into("_chunk_cat", out, _chunk_cat(tensors, dim, num_chunks))
 
 
@@ -215,7 +215,7 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
 
 def _join_out(name: str, join: Callable[[Sequence[Any]], Any]) -> Callable[..., Any]:
     def join_out(tensors: Sequence[Tensor], out: Tensor) -> Tensor:
-        if tensors:  # before their sizes, as cat does
+        if tensors:  # checked before their sizes, as in cat
             _check_cast(reduce(promote_types, (each._spec.dtype for each in tensors)), out)
         return _joined_into(name, out, join(tensors))
 

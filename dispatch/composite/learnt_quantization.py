@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 CHANNELS = "fake_quantize_per_channel_affine"
 SMALL_SCALE = 6.1e-5
-"""Where scales are cut off: 1 / 16384, the least normal number of float16, to two digits."""
+"""Lower bound of scales: 1 / 16384, the smallest normal float16, to two digits."""
 
 
 def _call(name: str, *args: object) -> tuple[Tensor, ...]:
@@ -36,7 +36,7 @@ def fake_quantize_per_channel_affine_cachemask(
 ) -> tuple[Tensor, Tensor]:
     """Return the values, and a mask of the elements that were not clamped."""
     axis = check_channels(self, scale, zero_point, axis, quant_min, quant_max)
-    # Numbers on another device are not waited for.
+    # Do not synchronize with another device to check its values.
     if zero_point.dtype is int32 and zero_point.device.type == "cpu" and zero_point.numel():
         check_zero_points(zero_point, quant_min, quant_max)
     return by_channels(self, scale, zero_point, axis, quant_min, quant_max)
@@ -45,7 +45,7 @@ def fake_quantize_per_channel_affine_cachemask(
 def by_channels(
     self: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the values and the mask for arguments that are already checked."""
+    """Return the values and the mask for validated arguments."""
     shape = [-1 if dim == axis else 1 for dim in range(self.dim())]
     step = scale.to(float32).reshape(shape)
     zero = zero_point.reshape(shape)
@@ -65,7 +65,7 @@ def by_channels(
 def check_channels(
     self: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
 ) -> int:
-    """Refuse arguments that per-channel quantization does not take; return the axis from the first."""
+    """Raise RuntimeError for arguments that per-channel quantization rejects; return the wrapped axis."""
     if self.dtype not in (float32, float64, float16, bfloat16):
         raise NotImplementedError(
             f"\"fake_quantize_channel_cachemask_cpu_type_handling\" not implemented for '{self.dtype.scalar_name}'"
@@ -125,7 +125,7 @@ def fake_quantize_per_channel_affine_cachemask_backward(grad: Tensor, mask: Tens
 def _fake_quantize_learnable_per_tensor_affine(
     self: Tensor, scale: Tensor, zero_point: Tensor, quant_min: int, quant_max: int, grad_factor: float = 1.0
 ) -> Tensor:
-    """Fake quantization by a scale and a rounded zero point."""
+    """Fake-quantize with a scale and a rounded zero point."""
     name = "_fake_quantize_learnable_per_tensor_affine"
     check_range(name, quant_min, quant_max)
     enabled = ops.ones(1, dtype=int64, device=self.device)
@@ -293,7 +293,7 @@ def _fused_moving_avg_obs_fq_helper(
 def chosen(
     low: Tensor, high: Tensor, quant_min: int, quant_max: int, symmetric: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return the float32 scale and int32 zero point that map a range of numbers onto one of integers; 0 is exact."""
+    """Return the float32 scale and int32 zero point that map a range of values to integers; 0 maps exactly."""
     steps = quant_max - quant_min
     if symmetric:
         far = -(steps // 2 + 1), steps // 2
@@ -355,7 +355,7 @@ def _fused_moving_avg_obs_fq_helper_functional(
     per_row_fake_quant: bool = False,
     symmetric_quant: bool = False,
 ) -> tuple[Tensor, ...]:
-    """Return the same with the new state among the results."""
+    """Return the same results, followed by the new state."""
     state = [each.clone() for each in (running_min, running_max, scale, zero_point)]
     how = (averaging_const, quant_min, quant_max, ch_axis, per_row_fake_quant, symmetric_quant)
     output, mask = _call("_fused_moving_avg_obs_fq_helper", self, observer_on, fake_quant_on, *state, *how)

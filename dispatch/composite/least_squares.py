@@ -27,7 +27,7 @@ DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 def linalg_lstsq(
     self: Tensor, b: Tensor, rcond: float | None, driver: str | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """`torch.linalg.lstsq`: the least-squares solution, and the driver's other results."""
+    """Compute `torch.linalg.lstsq`: the least-squares solution, and the driver's other results."""
     name = "torch.linalg.lstsq"
     A, spec, other = self, self._spec, b._spec
     check_same_device(name, spec, other)
@@ -80,7 +80,7 @@ def linalg_lstsq(
     own = spec.sizes[:-2]
 
     def of_matrices(found: Tensor) -> Tensor:
-        """Return results that depend on A alone once for each of its matrices, despite several right-hand sides."""
+        """Return results that depend on A alone once for each matrix, even with several right-hand sides."""
         if found._spec.sizes[: len(batch)] == own:
             return found
         found = found[(0,) * (len(batch) - len(own))]
@@ -99,7 +99,7 @@ def linalg_lstsq(
 
 
 def _least_squares_by_qr(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what ``gels`` writes over B, by A = Q R or by A^H = Q R, and the first zero of R's diagonal."""
+    """Return the result of ``gels``, by A = Q R or by A^H = Q R, and the position of the first zero on R's diagonal."""
     m, n = A._spec.sizes[-2:]
     if m >= n:
         packed, tau = ops.geqrf(A)
@@ -118,7 +118,9 @@ def _least_squares_by_qr(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _least_squares_by_values(A: Tensor, B: Tensor, rcond: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what ``gelsd`` writes over B, the singular values, and how many of them count.
+    """Return the result of ``gelsd``, the singular values and the rank.
+
+    It serves the rank-revealing drivers on devices without LAPACK. PyTorch has none of these drivers on CUDA.
 
     It serves the drivers that find a rank, on devices without LAPACK: PyTorch has none of them on CUDA.
     """

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 def _linalg_check_errors(info: Tensor, api_name: str, is_matrix: bool) -> None:
-    """Raise the error of the first matrix whose `info` is not zero; it waits for the device."""
+    """Raise an error for the first matrix whose `info` is not zero; this synchronizes with the device."""
     if not info.is_meta:
         raise_failure(api_name, np.array(info.tolist(), np.int64))
 
 
 def check_errors(info: Tensor, name: str) -> None:
-    """`_linalg_check_errors` of an operator's flags."""
+    """Run `_linalg_check_errors` on an operator's flags."""
     packets["_linalg_check_errors"].call(info, name, is_matrix=info._spec.ndim == 0)
 
 
 def check_routine_dtype(kernel: str, x: Tensor) -> None:
-    """Refuse dtypes that libraries do not have, by the name of PyTorch's kernel."""
+    """Raise an error for dtypes that the libraries do not support, with PyTorch's kernel name."""
     if x.dtype.scalar_name not in LIBRARY_DTYPES:
         raise NotImplementedError(f"\"{kernel}_{x.device.type}\" not implemented for '{x.dtype.scalar_name}'")

@@ -1,4 +1,4 @@
-"""Products of tensors of any rank, composed of matmuls and matrix-vector products (ATen/native/LinearAlgebra.cpp)."""
+"""Matmuls of tensors of any rank, composed of matmuls and matrix-vector products (ATen/native/LinearAlgebra.cpp)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _plan_rows = HostPlanner("linear", "mm", "addmm", "matmul", "add.Tensor")
 
 
 def plan_matmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """Plan two matrices as `mm`, so that ``a @ b`` costs no more than it; batches have a host kernel."""
+    """Plan the matmul of two matrices as `mm`, so that ``a @ b`` costs the same; batches have a host kernel."""
     if args[0]._spec.ndim == 2 and args[1]._spec.ndim == 2:
         return Dispatcher.singleton().find_schema_or_throw("aten::mm").plan(key_set, args)
     return _plan_stacks(op, key_set, args)
@@ -31,7 +31,7 @@ def plan_matmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | 
 
 @planned_by(plan_matmul)
 def matmul(self: Tensor, other: Tensor) -> Tensor:
-    """`torch.matmul`: dot, matrix-vector, vector-matrix, matrix, folded and batched products by rank."""
+    """Compute `torch.matmul`: a dot, matrix-vector, vector-matrix, folded or batched matmul, by rank."""
     a, b = self._spec.ndim, other._spec.ndim
     if a == 0 or b == 0:
         raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {a}D and {b}D")
@@ -65,7 +65,7 @@ def _batched(self: Tensor, other: Tensor) -> Tensor:
     k, p = right._spec.sizes[-2:]
     batch = infer_size(left._spec.sizes[:-2], right._spec.sizes[:-2])
     tail = (() if self._spec.ndim == 1 else (n,)) + (() if other._spec.ndim == 1 else (p,))
-    # Views that change nothing would each be a node of the graph; a trace has them, as PyTorch's has.
+    # Each no-op view would add a graph node. A trace has them, like PyTorch's.
     expands = bool(modes) or not left._spec.sizes[:-2] == batch == right._spec.sizes[:-2]
     if not expands and len(batch) == 1 and len(tail) == 2:
         return bmm(left, right)
@@ -91,7 +91,7 @@ def matmul_out(self: Tensor, other: Tensor, out: Tensor) -> Tensor:
 
 
 def outer(self: Tensor, vec2: Tensor) -> Tensor:
-    """`torch.outer`: every element of one vector by every element of the other."""
+    """Compute `torch.outer`: the products of all pairs of elements of two vectors."""
     for name, vector in (("self", self), ("vec2", vec2)):
         if vector._spec.ndim != 1:
             raise RuntimeError(f"outer: Expected 1-D argument {name}, but got {vector._spec.ndim}-D")
@@ -122,7 +122,7 @@ def _into(name: str, result: Tensor, out: Tensor) -> Tensor:
 
 
 def plan_linear(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """Plan host tensors as one kernel; plan rows times a matrix with a bias as `t` and `addmm`."""
+    """Plan host tensors as one kernel; plan a matrix input with a bias as `t` and `addmm`."""
     plan = _plan_rows(op, key_set, args)
     if plan is not None:
         return plan
@@ -145,7 +145,7 @@ def plan_linear(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 @planned_by(plan_linear)
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """`torch.nn.functional.linear`: input @ weight^T + bias over the last dimension."""
+    """Compute `torch.nn.functional.linear`: input @ weight^T + bias over the last dimension."""
     spec, rank = input._spec, weight._spec.ndim
     if spec.ndim == 0 or rank == 0:
         raise RuntimeError(

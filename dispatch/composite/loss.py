@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def reduced(loss: Tensor, reduction: int) -> Tensor:
-    """Return an elementwise loss as itself, its mean, or its sum."""
+    """Return the elementwise loss, its mean, or its sum."""
     if reduction == NONE:
         return loss
     return loss.mean() if reduction == MEAN else loss.sum()
@@ -60,7 +60,7 @@ def _plan_nll_loss_nd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     self, target, *_ = args
     sizes, rank = self._spec.sizes, self._spec.ndim
     part = None
-    # Autocast lists `nll_loss`, not its part.
+    # Autocast lists `nll_loss`, not the operator that it delegates to.
     if rank in (2, 4) and sizes[:1] == target._spec.sizes[:1] and not key_set & AUTOCAST_BIT:
         name = "aten::nll_loss_forward" if rank == 2 else "aten::nll_loss2d_forward"
         part = plan_of_part(op, key_set, args, name, args)
@@ -158,7 +158,7 @@ def plan_cross_entropy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     if len(sizes) != 2 or sizes == target_sizes or sizes[:1] != target_sizes[:1]:
         return composed
     if key_set & AUTOCAST_BIT:
-        # Autocast lists `log_softmax` and `nll_loss`, the parts of the composite, not their own parts.
+        # Autocast lists `log_softmax` and `nll_loss`, the parts of the composite, not their parts.
         return composed
     find = Dispatcher.singleton().find_schema_or_throw
     softmax, loss = find("aten::_log_softmax"), find("aten::nll_loss_forward")
@@ -265,12 +265,17 @@ def _with_label_smoothing(
 
 
 def l1_loss(self: Tensor, target: Tensor, reduction: int) -> Tensor:
-    """|self - target|."""
+    """Compute
+
+    self - target
+
+    .
+    """
     return reduced(ops.abs(self - target), reduction)
 
 
 def check_common(operator: str, self: Tensor, target: Tensor) -> None:
-    """Refuse a loss's common dtype where the operator does not have it."""
+    """Raise an error for a loss's common dtype that the operator does not support."""
     check_dtype(operator, result_type_of([self._spec, target._spec]), self._spec.device)
 
 
@@ -279,7 +284,7 @@ _OF_GAPS = ("sub.Tensor", "clamp", "mul.Tensor", "mean", "sum")
 
 @host_kernel("smooth_l1_loss", *_OF_GAPS, "div.Tensor")
 def smooth_l1_loss(self: Tensor, target: Tensor, reduction: int, beta: float) -> Tensor:
-    """Compute a loss that is squared below `beta`, linear above."""
+    """Compute a loss that is quadratic below `beta` and linear above."""
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     if beta == 0:
@@ -290,7 +295,7 @@ def smooth_l1_loss(self: Tensor, target: Tensor, reduction: int, beta: float) ->
 
 @host_kernel("huber_loss", *_OF_GAPS)
 def huber_loss(self: Tensor, target: Tensor, reduction: int, delta: float) -> Tensor:
-    """Compute a loss that is squared up to `delta`, linear above, continuous in slope."""
+    """Compute a loss that is quadratic up to `delta` and linear above, with a continuous slope."""
     if not delta > 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     dtype, common = self._spec.dtype, result_type_of([self._spec, target._spec])
@@ -304,14 +309,14 @@ def huber_loss(self: Tensor, target: Tensor, reduction: int, delta: float) -> Te
 
 
 def huber_terms(self: Tensor, target: Tensor, delta: float) -> Tensor:
-    """Return each element's loss: half the square of the gap, and a line of the same slope beyond `delta`."""
+    """Return each element's loss: half the squared difference, and a line of the same slope beyond `delta`."""
     gap = self - target
     near = ops.clamp(gap, -delta, delta)
     return ops.sub(gap, near, alpha=0.5) * near
 
 
 def kl_div(self: Tensor, target: Tensor, reduction: int, log_target: bool) -> Tensor:
-    """target * (log(target) - self); 0 where the target is 0, nan where it is negative."""
+    """Compute target * (log(target) - self); 0 where the target is 0, nan where it is negative."""
     if self._spec.dtype.is_complex or target._spec.dtype.is_complex:
         raise RuntimeError("kl_div: Complex inputs not supported.")
     if not (self._spec.dtype.is_floating_point and target._spec.dtype.is_floating_point):
@@ -326,7 +331,7 @@ def kl_div(self: Tensor, target: Tensor, reduction: int, log_target: bool) -> Te
 
 
 def hinge_embedding_loss(self: Tensor, target: Tensor, margin: float, reduction: int) -> Tensor:
-    """`self` where the target is 1, max(0, margin - self) where it is -1."""
+    """Compute `self` where the target is 1, max(0, margin - self) where it is -1."""
     if not (self._spec.dtype.is_floating_point or self._spec.dtype.is_complex):
         margin = int(margin)
     far = ops.where(ops.ne(target, 1), ops.clamp_min(ops.rsub(self, margin), 0), 0)
@@ -337,7 +342,7 @@ def hinge_embedding_loss(self: Tensor, target: Tensor, margin: float, reduction:
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float, reduction: int
 ) -> Tensor:
-    """max(0, -target * (input1 - input2) + margin)."""
+    """Compute max(0, -target * (input1 - input2) + margin)."""
     gap = ops.add(ops.mul(ops.neg(target), ops.sub(input1, input2)), margin)
     return reduced(ops.clamp_min(gap, 0), reduction)
 
@@ -345,7 +350,7 @@ def margin_ranking_loss(
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float, reduction: int
 ) -> Tensor:
-    """1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
+    """Compute 1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
     rank = target._spec.ndim
     if rank not in (0, 1):
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
@@ -371,7 +376,9 @@ def cosine_embedding_loss(
 def poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int
 ) -> Tensor:
-    """exp(input) - target * input, or of the rate itself; with Stirling's term where the target is above 1."""
+    """Compute exp(input) - target * input, or input - target * log(input); `full` adds Stirling's term for targets
+    above 1.
+    """
     if log_input:
         product = ops.mul(target, input)
         loss = ops.sub(ops.exp(input), product)
@@ -388,7 +395,7 @@ def poisson_nll_loss(
 
 
 def soft_margin_loss(self: Tensor, target: Tensor, reduction: int) -> Tensor:
-    """log(1 + exp(-target * self)), in self's dtype regardless of the target's.
+    """Compute log(1 + exp(-target * self)), in self's dtype regardless of the target's.
 
     Real numbers use softplus, which does not overflow and has no complex form.
     """
@@ -419,7 +426,9 @@ def triplet_margin_loss(
     swap: bool,
     reduction: int,
 ) -> Tensor:
-    """max(0, margin + d(anchor, positive) - d(anchor, negative)); swapped, the nearer of both to the negative."""
+    """Compute max(0, margin + d(anchor, positive) - d(anchor, negative)); `swap` uses the nearer of both to the
+    negative.
+    """
     ranks = {x._spec.ndim for x in (anchor, positive, negative)}
     if len(ranks) != 1:
         raise RuntimeError(
@@ -464,7 +473,7 @@ def binary_cross_entropy_terms(self: Tensor, target: Tensor) -> Tensor:
 def binary_cross_entropy_with_logits(
     self: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None, reduction: int
 ) -> Tensor:
-    """`binary_cross_entropy` of sigmoid(self), stable for all logits."""
+    """Compute `binary_cross_entropy` of sigmoid(self), stable for all logits."""
     if pos_weight is None:
         loss = ops.sub(ops.mul(ops.rsub(target, 1), self), ops.log_sigmoid(self))
     else:
@@ -474,7 +483,7 @@ def binary_cross_entropy_with_logits(
 
 
 def _hinge(gap: Tensor) -> Tensor:
-    """Return the positive part of a gap. NaN gives 0, as in PyTorch's margin losses."""
+    """Return max(0, difference). NaN gives 0, as in PyTorch's margin losses."""
     return ops.where(ops.gt(gap, 0), gap, 0)
 
 
@@ -482,7 +491,9 @@ def _hinge(gap: Tensor) -> Tensor:
 def multi_margin_loss(
     self: Tensor, target: Tensor, p: Number, margin: Number, weight: Tensor | None, reduction: int
 ) -> Tensor:
-    """Compute the mean over other classes of max(0, margin - x[target] + x[class]) ** p, times the target's weight."""
+    """Compute the mean over the other classes of max(0, margin - x[target] + x[class]) ** p, times the target's
+    weight.
+    """
     if p not in (1, 2):
         raise RuntimeError(f"only p == 1 and p == 2 supported, got {p}")
     rank = self._spec.ndim
@@ -520,7 +531,7 @@ def multi_margin_loss(
     "multilabel_margin_loss", "cumprod", "scatter_add", "gather", "where.ScalarOther", "sum.dim_IntList"
 )
 def multilabel_margin_loss(self: Tensor, target: Tensor, reduction: int) -> Tensor:
-    """Compute the hinges of every class against each correct one; `target` lists those up to its first -1."""
+    """Compute the hinge of every class against each correct class; `target` lists those up to its first -1."""
     rank = self._spec.ndim
     if not (rank <= 2 and (rank == 0 or self._spec.sizes[-1])):
         raise RuntimeError(

@@ -1,7 +1,7 @@
-"""The exponential of matrices by Taylor polynomials, scaled and squared, each at the degree that its norm asks for.
+"""Matrix exponential by Taylor polynomials with scaling and squaring; the norm selects the degree.
 
 Source: P. Bader, S. Blanes and F. Casas, Computing the matrix exponential with an optimized Taylor polynomial
-approximation (2019), whose polynomials of degree 1, 2, 4, 8, 12 and 18 take 0 to 5 products.
+approximation (2019). Its polynomials of degree 1, 2, 4, 8, 12 and 18 take 0 to 5 matmuls.
 """
 
 from __future__ import annotations
@@ -22,12 +22,19 @@ BOUNDS = {
     4: (1.1920928007687878e-07, 5.978858893805233e-04, 5.116619363445086e-02, 0.5800524627688768, 1.4616615072090335),
     8: (2.2204460492503128e-16, 2.580956802971767e-08, 3.397168839976962e-04, 0.049912288711153226, 0.2996158913811581),
 }  # fmt: skip
-"""By the bytes of a real number, up to which 1-norm the degrees 1, 2, 4, 8 and 12 have a backward error of half a unit.
+"""By the size of a real number in bytes: the largest 1-norm for which degrees 1, 2, 4, 8 and 12 have a backward error
+of half a unit.
+
+With log(exp(-x) T_m(x)) = sum of c_k x^k over k > m, the bound is where the sum of
+
+c_k
+
+x^(k - 1) is 2^-24, or 2^-53.
 
 With log(exp(-x) T_m(x)) = sum of c_k x^k over k > m, the bound is where the sum of |c_k| x^(k - 1) is 2^-24, or 2^-53.
 """
 LARGEST = {4: 3.0100663628176343, 8: 1.0908637192900361}
-"""The same for degree 18, beyond which matrices are halved first."""
+"""The same bound for degree 18; matrices beyond it are halved first."""
 
 ROOT = math.sqrt(177)
 # Coefficients: of A and A^2 beside A^2 in A^4; of A^2 in the left factor; of I, A, A^2, A^4 in the right one; of A^2.
@@ -56,6 +63,9 @@ DEGREE_18 = (
 def exponential(A: Tensor) -> Tensor:
     """Compute the exponential of each matrix of a non-empty batch (b, n, n), in the precision of its dtype.
 
+    The host waits for the norms, so that a small norm takes few matmuls, even in a batch with large ones. A matrix with
+    NaN or infinity, or whose norm overflows, gives NaN everywhere.
+
     The host waits for the norms: a small matrix takes few matmuls, even in a batch with large ones. A matrix with NaN,
     or infinity, or whose norm overflows, has an exponential of NaN all over.
     """
@@ -82,7 +92,7 @@ def _of_one_degree(A: Tensor, norms: Tensor, degree: int, largest: float) -> Ten
 
 
 def _scaled_and_squared(A: Tensor, norms: Tensor, largest: float) -> Tensor:
-    """exp(A / 2^s)^(2^s), where s is each matrix's own; matrices with the most squarings come first."""
+    """Compute exp(A / 2^s)^(2^s), with s for each matrix; matrices with the most squarings come first."""
     sound = ops.isfinite(norms)
     all_sound = bool(ops.all(sound))
     halvings = ops.clamp(ops.ceil(ops.log2(norms / largest)), min=0.0)
@@ -114,7 +124,7 @@ def _scaled_and_squared(A: Tensor, norms: Tensor, largest: float) -> Tensor:
 
 
 def _combined(coefficients: Sequence[Sequence[float]], powers: Sequence[Tensor]) -> list[Tensor]:
-    """Return a sum of powers for each row of coefficients, all by one matmul."""
+    """Return a linear combination of powers for each row of coefficients, with one matmul."""
     first = powers[1]
     rows = tensor(coefficients, dtype=first.dtype, device=first.device)
     made = ops.mm(rows, ops.stack(powers).reshape((len(powers), -1)))

@@ -71,7 +71,7 @@ def slogdet(self: Tensor) -> tuple[Tensor, Tensor]:
 
 @host_kernel("logdet", "_linalg_slogdet", "linalg_lu_factor_ex", "log")
 def logdet(self: Tensor) -> Tensor:
-    """`torch.logdet`: NaN for a negative determinant."""
+    """Compute `torch.logdet`; NaN for a negative determinant."""
     check_square("logdet", self._spec)
     check_floating("logdet", self._spec, narrow=False)
     sign, logabsdet, _, _ = packets["_linalg_slogdet"].call(self)
@@ -82,7 +82,7 @@ def logdet(self: Tensor) -> Tensor:
 
 
 def _tolerances(name: str, A: Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
-    """Absolute and relative tolerance as tensors in the dtype of singular values, or numbers.
+    """Return absolute and relative tolerance as tensors in the singular values' dtype, or as numbers.
 
     Without either the relative one is the larger side times the machine's precision; given an absolute one it is 0.
     """
@@ -110,7 +110,9 @@ def _column(value: Any) -> Any:
 
 
 def _threshold(values: Tensor, atol: Tensor | float, rtol: Tensor | float) -> Tensor:
-    """Return the tolerance of each matrix from its largest singular value, as a column next to the values."""
+    """Return the tolerance of each matrix from its largest singular value, as a column that broadcasts with the
+    values.
+    """
     relative = _column(rtol) * ops.amax(values, [-1], True)
     absolute = _column(atol)
     if not hasattr(absolute, "_spec"):
@@ -120,7 +122,7 @@ def _threshold(values: Tensor, atol: Tensor | float, rtol: Tensor | float) -> Te
 
 @host_kernel("linalg_pinv", "_linalg_svd", "_linalg_eigh", "mm")
 def linalg_pinv(self: Tensor, atol: Tensor | None, rtol: Tensor | None, hermitian: bool) -> Tensor:
-    """`torch.linalg.pinv`: by singular values, or by eigenvalues; those within the tolerance count as zero."""
+    """Compute `torch.linalg.pinv` by singular values or eigenvalues; those within the tolerance count as zero."""
     spec = self._spec
     if spec.ndim < 2 or spec.dtype.scalar_name not in ("Float", "Double", "ComplexFloat", "ComplexDouble"):
         raise RuntimeError(
@@ -174,7 +176,7 @@ def pinverse(self: Tensor, rcond: float) -> Tensor:
 
 @host_kernel("linalg_matrix_rank", "_linalg_svd", "_linalg_eigh")
 def linalg_matrix_rank(input: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
-    """`torch.linalg.matrix_rank`: how many singular values exceed the tolerance."""
+    """Compute `torch.linalg.matrix_rank`: the number of singular values above the tolerance."""
     name = "torch.linalg.matrix_rank"
     check_matrix(name, input._spec, "input")
     atol, rtol = _tolerances(name, input, atol, rtol)
@@ -203,7 +205,7 @@ def linalg_matrix_rank_tol_tensor(input: Tensor, tol: Tensor, hermitian: bool) -
 
 @host_kernel("linalg_cond", "_linalg_svd")
 def linalg_cond(self: Tensor, p: Number | str | None) -> Tensor:
-    """`torch.linalg.cond`: the norm of A times that of its inverse; infinite for singular matrices."""
+    """Compute `torch.linalg.cond`: norm(A) * norm(A^-1), infinite for singular matrices."""
     if self._spec.ndim < 2:
         raise RuntimeError("linalg.cond: The input tensor must have at least 2 dimensions.")
     if p is None or (not isinstance(p, str) and abs(p) == 2):
@@ -222,14 +224,14 @@ def linalg_cond(self: Tensor, p: Number | str | None) -> Tensor:
     inverse, info = ops.linalg_inv_ex(self)
     singular = ops.ne(info, 0).unsqueeze(-1).unsqueeze(-1)
     inverse = ops.where(singular, math.inf, inverse)
-    # A matrix of zeros has the norm 0, which times infinity would be NaN.
+    # A zero matrix has the norm 0; 0 * infinity would be NaN.
     product = ops.linalg_matrix_norm(self, p) * ops.linalg_matrix_norm(inverse, p)
     return ops.where(ops.ne(info, 0), math.inf, product)
 
 
 @host_kernel("linalg_matrix_power", "mm")
 def linalg_matrix_power(self: Tensor, n: int) -> Tensor:
-    """`torch.linalg.matrix_power`: by repeated squares, of the inverse for negative powers."""
+    """Compute `torch.linalg.matrix_power` by repeated squaring, of the inverse for negative powers."""
     name = "linalg.matrix_power"
     check_square(name, self._spec)
     if n == 0:
@@ -240,7 +242,7 @@ def linalg_matrix_power(self: Tensor, n: int) -> Tensor:
         return linalg_matrix_power(ops.linalg_inv(self), -n)
     if n == 1:
         return self.clone()
-    if n == 3:  # as PyTorch multiplies it, which rounds in an order of its own
+    if n == 3:  # in the order of PyTorch's multiplications, for the same rounding
         return ops.matmul(ops.matmul(self, self), self)
     result = None
     square = self
@@ -254,7 +256,7 @@ def linalg_matrix_power(self: Tensor, n: int) -> Tensor:
 
 
 def linalg_matrix_exp(self: Tensor) -> Tensor:
-    """`torch.linalg.matrix_exp`: each matrix by a Taylor polynomial of the degree that its norm asks for.
+    """Compute `torch.linalg.matrix_exp` by a Taylor polynomial whose degree depends on the norm.
 
     A matrix with infinity or NaN has an exponential of NaN all over. float16 and bfloat16 are computed in float32.
     """
@@ -280,7 +282,7 @@ def matrix_exp(self: Tensor) -> Tensor:
 
 @host_kernel("linalg_tensorinv", "linalg_inv_ex", "linalg_lu_factor_ex", "_lu_solve")
 def linalg_tensorinv(self: Tensor, ind: int) -> Tensor:
-    """`torch.linalg.tensorinv`: the inverse of the matrix from the last dimensions to the first `ind`."""
+    """Compute `torch.linalg.tensorinv`: invert the matrix of the first `ind` dimensions by the others."""
     if ind <= 0:
         raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
     sizes = self._spec.sizes
@@ -300,7 +302,9 @@ def linalg_tensorinv(self: Tensor, ind: int) -> Tensor:
 
 @host_kernel("linalg_tensorsolve", "_linalg_solve_ex", "linalg_lu_factor_ex", "_lu_solve")
 def linalg_tensorsolve(self: Tensor, other: Tensor, dims: Sequence[int] | None) -> Tensor:
-    """`torch.linalg.tensorsolve`: X of tensordot(A, X) = B, with `dims` of A moved to the end."""
+    """Compute `torch.linalg.tensorsolve`: solve tensordot(A, X) = B, with the dimensions `dims` of A moved to the
+    end.
+    """
     A = self
     rank = A._spec.ndim
     if dims is not None:
@@ -319,7 +323,7 @@ def linalg_tensorsolve(self: Tensor, other: Tensor, dims: Sequence[int] | None) 
 
 
 def linalg_vander(x: Tensor, N: int | None) -> Tensor:
-    """`torch.linalg.vander`: powers 0 to N - 1 of each element of the last dimension."""
+    """Compute `torch.linalg.vander`: the powers 0 to N - 1 of each element of the last dimension."""
     if x.dtype.scalar_name == "Bool" or (x.dtype.is_floating_point and x.dtype.itemsize < 4):
         raise RuntimeError(
             f"linalg.vander supports floating point, complex, and integer tensors, but got {x.dtype.scalar_name}"
@@ -333,7 +337,7 @@ def linalg_vander(x: Tensor, N: int | None) -> Tensor:
 
 
 def vander(x: Tensor, N: int | None, increasing: bool) -> Tensor:
-    """Return `torch.vander`: powers of a vector's elements, descending by default."""
+    """Compute `torch.vander`: the powers of a vector's elements, descending by default."""
     if x._spec.ndim != 1:
         raise RuntimeError("x must be a one-dimensional tensor.")
     n = x._spec.sizes[0] if N is None else N

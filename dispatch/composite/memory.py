@@ -1,4 +1,4 @@
-"""``pin_memory``: the tensor itself where it is page-locked already, else a copy that is."""
+"""``pin_memory``: the tensor itself if it is page-locked, else a page-locked copy."""
 
 from __future__ import annotations
 

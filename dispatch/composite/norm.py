@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 ONE_PASS = {0: "0", 1: "1", 2: "2", math.inf: "inf", -math.inf: "-inf"}
-"""Orders of vector norms that one pass over real elements gives, and their names there."""
+"""Orders of vector norms that one pass over real elements computes, with their kernel names."""
 
 
 @host_kernel("linalg_vector_norm", "_vector_norm")
@@ -41,7 +41,7 @@ def linalg_vector_norm(
     dims = reduced_dims(dim, self._spec.ndim)
     if not self.numel():
         if math.isnan(ord):
-            ord = 1  # of any order the norm of nothing is 0
+            ord = 1  # the norm of no elements is 0 for every order
         elif ord < 0 or ord == math.inf:
             _check_identity(name, self._spec.sizes, ord, dim, dims)
     x = ops.abs(self) if self.dtype.is_complex else self
@@ -72,7 +72,7 @@ def _check_identity(
 
 
 def _check_conversion(name: str, given: ScalarType, wanted: ScalarType) -> None:
-    """Refuse to compute a norm in a dtype of another kind than the input's, or of lower precision."""
+    """Raise RuntimeError for a norm in a dtype of another category than the input's, or of lower precision."""
     if wanted.is_complex != given.is_complex:
         kind = "complex" if given.is_complex else "real"
         raise RuntimeError(f"{name}: dtype should be {kind} for {kind} inputs, but got {wanted.scalar_name}")
@@ -87,7 +87,7 @@ def _check_conversion(name: str, given: ScalarType, wanted: ScalarType) -> None:
 def linalg_matrix_norm(
     self: Tensor, ord: Any, dim: Sequence[int], keepdim: bool, dtype: ScalarType | None
 ) -> Tensor:
-    """`torch.linalg.matrix_norm`: Frobenius, and the largest or smallest sum of rows or columns."""
+    """Compute `torch.linalg.matrix_norm`: the Frobenius norm, or the largest or smallest sum of rows or columns."""
     name = "linalg.matrix_norm"
     by_singular_values = ord == "nuc" or (not isinstance(ord, str) and abs(ord) == 2)
     check_floating(name, self._spec, narrow=not by_singular_values)
@@ -119,7 +119,7 @@ def linalg_matrix_norm(
 def _norm_of_singular_values(
     self: Tensor, ord: Any, rows: int, columns: int, keepdim: bool, dtype: Any
 ) -> Tensor:
-    """Return the sum, the largest or the smallest of the singular values of matrices in two dimensions."""
+    """Return the sum, the maximum or the minimum of the singular values of matrices in two dimensions."""
     if dtype is not None:
         _check_conversion("linalg.matrix_norm", self.dtype, dtype)
     x = ops.movedim(self if dtype is None else self.to(dtype), [rows, columns], [-2, -1])
@@ -140,7 +140,7 @@ def _norm_of_singular_values(
 def linalg_norm(
     self: Tensor, ord: Number | str | None, dim: Sequence[int] | None, keepdim: bool, dtype: ScalarType | None
 ) -> Tensor:
-    """`torch.linalg.norm`: a matrix norm of two dimensions with an order, else a vector norm."""
+    """Compute `torch.linalg.norm`: a matrix norm of two dimensions with an order, else a vector norm."""
     if ord is None:
         return ops.linalg_vector_norm(self, 2.0, dim, keepdim, dtype=dtype)
     dims = None if dim is None else [dim] if isinstance(dim, int) else list(dim)
@@ -173,14 +173,14 @@ def dist(self: Tensor, other: Tensor, p: Number) -> Tensor:
 
 @host_kernel("pairwise_distance", "sub.Tensor", "linalg_vector_norm", "_vector_norm")
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float, eps: float, keepdim: bool) -> Tensor:
-    """`torch.pairwise_distance`: the norm of x1 - x2 + eps along the last dimension."""
+    """Compute `torch.pairwise_distance`: the norm of x1 - x2 + eps along the last dimension."""
     last = max(x1._spec.ndim, x2._spec.ndim) - 1
     return ops.linalg_vector_norm(ops.add(ops.sub(x1, x2), eps), p, [last], keepdim)
 
 
 @host_kernel("cosine_similarity", "linalg_vector_norm", "div.Tensor", "mul.Tensor", "sum.dim_IntList")
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int, eps: float) -> Tensor:
-    """`torch.cosine_similarity`: the product of both over their lengths, which are at least `eps`."""
+    """Compute `torch.cosine_similarity`: the dot product over both lengths, each at least `eps`."""
     common = promote_types(x1.dtype, x2.dtype)
     if not common.is_floating_point:
         raise RuntimeError(
@@ -190,14 +190,14 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int, eps: float) -> Tensor:
         raise RuntimeError(f"cosine_similarity: eps must be non-negative, got {eps}")
     a, b = ops.broadcast_tensors([x1.to(common), x2.to(common)])
     lengths = [ops.linalg_vector_norm(x, 2, [dim], True) for x in (a, b)]
-    # Each divided by its own length: their product would overflow where the quotient does not.
+    # Normalize each operand separately: the product of lengths could overflow where the quotient does not.
     units = [ops.div(x, ops.where(ops.lt(n, eps), eps, n)) for x, n in zip((a, b), lengths, strict=True)]
     return ops.sum(ops.mul(*units), [dim])
 
 
 @host_kernel("renorm", "mul.Tensor", "linalg_vector_norm", "_vector_norm")
 def renorm(self: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
-    """`torch.renorm`: entries along a dimension scaled down to a norm where theirs is greater."""
+    """Compute `torch.renorm`: scale slices along a dimension down to a maximum norm."""
     spec = self._spec
     for name, value in (("p", p), ("maxnorm", maxnorm)):
         if isinstance(value, complex):
@@ -213,7 +213,7 @@ def renorm(self: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     narrow = spec.dtype.is_floating_point and spec.dtype.itemsize < 4
     norms = ops.linalg_vector_norm(self, p, others, True, dtype=float32 if narrow else None)
     greater = ops.gt(norms, maxnorm)
-    # Nothing comes back from norms that do not matter, which may be 0 or nan.
+    # No gradient flows from the norms that are not used, which may be 0 or nan.
     scale = ops.where(greater, maxnorm / (ops.where(greater, norms, 1.0) + 1e-7), 1.0)
     return (self * scale.to(spec.dtype)).contiguous()
 
@@ -226,7 +226,7 @@ def old_norm(
     out: Any,
     dtype: ScalarType | None,
 ) -> Tensor:
-    """`torch.norm`: a vector norm over the dimensions, the Frobenius norm being one, or the nuclear norm."""
+    """Compute `torch.norm`: a vector norm over the dimensions (including Frobenius), or the nuclear norm."""
     order: Any = 2 if p is None else p
     if isinstance(p, str):
         if p == "fro" and (dim is None or isinstance(dim, int) or len(dim) <= 2):
@@ -242,14 +242,14 @@ def old_norm(
 
 
 def frobenius_norm(self: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
-    """`torch.frobenius_norm`: the second norm over up to two dimensions, all of them where none is named."""
+    """Compute `torch.frobenius_norm`: the 2-norm over up to two dimensions, by default all."""
     if len(dim) > 2:
         raise RuntimeError(f"Expected at most 2 dimensions, but got {len(dim)} dimensions instead.")
     return ops.linalg_vector_norm(self, 2, list(dim), keepdim)
 
 
 def nuclear_norm(self: Tensor, keepdim: bool) -> Tensor:
-    """`torch.nuclear_norm`: the sum of the singular values of each matrix."""
+    """Compute `torch.nuclear_norm`: the sum of the singular values of each matrix."""
     return ops.linalg_matrix_norm(self, "nuc", [-2, -1], keepdim)
 
 
@@ -259,7 +259,7 @@ def nuclear_norm_dim(self: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
 
 
 def norm_except_dim(v: Tensor, pow: int, dim: int) -> Tensor:
-    """`torch.norm_except_dim`: the norm over all dimensions but the first or last one named; over all for -1."""
+    """Compute `torch.norm_except_dim`: the norm over all dimensions but the first or the last; over all for -1."""
     if dim == -1:
         return ops.linalg_vector_norm(v, pow)
     sizes = v._spec.sizes
@@ -289,7 +289,9 @@ def _weight_norm(v: Tensor, g: Tensor, dim: int) -> Tensor:
 
 
 def _weight_norm_interface(v: Tensor, g: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """Return `g` times the direction of `v`, and the norms: in `g`'s shape, of float16 and bfloat16 in float32."""
+    """Return `g` times the direction of `v`, and the norms in `g`'s shape, computed in float32 for float16 and
+    bfloat16.
+    """
     _check_ends(v, dim)
     narrow = v.dtype in (float16, bfloat16)
     norms = norm_except_dim(v.to(float32) if narrow else v, 2, dim)

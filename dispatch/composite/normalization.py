@@ -47,7 +47,7 @@ def layer_norm(
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, eps: float | None
 ) -> Tensor:
-    """`torch.rms_norm`; complex inputs are divided by the root of the mean of their squares, as PyTorch does it."""
+    """Compute `torch.rms_norm`; as in PyTorch, complex inputs are divided by the root of the mean of their squares."""
     dtype, weight_spec = input._spec.dtype, None if weight is None else weight._spec
     if not dtype.is_complex:
         if weight is None or weight._spec.dtype.is_floating_point:
@@ -106,7 +106,7 @@ def _groups(
 
 
 def _plan_batch_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """Plan the first result of the operator that has the call's statistics."""
+    """Plan the first result of the operator that also returns the statistics."""
     input, weight, bias, mean, _, training, momentum, eps, _ = args
     if not input._spec.numel:
         return op.rebind(batch_norm, args)
@@ -136,7 +136,7 @@ def batch_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Tensor:
-    """`torch.batch_norm`; in training it writes the running statistics."""
+    """Compute `torch.batch_norm`; training writes the running statistics."""
     spec = input._spec
     if not spec.numel:
         out = input.clone()
@@ -177,9 +177,9 @@ def _check_batch_norm(
 
 
 def native_batch_norm_out(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """`torch.native_batch_norm` into `out`, `save_mean` and `save_invstd`."""
+    """Run `torch.native_batch_norm` into `out`, `save_mean` and `save_invstd`."""
     statistics = args[3:5]
-    # The running statistics move only once nothing can be refused any more.
+    # Write the running statistics last, after all checks.
     moved = [None if each is None else each.clone() for each in statistics]
     results = ops.native_batch_norm(*args[:3], *moved, *args[5:8])
     for target, result in zip(args[8:], results, strict=True):
@@ -197,7 +197,7 @@ def native_batch_norm_out(*args: Any) -> tuple[Tensor, Tensor, Tensor]:
 def _native_batch_norm_legit_no_stats_out(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`_native_batch_norm_legit` without running statistics into `out`, `save_mean` and `save_invstd`."""
+    """Run `_native_batch_norm_legit` without running statistics into `out`, `save_mean` and `save_invstd`."""
     return native_batch_norm_out(input, weight, bias, None, None, *rest)
 
 
@@ -211,7 +211,7 @@ def _native_batch_norm_legit_functional(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """`_native_batch_norm_legit` with the new running statistics as results."""
+    """Run `_native_batch_norm_legit` with the new running statistics as results."""
     mean, var = running_mean.clone(), running_var.clone()
     results = packets["_native_batch_norm_legit"].call(
         input, weight, bias, mean, var, training, momentum, eps
@@ -220,7 +220,7 @@ def _native_batch_norm_legit_functional(
 
 
 def _reserve(input: Tensor) -> Tensor:
-    """Return an empty reserve: the library space for backward is not used here."""
+    """Return an empty reserve; the library workspace for backward is not used here."""
     return ops.empty((0,), dtype=uint8, device=input.device)
 
 
@@ -258,7 +258,7 @@ def _batch_norm_with_update_functional(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, ...]:
-    """`_batch_norm_with_update` with the new running statistics as results."""
+    """Run `_batch_norm_with_update` with the new running statistics as results."""
     *results, mean, var = ops._native_batch_norm_legit_functional(
         input, weight, bias, running_mean, running_var, True, momentum, eps
     )
@@ -266,7 +266,7 @@ def _batch_norm_with_update_functional(
 
 
 def _batch_norm_with_update_out(*args: Any) -> tuple[Tensor, ...]:
-    """`_batch_norm_with_update` into given tensors, none of which is written unless all can be."""
+    """Run `_batch_norm_with_update` into given tensors; none is written unless all are valid."""
     *results, mean, var = _batch_norm_with_update_functional(*args[:7])
     outs = args[7:]
     for target, result in zip(outs, results, strict=True):
@@ -331,7 +331,7 @@ def instance_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Tensor:
-    """`torch.instance_norm`: a `batch_norm` in which each sample's channels are channels of their own."""
+    """Compute `torch.instance_norm`: a `batch_norm` in which each sample has its own channels."""
     if not use_input_stats and (running_mean is None or running_var is None):
         raise RuntimeError(
             "Expected running_mean and running_var to be defined when use_input_stats is false"

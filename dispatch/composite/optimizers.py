@@ -1,4 +1,4 @@
-"""Functional and ``out=`` forms of optimizers' steps, as PyTorch generates them: the step is taken on copies."""
+"""Functional and ``out=`` forms of optimizer steps, as PyTorch generates them: the step runs on copies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _copied(value: Any) -> Any:
 
 
 def functional_form(name: str, written: int, keywords: Sequence[str]) -> Written:
-    """Return the step `name` on copies of its first `written` arguments, which it returns.
+    """Return the functional form of the step `name`: it copies its first `written` arguments, and returns the copies.
 
     Args:
         keywords: the names of its keyword-only arguments, which come last.
@@ -38,7 +38,7 @@ def functional_form(name: str, written: int, keywords: Sequence[str]) -> Written
 
 
 def out_form(name: str, functional: Written, written: int) -> Callable[..., None]:
-    """Return the ``out=`` form: the first result goes to `out`, the others to the arguments that they came from."""
+    """Return the ``out=`` form: it copies the first result to `out`, and the others back to their arguments."""
 
     def form(*args: Any) -> None:
         results = functional(*args[:-1])

@@ -1,7 +1,7 @@
 """Sequences of different lengths, padded or packed (ATen/native/PackedSequence.cpp, TensorFactories' pad_sequence).
 
-Packed, the rows of the first step come first, then those of the second, of fewer and fewer sequences. Steps of as many
-sequences are a run, which is one view of the padded tensor.
+A packed tensor has the rows of the first step first, then those of the second step, and so on. The number of sequences
+never increases. Consecutive steps with the same number of sequences form a run, which is one view of the padded tensor.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _pad_packed_sequence(
 def pad_sequence(
     sequences: Sequence[Tensor], batch_first: bool, padding_value: float, padding_side: str
 ) -> Tensor:
-    """`torch.nn.utils.rnn.pad_sequence`: (T, N, ...) of N sequences of up to T steps."""
+    """Return `torch.nn.utils.rnn.pad_sequence`: (T, N, ...) of N sequences of up to T steps."""
     if not sequences:
         raise RuntimeError("received an empty list of sequences")
     if padding_side not in ("left", "right"):

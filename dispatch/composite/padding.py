@@ -20,7 +20,7 @@ SUPPORTED = """Supported combinations for non-constant padding:
 
 
 def _pad_circular(self: Tensor, pad: Sequence[int]) -> Tensor:
-    """Pad each dimension with its other side; negative widths crop first. The result is contiguous.
+    """Pad each dimension circularly; negative widths crop first. The result is contiguous.
 
     Raises RuntimeError where none, or more than two dimensions stay as they are, and for a border longer than the
     dimension.
@@ -58,7 +58,7 @@ def _is_view(pad: Sequence[int]) -> bool:
 
 
 def _pad_enum(self: Tensor, pad: Sequence[int], mode: int, value: float | None) -> Tensor:
-    """`pad` with the mode as a number."""
+    """Run `pad` with the mode as a number."""
     rank = self._spec.ndim
     if len(pad) % 2:
         raise RuntimeError("Padding length must be divisible by 2")

@@ -1,4 +1,4 @@
-"""Pointwise operators made of others. Names imported from generated functions serve aliases and overloads."""
+"""Pointwise composites. Names imported from generated functions serve as aliases and overloads."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def frexp(self: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def frexp_out(self: Tensor, mantissa: Tensor, exponent: Tensor) -> tuple[Tensor, Tensor]:
-    """`frexp` into `mantissa` and `exponent`."""
+    """Run `frexp` into `mantissa` and `exponent`."""
     if mantissa._spec.dtype is not self._spec.dtype:
         raise RuntimeError(
             f"torch.frexp() expects mantissa to have dtype {self._spec.dtype} but got {mantissa._spec.dtype}"
@@ -257,13 +257,13 @@ def frexp_out(self: Tensor, mantissa: Tensor, exponent: Tensor) -> tuple[Tensor,
 
 
 EXPONENTS = 2200
-"""Powers of two beyond which every double is infinite, or zero."""
+"""Powers of two beyond which every double overflows or underflows."""
 LEAST_STEP, LARGEST_STEP = -900, 1000
-"""Powers of two that are normal doubles, and leave those of `EXPONENTS` for a second step."""
+"""Powers of two that are normal doubles, and leave the rest of `EXPONENTS` for a second step."""
 
 
 def ldexp(self: Tensor, other: Tensor) -> Tensor:
-    """self * 2 ** other, rounded once; of whole exponents no power of two itself over- or underflows."""
+    """Compute self * 2 ** other, rounded once; no power of two over- or underflows for integer exponents."""
     dtype = self._spec.dtype if self._spec.dtype.is_floating_point else get_default_dtype()
     if other._spec.dtype.is_floating_point or other._spec.dtype.is_complex or self._spec.dtype.is_complex:
         return mul(self, pow(2.0, other))
@@ -301,7 +301,7 @@ def float_power(self: Any, exponent: Tensor | Number) -> Tensor:
 
 
 def float_power_(self: Tensor, exponent: Tensor | Number) -> Tensor:
-    """Compute `float_power` in place, of a tensor that is float64 or complex128 already."""
+    """Compute `float_power` in place; the tensor must be float64 or complex128."""
     dtype = _widest(self, exponent)
     if self._spec.dtype is not dtype:
         raise RuntimeError(
@@ -341,7 +341,7 @@ def angle(self: Tensor) -> Tensor:
 
 @host_kernel("complex", "stack", "view_as_complex")
 def complex_(real: Tensor, imag: Tensor) -> Tensor:
-    """Combine two parts of one floating dtype to complex numbers."""
+    """Combine real and imaginary parts of one floating dtype to complex numbers."""
     check_parts("complex", real, imag)
     parts = list(ops.broadcast_tensors([real, imag]))
     leading = imag if real._spec.numel < parts[0]._spec.numel else real
@@ -350,12 +350,12 @@ def complex_(real: Tensor, imag: Tensor) -> Tensor:
         made = ops.view_as_complex(ops.stack(parts, -1))
     else:
         made = restored(ops.view_as_complex(ops.stack([part.permute(order) for part in parts], -1)), order)
-    made._view_base = None  # the pairs that it was made of are hidden
+    made._view_base = None  # hide the pairs behind the complex view
     return made
 
 
 def complex_out(real: Tensor, imag: Tensor, out: Tensor) -> Tensor:
-    """`complex_` into `out`, of exactly the result's dtype."""
+    """Run `complex_` into `out`, which must have the result's dtype."""
     return write_exactly("complex", complex_(real, imag), out)
 
 
@@ -370,7 +370,7 @@ def polar(abs: Tensor, angle: Tensor) -> Tensor:
 
 
 def polar_out(abs: Tensor, angle: Tensor, out: Tensor) -> Tensor:
-    """`polar` into `out`, of exactly the result's dtype."""
+    """Run `polar` into `out`, which must have the result's dtype."""
     return write_exactly("polar", polar(abs, angle), out)
 
 
@@ -385,7 +385,7 @@ def write_exactly(name: str, result: Tensor, out: Tensor) -> Tensor:
 
 
 def check_parts(name: str, first: Tensor, second: Tensor) -> None:
-    """Refuse parts that are not Half, Float or Double, or not of one dtype."""
+    """Raise an error for parts that are not Half, Float or Double, or have different dtypes."""
     a, b = first._spec.dtype, second._spec.dtype
     if not all(dtype.is_floating_point and dtype.name in PARTS for dtype in (a, b)):
         raise RuntimeError(

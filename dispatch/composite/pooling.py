@@ -1,4 +1,4 @@
-"""Pooling made of pooling over two dimensions, and of operators that give indices too."""
+"""Pooling composed of 2-D pooling, and of operators that also return indices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def _by_part(name: str, function: Callable[..., Any], alone: bool) -> Planner:
-    """Return a planner of calls that another operator serves, by its first result if `alone`."""
+    """Return a planner that plans a call as another operator, with its first result only if `alone`."""
 
     def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         part = plan_of_part(op, key_set, args, name, args)
@@ -42,12 +42,12 @@ def _max_pool2d(self: Tensor, *window: Any) -> Tensor:
 
 @planned_by(_by_part("aten::max_pool2d_with_indices", _max_pool2d, True))
 def max_pool2d(self: Tensor, *window: Any) -> Tensor:
-    """`torch.max_pool2d`: the values of `max_pool2d_with_indices`."""
+    """Compute `torch.max_pool2d`: the values of `max_pool2d_with_indices`."""
     return _max_pool2d(self, *window)
 
 
 def _row(name: str, values: Sequence[int], fill: int, omissible: bool = False) -> tuple[int, ...]:
-    """Extend a list for one dimension to two; the first one has no effect."""
+    """Extend a list for one dimension to two; the new first dimension has no effect."""
     if omissible and len(values) == 0:
         return ()
     if len(values) != 1:
@@ -68,7 +68,7 @@ def max_pool1d_with_indices(
     dilation: Sequence[int],
     ceil_mode: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Maxima and their indices along the last dimension."""
+    """Return the maxima and their indices along the last dimension."""
     name = "max_pool1d"
     _check_rank(name, self)
     values, indices = max_pool2d_with_indices(
@@ -116,14 +116,14 @@ def _max_pool3d(self: Tensor, *window: Any) -> Tensor:
 
 @planned_by(_by_part("aten::max_pool3d_with_indices", _max_pool3d, True))
 def max_pool3d(self: Tensor, *window: Any) -> Tensor:
-    """`torch.max_pool3d`: the values of `max_pool3d_with_indices`."""
+    """Compute `torch.max_pool3d`: the values of `max_pool3d_with_indices`."""
     return _max_pool3d(self, *window)
 
 
 def _adaptive_average(
     self: Tensor, output_size: Sequence[int], rank: int, pool: Callable[..., Tensor]
 ) -> Tensor:
-    """Average even windows; a window over everything is a mean."""
+    """Average adaptive windows; a window over everything is a mean."""
     name = f"adaptive_avg_pool{rank}d"
     if len(output_size) != rank:
         raise RuntimeError(f"{name}: output_size must be {rank}")
@@ -154,7 +154,7 @@ def _keeps_channels_last(spec: TensorSpec, rank: int) -> bool:
 
 
 def _adaptive_average_of(rank: int) -> Callable[..., Any]:
-    """Return the operator over `rank` dimensions, planned as its one part."""
+    """Return the operator over `rank` dimensions, planned as the single operator that it calls."""
     name = f"_adaptive_avg_pool{rank}d"
 
     def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -235,7 +235,7 @@ def _check_unpooled(name: str, self: Tensor, indices: Tensor, rank: int) -> None
 
 
 def _unpooled(self: Tensor, indices: Tensor, output_size: Sequence[int]) -> Tensor:
-    """Scatter each element to its index in a zero plane or volume; of several for one the last wins."""
+    """Scatter each element to its index in a zero plane or volume; for duplicate indices, the last element wins."""
     rank = len(output_size)
     lead = self._spec.sizes[:-rank]
     volume = math.prod(output_size)
@@ -251,7 +251,7 @@ def _unpooled(self: Tensor, indices: Tensor, output_size: Sequence[int]) -> Tens
             shape = "x".join(map(str, output_size))
             raise RuntimeError(f"Found an invalid max index: {found} (output volumes are of size {shape}")
     places = zeros.scatter(-1, flat, self.reshape(flat._spec.sizes))
-    # A tensor of its own, not a view of a hidden temporary.
+    # A tensor that owns its memory, not a view of a hidden temporary.
     return places.reshape((*lead, *output_size)).detach()
 
 
@@ -260,7 +260,7 @@ _OF_UNPOOLING = ("scatter.src", "masked_select", "any", "new_zeros")
 
 @host_kernel("max_unpool2d", *_OF_UNPOOLING)
 def max_unpool2d(self: Tensor, indices: Tensor, output_size: Sequence[int]) -> Tensor:
-    """`torch.nn.functional.max_unpool2d` of an output size: elements at the indices from max_pool2d."""
+    """Run `torch.nn.functional.max_unpool2d`: scatter elements to the indices from max_pool2d."""
     if len(output_size) != 2:
         raise RuntimeError(
             "There should be exactly two elements (height, width) in output_size, but got "
@@ -276,7 +276,7 @@ def max_unpool2d(self: Tensor, indices: Tensor, output_size: Sequence[int]) -> T
 def max_unpool3d(
     self: Tensor, indices: Tensor, output_size: Sequence[int], stride: Sequence[int], padding: Sequence[int]
 ) -> Tensor:
-    """`torch.nn.functional.max_unpool3d` of an output size."""
+    """Run `torch.nn.functional.max_unpool3d` with an output size."""
     for name, sizes in (("output_size", output_size), ("stride", stride), ("padding", padding)):
         if len(sizes) != 3:
             raise RuntimeError(

@@ -1,4 +1,4 @@
-"""Quantized tensors, made of floating ones and of integers (ATen/native/quantized/QTensor.cpp)."""
+"""Quantized tensors, composed of floating-point and integer tensors (ATen/native/quantized/QTensor.cpp)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def check_quantizable(self: Any, dtype: ScalarType, name: str = "quantize_per_te
 
 
 def check_zero_point(name: str, dtype: ScalarType, zero_point: int) -> None:
-    """Raise RuntimeError for a zero point that is none of the dtype's integers."""
+    """Raise RuntimeError for a zero point outside the dtype's range."""
     least, greatest = LIMITS[dtype]
     if zero_point > greatest:
         raise RuntimeError(f"{name} zero_point {zero_point} is above upper bound.")
@@ -78,7 +78,7 @@ def quantize_per_tensor(self: Tensor, scale: float, zero_point: int, dtype: Scal
 
 
 def quantized_by(self: Any, quantizer: Quantizer, dtype: ScalarType) -> Any:
-    """Quantize a floating tensor by a quantizer whose zero points are among the dtype's integers."""
+    """Quantize a floating tensor with a quantizer whose zero points are in the dtype's range."""
     if isinstance(quantizer, PerTensorAffine):
         scale: Any = quantizer.scale
         zero_point: Any = quantizer.zero_point
@@ -92,12 +92,12 @@ def quantized_by(self: Any, quantizer: Quantizer, dtype: ScalarType) -> Any:
 
 
 def along(channels: Any, axis: int, ndim: int) -> Any:
-    """Reshape numbers of channels to broadcast with a tensor of `ndim` dimensions."""
+    """Reshape per-channel values to broadcast with a tensor of `ndim` dimensions."""
     return channels.reshape([-1 if d == axis else 1 for d in range(ndim)])
 
 
 def packed(ints: Any) -> Any:
-    """Pack integers below 16 two in a byte, the first one in the lower half."""
+    """Pack sub-byte integers below 16, two per byte, the first one in the lower half."""
     flat = ints.reshape(-1)
     if flat._spec.numel % 2:
         flat = ops.cat([flat, ops.zeros_like(flat[:1])])
@@ -105,7 +105,7 @@ def packed(ints: Any) -> Any:
 
 
 def unpacked(data: Any, sizes: Sizes) -> Any:
-    """Return the integers that `packed` packed, in uint8, contiguous in these sizes."""
+    """Unpack the integers of `packed` to uint8, contiguous in these sizes."""
     numel = 1
     for size in sizes:
         numel *= size
@@ -130,7 +130,10 @@ def numbers_of(self: Any) -> Any:
 
 
 def vector_numbers_of(self: Any) -> Any:
-    """Dequantize a tensor with one scale, as PyTorch's vector kernels compute it.
+    """Dequantize a per-tensor quantized tensor as PyTorch's vector kernels do.
+
+    The integers are rounded to float32. The product of scale and zero point is rounded; the multiply-add with it rounds
+    once.
 
     The integers round to float32. The product with the scale and the sum with the product of scale and zero point,
     which is rounded, round once.
@@ -154,7 +157,7 @@ def quantize_per_tensor_by_tensors(self: Tensor, scale: Tensor, zero_point: Tens
 def quantize_tensors(
     tensors: Sequence[Tensor], scales: Tensor, zero_points: Tensor, dtype: ScalarType
 ) -> tuple[Any, ...]:
-    """Quantize each tensor by its own scale and zero point."""
+    """Quantize each tensor with its own scale and zero point."""
     return tuple(
         [quantize_per_tensor_by_tensors(x, scales[i], zero_points[i], dtype) for i, x in enumerate(tensors)]
     )
@@ -194,7 +197,7 @@ def chosen_quantizer(least: float, greatest: float, dtype: ScalarType, reduce_ra
 
 
 def quantize_per_tensor_dynamic(self: Tensor, dtype: ScalarType, reduce_range: bool) -> Any:
-    """Quantize by a scale and zero point for the range of the elements."""
+    """Quantize with a scale and zero point that are computed from the range of the elements."""
     if self._spec.dtype is not float32:
         raise RuntimeError(f"Quantize only works on Float Tensor, got {self._spec.dtype.scalar_name}")
     if dtype is float16:
@@ -236,7 +239,7 @@ def check_channels(self: Any, scales: Any, zero_points: Any, axis: int, dtype: S
 
 
 def channel_quantizer(scales: Any, zero_points: Any, axis: int) -> Quantizer:
-    """Return the quantizer of these scales and zero points, which are copied in the dtypes that quantizers have."""
+    """Return the quantizer of these scales and zero points, which are copied and cast to the quantizer's dtypes."""
     if zero_points._spec.dtype.is_floating_point:
         return PerChannelAffineFloatQParams(
             scales.detach().to(float32, copy=True).contiguous(),

@@ -52,7 +52,7 @@ Drawn = Callable[[Sequence[Any]], Plan]
 
 
 def _filling_new_memory(made_of: Drawn) -> Callable[[Composite], Composite]:
-    """Decorate a composite that fills new memory: `made_of` makes the plan that does both, for host tensors."""
+    """Decorate a composite that fills new memory: for host tensors, `made_of` plans allocation and fill together."""
 
     def decorate(function: Composite) -> Composite:
         def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
@@ -66,7 +66,9 @@ def _filling_new_memory(made_of: Drawn) -> Callable[[Composite], Composite]:
 
 
 def _integers(low: int | None, high: int, size: int, generator: int | None) -> Drawn:
-    """Return the planner of integers of a size, by the positions of the arguments; without `low` from 0."""
+    """Return the planner of random integers of a given size, by the positions of the arguments; the default `low` is
+    0.
+    """
     rest = size + 1 if generator is None else generator + 1
 
     def made_of(args: Sequence[Any]) -> Plan:
@@ -110,7 +112,7 @@ def randint_low_generator(
     device: Device | None,
     pin: bool | None,
 ) -> Tensor:
-    """`torch.randint`: integers from `low` up to, not including, `high`."""
+    """Return `torch.randint`: integers from `low` (inclusive) to `high` (exclusive)."""
     made = empty(tuple(size), dtype=dtype or int64, layout=layout, device=device, pin_memory=pin)
     return made.random_(low, high, generator=generator)
 
@@ -174,7 +176,7 @@ def randint_like_low_generator(
     pin: bool | None,
     memory_format: MemoryFormat | None,
 ) -> Tensor:
-    """`torch.randint_like`: sizes, dtype and device of `self` unless given."""
+    """Return `torch.randint_like`; sizes, dtype and device default to those of `self`."""
     _check_real(dtype or self.dtype)
     made = empty_like(
         self, dtype=dtype, layout=layout, device=device, pin_memory=pin, memory_format=memory_format
@@ -291,7 +293,7 @@ def normal_out(mean: Tensor | float, std: Tensor | float, generator: Generator |
     if not out._spec.dtype.is_floating_point and not out._spec.dtype.is_complex:
         raise NotImplementedError(f"\"normal_kernel\" not implemented for '{out._spec.dtype.scalar_name}'")
     if isinstance(mean, TensorImpl) and mean._spec.dtype.is_integral:
-        mean = mean.to(out._spec.dtype)  # the random numbers are for the output's shape, not the mean's
+        mean = mean.to(out._spec.dtype)  # generate numbers for the output's shape, not the mean's
     return out_form("normal", partial(normal, generator=generator))(mean, std, out)
 
 
@@ -307,7 +309,7 @@ def multinomial_out(
 
 
 def dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """`torch.dropout`: in training zeroes elements with probability `p`, scales the others by 1 / (1 - p)."""
+    """Compute `torch.dropout`: in training, zero elements with probability `p` and scale the others by 1 / (1 - p)."""
     if not 0 <= p <= 1:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
     if p == 0 or not train or input.numel() == 0:
@@ -335,21 +337,21 @@ randn_generator_named = named_factory("randn.generator", 2)
 
 
 SELU_SHIFT = 1.7580993408473766
-"""alpha * scale of `selu`: its limit far below zero, to which `alpha_dropout` sets elements."""
+"""The value alpha * scale of `selu`: its negative saturation value, which `alpha_dropout` writes."""
 
 
 def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """`torch.alpha_dropout`: elements set to the least value of `selu`, such that mean and variance stay."""
+    """Compute `torch.alpha_dropout`: set elements to the minimum of `selu`, and keep mean and variance."""
     return dropped(input, p, train, False, True)
 
 
 def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """`torch.feature_dropout`: `dropout` of whole channels, which are dimension 1."""
+    """Compute `torch.feature_dropout`: `dropout` of whole channels (dimension 1)."""
     return dropped(input, p, train, True, False)
 
 
 def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """`torch.feature_alpha_dropout`: `alpha_dropout` of whole channels, which are dimension 1."""
+    """Compute `torch.feature_alpha_dropout`: `alpha_dropout` of whole channels (dimension 1)."""
     return dropped(input, p, train, True, True)
 
 
@@ -390,12 +392,12 @@ def feature_alpha_dropout_(self: Tensor, p: float, train: bool) -> Tensor:
 
 
 def written(self: Tensor, made: Tensor) -> Tensor:
-    """Write a result into `self`, unless it is `self` already."""
+    """Copy a result to `self`, unless it is `self`."""
     return self if made is self else self.copy_(made)
 
 
 def rrelu(self: Tensor, lower: float, upper: float, training: bool, generator: Generator | None) -> Tensor:
-    """`torch.rrelu`: `leaky_relu` whose slope is sampled from [lower, upper] for each element, or is their mean."""
+    """Compute `torch.rrelu`: `leaky_relu` with a slope sampled from [lower, upper] per element, or their mean."""
     lower, upper = real(lower), real(upper)
     for name, bound in (("lower", lower), ("upper", upper)):
         if not math.isfinite(bound):
@@ -406,7 +408,7 @@ def rrelu(self: Tensor, lower: float, upper: float, training: bool, generator: G
         return leaky_relu(self, (lower + upper) / 2)
     check_dtype("rrelu", self._spec.dtype, self._spec.device)
     if isinstance(stream_of(generator, self._spec.device), MersenneGenerator):
-        # PyTorch generates numbers only for the elements that have a slope, in float64.
+        # As in PyTorch, generate float64 numbers only for elements with a slope.
         lower, upper = self.new_tensor([lower, upper]).tolist()
         positive = self > 0
         count = int((~positive).sum())

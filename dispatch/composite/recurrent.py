@@ -1,8 +1,8 @@
 """Recurrent layers and their cells, as ATen composes them without a library (ATen/native/RNN.cpp).
 
-One matmul computes the input's share of the gates for the whole sequence, including both biases if they are only added.
-A step is then a matmul of the hidden state and a fused kernel. On the CPU a layer of whole sequences is one operator,
-`_fused_rnn_layer`.
+One matmul computes the input's part of the gates for the whole sequence, including both biases if they are only added.
+A step is then a matmul of the hidden state and a fused kernel. On the CPU, the operator `_fused_rnn_layer` computes a
+whole layer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ State = tuple["Tensor", ...]
 
 
 class Weights(NamedTuple):
-    """A layer's parameters in one direction; biases and the projection may be None."""
+    """Parameters of a layer in one direction; biases and the projection may be None."""
 
     w_ih: Any
     w_hh: Any
@@ -68,7 +68,7 @@ def _times(hidden: Tensor, w_hh: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _is_fused(gates: Tensor, state: Tensor) -> bool:
-    """Return True if the fused step takes these: floats of one dtype, which autocast ensures on CUDA."""
+    """Return True if the fused step supports the operands: floats of one dtype, which autocast ensures on CUDA."""
     dtype = gates._spec.dtype
     return dtype.is_floating_point and (dtype is state._spec.dtype or gates._spec.device.type == "cuda")
 
@@ -113,7 +113,7 @@ def _transposed(weights: Weights) -> tuple[Tensor, Tensor | None]:
 
 
 class Steps(NamedTuple):
-    """A layer's input or output: (T, N, ...), or with `sizes` packed steps of so many rows each."""
+    """Layer input or output: (T, N, ...), or packed rows with `sizes[t]` rows at step t."""
 
     data: Any
     sizes: tuple[int, ...] | None = None
@@ -138,7 +138,7 @@ def _joined(states: Sequence[State]) -> State:
 
 
 def _direction(cell: Cell, input: Steps, state: State, weights: Weights, reverse: bool) -> tuple[Any, State]:
-    """Return the output of all steps, and the last state; packed sequences have the state after their own last step."""
+    """Return the output of all steps and the last state; for packed sequences, the state after each one's last step."""
     share = cell.share(input.data, weights)
     if input.sizes is None and _is_one_operator(cell, share, state, weights):
         bias = cell.bias(weights)
@@ -152,9 +152,7 @@ def _direction(cell: Cell, input: Steps, state: State, weights: Weights, reverse
 
 
 def _is_one_operator(cell: Cell, share: Tensor, state: State, weights: Weights) -> bool:
-    """Return True if `_fused_rnn_layer` takes these: plain CPU tensors of one float32 or float64 dtype, without
-    tangents.
-    """
+    """Return True if `_fused_rnn_layer` supports the call: plain float32 or float64 CPU tensors without tangents."""
     bias = cell.bias(weights)
     given = [share, *state, weights.w_hh] + ([] if bias is None else [bias])
     dtype = share._spec.dtype
@@ -179,7 +177,9 @@ def _is_one_operator(cell: Cell, share: Tensor, state: State, weights: Weights) 
 def _by_steps(
     cell: Cell, input: Steps, state: State, weights: Weights, reverse: bool
 ) -> tuple[list[Any], State]:
-    """Return the output of each step of the input's share, and the last state, with one operator for each step."""
+    """Return the outputs of all steps, from the input's part of the gates, and the last state; each step is one
+    operator.
+    """
     steps = input.steps()
     if not steps:
         raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
@@ -193,7 +193,7 @@ def _by_steps(
         return outputs[::-1] if reverse else outputs, state
     sizes = input.sizes
     if reverse:
-        # The shortest sequences come in at their own last step.
+        # In reverse, a sequence enters at its own last step.
         first, count = state, sizes[-1]
         state = _slice(first, 0, count)
         for share, size in zip(reversed(steps), reversed(sizes), strict=True):
@@ -338,7 +338,7 @@ def _lstm(
     if len(hx) != 2:
         raise RuntimeError("lstm expects two hidden states")
     _check_devices(input.data, hx, params)
-    # States of two widths mean that the hidden one is projected.
+    # Different state widths mean that the hidden state is projected.
     projected = hx[0]._spec.sizes[2] != hx[1]._spec.sizes[2]
     states = list(zip(hx[0].unbind(0), hx[1].unbind(0), strict=False))
     weights = _gathered(params, has_biases, projected)
@@ -357,7 +357,7 @@ def lstm_input(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`torch.lstm` of whole sequences, (T, N, I), or (N, T, I) if `batch_first`."""
+    """Compute `torch.lstm` of whole sequences: (T, N, I), or (N, T, I) if `batch_first`."""
     turned = Steps(input.transpose(0, 1) if batch_first else input)
     output, hy, cy = _lstm(turned, hx, params, has_biases, num_layers, dropout, train, bidirectional)
     return output.transpose(0, 1) if batch_first else output, hy, cy
@@ -416,7 +416,7 @@ gru_cell, rnn_tanh_cell, rnn_relu_cell = _cell(GRU), _cell(TANH), _cell(RELU)
 def _thnn_fused_lstm_cell_backward(
     grad_hy: Tensor | None, grad_cy: Tensor | None, cx: Tensor, cy: Tensor, workspace: Tensor, has_bias: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Compute the gradients of both kinds of gates, of the cell's state, and of both biases."""
+    """Compute the gradients of the input and hidden gates, of the cell state, and of both biases."""
     gates, state, bias = ops._thnn_fused_lstm_cell_backward_impl(
         grad_hy, grad_cy, cx, cy, workspace, has_bias
     )
@@ -433,7 +433,7 @@ def _thnn_differentiable_lstm_cell_backward(
     cx: Tensor,
     cy: Tensor,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """Compute the gradients of an LSTM's step with operators, for gradients of gradients."""
+    """Compute the gradients of an LSTM step with differentiable operators, for second derivatives."""
     if grad_hy is None and grad_cy is None:
         return (None,) * 5
     check_ranks("_thnn_differentiable_lstm_cell_backward", "input_gates", input_gates._spec, 2)
@@ -469,7 +469,7 @@ def _thnn_differentiable_gru_cell_backward(
     input_bias: Tensor | None,
     hidden_bias: Any,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Compute the gradients of a GRU's step with operators, for gradients of gradients."""
+    """Compute the gradients of a GRU step with differentiable operators, for second derivatives."""
     name = "_thnn_differentiable_gru_cell_backward"
     check_ranks(name, "input_gates", input_gates._spec, 2)
     check_ranks(name, "hidden_gates", hidden_gates._spec, 2)

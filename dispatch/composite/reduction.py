@@ -1,4 +1,4 @@
-"""Reductions made of others: the overloads that take a second tensor, counts, ``var`` by flag."""
+"""Reduction composites: the overloads with a second tensor, counts, and ``var`` by flag."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def max_other(self: Tensor, other: Tensor) -> Tensor:
-    """``max(self, other)`` is `maximum`."""
+    """Compute ``max(self, other)``, which is `maximum`."""
     return ops.maximum(self, other)
 
 
@@ -27,7 +27,7 @@ def max_other_out(self: Tensor, other: Tensor, out: Tensor) -> Tensor:
 
 
 def min_other(self: Tensor, other: Tensor) -> Tensor:
-    """``min(self, other)`` is `minimum`."""
+    """Compute ``min(self, other)``, which is `minimum`."""
     return ops.minimum(self, other)
 
 
@@ -88,6 +88,10 @@ def _suffix_sums(x: Tensor, dim: int) -> Tensor:
 
 def cumprod_backward(grad: Tensor, input: Tensor, dim: int, output: Tensor) -> Tensor:
     """Compute the gradient of `cumprod` in linear time.
+
+    The gradient is exact for zeros, because the first zero of a line is treated separately. A second derivative at
+    zeros needs every product without one factor. If the gradient is differentiated itself and there are zeros, the
+    function computes these products, in quadratic time and space.
 
     It is exact for zeros, because the first zero of a line is set apart.
 

@@ -1,4 +1,4 @@
-"""Elements in another order or several times: flips, turns, `roll`, `repeat`, `tile`, `repeat_interleave`."""
+"""Reordering and repetition of elements: flips, rotations, `roll`, `repeat`, `tile`, `repeat_interleave`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def flipud(self: Tensor) -> Tensor:
 
 
 def roll(self: Tensor, shifts: Sequence[int], dims: Sequence[int]) -> Tensor:
-    """`torch.roll`; without `dims` the flattened tensor is rolled."""
+    """Run `torch.roll`; without `dims`, roll the flattened tensor."""
     spec = self._spec
     if not shifts:
         raise RuntimeError("`shifts` required")
@@ -101,7 +101,7 @@ def repeat(self: Tensor, repeats: Sequence[int]) -> Tensor:
 
 
 def repeat_interleave(repeats: Tensor, output_size: int | None) -> Tensor:
-    """``torch.repeat_interleave(repeats)``: each position repeated by its number.
+    """Return ``torch.repeat_interleave(repeats)``: each position repeated by its count.
 
     The host knows the output's size only once the device has summed the repeats, or by `output_size`.
     """
@@ -130,15 +130,15 @@ def repeat_interleave(repeats: Tensor, output_size: int | None) -> Tensor:
         if output_size is not None and output_size != total:
             raise RuntimeError("allocated size does not match required size")
     places = ops.arange(total, dtype=ends.dtype, device=repeats.device)
-    # The last end is beyond all positions. With invalid repeats it may not be. Clamp the entries then too,
-    # so that the invalid repeats are reported before any invalid indices.
+    # The last cumulative sum exceeds all positions unless a repeat is invalid. Clamp the positions in that case too:
+    # the repeats' error then precedes any index error.
     return ops.searchsorted(
         ends.narrow(0, 0, spec.numel - 1), places, out_int32=spec.dtype is int32, right=True
     )
 
 
 def _report_where(wrong: Tensor) -> None:
-    """Raise an error for invalid repeats when a thread next waits for the device; a wrapped tensor has no bytes."""
+    """Raise an error for invalid repeats at the next synchronization; a wrapped tensor has no bytes."""
     spec = wrong._spec
     if type(wrong) is Tensor and spec.keys == TensorSpec.contiguous(spec.sizes, bool_, spec.device).keys:
         _repeats_check(spec)(wrong._data)
@@ -160,7 +160,7 @@ def _line(self: Tensor, dim: int | None) -> tuple[Tensor, int]:
 
 
 def repeat_interleave_by(self: Tensor, repeats: Tensor, dim: int | None, output_size: int | None) -> Tensor:
-    """`torch.repeat_interleave`: each entry as often as a tensor says."""
+    """Run `torch.repeat_interleave` with a count for each entry."""
     source, d = _line(self, dim)
     size = source._spec.sizes[d] if source._spec.ndim else 1
     given = repeats._spec
@@ -177,7 +177,7 @@ def repeat_interleave_by(self: Tensor, repeats: Tensor, dim: int | None, output_
 
 
 def repeat_interleave_each(self: Tensor, repeats: int, dim: int | None, output_size: int | None) -> Tensor:
-    """`torch.repeat_interleave`: each entry the same number of times."""
+    """Run `torch.repeat_interleave` with one count for all entries."""
     source, d = _line(self, dim)
     if repeats < 0:
         raise RuntimeError("Repeats must be non-negative")
@@ -194,6 +194,6 @@ def repeat_interleave_each(self: Tensor, repeats: int, dim: int | None, output_s
 
 
 def tile(self: Tensor, dims: Sequence[int]) -> Tensor:
-    """`torch.tile`: `repeat` with missing leading counts taken as one."""
+    """Run `torch.tile`: `repeat` with missing leading counts taken as one."""
     lead = self._spec.ndim - len(dims)
     return self.repeat((1,) * max(lead, 0) + tuple(dims))

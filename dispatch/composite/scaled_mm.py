@@ -1,4 +1,4 @@
-"""Products of 8-bit and 4-bit floats whose scales have a recipe.
+"""Scaled matmuls of 8-bit and 4-bit floats whose scales have a recipe.
 
 Source: ATen/native/cuda/ScaledBlas.cpp, `_scaled_mm_cuda_v2`.
 """
@@ -21,7 +21,9 @@ NAMES = ("TensorWise", "RowWise", "BlockWise1x16", "BlockWise1x32", "BlockWise1x
 TOGETHER = {(TENSOR, TENSOR), (ROW, ROW), (BY_LINE, BY_LINE), (BY_LINE, BY_BLOCK), (BY_BLOCK, BY_LINE)}
 BLOCK = 128
 VECTORS = {(BY_32,): 32, (BY_16,): 16, (BY_16, TENSOR): 16}
-"""Inner elements that share a scale, by the recipes of MX and NV formats; NV formats may have a scale for all, too."""
+"""Number of K elements that share a scale, by recipe of the MX and NV formats; NV formats may also have a global
+scale.
+"""
 SWIZZLED = 1
 """The value of `SwizzleType.SWIZZLE_32_4_4`."""
 
@@ -40,7 +42,7 @@ def _scaled_mm_v2(
     contraction_dim: Sequence[int] = (),
     use_fast_accum: bool = False,
 ) -> Tensor:
-    """`_scaled_mm` of the scales as that one has them."""
+    """Run `_scaled_mm` with scales in its own format."""
     if self.ndim != 2 or mat2.ndim != 2:
         raise RuntimeError(
             f"_scaled_mm_v2: expected two matrices, got {self.ndim}-D and {mat2.ndim}-D tensors"
@@ -70,7 +72,7 @@ def _scaled_mm_v2(
 def check_block_scales(
     which: str, scales: Sequence[Tensor], recipe: Sequence[int], swizzles: Sequence[int]
 ) -> None:
-    """Refuse scales of blocks that are not swizzled, and another number of them than of recipes."""
+    """Raise an error for block scales that are not swizzled, and for a wrong number of scales."""
     if len(scales) != len(recipe):
         raise ValueError(
             f"Invalid scaling configuration: expected {len(recipe)} scale_{which} of "
@@ -105,7 +107,7 @@ def block_scaled(
     out_dtype: ScalarType | None,
     use_fast_accum: bool,
 ) -> Tensor:
-    """Compute a matmul with block scales; if both operands have a global scale too, apply these to the float32 sums."""
+    """Compute a matmul with block scales; if both operands also have a global scale, apply it to the float32 sums."""
     if use_fast_accum and PACKED in (self._spec.dtype, mat2._spec.dtype):
         raise ValueError(
             "`use_fast_accum` is not supported when `mat_a` or `mat_b` tensors have the `Float4_e2m1fn_x2` dtype."
@@ -122,7 +124,7 @@ def block_scaled(
 
 
 def check_contraction(self: Tensor, mat2: Tensor, dims: Sequence[int]) -> None:
-    """Refuse sums over other dimensions than the last and the first."""
+    """Raise an error for contractions over other dimensions than the last and the first."""
     if not dims:
         return
     if len(dims) != 2:
@@ -134,7 +136,7 @@ def check_contraction(self: Tensor, mat2: Tensor, dims: Sequence[int]) -> None:
 
 
 def one_recipe(which: str, scales: Sequence[Tensor], recipe: Sequence[int], swizzle: Sequence[int]) -> int:
-    """Return the recipe of an operand, which has one level and no swizzle."""
+    """Return the recipe of an operand with one level and no swizzle."""
     if len(scales) != 1 or len(recipe) != 1:
         raise ValueError(
             f"Invalid scaling configuration: expected one scale_{which} and one recipe_{which}, got {len(scales)} and "

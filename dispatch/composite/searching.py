@@ -1,7 +1,7 @@
-"""Search, membership, unique elements and modes, made of sorting and of search in sorted sequences.
+"""Search, membership, unique elements and modes, composed of sorting and binary search.
 
 Source: ATen/native/Bucketization.cpp, TensorCompare.cpp (isin), Unique.cpp, Sorting.cpp (mode). NaN equals nothing, so
-that each is unique; for `mode`, where PyTorch's answer depends on the order of NaN among the elements, they are one
+that each NaN is unique. In PyTorch's `mode`, the answer depends on the order of NaN. Here `mode` treats all NaN as one
 element above all numbers.
 """
 
@@ -34,7 +34,7 @@ def searchsorted_scalar(
     side: str | None,
     sorter: Tensor | None,
 ) -> Tensor:
-    """`torch.searchsorted` of a number."""
+    """Run `torch.searchsorted` of a number."""
     value = _as_value(self, sorted_sequence)
     return ops.searchsorted(
         sorted_sequence, value, out_int32=out_int32, right=right, side=side, sorter=sorter
@@ -42,13 +42,13 @@ def searchsorted_scalar(
 
 
 def _as_value(number: Number, sequence: Tensor) -> Tensor:
-    """Return a number as a tensor of the dtype in which it is compared with a sequence."""
+    """Return a number as a tensor of the dtype in which it is compared."""
     return ops.full((), number, dtype=result_type(sequence, number), device=sequence.device)
 
 
 @host_kernel("bucketize", "searchsorted.Tensor")
 def bucketize(self: Tensor, boundaries: Tensor, out_int32: bool, right: bool) -> Tensor:
-    """`torch.bucketize`: `searchsorted` with its arguments the other way round."""
+    """Run `torch.bucketize`: `searchsorted` with swapped arguments."""
     rank = boundaries._spec.ndim
     if rank != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({rank})")
@@ -56,7 +56,7 @@ def bucketize(self: Tensor, boundaries: Tensor, out_int32: bool, right: bool) ->
 
 
 def bucketize_scalar(self: Number, boundaries: Tensor, out_int32: bool, right: bool) -> Tensor:
-    """`torch.bucketize` of a number."""
+    """Run `torch.bucketize` of a number."""
     place: Tensor = bucketize(_as_value(self, boundaries), boundaries, out_int32, right)
     return place
 
@@ -70,7 +70,7 @@ def _check_member(*tensors: Tensor) -> None:
 
 @host_kernel("isin", "sort", "searchsorted.Tensor", "eq.Tensor")
 def isin(elements: Tensor, test_elements: Tensor, assume_unique: bool, invert: bool) -> Tensor:
-    """Run `torch.isin`: whether each element is among the test elements, which are sorted and searched."""
+    """Run `torch.isin`: sort the test elements, and search each element in them."""
     _check_member(elements, test_elements)
     count = test_elements._spec.numel
     compare = ops.ne if invert else ops.eq
@@ -86,14 +86,14 @@ def isin(elements: Tensor, test_elements: Tensor, assume_unique: bool, invert: b
 
 
 def isin_scalar(elements: Tensor, test_element: Number, assume_unique: bool, invert: bool) -> Tensor:
-    """`torch.isin` of one number to test."""
+    """Run `torch.isin` with one test element."""
     _check_member(elements)
     _check_number(test_element)
     return (ops.ne if invert else ops.eq)(elements, test_element)
 
 
 def isin_of_scalar(element: Number, test_elements: Tensor, assume_unique: bool, invert: bool) -> Tensor:
-    """`torch.isin` of one number."""
+    """Run `torch.isin` of one number."""
     _check_member(test_elements)
     _check_number(element)
     found = ops.any(ops.eq(test_elements, element))
@@ -159,7 +159,7 @@ def _of_vector(self: Tensor, sort: bool, inverse: bool, counts: bool) -> tuple[T
 
 
 def _unique(self: Tensor, sorted: bool, return_inverse: bool) -> tuple[Tensor, Tensor]:
-    """`torch._unique`: always sorted."""
+    """Return `torch._unique`; the result is always sorted."""
     values, inverse, _ = _of_vector(self, True, return_inverse, False)
     return values, inverse
 
@@ -167,7 +167,7 @@ def _unique(self: Tensor, sorted: bool, return_inverse: bool) -> tuple[Tensor, T
 def _unique2(
     self: Tensor, sorted: bool, return_inverse: bool, return_counts: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`torch._unique2`: always sorted."""
+    """Return `torch._unique2`; the result is always sorted."""
     return _of_vector(self, True, return_inverse, return_counts)
 
 
@@ -204,7 +204,7 @@ def _selected(
 ) -> tuple[Any, Any, Any]:
     starts, run, length = _runs(begins, order, inverse, counts)
     places = starts if order is None else order.index_select(0, starts)
-    # The entries are compared as rows, and are contiguous rows in memory.
+    # Entries are compared as rows, which are contiguous in memory.
     entries = ops.movedim(self, d, 0).index_select(0, places)
     return owned(ops.movedim(entries, 0, d)), run, length
 
@@ -217,7 +217,7 @@ def _nothing_selected(self: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def unique_dim(
     self: Tensor, dim: int, sorted: bool, return_inverse: bool, return_counts: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`torch.unique` along a dimension, whose entries are compared as the strings of their elements are."""
+    """Return `torch.unique` along a dimension; entries are compared lexicographically."""
     d, rows = _entries(self, dim)
     if rows is None:
         return _nothing_selected(self)
@@ -227,7 +227,10 @@ def unique_dim(
 
 
 def _ranks_of_rows(rows: Tensor) -> Tensor:
-    """Return the rank of each row in lexicographic order; equal rows have the same rank.
+    """Return the lexicographic rank of each row; equal rows have the same rank.
+
+    Elements are replaced by their ranks in each column. Pairs of neighboring columns are merged until one is left. Each
+    halving takes one sort of all columns, and replaces row comparisons, which do not vectorize.
 
     Columns become ranks, and each pair of neighboring columns becomes one column, until one is left. This takes one
     sort of all columns per halving, and replaces row comparisons, which do not vectorize.
@@ -243,7 +246,7 @@ def _ranks_of_rows(rows: Tensor) -> Tensor:
 
 
 def _ranks_of_columns(x: Tensor) -> Tensor:
-    """Return for each element the number of different smaller ones in its column."""
+    """Return for each element the number of distinct smaller elements in its column."""
     ordered, order = ops.sort(x, stable=True, dim=0)
     ranks = ops.cumsum(_begins(ops.ne(*_shifted(ordered, 0)), 0), 0) - 1
     return ops.empty_like(ranks).scatter_(0, order, ranks)
@@ -252,7 +255,7 @@ def _ranks_of_columns(x: Tensor) -> Tensor:
 def unique_dim_consecutive(
     self: Tensor, dim: int, return_inverse: bool, return_counts: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`torch.unique_consecutive` along a dimension."""
+    """Return `torch.unique_consecutive` along a dimension."""
     d, rows = _entries(self, dim)
     if rows is None:
         return _nothing_selected(self)
@@ -265,7 +268,9 @@ _mode_results: Callable[..., tuple[Tensor, Tensor]] = named_results("mode", ("va
 
 @host_kernel("mode", "sort", "argmax", "gather")
 def mode(self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
-    """`torch.mode`: the most frequent element along a dimension, of several the smallest, and its last index."""
+    """Return `torch.mode`: the most frequent element along a dimension (the smallest of several), and its last
+    index.
+    """
     spec = self._spec
     if spec.dtype.is_complex:
         raise NotImplementedError(
@@ -283,11 +288,11 @@ def mode(self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
     place = ops.arange(spec.sizes[d], device=self.device)
     place = place.reshape((-1,) + (1,) * (spec.ndim - d - 1))
     start = ops.cummax(place * _begins(different, d), d)[0] if spec.numel else place
-    # The last element of the first of the longest runs.
+    # The last element of the first longest run.
     best = ops.argmax(place - start, d, keepdim=True) if spec.numel else order.slice(d, 0, 1, 1)
     found, where = values.gather(d, best), order.gather(d, best)
     if not keepdim:
-        # Tensors of their own, not views of hidden temporaries.
+        # Tensors that own their memory, not views of hidden temporaries.
         found, where = found.squeeze(d).detach(), where.squeeze(d).detach()
     return _mode_results((found, where))
 

@@ -68,12 +68,12 @@ def packed_by(dense: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def words_of(bits: Tensor, word: ScalarType) -> Tensor:
-    """Four bits each, packed into words, the first one lowest."""
+    """Pack fields of four bits into words, the first one lowest."""
     count = 2 * word.itemsize
     shifts = ops.arange(0, 4 * count, 4, device=bits.device)
     rows, across = bits.shape
     wide = (bits.to(int64).reshape((rows, across // count, count)) << shifts).sum(-1)
-    # The upper half of the bits' range means negative numbers.
+    # Bit patterns in the upper half are negative numbers.
     wide = wide - ((wide >> (4 * count - 1)) << (4 * count))
     return wide.to(word)
 
@@ -112,7 +112,7 @@ def expanded(values: Tensor, words: Tensor) -> Tensor:
 
 
 def check_interleaved(rows: int, columns: int, dtype: ScalarType) -> None:
-    """Raise RuntimeError where a dense matrix of these sizes has no interleaved words."""
+    """Raise RuntimeError if a dense matrix of these sizes has no interleaved words."""
     group = 64 // word_of(dtype).itemsize
     if rows % group:
         raise RuntimeError(f"Number of rows of dense matrix {rows} must be divisible by {group}")
@@ -332,8 +332,9 @@ def kept_by(algorithm: str, tiles: Tensor) -> Tensor:
 
 
 def masks_of(kept: Tensor) -> Tensor:
-    """Pack kept positions (M, K) as 8 bytes for each 8 x 8: two for each tile of 4 x 4, of two rows each, lowest bit
-    first.
+    """Pack kept positions (M, K) as 8 bytes for each 8 x 8 block.
+
+    Each 4 x 4 tile has two bytes of two rows each, lowest bit first.
     """
     rows, columns = kept.shape
     bits = kept.reshape((rows // 8, 2, 2, 2, columns // 8, 2, 4)).permute((0, 4, 1, 5, 2, 3, 6))

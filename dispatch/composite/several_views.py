@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 MOST_PARTS = 64
-"""Views that one plan of several makes; more of them are made one by one."""
+"""Maximum number of views that a plan creates at once; more views are created one by one."""
 MOST_VIEWS = 1 << 26
-"""Views that one call returns at most: Python objects for more of them take tens of gigabytes."""
+"""Maximum number of views of one call: the Python objects of more would take tens of gigabytes."""
 
 
 def refuse_too_many_views(name: str, count: int) -> None:
@@ -39,7 +39,7 @@ def _plan_several(
     of_each: Sequence[tuple[Any, ...]],
     node: str,
 ) -> Plan | None:
-    """Plan the views that `part` makes of a call's tensor with each of these arguments, as views of one operator."""
+    """Plan the views that `part` creates from a call's tensor, one for each tuple of arguments."""
     if len(of_each) > MOST_PARTS:
         return None
     plans = []
@@ -61,7 +61,7 @@ def _plan_several(
 
 
 def plan_split(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """Plan parts of one size; the composite handles empty and invalid calls."""
+    """Plan views of equal size; the composite handles empty and invalid calls."""
     self, length, dim = args
     if length <= 0:
         return None

@@ -1,4 +1,4 @@
-"""Shapes by composition: splitting, ranks, broadcasting, grids, diagonals, shuffles (ATen/native/TensorShape.cpp)."""
+"""Shape composites: splitting, ranks, broadcasting, grids, diagonals, shuffles (ATen/native/TensorShape.cpp)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _divisible(name: str, self: Tensor, least: int, dim: int, sections: int) -> 
 
 
 def hsplit_sections(self: Tensor, sections: int) -> tuple[Tensor, ...]:
-    """`torch.hsplit` into equal parts, along the columns."""
+    """Run `torch.hsplit` into equal parts, along the columns."""
     dim = _divisible("hsplit", self, 1, min(self._spec.ndim - 1, 1), sections)
     return tensor_split_sections(self, sections, dim)
 
@@ -61,7 +61,7 @@ def hsplit_indices(self: Tensor, indices: Sequence[int]) -> tuple[Tensor, ...]:
 
 
 def vsplit_sections(self: Tensor, sections: int) -> tuple[Tensor, ...]:
-    """`torch.vsplit` into equal parts, along the rows."""
+    """Run `torch.vsplit` into equal parts, along the rows."""
     return tensor_split_sections(self, sections, _divisible("vsplit", self, 2, 0, sections))
 
 
@@ -71,7 +71,7 @@ def vsplit_indices(self: Tensor, indices: Sequence[int]) -> tuple[Tensor, ...]:
 
 
 def dsplit_sections(self: Tensor, sections: int) -> tuple[Tensor, ...]:
-    """`torch.dsplit` into equal parts, along the depth."""
+    """Run `torch.dsplit` into equal parts, along the depth."""
     return tensor_split_sections(self, sections, _divisible("dsplit", self, 3, 2, sections))
 
 
@@ -92,7 +92,7 @@ def atleast_2d(self: Tensor) -> Tensor:
 
 
 def atleast_3d(self: Tensor) -> Tensor:
-    """`torch.atleast_3d`: a vector becomes (1, n, 1), a matrix (m, n, 1)."""
+    """Run `torch.atleast_3d`: a vector becomes (1, n, 1), a matrix (m, n, 1)."""
     rank = self._spec.ndim
     if rank >= 3:
         return self
@@ -115,13 +115,13 @@ def atleast_3d_sequence(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 
 def broadcast_tensors(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """`torch.broadcast_tensors`: views of one common shape; a tensor that has it is itself."""
+    """Return `torch.broadcast_tensors`: views of one common shape; a tensor of that shape is returned unchanged."""
     sizes = broadcast_shapes(*[x._spec.sizes for x in tensors])
     return tuple([x if x._spec.sizes == sizes else x.expand(sizes) for x in tensors])
 
 
 def meshgrid(tensors: Sequence[Tensor], indexing: str) -> tuple[Tensor, ...]:
-    """`torch.meshgrid`: each vector along a dimension of its own, expanded over the others'."""
+    """Return `torch.meshgrid`: each vector along its own dimension, expanded over the others."""
     if not tensors:
         raise RuntimeError("meshgrid expects a non-empty TensorList")
     if indexing not in ("ij", "xy"):
@@ -154,7 +154,7 @@ def linalg_diagonal(A: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
 
 
 def diag(self: Tensor, diagonal: int) -> Tensor:
-    """`torch.diag`: a vector's matrix, a matrix's diagonal."""
+    """Return `torch.diag`: the diagonal matrix of a vector, or the diagonal of a matrix."""
     rank = self._spec.ndim
     if rank not in (1, 2):
         raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {rank}D")
@@ -166,14 +166,14 @@ def diag(self: Tensor, diagonal: int) -> Tensor:
 
 @host_kernel("diagflat", "zeros", "diagonal_scatter")
 def diagflat(self: Tensor, offset: int) -> Tensor:
-    """`torch.diagflat`: all elements on a matrix's diagonal."""
+    """Return `torch.diagflat`: a matrix with all elements on its diagonal."""
     matrix: Tensor = diag_embed(self.reshape((-1,)), offset, 0, 1)
     return matrix
 
 
 @host_kernel("diag_embed", "zeros", "diagonal_scatter")
 def diag_embed(self: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
-    """`torch.diag_embed`: the last dimension on the diagonal of two new ones, zeros elsewhere."""
+    """Return `torch.diag_embed`: the last dimension as the diagonal of two new dimensions, with zeros elsewhere."""
     rank = self._spec.ndim + 1
     first, second = wrap_dim(dim1, rank), wrap_dim(dim2, rank)
     if first == second:
@@ -191,7 +191,7 @@ def diag_embed(self: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
 
 @host_kernel("block_diag", "zeros", "cat")
 def block_diag(tensors: Sequence[Tensor]) -> Tensor:
-    """`torch.block_diag`: matrices along the diagonal, zeros elsewhere; vectors are rows."""
+    """Return `torch.block_diag`: matrices along the diagonal, zeros elsewhere; vectors are rows."""
     if not tensors:
         return ops.empty((1, 0))
     device = tensors[0]._spec.device
@@ -220,7 +220,7 @@ def block_diag(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def cartesian_prod(tensors: Sequence[Tensor]) -> Tensor:
-    """`torch.cartesian_prod`: every choice of an element of each vector, a row for each."""
+    """Return `torch.cartesian_prod`: one row for each combination of elements."""
     for x in tensors:
         if x._spec.ndim != 1:
             raise RuntimeError(f"Expect a 1D vector, but got shape {list(x.shape)}")
@@ -230,7 +230,7 @@ def cartesian_prod(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def combinations(self: Tensor, r: int, with_replacement: bool) -> Tensor:
-    """`torch.combinations`: the choices of `r` elements in order, a row for each."""
+    """Return `torch.combinations`: one row for each combination of `r` elements, in order."""
     if self._spec.ndim != 1:
         raise RuntimeError(f"Expect a 1D vector, but got shape {list(self.shape)}")
     if r < 0:
@@ -247,13 +247,13 @@ def combinations(self: Tensor, r: int, with_replacement: bool) -> Tensor:
 
 
 MOST_CHOSEN = 2**29
-"""Elements of the largest result of `combinations`; their indices take 4 GiB."""
+"""Maximum number of elements in a result of `combinations`; their indices take 4 GiB."""
 
 
 def _number_of_choices(numel: int, r: int, with_replacement: bool) -> int:
-    """Return how many choices of `r` out of `numel` elements there are. Raises RuntimeError for too many."""
+    """Return the number of combinations of `r` out of `numel` elements. Raises RuntimeError for too many."""
     among = numel + r - 1 if with_replacement else numel
-    # Each further element at least adds a choice, so r alone decides before a huge binomial is computed.
+    # Each further element adds at least one combination, so check r before computing a huge binomial.
     fits = 0 <= r <= MOST_CHOSEN and (r > among or min(r, among - r) <= 64)
     count = math.comb(among, r) if fits and numel else 0
     if not fits and r > among:
@@ -273,7 +273,7 @@ def narrow_copy(self: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 
 def sum_to_size(self: Tensor, size: Sequence[int]) -> Tensor:
-    """`torch.Tensor.sum_to_size`: summed over the broadcast dimensions."""
+    """Return `torch.Tensor.sum_to_size`: the sum over the broadcast dimensions."""
     sizes, target = self._spec.sizes, tuple(size)
     if not target:
         return ops.sum(self)
@@ -288,7 +288,7 @@ def sum_to_size(self: Tensor, size: Sequence[int]) -> Tensor:
 
 
 def pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor:
-    """`torch.pixel_shuffle`: (..., C r^2, H, W) to (..., C, H r, W r)."""
+    """Run `torch.pixel_shuffle`: (..., C r^2, H, W) to (..., C, H r, W r)."""
     if self._spec.ndim < 3:
         raise RuntimeError(
             f"pixel_shuffle expects input to have at least 3 dimensions, but got input with {self._spec.ndim} "
@@ -312,7 +312,7 @@ def pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor:
 
 
 def pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor:
-    """`torch.pixel_unshuffle`: (..., C, H r, W r) to (..., C r^2, H, W)."""
+    """Run `torch.pixel_unshuffle`: (..., C, H r, W r) to (..., C r^2, H, W)."""
     if self._spec.ndim < 3:
         raise RuntimeError(
             f"pixel_unshuffle expects input to have at least 3 dimensions, but got input with {self._spec.ndim} "
@@ -344,7 +344,7 @@ def _moved(like: Tensor, permuted: Tensor, sizes: Sequence[int]) -> Tensor:
 
 
 def channel_shuffle(self: Tensor, groups: int) -> Tensor:
-    """`torch.nn.functional.channel_shuffle`: channels of all groups, taken in turn."""
+    """Run `torch.nn.functional.channel_shuffle`: interleave the channels of all groups."""
     if self._spec.ndim < 3:
         raise RuntimeError(
             f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(self._spec.sizes)}"

@@ -30,7 +30,9 @@ def _window(
     device: Device | None,
     pin: bool | None,
 ) -> Tensor:
-    """``shape(0, 1, 2, ..., number of elements)``. Raises RuntimeError for integers and for a negative length."""
+    """Return ``shape(0, 1, 2, ..., number of elements)``. Raises RuntimeError for integers and for a negative
+    length.
+    """
     if is_sparse(layout):
         raise RuntimeError(f"{name} is not implemented for sparse types, got: {layout}")
     dtype = get_default_dtype() if dtype is None else dtype
@@ -41,7 +43,7 @@ def _window(
     if length < 2:
         return ops.ones(length, dtype=dtype, device=device, pin_memory=pin)
     whole = length + periodic
-    # 16-bit floats count in float32, because they do not represent every integer.
+    # Count in float32 for 16-bit floats, which cannot represent every integer.
     wide = dtype if dtype.itemsize > 2 else get_default_dtype()
     made: Tensor = shape(ops.arange(whole, dtype=wide, device=device), whole)
     made = made.narrow(0, 0, length).to(dtype) if periodic else made.to(dtype)
@@ -49,7 +51,7 @@ def _window(
 
 
 def hamming_window(window_length: int, *rest: Any) -> Any:
-    """alpha - beta cos(2 pi n / (N - 1))."""
+    """Compute alpha - beta cos(2 pi n / (N - 1))."""
     *given, dtype, layout, device, pin = rest
     usual: list[Any] = [True, 0.54, 0.46]
     periodic, alpha, beta = given + usual[len(given) :]
@@ -71,7 +73,7 @@ def hann_window(window_length: int, *rest: Any) -> Tensor:
 
 
 def blackman_window(window_length: int, *rest: Any) -> Tensor:
-    """0.42 - 0.5 cos(2 pi n / (N - 1)) + 0.08 cos(4 pi n / (N - 1))."""
+    """Compute 0.42 - 0.5 cos(2 pi n / (N - 1)) + 0.08 cos(4 pi n / (N - 1))."""
     *given, dtype, layout, device, pin = rest
 
     def shape(n: Tensor, whole: int) -> Tensor:
@@ -92,7 +94,7 @@ def bartlett_window(window_length: int, *rest: Any) -> Tensor:
 
 
 def kaiser_window(window_length: int, *rest: Any) -> Tensor:
-    """I0(beta sqrt(1 - ((2 n - N + 1) / (N - 1))^2)) / I0(beta)."""
+    """Compute I0(beta sqrt(1 - ((2 n - N + 1) / (N - 1))^2)) / I0(beta)."""
     *given, dtype, layout, device, pin = rest
     usual: list[Any] = [True, 12.0]
     periodic, beta = given + usual[len(given) :]

@@ -1,4 +1,4 @@
-"""``softmax`` and ``log_softmax`` as users call them: with a dtype to convert to first."""
+"""``softmax`` and ``log_softmax`` as users call them, with a dtype to convert to first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _served_by(part: str) -> Planner:
-    """Return the planner of ``(self, dim, dtype)`` without a dtype to convert to: `part` serves the whole call."""
+    """Return the planner of ``(self, dim, dtype)``; without a dtype, `part` serves the whole call."""
 
     def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         self, dim, dtype = args

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def argsort(self: Tensor, dim: int, descending: bool) -> Tensor:
-    """`torch.argsort`: where the elements of a sorted tensor come from."""
+    """Return `torch.argsort`: the source indices of the sorted elements."""
     return ops.sort(self, dim, descending)[1]
 
 
@@ -24,17 +24,17 @@ def argsort_stable(self: Tensor, stable: bool, dim: int, descending: bool) -> Te
 
 
 def argsort_out(self: Tensor, stable: bool, dim: int, descending: bool, out: Tensor) -> Tensor:
-    """`torch.argsort` into a tensor."""
+    """Run `torch.argsort` with an ``out=`` tensor."""
     return write_out("argsort", out, argsort_stable(self, stable, dim, descending))
 
 
 def msort(self: Tensor) -> Tensor:
-    """`torch.msort`: the values sorted along the first dimension."""
+    """Return `torch.msort`: the values sorted along the first dimension."""
     return ops.sort(self, 0, False)[0]
 
 
 def msort_out(self: Tensor, out: Tensor) -> Tensor:
-    """`torch.msort` into a tensor."""
+    """Run `torch.msort` with an ``out=`` tensor."""
     if shares_memory(out, self):
         check_write_overlap(out, self)
     return write_out("msort", out, msort(self), exact=True, strided=True)

@@ -52,7 +52,7 @@ def naming(layout: Layout) -> Naming:
 
 
 def expect_compressed(name: str, layout: Layout | None) -> Layout:
-    """Return the layout if it is a compressed one. Raises RuntimeError for another."""
+    """Return the layout if it is compressed. Raises RuntimeError for another layout."""
     if layout is None or layout not in COMPRESSED:
         given = "none" if layout is None else spoken(layout)
         raise RuntimeError(f"{name} expected sparse compressed tensor layout but got {given}")
@@ -66,7 +66,7 @@ def compressed_tensor(compressed: Any, plain: Any, values: Any, size: Sizes, lay
 
 
 def check_parts(compressed: Any, plain: Any, values: Any, size: Sizes, layout: Layout) -> None:
-    """Raise RuntimeError where parts and sizes do not fit each other; no element is read."""
+    """Raise RuntimeError if parts and sizes do not match; no element is read."""
     names = naming(layout)
     both = f"{names.compressed} and {names.plain}"
     specs: dict[str, TensorSpec] = {
@@ -160,7 +160,7 @@ def counts_of(size: Sizes, batch_ndim: int, block: Sizes, layout: Layout) -> tup
 
 
 def check_indices(compressed: Any, plain: Any, lines: int, length: int, layout: Layout) -> None:
-    """Raise RuntimeError where indices break an invariant; on a GPU the host waits for each of them.
+    """Raise RuntimeError for indices that break an invariant; on a GPU the host synchronizes for each check.
 
     Args:
         compressed, plain: The parts of a sparse tensor, of matching shapes.
@@ -239,7 +239,7 @@ def sparse_compressed_tensor_sized(
     device: Device | None,
     pin_memory: bool | None,
 ) -> Any:
-    """``sparse_compressed_tensor(compressed, plain, values, size)``, whose indices are checked."""
+    """Return ``sparse_compressed_tensor(compressed, plain, values, size)``, with checked indices."""
     kind = expect_compressed("sparse_compressed_tensor", layout)
     ops._validate_sparse_compressed_tensor_args(compressed_indices, plain_indices, values, size, kind)
     return ops._sparse_compressed_tensor_unsafe(
@@ -256,7 +256,7 @@ def sparse_compressed_tensor(
     device: Device | None,
     pin_memory: bool | None,
 ) -> Any:
-    """``sparse_compressed_tensor(compressed, plain, values)``, of the least sizes."""
+    """Return ``sparse_compressed_tensor(compressed, plain, values)``, with the smallest sizes."""
     kind = expect_compressed("sparse_compressed_tensor", layout)
     size = inferred_size(compressed_indices, plain_indices, values, kind)
     return sparse_compressed_tensor_sized(

@@ -1,4 +1,4 @@
-"""Sparse tensors of coordinates, made of dense ones and taken apart (ATen/native/sparse/SparseTensor.cpp)."""
+"""Sparse COO tensors: construction from dense tensors, and conversion back (ATen/native/sparse/SparseTensor.cpp)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def empty_coo(
 
 
 def check_dims(size: Sizes, sparse_dim: int, dense_dim: int) -> None:
-    """Raise RuntimeError where the sizes are not as many as the dimensions, or too large to count their elements."""
+    """Raise RuntimeError if the number of sizes is wrong, or the number of elements overflows."""
     if len(size) != sparse_dim + dense_dim:
         raise RuntimeError(
             f"'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = {len(size)}, sparse_dim = "
@@ -60,7 +60,7 @@ def sparse_coo_tensor_size(
     device: Device | None,
     pin_memory: bool | None,
 ) -> Any:
-    """``sparse_coo_tensor(size)``: no element."""
+    """Return ``sparse_coo_tensor(size)``, without elements."""
     return _sparse_coo_tensor_with_dims(len(size), 0, size, dtype, layout, device, pin_memory)
 
 
@@ -98,7 +98,7 @@ def _sparse_coo_tensor_with_dims_and_tensors(
 
 
 def _check_parts(indices: Tensor, values: Tensor, size: Sizes) -> None:
-    """Raise RuntimeError where indices, values and sizes do not fit each other. Nothing on the device is read."""
+    """Raise RuntimeError if indices, values and sizes do not match. Device memory is not read."""
     if indices._spec.ndim != 2:
         raise RuntimeError(f"indices must be sparse_dim x nnz, but got: {list(indices._spec.sizes)}")
     if indices._spec.dtype is not int64:
@@ -130,7 +130,7 @@ def _validate_sparse_coo_tensor_args(
     is_coalesced: bool | None,
     check_pinning: bool | None,
 ) -> None:
-    """Raise RuntimeError for parts that make no sparse tensor; on a GPU the host waits for the indices' range."""
+    """Raise RuntimeError for invalid parts; on a GPU the host waits for the indices' range."""
     if indices._spec.ndim != 2:
         raise RuntimeError(f"indices must be sparse_dim x nnz, but got: {list(indices._spec.sizes)}")
     sparse_dim = indices._spec.sizes[0]
@@ -189,7 +189,7 @@ def sparse_coo_tensor_indices(
     pin_memory: bool | None,
     is_coalesced: bool | None,
 ) -> Any:
-    """``sparse_coo_tensor(indices, values)``, of the least sizes."""
+    """Return ``sparse_coo_tensor(indices, values)``, with the smallest sizes."""
     size = inferred_size(indices, _rows(values))
     return _sparse_coo_tensor_unsafe(indices, values, size, dtype, layout, device, pin_memory, is_coalesced)
 
@@ -236,7 +236,7 @@ def _sparse_coo_tensor_unsafe(
 
 
 def _rows(values: Any) -> Any:
-    """Return values with a first dimension: a 0-d value counts as a vector of one."""
+    """Return values with a leading dimension: a 0-d value counts as a vector of one."""
     return values if values._spec.ndim else values.expand((1,))
 
 
@@ -251,7 +251,7 @@ def _expected(self: Any, name: str) -> SparseCoo:
 
 
 def indices(self: Any) -> Any:
-    """``indices``: a view of the coordinates."""
+    """Return ``indices``: a view of the coordinates."""
     parts = _expected(self, "indices")
     if not parts.is_coalesced:
         raise RuntimeError("Cannot get indices on an uncoalesced tensor, please call .coalesce() first")
@@ -260,7 +260,7 @@ def indices(self: Any) -> Any:
 
 
 def values(self: Any) -> Any:
-    """``values``: a view of the specified elements."""
+    """Return ``values``: a view of the specified elements."""
     layout = self._spec.layout
     if layout is sparse_coo:
         if not self._data.is_coalesced:
@@ -271,7 +271,7 @@ def values(self: Any) -> Any:
 
 
 def coalesce(self: Any) -> Any:
-    """``coalesce``: the tensor itself where it is already."""
+    """Run ``coalesce``: return the tensor itself if it is coalesced."""
     return self if _expected(self, "coalesce").is_coalesced else ops._coalesce(self)
 
 
@@ -351,7 +351,7 @@ def _to_sparse(self: Any, layout: Layout | None, blocksize: Sizes | None, dense_
 
 
 def _spdiags(diagonals: Any, offsets: Any, shape: Sizes, layout: Layout | None) -> Any:
-    """``_spdiags``: element j of a diagonal at offset k is in row j - k and column j."""
+    """Run ``_spdiags``: element j of a diagonal at offset k is in row j - k and column j."""
     if diagonals._spec.ndim == 1:
         diagonals = diagonals.unsqueeze(0)
     if not offsets._spec.ndim:

@@ -1,4 +1,4 @@
-"""Products of sparse matrices that only choose other operators (torch/sparse, ATen/native/sparse/SparseBlas.cpp)."""
+"""Sparse matmuls that only select other operators (torch/sparse, ATen/native/sparse/SparseBlas.cpp)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REDUCTIONS = ("sum", "mean", "amax", "amin")
 
 
 def _sparse_mm(sparse: Any, dense: Any) -> Any:
-    """``torch.sparse.mm``: the gradient of a sparse operand has its indices."""
+    """Compute ``torch.sparse.mm``: the gradient of a sparse operand has its indices."""
     left, right = sparse._spec.layout, dense._spec.layout
     if left is strided and right is strided:
         return ops.mm(sparse, dense)
@@ -33,12 +33,14 @@ def _sparse_mm(sparse: Any, dense: Any) -> Any:
 
 
 def _sparse_addmm(self: Any, mat1: Any, mat2: Any, beta: Number, alpha: Number) -> Any:
-    """``addmm`` with other gradients."""
+    """Compute ``addmm`` with the gradients of ``torch.sparse.mm``."""
     return ops.addmm(self, mat1, mat2, beta=beta, alpha=alpha)
 
 
 def _sparse_mm_reduce(sparse: Any, dense: Any, reduce: str) -> Any:
-    """``torch.sparse.mm(sparse, dense, reduce)``: products of a row reduced by another operation than the sum."""
+    """Compute ``torch.sparse.mm(sparse, dense, reduce)``: reduce the products of a row by another operation than the
+    sum.
+    """
     check_reduce(reduce)
     return find_overload("aten::_sparse_mm_reduce_impl")(sparse, dense, reduce)[0]
 
@@ -56,7 +58,7 @@ def expect_csr(name: str, argument: str, tensor: Any) -> None:
 
 
 def smm(self: Any, mat2: Any) -> Any:
-    """``sspaddmm`` with nothing to add to."""
+    """Compute ``sspaddmm`` without an addend."""
     if self._spec.ndim != 2 or mat2._spec.ndim != 2:
         raise RuntimeError(
             f"smm(): expected two matrices, got shapes {list(self._spec.sizes)} and {list(mat2._spec.sizes)}"

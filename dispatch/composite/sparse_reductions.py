@@ -29,12 +29,12 @@ def _sparse_sum_dim_dtype(self: Any, dim: Sequence[int], dtype: ScalarType) -> A
 
 
 def _sparse_softmax_int(self: Any, dim: int, dtype: ScalarType | None) -> Any:
-    """Softmax, after a conversion to `dtype`."""
+    """Compute softmax, after a conversion to `dtype`."""
     return _converted(ops._sparse_softmax, self, dim, dtype)
 
 
 def _sparse_log_softmax_int(self: Any, dim: int, dtype: ScalarType | None) -> Any:
-    """Log-softmax, after a conversion to `dtype`."""
+    """Compute log-softmax, after a conversion to `dtype`."""
     return _converted(ops._sparse_log_softmax, self, dim, dtype)
 
 

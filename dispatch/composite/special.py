@@ -1,4 +1,4 @@
-"""Special functions made of others, and their other names (`torch.special`)."""
+"""Composite special functions, and their aliases (`torch.special`)."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ _polygamma_into = inplace_form("polygamma", lambda self, n: ops.polygamma(n, sel
 
 
 def polygamma_(self: Tensor, n: int) -> Tensor:
-    """`polygamma` in place."""
+    """Compute `polygamma` in place."""
     return _polygamma_into(self, n)
 
 
@@ -130,5 +130,5 @@ def ndtr(self: Tensor) -> Tensor:
 
 
 def round_(self: Tensor, decimals: int) -> Tensor:
-    """`round`, to decimal places."""
+    """Compute `round` to decimal places."""
     return ops.round(self, decimals=decimals) if decimals else ops.round(self)

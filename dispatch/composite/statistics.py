@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @host_kernel("nansum", "sum.dim_IntList", "isnan")
 def nansum(self: Tensor, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None) -> Tensor:
-    """`sum` with NaN counted as zero. Raises RuntimeError for complex numbers on the CPU."""
+    """Compute `sum` with NaN counted as zero. Raises RuntimeError for complex numbers on the CPU."""
     given = self._spec.dtype
-    reduced_dims(dim, self._spec.ndim)  # before their dtype
+    reduced_dims(dim, self._spec.ndim)  # checked before their dtype
     if given.is_complex and self._spec.device.type == "cpu":
         raise RuntimeError("nansum on CPU does not support complex inputs")
     if given.is_floating_point or given.is_complex:
@@ -47,7 +47,7 @@ def _summed_in(name: str, self: Tensor, dtype: ScalarType | None, out: Tensor) -
 def nansum_out(
     self: Tensor, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None, out: Tensor
 ) -> Tensor:
-    """``nansum(out=)``, in the output's dtype."""
+    """Compute ``nansum(out=)`` in the output's dtype."""
     reduced_dims(dim, self._spec.ndim)
     dtype = _summed_in("nansum", self, dtype, out)
     return out_form("nansum", nansum)(self, dim, keepdim, dtype, out)
@@ -56,7 +56,7 @@ def nansum_out(
 def nanmean_out(
     self: Tensor, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None, out: Tensor
 ) -> Tensor:
-    """``nanmean(out=)``, in the output's dtype."""
+    """Compute ``nanmean(out=)`` in the output's dtype."""
     reduced_dims(dim, self._spec.ndim)
     if self._spec.dtype.is_floating_point:
         dtype = _summed_in("nanmean", self, dtype, out)
@@ -65,7 +65,7 @@ def nanmean_out(
 
 @host_kernel("nanmean", "sum.dim_IntList", "isnan", "div.Tensor")
 def nanmean(self: Tensor, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None) -> Tensor:
-    """`mean` of the elements that are numbers. Raises RuntimeError for integers."""
+    """Compute `mean` without NaN. Raises RuntimeError for integers."""
     given = self._spec.dtype
     if not (given.is_floating_point or given.is_complex):
         raise RuntimeError(
@@ -87,7 +87,7 @@ def quantile(self: Tensor, q: Tensor | float, dim: int | None, keepdim: bool, in
 def nanquantile(
     self: Tensor, q: Tensor | float, dim: int | None, keepdim: bool, interpolation: str
 ) -> Tensor:
-    """`quantile` of the elements that are numbers."""
+    """Compute `quantile` without NaN."""
     return quantiles("nanquantile", self, q, dim, keepdim, interpolation, True)
 
 
@@ -148,7 +148,7 @@ def interpolated(ordered: Tensor, ranks: Tensor, interpolation: str) -> Tensor:
 
 
 def check_quantiles(name: str, self: Tensor, q: Tensor, interpolation: str) -> None:
-    """PyTorch's refusals of empty or integral tensors and of shares outside [0, 1]."""
+    """Raise RuntimeError for empty or integral tensors, and for quantiles outside [0, 1], as PyTorch does."""
     if not self.numel():
         raise RuntimeError(f"{name}() input tensor must be non-empty")
     if q._spec.ndim > 1:
@@ -203,7 +203,7 @@ def histc(self: Tensor, bins: int, min: float, max: float) -> Tensor:
 
 
 def bincount(self: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
-    """`torch.bincount`: the count of each integer from 0 on, or the sum of its weights.
+    """Compute `torch.bincount`: the count of each integer from 0 on, or the sum of its weights.
 
     The host waits for the maximum, which determines the number of bins.
     """
@@ -232,7 +232,7 @@ def bincount(self: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
 
 
 def bincount_out(self: Tensor, weights: Tensor | None, minlength: int, out: Tensor) -> Tensor:
-    """`bincount` into a tensor of the result's dtype."""
+    """Run `bincount` with an ``out=`` tensor of the result's dtype."""
     return out_form("bincount", ops.bincount, exact=True)(self, weights, minlength, out)
 
 

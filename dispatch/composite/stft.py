@@ -28,7 +28,7 @@ def stft(
     return_complex: bool | None,
     align_to_window: bool | None,
 ) -> Tensor:
-    """`stft_center` without a border."""
+    """Compute `stft_center` without padding."""
     return stft_center(
         self, n_fft, hop_length, win_length, window, False, "constant", normalized, onesided, return_complex,
         align_to_window,
@@ -48,7 +48,7 @@ def stft_center(
     return_complex: bool | None,
     align_to_window: bool | None,
 ) -> Tensor:
-    """`torch.stft`: (frequencies, frames) of (samples), or of each of a batch."""
+    """Compute `torch.stft`: (frequencies, frames) of (samples), or of each signal of a batch."""
     hop = n_fft // 4 if hop_length is None else hop_length
     width = n_fft if win_length is None else win_length
     dtype = self._spec.dtype
@@ -127,7 +127,7 @@ def istft(
     length: int | None,
     return_complex: bool,
 ) -> Tensor:
-    """`torch.istft`: the least squares estimate of the signal from overlapping frames."""
+    """Compute `torch.istft`: the least-squares estimate of the signal from overlapping frames."""
     hop = n_fft // 4 if hop_length is None else hop_length
     width = n_fft if win_length is None else win_length
 

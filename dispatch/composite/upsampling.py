@@ -37,7 +37,7 @@ def output_size_of(
 def _by_vector(name: str) -> Callable[..., Any]:
     def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         input, output_size, *align_corners, scale_factors = args
-        # Factors are numbers of each call, on which the result's sizes depend.
+        # Scale factors are arguments of each call, on which the output size depends.
         if scale_factors is not None or output_size is None or len(output_size) != input._spec.ndim - 2:
             return op.rebind(vec, args)
         given = (input, tuple(output_size), *align_corners, *[None] * len(output_size))

@@ -1,4 +1,4 @@
-"""Shapes by views where a view can be, else by a copy."""
+"""Reshaping by views if possible, else by copies."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=4096)
 def _reshaped(spec: TensorSpec, shape: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
-    """Return the shape with a -1 filled in, and whether a view has it."""
+    """Return the shape with -1 resolved, and True if a view can have it."""
     sizes = infer_size(shape, spec.numel)
     return sizes, view_strides(spec.sizes, spec.strides, sizes) is not None
 
 
 def _plan_reshape(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """Plan a reshape that is a view as a view."""
+    """Plan a reshape as a view if possible."""
     sizes, is_view = _reshaped(args[0]._spec, tuple(args[1]))
     return plan_of_part(op, key_set, args, "aten::view", (args[0], sizes)) if is_view else None
 
@@ -111,7 +111,7 @@ def _plan_as_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
 def as_strided(
     self: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
 ) -> Tensor:
-    """`torch.as_strided`: any sizes and strides over the storage; offsets count from its start."""
+    """Return `torch.as_strided`: any sizes and strides over the storage; offsets count from its start."""
     _check_strided(size, stride, storage_offset)
     own = self.storage_offset()
     first = own if storage_offset is None else storage_offset
@@ -120,12 +120,12 @@ def as_strided(
 
 
 def real(self: Tensor) -> Tensor:
-    """`torch.real`: a view of the real parts; a real tensor itself."""
+    """Return `torch.real`: a view of the real parts; a real tensor itself."""
     return view_as_real(self).select(-1, 0) if self._spec.dtype.is_complex else self
 
 
 def imag(self: Tensor) -> Tensor:
-    """`torch.imag`: a view of the imaginary parts."""
+    """Return `torch.imag`: a view of the imaginary parts."""
     if not self._spec.dtype.is_complex:
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
     return view_as_real(self).select(-1, 1)
@@ -151,7 +151,7 @@ def narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 
 def narrow_tensor(self: Tensor, dim: int, start: Tensor, length: int) -> Tensor:
-    """`torch.narrow` from a start that an integral 0-d tensor holds.
+    """Run `torch.narrow` from a start in an integral 0-d tensor.
 
     Meta tensors have no values; sizes and strides do not depend on the start, so that it is 0 for them.
     """
@@ -214,18 +214,18 @@ def _plan_movedim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan 
 
 @planned_by(_plan_movedim)
 def movedim(self: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-    """`torch.movedim`: the named dimensions to new positions, the others in order."""
+    """Run `torch.movedim`: move the given dimensions to new positions, and keep the order of the others."""
     order = _moved_order(self._spec.ndim, source, destination)
     return self.permute(order) if order else self.alias()
 
 
 def swapdims(self: Tensor, dim0: int, dim1: int) -> Tensor:
-    """`torch.swapdims`, `torch.swapaxes`."""
+    """Run `torch.swapdims` and `torch.swapaxes`."""
     return self.transpose(dim0, dim1)
 
 
 def adjoint(self: Tensor) -> Tensor:
-    """`torch.adjoint`: the conjugate transpose of the last two dimensions."""
+    """Return `torch.adjoint`: the conjugate transpose of the last two dimensions."""
     rank = self._spec.ndim
     if rank == 1:
         raise RuntimeError(
@@ -237,7 +237,7 @@ def adjoint(self: Tensor) -> Tensor:
 
 @lru_cache(maxsize=4096)
 def _flattened(sizes: tuple[int, ...], start_dim: int, end_dim: int) -> tuple[int, ...] | None:
-    """Return the sizes with a range of dimensions joined; None if there is nothing to join."""
+    """Return the sizes with a range of dimensions flattened; None if there is nothing to flatten."""
     first, last = wrap_dim(start_dim, len(sizes)), wrap_dim(end_dim, len(sizes))
     if first > last:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
@@ -249,7 +249,7 @@ def _flattened(sizes: tuple[int, ...], start_dim: int, end_dim: int) -> tuple[in
 
 
 def _plan_flatten(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """Joining dimensions is planned as the view that it is, or as nothing."""
+    """Plan a flattening of dimensions as a view, or as the tensor itself."""
     self, start_dim, end_dim = args
     sizes = _flattened(self._spec.sizes, start_dim, end_dim)
     if sizes is None:
@@ -267,7 +267,7 @@ def _itself(tensor: Tensor) -> Tensor:
 
 @planned_by(_plan_flatten)
 def flatten(self: Tensor, start_dim: int, end_dim: int) -> Tensor:
-    """`torch.flatten`: the tensor itself where there is nothing to join."""
+    """Run `torch.flatten`; return the tensor itself if there is nothing to flatten."""
     sizes = _flattened(self._spec.sizes, start_dim, end_dim)
     return self if sizes is None else reshape(self, sizes)
 
@@ -302,12 +302,12 @@ def ravel(self: Tensor) -> Tensor:
 
 @planned_by(plan_split)
 def split(self: Tensor, split_size: int, dim: int) -> tuple[Tensor, ...]:
-    """`torch.split` into parts of one size, the last one smaller where it must be."""
+    """Run `torch.split` into parts of one size; the last part may be smaller."""
     return mark_several(unsafe_split(self, split_size, dim), "Split", dim)
 
 
 def unsafe_split(self: Tensor, split_size: int, dim: int) -> tuple[Tensor, ...]:
-    """`torch.unsafe_split`, whose parts may be written to under autograd."""
+    """Run `torch.unsafe_split`, whose parts may be written to under autograd."""
     spec = self._spec
     if spec.ndim == 0:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
@@ -328,12 +328,12 @@ def unsafe_split(self: Tensor, split_size: int, dim: int) -> tuple[Tensor, ...]:
 
 @planned_by(plan_split_with_sizes)
 def split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
-    """`torch.split` into parts of the sizes given."""
+    """Run `torch.split` into parts of the given sizes."""
     return mark_several(unsafe_split_with_sizes(self, split_sizes, dim), "SplitWithSizes", dim)
 
 
 def unsafe_split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
-    """`torch.unsafe_split_with_sizes`, whose parts may be written to under autograd."""
+    """Run `torch.unsafe_split_with_sizes`, whose parts may be written to under autograd."""
     spec = self._spec
     if spec.ndim == 0:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
@@ -355,12 +355,12 @@ def unsafe_split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int) 
 
 @planned_by(plan_chunk)
 def chunk(self: Tensor, chunks: int, dim: int) -> tuple[Tensor, ...]:
-    """`torch.chunk`: at most `chunks` parts of one size, the last one smaller where it must be."""
+    """Run `torch.chunk`: at most `chunks` parts of one size; the last part may be smaller."""
     return mark_several(unsafe_chunk(self, chunks, dim), "Split", dim)
 
 
 def unsafe_chunk(self: Tensor, chunks: int, dim: int) -> tuple[Tensor, ...]:
-    """`torch.unsafe_chunk`, whose parts may be written to under autograd."""
+    """Run `torch.unsafe_chunk`, whose parts may be written to under autograd."""
     spec = self._spec
     if spec.ndim == 0:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
@@ -374,7 +374,7 @@ def unsafe_chunk(self: Tensor, chunks: int, dim: int) -> tuple[Tensor, ...]:
 
 
 def tensor_split_sections(self: Tensor, sections: int, dim: int) -> tuple[Tensor, ...]:
-    """`torch.tensor_split` into a number of parts whose sizes differ by one at most."""
+    """Run `torch.tensor_split` into a number of parts whose sizes differ by at most one."""
     spec = self._spec
     _check_tensor_split(spec.ndim)
     size = spec.sizes[wrap_dim(dim, spec.ndim)]
@@ -386,7 +386,7 @@ def tensor_split_sections(self: Tensor, sections: int, dim: int) -> tuple[Tensor
 
 
 def tensor_split_indices(self: Tensor, indices: Sequence[int], dim: int) -> tuple[Tensor, ...]:
-    """`torch.tensor_split` at the indices given."""
+    """Run `torch.tensor_split` at the given indices."""
     spec = self._spec
     _check_tensor_split(spec.ndim)
     starts = (0, *indices)
@@ -395,7 +395,7 @@ def tensor_split_indices(self: Tensor, indices: Sequence[int], dim: int) -> tupl
 
 
 def tensor_split_tensor(self: Tensor, tensor_indices_or_sections: Tensor, dim: int) -> tuple[Tensor, ...]:
-    """`torch.tensor_split` by an int64 tensor: a number of parts, or the indices."""
+    """Run `torch.tensor_split` by an int64 tensor: a number of parts, or the indices."""
     _check_tensor_split(self._spec.ndim)
     given = tensor_indices_or_sections._spec
     if given.dtype is not int64:
@@ -428,7 +428,7 @@ def _check_tensor_split(rank: int) -> None:
 
 @planned_by(plan_unbind)
 def unbind(self: Tensor, dim: int) -> tuple[Tensor, ...]:
-    """`torch.unbind`: the slices along a dimension, which is removed."""
+    """Run `torch.unbind`: return the slices along a dimension."""
     spec = self._spec
     d = wrap_dim(dim, spec.ndim, scalar_ok=False)
     refuse_too_many_views("unbind", spec.sizes[d])

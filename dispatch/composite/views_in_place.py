@@ -20,7 +20,7 @@ InPlace = Callable[..., Any]
 
 
 def check_leaf(tensor: Tensor) -> None:
-    """Refuse to write to a leaf, before anything else is wrong with the call."""
+    """Raise an error for a write to a leaf before any other check of the call."""
     if tensor._spec.requires_grad and is_grad_enabled():
         check_inplace(tensor)
 
@@ -55,10 +55,10 @@ unsqueeze_ = becoming("unsqueeze")
 
 
 def swapaxes_(self: Tensor, axis0: int, axis1: int) -> Tensor:
-    """`Tensor.swapaxes_`: `transpose_` by NumPy's name, which modes see."""
+    """Run `Tensor.swapaxes_`: `transpose_` by NumPy's name, which modes see."""
     return self.transpose_(axis0, axis1)
 
 
 def swapdims_(self: Tensor, dim0: int, dim1: int) -> Tensor:
-    """`Tensor.swapdims_`: `transpose_`, which modes see."""
+    """Run `Tensor.swapdims_`: `transpose_`, which modes see."""
     return self.transpose_(dim0, dim1)

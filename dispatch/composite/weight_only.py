@@ -1,6 +1,6 @@
-"""The orders in which products take weights of 4-bit integers.
+"""Memory orders of int4 weights for matmuls.
 
-Source: PyTorch, `_convert_weight_to_int4pack` in ATen/native/cuda/int4mm.cu, and `int4pack_mm_kernel.cpp` of its CPU.
+Source: PyTorch, `_convert_weight_to_int4pack` in ATen/native/cuda/int4mm.cu, and `int4pack_mm_kernel.cpp` for the CPU.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 ROWS = 64
-"""Rows of a block that a CPU of 512-bit vectors multiplies at a time."""
+"""Rows of a block that an AVX-512 CPU multiplies at a time."""
 
 
 def _convert_weight_to_int4pack(self: Tensor, innerKTiles: int) -> Tensor:
@@ -43,7 +43,7 @@ def _convert_weight_to_int4pack(self: Tensor, innerKTiles: int) -> Tensor:
     # Bit positions of the columns 0, 1, 8, 9, 16, 17, 24 and 25, counted from a lane's first, in its 32 bits.
     shifts = 4 * ops.arange(4, device=self.device)[:, None] + 16 * ops.arange(2, device=self.device)
     words = (lanes << shifts).sum((-1, -2))
-    # The upper half of 32 bits means negative numbers.
+    # 32-bit patterns in the upper half are negative numbers.
     words = words - ((words >> 31) << 32)
     return words.to(int32).reshape((n // 8, k // (16 * innerKTiles), 32, innerKTiles // 2))
 

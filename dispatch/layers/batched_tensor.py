@@ -103,7 +103,7 @@ def unbatched(tensor: TensorImpl, level: VmapLevel) -> tuple[Any, int | None]:
 
 
 def refuse_escaped(level: VmapLevel, what: str) -> None:
-    """Raise RuntimeError for a batched tensor whose vmap is not in progress where it is used."""
+    """Raise RuntimeError for a batched tensor whose vmap has ended, or is not visible here."""
     if not is_visible(level):
         raise RuntimeError(
             f"{what}: a BatchedTensor of vmap level {level.number} is used where that vmap is not in progress. Either "
@@ -113,7 +113,7 @@ def refuse_escaped(level: VmapLevel, what: str) -> None:
 
 
 class BatchedTensor(Tensor):
-    """A tensor inside `tt.vmap`: it has the metadata of one example, and operators compute on all of them.
+    """Tensor inside `tt.vmap`: it has the metadata of one example, and operators compute on all examples.
 
     Values of single examples cannot be read: `item`, `bool`, `numpy` and similar methods raise RuntimeError.
     """
@@ -142,7 +142,7 @@ class BatchedTensor(Tensor):
         )
 
     def detach_(self) -> Self:
-        """Detach the tensor, also from the graph outside of vmap, and drop the tangents from there."""
+        """Detach the tensor, also from the graph outside of vmap, and drop its outer tangents."""
         super().detach_()
         data: BatchedValue = self._data
         value: Any = data.value

@@ -1,7 +1,7 @@
 """`FakeTensorMode`: a context in which operators give tensors without elements (torch/_subclasses/fake_tensor.py).
 
-A fake tensor has shape, strides, dtype and device, and costs no memory. Operators on fake tensors run their Meta
-kernels, which `make_graph` with ``tracing_mode="fake"`` runs too; launches of Triton kernels do nothing.
+A fake tensor has shape, strides, dtype and device, but no storage. Operators on fake tensors run their Meta kernels,
+which `make_graph` with ``tracing_mode="fake"`` runs too; launches of Triton kernels do nothing.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .graph.fake_tensor import FakeTensor as TracedFakeTensor
 from .python_key import PYTHON_BIT, TensorDispatchMode, active_modes, below_innermost
 
 _NEW_DATA = frozenset({"aten::_to_copy", "aten::lift_fresh", "aten::lift_fresh_copy"})
-"""Operators that take the data of a new tensor, which no mode has seen: `tt.tensor` calls them."""
+"""Operators that receive the data of a new tensor, which no mode has seen: `tt.tensor` calls them."""
 
 
 class DataDependentOutputException(RuntimeError):
-    """Raised where a program reads an element of a fake tensor.
+    """Error for reading an element of a fake tensor.
 
     Attributes:
         func: The operator that would have read the element.
@@ -45,7 +45,7 @@ class DataDependentOutputException(RuntimeError):
 
 
 class DynamicOutputShapeException(RuntimeError):
-    """Raised by an operator whose result's size depends on elements of a fake tensor.
+    """Error for an operator whose output size depends on elements of a fake tensor.
 
     Attributes:
         func: The operator.
@@ -59,10 +59,10 @@ class DynamicOutputShapeException(RuntimeError):
 
 
 class FakeTensor(TracedFakeTensor):
-    """A tensor without elements that says it is on a device. `FakeTensorMode` makes fake tensors.
+    """Tensor without elements that reports a device. `FakeTensorMode` makes fake tensors.
 
     Attributes:
-        fake_mode: The mode that made the tensor, and that answers its operators outside of the mode's block.
+        fake_mode: The mode that made the tensor. It also runs operators on the tensor outside of the mode's block.
     """
 
     __slots__ = ("fake_mode",)
@@ -118,7 +118,7 @@ class FakeTensor(TracedFakeTensor):
 
 
 class FakeTensorMode(MetaKernels, TensorDispatchMode):
-    """A context in which operators and factories give fake tensors (`torch._subclasses.FakeTensorMode`).
+    """Context manager in which operators and factories return fake tensors (`torch._subclasses.FakeTensorMode`).
 
     Sizes are numbers, also with a `ShapeEnv`. Launches of Triton kernels on fake tensors do nothing.
 

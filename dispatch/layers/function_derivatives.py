@@ -1,6 +1,6 @@
 """`tt.autograd.functional`: derivatives of functions by their graphs (torch/autograd/functional.py).
 
-Each calls the function once on tensors of its own, and runs backward through the recorded graph. `tt.func` has the same
+Each calls the function once on new tensors, and runs backward through the recorded graph. `tt.func` has the same
 derivatives as transforms of functions.
 """
 
@@ -48,7 +48,7 @@ CONSTANT = {
 
 
 class _Call:
-    """A call of a function on tensors of its own: inputs and outputs, and whether either was a tuple."""
+    """Call of a function on new tensors: inputs and outputs, and whether either was a tuple."""
 
     def __init__(self, name: str, func: Func, inputs: Any, create_graph: bool, strict: bool) -> None:
         self.name, self.func, self.create_graph, self.strict = name, func, create_graph, strict
@@ -74,7 +74,7 @@ class _Call:
                     raise RuntimeError(CONSTANT[what].format(number))
 
     def vector(self, v: Any, like: Tensors, is_tuple: bool, missing: str) -> Tensors | None:
-        """Return the given vector, checked against its tensors; None if one element needs none."""
+        """Return the given vector, checked against its tensors; None if a single element needs no vector."""
         if v is None:
             if len(like) != 1 or like[0].numel() != 1:
                 raise RuntimeError(f"The vector v can only be None if {missing}.")
@@ -95,7 +95,7 @@ class _Call:
         return tuple(_fresh(t, self.create_graph, False) for t in given)
 
     def scalar(self) -> None:
-        """Raise RuntimeError unless the function gave one tensor of one element."""
+        """Raise RuntimeError unless the function returned one tensor of one element."""
         if self.gives_tuple:
             raise RuntimeError(f"The function given to {self.name} should return a single Tensor")
         if self.outputs[0].numel() != 1:
@@ -119,12 +119,12 @@ class _Call:
         return tuple(found)
 
     def last(self, outputs: Tensors, inputs: Tensors, v: Tensors | None) -> Sequence[Any]:
-        """Return the last gradients, recorded if the caller may differentiate them."""
+        """Return the final gradients, recorded if the caller may differentiate them."""
         with set_grad_enabled(self.create_graph or is_grad_enabled()):
             return _gradients(outputs, inputs, v, self.create_graph)
 
     def finish(self, values: Tensors, as_tuple: bool) -> Any:
-        """Return the values without history, unless the caller asks for it."""
+        """Return the values without history, unless the caller requests it."""
         found = values if self.create_graph else tuple(t.detach() for t in values)
         return found if as_tuple else found[0]
 
@@ -171,11 +171,11 @@ def vjp(
     """Return the function's value, and v times its Jacobian (`torch.autograd.functional.vjp`).
 
     Args:
-        func: takes tensors, gives a tensor or a tuple of them.
-        inputs: a tensor, or a tuple of them.
-        v: of the outputs' shapes; None for an output of one element.
-        create_graph: whether the results can be differentiated.
-        strict: whether an output that is independent of an input is an error; otherwise its derivatives are zeros.
+        func: Function from tensors to a tensor or a tuple of them.
+        inputs: A tensor, or a tuple of them.
+        v: Vector with the outputs' shapes; None for an output of one element.
+        create_graph: If True, the results can be differentiated. Default: False.
+        strict: If True, an output that is independent of an input is an error; otherwise its derivatives are zeros.
 
     Raises:
         TypeError: for other than tensors.
@@ -223,7 +223,7 @@ def jvp(
         call = _Call("jvp", func, inputs, create_graph, strict)
         v = call.vector(v, call.inputs, call.takes_tuple, _ONE_INPUT)
         call.run()
-        # The gradients are linear in these, whose values do not matter therefore.
+        # The gradients are linear in these, so their values do not matter.
         weights = tuple(ops.zeros_like(out).requires_grad_() for out in call.outputs)
         gradients = tuple(_gradients(call.outputs, call.inputs, weights, True))
         call.check(gradients, "gradients")
@@ -455,7 +455,7 @@ def hessian(
 ) -> Any:
     """Compute the Hessian of a function that returns one element (`torch.autograd.functional.hessian`).
 
-    Arguments and errors are `jacobian`'s; `outer_jacobian_strategy` is how the gradient is differentiated.
+    Arguments and errors are `jacobian`'s; `outer_jacobian_strategy` selects how the gradient is differentiated.
 
     Example:
         >>> import triten as tt

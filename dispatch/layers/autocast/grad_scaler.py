@@ -1,6 +1,6 @@
-"""`GradScaler`: losses scaled up, so that gradients do not vanish in float16 (torch/amp/grad_scaler.py).
+"""`GradScaler`: loss scaling, which keeps float16 gradients from underflowing (torch/amp/grad_scaler.py).
 
-Scale, growth tracker and the findings of infinities stay on the device; only `step` and `get_scale` wait for it.
+Scale, growth tracker and the infinity flags stay on the device; only `step` and `get_scale` synchronize.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Optimizer(Protocol):
 
 
 class _OptimizerState:
-    """An optimizer's stage, and on each device of its gradients whether any of them is not finite."""
+    """Stage of an optimizer, and for each device of its gradients a flag for non-finite values."""
 
     def __init__(self) -> None:
         self.stage = OptState.READY
@@ -91,7 +91,7 @@ class GradScaler:
     ) -> None:
         self._device = device
         self._enabled = enabled
-        from ....runtime.cuda import driver as drivers  # only when a program scales gradients
+        from ....runtime.cuda import driver as drivers  # imported only if a program scales gradients
 
         if enabled and device == "cuda" and not drivers.is_available():
             warnings.warn("GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
@@ -158,11 +158,11 @@ class GradScaler:
         return self._states.setdefault(id(optimizer), _OptimizerState())
 
     def unscale_(self, optimizer: Optimizer) -> None:
-        """Divide the gradients of an optimizer's parameters by the scale, and note whether all are finite.
+        """Divide the gradients of an optimizer's parameters by the scale, and record infinities.
 
         Raises:
-            RuntimeError: if it was done since the last `update`, or after `step`.
-            ValueError: for gradients in float16, which are what the scale keeps from vanishing.
+            RuntimeError: a second call since the last `update`, or a call after `step`.
+            ValueError: for gradients in float16, which could underflow.
         """
         if not self._enabled:
             return
@@ -196,13 +196,13 @@ class GradScaler:
         return found
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        """Run `unscale_` if that was not done, then ``optimizer.step(*args, **kwargs)`` unless infinities were found.
+        """Run `unscale_` if needed, then ``optimizer.step(*args, **kwargs)`` unless infinities were found.
 
         An optimizer with ``_step_supports_amp_scaling`` is stepped in any case: it finds ``grad_scale`` (None if
         gradients are unscaled) and ``found_inf`` among its attributes.
 
         Returns:
-            what the optimizer's step returns; None if it was skipped.
+            The result of the optimizer's step; None if it was skipped.
 
         Raises:
             RuntimeError: for a second call since the last `update`, and for a ``closure``.
@@ -281,7 +281,7 @@ class GradScaler:
         self._states = {}
 
     def _adapt(self, found: Tensor) -> None:
-        """Back off where infinities were found; else grow at the end of an interval, unless to infinity."""
+        """Multiply by the backoff factor after infinities; else grow at the end of an interval, unless to infinity."""
         scale, tracker = self._started("update")
         successful = ops.add(tracker, 1)
         ends = ops.eq(successful, self._growth_interval)
@@ -331,7 +331,9 @@ class GradScaler:
         return self._enabled
 
     def state_dict(self) -> dict[str, Any]:
-        """Scale, factors, interval and growth tracker as numbers; empty if disabled. To be called after `update`."""
+        """State with scale, factors, interval and growth tracker as numbers; empty if disabled. Call it after
+        `update`.
+        """
         if not self._enabled:
             return {}
         return {
@@ -343,7 +345,7 @@ class GradScaler:
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over a `state_dict`. Raises RuntimeError for an empty one; does nothing if disabled."""
+        """Restore a `state_dict`. Raises RuntimeError for an empty one; does nothing if disabled."""
         if not self._enabled:
             return
         if not state_dict:

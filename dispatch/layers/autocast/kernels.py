@@ -50,7 +50,7 @@ Caster = Callable[[Any], Any]
 
 
 class Call(NamedTuple):
-    """A call to be planned: its operator and keys, and its arguments, of which `positions` are passed to the plan."""
+    """Call to be planned: its operator and keys, and its arguments; the plan receives those at `positions`."""
 
     op: OperatorEntry
     bits: int
@@ -73,7 +73,7 @@ def planner_of(policy: Callable[[Call, ScalarType], Plan], backend: int) -> Plan
 
     def plan(op: OperatorEntry, bits: int, args: Sequence[Any]) -> Plan:
         positions = op.runtime_positions(args)
-        # Tensors come with each call: a plan that kept them would keep them alive.
+        # Each call passes its tensors: a plan that stored them would keep them alive.
         template = [None if i in positions else value for i, value in enumerate(args)]
         by_dtype: dict[ScalarType, Plan] = {}
 
@@ -114,7 +114,7 @@ def promote(call: Call, dtype: ScalarType) -> Plan:
     """
     widest = dtype
     for argument, value in zip(call.op.schema.arguments, call.args, strict=True):
-        # Optional tensors, such as a bias, have no say.
+        # Optional tensors, such as a bias, do not affect the dtype.
         if isinstance(argument.type, OptionalType) or _holds_optionals(argument.type):
             continue
         for each in value if value.__class__ is list or value.__class__ is tuple else (value,):
@@ -189,7 +189,7 @@ POLICIES: dict[str, Callable[[Call, ScalarType], Plan]] = {
 
 
 def _excluding(function: Plan, args: Sequence[Any]) -> Any:
-    """Call with autocast off in this thread: the parts of an operator take the arguments unchanged."""
+    """Call with autocast off in this thread: the operator's parts receive the arguments unchanged."""
     before = local.excluded
     local.excluded = before | AUTOCAST_BIT
     try:
@@ -202,7 +202,7 @@ def _below(call: Call, args: Sequence[Any]) -> Plan:
     """Return the plan below the Autocast key for these arguments, which may be cast."""
     op, bits = call.op, call.bits & ~AUTOCAST_BIT
     if bits & ~_PLAIN:
-        # A mode or a subclass: the keys that it dispatches on depend on the thread, at the call.
+        # A mode or a subclass: its dispatch keys depend on the thread at the time of the call.
         positions = call.positions
         template = [None if i in positions else value for i, value in enumerate(args)]
 
@@ -250,7 +250,7 @@ def _casting(call: Call, dtype: ScalarType, *, keep: bool, optional_lists: bool 
         values = list(runtime)
         for index, cast in casters:
             values[index] = cast(values[index])
-        # A cast requires grad or not by the grad mode of the call and of the time when it was kept.
+        # Whether a cast requires grad depends on the grad mode at the call, and at the time of caching.
         key = tuple([key_of(values[index]) for index, _ in casters])
         plan = plans.get(key)
         if plan is None:
@@ -290,7 +290,7 @@ def _cast(value: Tensor, dtype: ScalarType, bits: int) -> Caster:
 
 
 def _keeping(cast: Caster, dtype: ScalarType, recorded: bool) -> Caster:
-    """`cast`, which for leaves is done once until the thread forgets it.
+    """Run `cast`, and cache the cast of a leaf until the thread clears its cache.
 
     It is recorded even where grad mode is off, since the next use may be in a region where it is on. A write to the
     leaf meanwhile does not show, as in PyTorch.
@@ -353,7 +353,7 @@ _lock = forkable(threading.Lock())
 
 
 def register_lists(backend: int) -> None:
-    """Register the kernels of a device type's lists, once in a process."""
+    """Register the kernels of a device type's lists, once per process."""
     with _lock:
         if backend not in _registered:
             Dispatcher.singleton().add_listener(_Lists(backend), as_loaded=True)

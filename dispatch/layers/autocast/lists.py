@@ -17,9 +17,9 @@ LOWER_PRECISION_FP = "lower_precision_fp"
 FP32 = "fp32"
 """Floating-point arguments are cast to float32."""
 FP32_SET_OPT_DTYPE = "fp32_set_opt_dtype"
-"""The ``dtype`` argument, where none is given, becomes float32; the arguments stay as they are."""
+"""If no ``dtype`` is given, it becomes float32; the arguments are unchanged."""
 FP32_APPEND_DTYPE = "fp32_append_dtype"
-"""The call goes to an overload with a further ``dtype`` argument, which is float32."""
+"""The call uses an overload with an additional ``dtype`` argument, which is float32."""
 PROMOTE = "promote"
 """Floating-point arguments are cast to the widest dtype among them."""
 BANNED = "banned"
@@ -139,7 +139,7 @@ LISTS: Mapping[str, Lists] = {
     "cpu": _CPU,
     "cuda": _CUDA,
     "mps": _MPS,
-    # In PyTorch those below bring kernels of their own, except XPU, which has these; here they start with the same.
+    # In PyTorch, the device types below bring their own kernels, except XPU, which has these lists; here all use them.
     "xpu": _SHARED,
     "hpu": _SHARED,
     "ipu": _SHARED,

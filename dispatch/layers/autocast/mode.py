@@ -1,4 +1,4 @@
-"""`autocast`, and the decorators of custom autograd functions that go with it (torch/amp/autocast_mode.py)."""
+"""`autocast`, and its decorators for custom autograd functions (torch/amp/autocast_mode.py)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from .state import (
 
 _SUPPORTED = (bfloat16, float16)
 _BF16_CAPABILITY = 8
-"""The major compute capability from which CUDA devices have bfloat16."""
+"""Minimum major compute capability of CUDA devices that support bfloat16."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class autocast:
-    """A region in which operators run in a dtype chosen for each (`torch.autocast`): context manager and decorator.
+    """Region in which each operator runs in a dtype chosen for it (`torch.autocast`): context manager and decorator.
 
     Matmuls and convolutions take floating-point arguments in a 16-bit dtype. Operators that lose precision in it take
     them in float32; the rest leave them unchanged. float64 and other arguments are never cast. `lists` has the
@@ -117,7 +117,7 @@ class autocast:
         if not isinstance(self.fast_dtype, ScalarType):
             raise TypeError(f"autocast(): dtype must be triten.dtype, not {type(self.fast_dtype).__name__}")
         backend = self._backend
-        # The thread's, not the instance's: a decorated function runs in several threads, and calls itself.
+        # Thread-local, not in the instance: a decorated function may run in several threads, and call itself.
         state.entered.append(
             (self, bool(local.autocast >> backend & 1), state.dtypes[backend], state.cache_enabled)
         )

@@ -50,7 +50,7 @@ class _State(threading.local):
 state = inherited(_State())
 _has_kernels: set[int] = set()
 _ON = object()
-"""Stands in `modes` once for every thread that has autocast on."""
+"""Entry in `modes`, shared by every thread that has autocast on."""
 
 
 def backend_of(device_type: str, asked_by: str) -> int:
@@ -160,11 +160,11 @@ def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -
 
 
 def switch(backend: int, enabled: bool) -> None:
-    """`set_autocast_enabled` for a backend that has autocast."""
+    """Run `set_autocast_enabled` for a backend that has autocast."""
     before = local.autocast
     if enabled:
         if backend not in _has_kernels:
-            # Registered when first needed: few programs autocast, and all would pay for it.
+            # Registered at first use: few programs use autocast, and registration costs import time.
             from .kernels import register_lists
 
             register_lists(backend)
@@ -263,8 +263,7 @@ def set_autocast_cache_enabled(enabled: bool) -> None:
 
 
 def clear_autocast_cache() -> None:
-    """Forget the casts that this thread keeps (`torch.clear_autocast_cache`). Leaving the outermost `tt.autocast`
-    does it.
+    """Clear this thread's cache of casts (`torch.clear_autocast_cache`). Leaving the outermost `tt.autocast` does it.
 
     Example:
         >>> import triten as tt
@@ -274,10 +273,10 @@ def clear_autocast_cache() -> None:
 
 
 def autocast_increment_nesting() -> int:
-    """Count one context of autocast more that this thread is in (`torch.autocast_increment_nesting`).
+    """Increment this thread's autocast nesting level (`torch.autocast_increment_nesting`).
 
     Returns:
-        How many there are now.
+        The new nesting level.
 
     Example:
         >>> import triten as tt
@@ -289,10 +288,10 @@ def autocast_increment_nesting() -> int:
 
 
 def autocast_decrement_nesting() -> int:
-    """Count one context of autocast less that this thread is in (`torch.autocast_decrement_nesting`).
+    """Decrement this thread's autocast nesting level (`torch.autocast_decrement_nesting`).
 
     Returns:
-        How many there are now.
+        The new nesting level.
 
     Example:
         >>> import triten as tt

@@ -32,7 +32,7 @@ def _mask(x: Tensor | None, dim: int | None, batch: int, size: int) -> Tensor | 
 
 
 def _results(batch: Batch, b: int, results: Any) -> tuple[Any, Any]:
-    """Split the results into examples; results of fewer than two dimensions belong to all examples."""
+    """Split the results into examples; results of fewer than two dimensions are shared by all examples."""
     mapped = [r._spec.ndim > 1 for r in results]
     values = tuple([apart(r, batch.size, b) if own else r for r, own in zip(results, mapped, strict=True)])
     return values, tuple([0 if own else None for own in mapped])
@@ -49,7 +49,7 @@ def flash_attention_for_cpu(
     mask: Tensor | None,
     scale: float | None,
 ) -> tuple[Any, Any]:
-    """`_scaled_dot_product_flash_attention_for_cpu`."""
+    """Run `_scaled_dot_product_flash_attention_for_cpu`."""
     b = _batches(query, dims[0])
     given = [folded(whole(x, d, batch.size)) for x, d in zip((query, key, value), dims[:3], strict=True)]
     return _results(batch, b, batch.op.call(*given, p, causal, _mask(mask, dims[5], b, batch.size), scale))
@@ -69,7 +69,7 @@ def flash_attention_for_cpu_backward(
     mask: Tensor | None,
     scale: float | None,
 ) -> tuple[Any, Any]:
-    """`_scaled_dot_product_flash_attention_for_cpu_backward`."""
+    """Run `_scaled_dot_product_flash_attention_for_cpu_backward`."""
     b = _batches(query, dims[1])
     tensors = (grad, query, key, value, out, lse)
     given = [folded(whole(x, d, batch.size)) for x, d in zip(tensors, dims[:6], strict=True)]
@@ -89,7 +89,7 @@ def efficient_attention(
     causal: bool,
     scale: float | None,
 ) -> tuple[Any, Any]:
-    """`_scaled_dot_product_efficient_attention`; each example drops weights of its own."""
+    """Run `_scaled_dot_product_efficient_attention`; each example has its own dropout."""
     if p:
         refuse_same(batch)
     b = _batches(query, dims[0])
@@ -115,7 +115,7 @@ def efficient_attention_backward(
     causal: bool,
     scale: float | None,
 ) -> tuple[Any, Any]:
-    """Run `_scaled_dot_product_efficient_attention_backward`; the random numbers are those of all examples."""
+    """Run `_scaled_dot_product_efficient_attention_backward`, with the random numbers of all examples."""
     b = _batches(query, dims[1])
     places = (0, 1, 2, 3, 5, 6)
     args = (grad, query, key, value, bias, out, lse)
@@ -135,7 +135,7 @@ def sliding_window(
     right: int,
     scale: float | None,
 ) -> tuple[Any, Any]:
-    """`_sliding_window_attn`."""
+    """Run `_sliding_window_attn`."""
     b = _batches(query, dims[0])
     given = [folded(whole(x, d, batch.size)) for x, d in zip((query, key, value), dims[:3], strict=True)]
     return _results(batch, b, batch.op.call(*given, left, right, scale))
@@ -154,7 +154,7 @@ def sliding_window_backward(
     right: int,
     scale: float | None,
 ) -> tuple[Any, Any]:
-    """`_sliding_window_attn_backward`."""
+    """Run `_sliding_window_attn_backward`."""
     b = _batches(query, dims[1])
     tensors = (grad, query, key, value, out, lse)
     given = [folded(whole(x, d, batch.size)) for x, d in zip(tensors, dims[:6], strict=True)]

@@ -1,4 +1,4 @@
-"""Rules of convolutions: the examples become samples, channels or groups of one convolution."""
+"""Batching rules of convolutions: the examples become samples, channels or groups of one convolution."""
 
 from __future__ import annotations
 

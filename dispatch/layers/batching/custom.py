@@ -1,4 +1,4 @@
-"""Rules that users register for operators of their own (`tt.library.register_vmap`)."""
+"""Batching rules that users register for their own operators (`tt.library.register_vmap`)."""
 
 from __future__ import annotations
 

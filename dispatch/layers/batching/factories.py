@@ -1,4 +1,4 @@
-"""Rules of factories that take sizes, dtype and device from a batched tensor: they make one for each example."""
+"""Batching rules of factories that take metadata from a batched tensor: they create one tensor for each example."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def like(batch: Batch, dims: Dims, self: Tensor, *options: Any) -> tuple[Any, Any]:
-    """`empty_like`, `zeros_like`, `ones_like`; channels-last is the format of each example."""
+    """Run `empty_like`, `zeros_like` or `ones_like`; the memory format is that of each example."""
     *others, memory_format = options
     if memory_format is channels_last or memory_format is channels_last_3d:
         x = front(self, dims[0])
@@ -28,7 +28,7 @@ def like(batch: Batch, dims: Dims, self: Tensor, *options: Any) -> tuple[Any, An
 
 
 def new(batch: Batch, dims: Dims, self: Tensor, size: Sequence[int], *options: Any) -> tuple[Any, Any]:
-    """`new_empty`, `new_zeros`, `new_ones`."""
+    """Run `new_empty`, `new_zeros` or `new_ones`."""
     return batch.op.call(self, (batch.size, *size), *options), 0
 
 

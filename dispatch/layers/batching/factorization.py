@@ -1,4 +1,4 @@
-"""Rules of factorisations: the operators take batches, and the mapped dimension is one more of those."""
+"""Batching rules of factorizations: the mapped dimension becomes one more batch dimension."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _out_dims(results: Any, empty: Sequence[int] = ()) -> tuple[Any, Any]:
-    """Return 0 for each result; None for results that were not asked for."""
+    """Return 0 for each result; None for results that were not requested."""
     if not isinstance(results, tuple | list):
         return results, 0
     return tuple(results), tuple([None if i in empty else 0 for i in range(len(results))])
@@ -79,7 +79,7 @@ def _is_vector(A: Tensor, a_dim: Any, b: Tensor, b_dim: Any) -> bool:
 def solve_ex(
     batch: Batch, dims: Dims, A: Tensor, B: Tensor, left: bool, check_errors: bool
 ) -> tuple[Any, Any]:
-    """Solve equations with a matrix or a vector on the right of each example."""
+    """Solve equations with a matrix or a vector on each example's right-hand side."""
     vector = _is_vector(A, dims[0], B, dims[1])
     right, right_dim = (
         (front(B, dims[1]).unsqueeze(-1), None if dims[1] is None else 0) if vector else (B, dims[1])
@@ -101,7 +101,7 @@ def solve_ex(
 def svd(
     batch: Batch, dims: Dims, A: Tensor, full_matrices: bool, compute_uv: bool, driver: str | None
 ) -> tuple[Any, Any]:
-    """Compute singular values; bases that were not asked for are empty."""
+    """Compute singular values; bases that were not requested are empty."""
     made = batch.op.call(front(A, dims[0]), full_matrices, compute_uv, driver)
     return _out_dims(made, () if compute_uv else (0, 2))
 
@@ -112,12 +112,12 @@ def eigh(batch: Batch, dims: Dims, A: Tensor, UPLO: str, compute_v: bool) -> tup
 
 
 def qr(batch: Batch, dims: Dims, A: Tensor, mode: str) -> tuple[Any, Any]:
-    """Compute QR; Q is empty if only R was asked for."""
+    """Compute QR; Q is empty if only R was requested."""
     return _out_dims(batch.op.call(front(A, dims[0]), mode), (0,) if mode == "r" else ())
 
 
 def pinv(batch: Batch, dims: Dims, self: Tensor, atol: Any, rtol: Any, hermitian: bool) -> tuple[Any, Any]:
-    """Pseudo-inverses, with tolerances for each example or for all."""
+    """Compute pseudo-inverses, with tolerances per example or shared by all."""
     rank = rank_of(self, dims[0])
     matrices = whole(self, dims[0], batch.size)
     tolerances = [

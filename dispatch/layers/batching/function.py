@@ -180,7 +180,7 @@ class _Generated(Function):
 
     @classmethod
     def _inner(cls, ctx: FunctionCtx, dims: str, level: VmapLevel) -> FunctionCtx:
-        """Return the context of the function of one example, with the tensors of `ctx` mapped."""
+        """Return the context of one example's function, with the tensors of `ctx` mapped."""
         inner: FunctionCtx = ctx.__dict__["inner"]
         saved = cls._mapped(ctx.saved_tensors, ctx.__dict__[dims], level)
         inner._saved = [(t, 0 if t is None else saved_version(t), -1) for t in saved]
@@ -241,5 +241,5 @@ def _generate(cls: type[Function], level: VmapLevel, dims: tuple[int | None, ...
         "out_dims": [],
     }
     if cls.jvp is Function.jvp:
-        made["jvp"] = Function.jvp  # so that forward mode is refused as for the function itself
+        made["jvp"] = Function.jvp  # so that forward mode raises the same error as for the function itself
     return type(f"Vmapped{cls.__name__}", (_Generated,), made)

@@ -1,4 +1,4 @@
-"""Rules of operators that are views and writes without either (`functional_forms.yaml`): those of their origins."""
+"""Batching rules of functional forms of views and writes (`functional_forms.yaml`): those of the original operators."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def copied(view: Rule) -> Rule:
 
 
 def _copy_for(src: Any, x: Tensor) -> Tensor:
-    """Return a copy of `x` that `src` can be written to: outer vmap levels that map `src` alone map it as well."""
+    """Return a copy of `x` into which `src` can be written: outer vmap levels that map only `src` map the copy too."""
     if not (isinstance(src, TensorImpl) and src._spec.keys & _BATCHED):
         return x.clone()
     mapped: Any = src
@@ -38,7 +38,7 @@ def _copy_for(src: Any, x: Tensor) -> Tensor:
 
 
 def scattered(view: Rule) -> Rule:
-    """Return the rule of ``x_scatter``: a copy whose view is written to."""
+    """Return the rule of ``x_scatter``: copy the tensor, and write to the copy's view."""
 
     def rule(batch: Batch, dims: Dims, self: Tensor, src: Tensor, *args: Any) -> tuple[Any, Any]:
         out = _copy_for(src, whole(self, dims[0], batch.size))
@@ -50,13 +50,13 @@ def scattered(view: Rule) -> Rule:
 
 
 def written(batch: Batch, dims: Dims, self: Tensor, value: Tensor, *rest: Any) -> tuple[Any, Any]:
-    """`copy`, `fill` with a tensor: the value in the shape of the first."""
+    """Run `copy`, or `fill` with a tensor: broadcast the value to the shape of the first argument."""
     out = _copy_for(value, whole(self, dims[0], batch.size))
     return out.copy_(aligned(value, dims[1], rank_of(self, dims[0]))), 0
 
 
 def drawn(batch: Batch, dims: Dims, self: Tensor, *args: Any) -> tuple[Any, Any]:
-    """Run `uniform` and similar operators, which generate numbers as their in-place forms do."""
+    """Run `uniform` and similar operators with the random numbers of their in-place forms."""
     if batch.level.randomness == "same":
         if any(d is not None for d in dims[1:]):
             random.refuse_same(batch)

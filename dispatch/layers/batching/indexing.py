@@ -1,4 +1,4 @@
-"""Rules of gathering and scattering: an index that differs by example is paired with the example's number."""
+"""Batching rules of gather and scatter: an index that differs by example is combined with the example number."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def cat(batch: Batch, dims: Dims, tensors: Sequence[Tensor], dim: int) -> tuple[Any, Any]:
-    """`cat`; empty vectors among tensors of higher rank do not count."""
+    """Run `cat`; empty vectors among tensors of higher rank are skipped."""
     of = dims[0] if dims[0].__class__ is tuple else (None,) * len(tensors)
     wholes = [whole(x, d, batch.size) for x, d in zip(tensors, of, strict=True)]
     counted = [x for x in wholes if x._spec.sizes[1:] != (0,)]
     like = (counted or wholes)[0]._spec.sizes
     place = shifted(dim, len(like) - 1)
-    # An empty vector adds no element, but belongs to the history: here it is an empty slice of the others' shape.
+    # An empty vector adds no element, but belongs to the graph: replace it by an empty slice of the others' shape.
     empty = (*like[:place], 0, *like[place + 1 :])
     return ops.cat([x.reshape(empty) if x._spec.sizes[1:] == (0,) else x for x in wholes], place), 0
 
@@ -36,7 +36,7 @@ def stepped(x: Tensor, dim: int | None, size: int, rank: int) -> Tensor:
 def gather(
     batch: Batch, dims: Dims, self: Tensor, dim: int, index: Tensor, sparse_grad: bool
 ) -> tuple[Any, Any]:
-    """`gather`; a number counts as a vector of one element."""
+    """Run `gather`; a number counts as a vector of one element."""
     rank = max(rank_of(self, dims[0]), rank_of(index, dims[2]), 1)
     x, where = stepped(self, dims[0], batch.size, 1), stepped(index, dims[2], batch.size, 1)
     out = ops.gather(x, shifted(dim, rank), where, sparse_grad=sparse_grad)
@@ -44,7 +44,7 @@ def gather(
 
 
 def scatter(batch: Batch, dims: Dims, self: Tensor, dim: int, index: Tensor, *more: Any) -> tuple[Any, Any]:
-    """`scatter`, `scatter_add`; `more` begins with the source, or a number."""
+    """Run `scatter` or `scatter_add`; `more` begins with the source, or a number."""
     x = stepped(self, dims[0], batch.size, 1)
     out = batch.op.call(x, shifted(dim, x._spec.ndim - 1), *_scattered(batch, dims, index, more))
     return out.reshape((batch.size, *sizes_of(self, dims[0]))), 0
@@ -68,7 +68,7 @@ def _scattered(batch: Batch, dims: Dims, index: Tensor, more: Sequence[Any]) -> 
 
 
 def index_select(batch: Batch, dims: Dims, self: Tensor, dim: int, index: Tensor) -> tuple[Any, Any]:
-    """`index_select`."""
+    """Run `index_select`."""
     rank = rank_of(self, dims[0])
     if dims[2] is None:
         x = stepped(self, dims[0], batch.size, 1)
@@ -99,7 +99,7 @@ def _along(index: Tensor, sizes: Sequence[int], d: int, count: int) -> Tensor:
 def index_add(
     batch: Batch, dims: Dims, self: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Number
 ) -> tuple[Any, Any]:
-    """`index_add`."""
+    """Run `index_add`."""
     rank = rank_of(self, dims[0])
     x, d = stepped(self, dims[0], batch.size, 1), shifted(dim, rank)
     out = _added(batch, dims, x, d, index, source, alpha)
@@ -141,7 +141,7 @@ def index_reduce(
     reduce: str,
     include_self: bool,
 ) -> tuple[Any, Any]:
-    """`index_reduce`."""
+    """Run `index_reduce`."""
     rank = rank_of(self, dims[0])
     x, d = stepped(self, dims[0], batch.size, 1), shifted(dim, rank)
     forms = (x.index_reduce, x.scatter_reduce)
@@ -180,7 +180,7 @@ def _reduced(
     include_self: bool,
     forms: tuple[Any, Any],
 ) -> Any:
-    """Return the result of the first form; if examples differ in the index, that of the second with an elementwise
+    """Return the result of the first form, or of the second with an elementwise index if examples differ in the
     index.
     """
     slices = _source_of(batch, dims, x, d, index, source)
@@ -205,7 +205,7 @@ def _source_of(batch: Batch, dims: Dims, x: Tensor, d: int, index: Tensor, sourc
 def index_copy(
     batch: Batch, dims: Dims, self: Tensor, dim: int, index: Tensor, source: Tensor
 ) -> tuple[Any, Any]:
-    """`index_copy`."""
+    """Run `index_copy`."""
     rank = rank_of(self, dims[0])
     x, d = stepped(self, dims[0], batch.size, 1), shifted(dim, rank)
     out = _copied(batch, dims, x, d, index, source)
@@ -235,7 +235,7 @@ def _copied(batch: Batch, dims: Dims, x: Tensor, d: int, index: Tensor, source: 
 
 
 def take(batch: Batch, dims: Dims, self: Tensor, index: Tensor) -> tuple[Any, Any]:
-    """`take` from the flattened example."""
+    """Run `take` on the flattened example."""
     if dims[0] is None:
         return self.take(index), dims[1]
     flat = front(self, dims[0]).reshape((batch.size, numel_of(self, dims[0])))
@@ -246,12 +246,16 @@ def take(batch: Batch, dims: Dims, self: Tensor, index: Tensor) -> tuple[Any, An
 
 
 def _numbers(batch: Batch, rank: int, device: Any) -> Tensor:
-    """Return the example numbers, to broadcast with an index of `rank` dimensions after the mapped one."""
+    """Return the example numbers, in a shape that broadcasts with an index of `rank` dimensions after the mapped
+    one.
+    """
     return ops.arange(batch.size, device=device).reshape((batch.size, *(1,) * rank))
 
 
 def _opened(indices: Sequence[Any], of: Sequence[Any]) -> list[tuple[Any, int | None]]:
-    """Return indices with masks as their nonzero positions. Raises RuntimeError for a mask that differs by example."""
+    """Replace masks among the indices by their nonzero positions. Raises RuntimeError for a mask that differs by
+    example.
+    """
     opened: list[tuple[Any, int | None]] = []
     for index, dim in zip(indices, of, strict=True):
         if index is None or index._spec.dtype not in (bool_, uint8):
@@ -280,11 +284,11 @@ class _Advanced:
         self.numbers = _numbers(batch, self.rank, self.device) if used else None
 
     def of_batch(self) -> list[Any]:
-        """Return the indices of (batch, ...): the example numbers first."""
+        """Return the indices of (batch, ...), with the example numbers first."""
         return [self.numbers, *[self._aligned(index, dim) for index, dim in self.indices]]
 
     def of_shared(self) -> list[Any]:
-        """Return the indices of a tensor that all examples share."""
+        """Return the indices for a tensor that all examples share."""
         return [self._aligned(index, dim) for index, dim in self.indices]
 
     def _aligned(self, index: Tensor | None, dim: int | None) -> Tensor | None:
@@ -312,7 +316,7 @@ class _Advanced:
 
 
 def index(batch: Batch, dims: Dims, self: Tensor, indices: Sequence[Tensor | None]) -> tuple[Any, Any]:
-    """`index`: advanced indexing."""
+    """Run `index`: advanced indexing."""
     of = dims[1] if dims[1].__class__ is tuple else (None,) * len(indices)
     advanced = _Advanced(batch, _opened(indices, of))
     if dims[0] is None:
@@ -324,7 +328,7 @@ def index(batch: Batch, dims: Dims, self: Tensor, indices: Sequence[Tensor | Non
 def index_put(
     batch: Batch, dims: Dims, self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
 ) -> tuple[Any, Any]:
-    """`index_put`."""
+    """Run `index_put`."""
     x = whole(self, dims[0], batch.size)
     return x.index_put(*_put(batch, dims, self, indices, values), accumulate), 0
 

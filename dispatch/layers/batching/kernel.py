@@ -32,7 +32,7 @@ def plan_batched(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     The operator checks one example here, from metadata, and raises its errors.
     """
     if not any(tensor._data.__class__ is BatchedValue for tensor in tensors_in(args)):
-        # A caller has included the key for tensors that are not mapped.
+        # The caller included the key, but no tensor is mapped.
         return op.plan(key_set & ~_KEY, args)
     rule, describable = rule_for(op)
     if describable and not any(args[i] is not None for i in op.device_positions):
@@ -77,7 +77,7 @@ def plan_batched(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def _innermost(op: OperatorEntry, values: Sequence[Any]) -> VmapLevel:
-    """Return the innermost level among arguments. Raises RuntimeError for a level that is not in progress here."""
+    """Return the innermost level among the arguments. Raises RuntimeError for a level that is not active here."""
     found: VmapLevel | None = None
     for tensor in tensors_in(values):
         data = tensor._data

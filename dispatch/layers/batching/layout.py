@@ -1,4 +1,4 @@
-"""Layout of the mapped dimension: functions that move it to the front, and align operands behind it."""
+"""Layout of the mapped dimension: functions that move it to the front and align operands after it."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def shifted(dim: int, rank: int) -> int:
 
 
 def refuse_inplace(batch: Batch) -> None:
-    """Raise RuntimeError for a write of several examples into a tensor that has room for one."""
+    """Raise RuntimeError for a write of several examples into a tensor that only has one."""
     name = batch.op.name.partition(".")[0]
     raise RuntimeError(
         f"vmap: {name}(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that "
@@ -129,6 +129,8 @@ _META_KEYS = BY_NAME["Meta"].bits
 
 def result_of_one(op: OperatorEntry, args: Sequence[Any]) -> Any:
     """Return the operator's result for one example of these arguments, on the meta device, or raise its error.
+
+    Modes and traces do not see this call.
 
     Modes and traces do not see this call.
     """

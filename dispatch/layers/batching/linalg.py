@@ -1,4 +1,4 @@
-"""Rules of matmuls and dot products: one matmul over the batch, or one over rows if an operand is shared."""
+"""Batching rules of matmuls and dot products: one batched matmul, or one matmul over rows for a shared operand."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _plus(self: Tensor, dim: int | None, product: Tensor, beta: Number, alpha: N
 def addmm(
     batch: Batch, dims: Dims, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Number, alpha: Number
 ) -> tuple[Any, Any]:
-    """`addmm`; with a shared matrix and a shared row to add it is one `addmm` over all rows."""
+    """Run `addmm`; with a shared matrix and a shared row as addend, it is one `addmm` over all rows."""
     if dims[0] is None and dims[2] is None and self._spec.ndim == 1:
         rows = front(mat1, dims[1])
         size, n, k = rows._spec.sizes
@@ -112,7 +112,7 @@ def addmm_activation(
 def addmv(
     batch: Batch, dims: Dims, self: Tensor, mat: Tensor, vec: Tensor, beta: Number, alpha: Number
 ) -> tuple[Any, Any]:
-    """`addmv`."""
+    """Run `addmv`."""
     if dims[1] is None and dims[2] is None:
         product = mat.mv(vec).unsqueeze(0).expand((batch.size, -1))
     else:
@@ -123,20 +123,20 @@ def addmv(
 def baddbmm(
     batch: Batch, dims: Dims, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Number, alpha: Number
 ) -> tuple[Any, Any]:
-    """`baddbmm`."""
+    """Run `baddbmm`."""
     return _plus(self, dims[0], _batches(batch, batch1, dims[1], batch2, dims[2]), beta, alpha), 0
 
 
 def addbmm(
     batch: Batch, dims: Dims, self: Tensor, batch1: Tensor, batch2: Tensor, beta: Number, alpha: Number
 ) -> tuple[Any, Any]:
-    """`addbmm`: the products of a stack, summed."""
+    """Run `addbmm`: the sum of the matmuls of a batch."""
     product = _batches(batch, batch1, dims[1], batch2, dims[2]).sum(1)
     return _plus(self, dims[0], product, beta, alpha), 0
 
 
 def written(rule: Rule) -> Rule:
-    """Return the rule of the in-place form of an operator, from that of the functional one."""
+    """Return the rule of an operator's in-place form, from the rule of the functional form."""
 
     def rule_(batch: Batch, dims: Dims, self: Tensor, *args: Any) -> tuple[Any, Any]:
         if dims[0] is None:

@@ -1,4 +1,6 @@
-"""The fallback without rule: the operator on one example after another, results stacked (functorch BatchedFallback)."""
+"""Fallback for operators without a batching rule: run each example, and stack the results (functorch
+BatchedFallback).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ _warned: set[str] = set()
 
 
 def refuse_alias(name: str) -> None:
-    """Raise RuntimeError for an operator whose result would alias memory that stacking cannot give."""
+    """Raise RuntimeError for a view operator: stacked results cannot alias its input."""
     raise RuntimeError(
         f"Batching rule not implemented for {name}; the fallback path doesn't work on out= or view ops."
     )
@@ -73,7 +75,7 @@ def _stacked(name: str, results: Any) -> tuple[Any, Any]:
     first = results[0]
     if isinstance(first, TensorImpl):
         return ops.stack(results, 0), 0
-    if first is None:  # a gradient that was not wanted
+    if first is None:  # a gradient that was not requested
         return None, None
     if isinstance(first, list | tuple):
         lists = [_stacked(name, column) for column in zip(*results, strict=True)]

@@ -1,4 +1,4 @@
-"""Rules of losses: element by element over all examples, then reduced within each."""
+"""Batching rules of losses: elementwise over all examples, then reduced within each example."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _reduced(loss: Tensor, reduction: int) -> Tensor:
 
 
 def mse_loss(batch: Batch, dims: Dims, self: Tensor, target: Tensor, reduction: int) -> tuple[Any, Any]:
-    """`mse_loss`."""
+    """Run `mse_loss`."""
     rank = max(rank_of(self, dims[0]), rank_of(target, dims[1]))
     loss = ops.mse_loss(aligned(self, dims[0], rank), aligned(target, dims[1], rank), NONE)
     if rank == 0:
@@ -33,7 +33,7 @@ def mse_loss(batch: Batch, dims: Dims, self: Tensor, target: Tensor, reduction: 
 def mse_loss_backward(
     batch: Batch, dims: Dims, grad: Tensor, self: Tensor, target: Tensor, reduction: int
 ) -> tuple[Any, Any]:
-    """Compute the gradient of `mse_loss`; the mean's is divided among the elements of an example."""
+    """Compute the gradient of `mse_loss`; for the mean, divide by the number of elements of an example."""
     rank = max(rank_of(self, dims[1]), rank_of(target, dims[2]))
     given = [aligned(a, d, rank) for a, d in zip((grad, self, target), dims[:3], strict=True)]
     out = ops.mul(ops.sub(given[1], given[2]), given[0]) * 2.0
@@ -44,7 +44,7 @@ def mse_loss_backward(
 
 
 class _Samples:
-    """The classes of (n, classes, ...) or (classes) of all examples, as samples of one loss."""
+    """Return the scores (n, classes, ...) or (classes) of all examples as samples of one loss."""
 
     def __init__(
         self, batch: Batch, self_: Tensor, dim: int | None, target: Tensor, target_dim: int | None
@@ -83,7 +83,7 @@ def nll_loss_forward(
     reduction: int,
     ignore_index: int,
 ) -> tuple[Any, Any]:
-    """`nll_loss_forward` and `nll_loss2d_forward`: the loss and the sum of the weights that count."""
+    """Run `nll_loss_forward` or `nll_loss2d_forward`: return the loss and the sum of the weights."""
     samples = _Samples(batch, self, dims[0], target, dims[1])
     losses = samples.apart(batch.op.call(samples.x, samples.targets, None, NONE, ignore_index)[0])
     weights = samples.weights(weight, dims[2], ignore_index)
@@ -119,7 +119,7 @@ def nll_loss_backward(
     ignore_index: int,
     total_weight: Tensor,
 ) -> tuple[Any, Any]:
-    """`nll_loss_backward` and `nll_loss2d_backward`: each sample's gradient at its target's class."""
+    """Run `nll_loss_backward` or `nll_loss2d_backward`: each sample has a gradient at its target's class."""
     samples = _Samples(batch, self, dims[1], target, dims[2])
     weights = samples.weights(weight, dims[3], ignore_index)
     ones = (1,) * (weights._spec.ndim - 1)

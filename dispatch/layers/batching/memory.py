@@ -1,4 +1,4 @@
-"""Rules of operators that ask about memory, or about who uses it: all examples share one."""
+"""Batching rules of memory queries: all examples share one storage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def whole(batch: Batch, dims: Dims, self: Tensor, *options: Any) -> tuple[Any, Any]:
-    """`is_pinned` and `record_stream`: of the tensor that holds all examples."""
+    """Run `is_pinned` or `record_stream` on the tensor of all examples."""
     return batch.op.call(self, *options), None
 
 

@@ -1,4 +1,4 @@
-"""Rules of normalisations: examples become rows, samples or channels; weights of their own are applied afterwards."""
+"""Batching rules of normalizations: examples become rows, samples or channels; per-example weights are applied last."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def layer_norm(
     bias: Tensor | None,
     eps: float,
 ) -> tuple[Any, Any]:
-    """`native_layer_norm`: leading dimensions are rows anyway."""
+    """Run `native_layer_norm`, with examples as additional rows."""
     x, rank = whole(input, dims[0], batch.size), rank_of(input, dims[0])
     if dims[2] is None and dims[3] is None:
         return ops.native_layer_norm(x, shape, weight, bias, eps), (0, 0, 0)
@@ -99,7 +99,7 @@ def layer_norm(
 def rms_norm(
     batch: Batch, dims: Dims, input: Tensor, shape: Sequence[int], weight: Tensor | None, eps: float | None
 ) -> tuple[Any, Any]:
-    """`_fused_rms_norm`."""
+    """Run `_fused_rms_norm`."""
     x, rank = whole(input, dims[0], batch.size), rank_of(input, dims[0])
     if dims[2] is None:
         return ops._fused_rms_norm(x, shape, weight, eps), (0, 0)
@@ -135,7 +135,7 @@ def layer_norm_backward(
     bias: Tensor | None,
     mask: Sequence[bool],
 ) -> tuple[Any, Any]:
-    """`native_layer_norm_backward`; weights' gradients are sums within each example."""
+    """Run `native_layer_norm_backward`; the weights' gradients are sums within each example."""
     rank = rank_of(input, dims[1])
     g, x, m, r = (
         whole(t, d, batch.size)
@@ -162,7 +162,7 @@ def rms_norm_backward(
     weight: Tensor | None,
     mask: Sequence[bool],
 ) -> tuple[Any, Any]:
-    """`_fused_rms_norm_backward`."""
+    """Run `_fused_rms_norm_backward`."""
     rank = rank_of(input, dims[1])
     g, x, r = (
         whole(t, d, batch.size) for t, d in zip((grad, input, rstd), (*dims[:2], dims[3]), strict=True)
@@ -191,7 +191,7 @@ def group_norm(
     group: int,
     eps: float,
 ) -> tuple[Any, Any]:
-    """`native_group_norm`: examples are samples."""
+    """Run `native_group_norm`, with examples as samples."""
     x, rank = whole(input, dims[0], batch.size), rank_of(input, dims[0])
     shared = dims[1] is None and dims[2] is None
     w, b = (weight, bias) if shared else (None, None)
@@ -216,7 +216,7 @@ def group_norm_backward(
     group: int,
     mask: Sequence[bool],
 ) -> tuple[Any, Any]:
-    """`native_group_norm_backward`."""
+    """Run `native_group_norm_backward`."""
     rank = rank_of(input, dims[1])
     g, x, m, r = (whole(t, d, batch.size) for t, d in zip((grad, input, mean, rstd), dims[:4], strict=True))
     scaled = g if weight is None else _applied(g, _of_channels(weight, dims[4], rank), None)
@@ -281,7 +281,7 @@ def native_batch_norm(
     training: bool,
     *numbers: float,
 ) -> tuple[Any, Any]:
-    """`native_batch_norm` and `_native_batch_norm_legit`."""
+    """Run `native_batch_norm` or `_native_batch_norm_legit`."""
     return _batch_norm(batch, dims, input, weight, bias, running_mean, running_var, training, numbers)
 
 
@@ -294,7 +294,7 @@ def no_stats(
     training: bool,
     *numbers: float,
 ) -> tuple[Any, Any]:
-    """`_native_batch_norm_legit.no_stats`."""
+    """Run `_native_batch_norm_legit.no_stats`."""
     return _batch_norm(batch, (*dims[:3], None, None), input, weight, bias, None, None, training, numbers)
 
 
@@ -308,7 +308,7 @@ def no_training(
     var: Tensor,
     *numbers: float,
 ) -> tuple[Any, Any]:
-    """`_native_batch_norm_legit_no_training`."""
+    """Run `_native_batch_norm_legit_no_training`."""
     return _batch_norm(batch, dims, input, weight, bias, mean, var, False, numbers)
 
 
@@ -326,7 +326,7 @@ def batch_norm_backward(
     eps: float,
     mask: Sequence[bool],
 ) -> tuple[Any, Any]:
-    """`native_batch_norm_backward`."""
+    """Run `native_batch_norm_backward`."""
     size = batch.size
     tensors = (weight, running_mean, running_var, save_mean, save_invstd)
     rows = [_parameter(t, d, size) for t, d in zip(tensors, dims[2:7], strict=True)]

@@ -1,4 +1,4 @@
-"""Rules of operators that work element by element, and of writes to a tensor's elements."""
+"""Batching rules of pointwise operators, and of in-place writes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def pointwise(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
 
 
 def promoted(dims: Dims, args: Sequence[Any], places: Sequence[int], ranks: Sequence[int]) -> tuple[Any, ...]:
-    """Return the arguments, with mapped numbers cast to the dtype that promotion gives the call on one example.
+    """Return the arguments, with mapped numbers cast to the dtype that promotion gives for one example.
+
+    A 0-d tensor has a lower rank in promotion; with the mapped dimension it would not.
 
     A tensor without dimensions gives way to others in promotion; with the mapped dimension it would not.
     """
@@ -83,7 +85,7 @@ def pointwise_(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
 def where(
     batch: Batch, dims: Dims, condition: Tensor, self: Tensor | Number, other: Tensor | Number
 ) -> tuple[Any, Any]:
-    """`where`: the condition takes no part in promotion."""
+    """Run `where`; the condition does not take part in promotion."""
     choices = (self, other)
     places = [i for i, a in enumerate(choices) if isinstance(a, TensorImpl)]
     ranks = [rank_of(choices[i], dims[i + 1]) for i in places]
@@ -104,7 +106,7 @@ def of_one_shape(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
 def masked_fill(
     batch: Batch, dims: Dims, self: Tensor, mask: Tensor, value: Tensor | Number
 ) -> tuple[Any, Any]:
-    """`masked_fill` with a number that all examples share; the mask takes no part in promotion."""
+    """Run `masked_fill` with a number that all examples share; the mask does not take part in promotion."""
     top = max(rank_of(self, dims[0]), rank_of(mask, dims[1]))
     return batch.op.call(aligned(self, dims[0], top), aligned(mask, dims[1], top), value), 0
 
@@ -147,7 +149,9 @@ def unary_(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
 
 
 def _in_format(x: Tensor, dim: int, memory_format: Any, copy: Callable[..., Any]) -> tuple[Any, Any]:
-    """``copy(x, memory_format)`` of each example; channels-last is that of an example, which has a rank less."""
+    """Run ``copy(x, memory_format)`` on each example; the memory format is that of an example, which has a lower
+    rank.
+    """
     if memory_format is channels_last or memory_format is channels_last_3d:
         rank = x._spec.ndim
         made = copy(front(x, dim).permute((0, 1, *range(3, rank), 2)), contiguous_format)
@@ -158,18 +162,18 @@ def _in_format(x: Tensor, dim: int, memory_format: Any, copy: Callable[..., Any]
 
 
 def clone(batch: Batch, dims: Dims, self: Tensor, memory_format: MemoryFormat | None) -> tuple[Any, Any]:
-    """`clone`, the memory format being that of each example."""
+    """Run `clone`; the memory format is that of each example."""
     return _in_format(self, dims[0], memory_format, lambda x, fmt: batch.op.call(x, fmt))
 
 
 def to_copy(batch: Batch, dims: Dims, self: Tensor, *options: Any) -> tuple[Any, Any]:
-    """`_to_copy`, the memory format being that of each example."""
+    """Run `_to_copy`; the memory format is that of each example."""
     *others, memory_format = options
     return _in_format(self, dims[0], memory_format, lambda x, fmt: batch.op.call(x, *others, fmt))
 
 
 def fake_quantize_by_tensors(batch: Batch, dims: Dims, self: Tensor, *others: Any) -> tuple[Any, Any]:
-    """Fake quantization with tensors of one element for numbers; examples that have their own go one by one."""
+    """Fake-quantize with one-element tensors instead of numbers; tensors that differ by example run in a loop."""
     if any(dim is not None for dim in dims[1:]):
         return loop(batch, dims, self, *others)
     return batch.op.call(self, *others), dims[0]

@@ -1,4 +1,4 @@
-"""Rules of pooling over the last two or three dimensions: the examples become samples."""
+"""Batching rules of pooling over the last two or three dimensions: the examples become samples."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def pooling(tensors: tuple[int, ...] = (0,), rank: int = 2) -> Rule:
 
 
 def fractional(rank: int) -> Rule:
-    """Return the rule of fractional pooling, whose samples may be for more images than there are."""
+    """Return the rule of fractional pooling, whose random samples may be for more images than the input has."""
 
     def rule(
         batch: Batch, dims: Dims, self: Tensor, kernel: Any, out: Any, samples: Tensor
     ) -> tuple[Any, Any]:
         x, numbers = (whole(given, dim, batch.size) for given, dim in ((self, dims[0]), (samples, dims[3])))
         lead = x._spec.sizes[:-rank]
-        if len(lead) == 2:  # Examples without a dimension of images take the numbers of one.
+        if len(lead) == 2:  # Unbatched examples use the random samples of one image.
             if numbers._spec.ndim == 4:
                 numbers = numbers.select(1, 0)
             return batch.op.call(x, kernel, out, numbers), (0, 0)

@@ -1,7 +1,7 @@
 """Random operators inside vmap: refused, one sample for all examples, or one for each (BatchRulesRandomness.cpp).
 
-Arguments do not show that a random operator runs inside a vmap: a factory has no tensors, and other operators may get
-unmapped ones. So the first vmap of a process wraps the plans of random operators, and only these, permanently.
+Arguments do not show that a random operator runs inside a vmap: a factory has no tensors, and other operators may have
+unmapped ones. The first vmap of a process therefore wraps the plans of random operators permanently.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _MAYBE_RANDOM = {
     "aten::_scaled_dot_product_flash_attention_for_cpu",
     "aten::_scaled_dot_product_efficient_attention_backward",
 }
-"""Operators that need no random numbers in some or all cases; the parts of composites are watched instead."""
+"""Operators that need no random numbers in some or all cases; for composites, their parts are wrapped instead."""
 
 _lock = forkable(threading.Lock())
 
 
 def start_watching() -> None:
-    """Make random operators ask, from now on, for the vmap that they are called in."""
+    """Make random operators check for an enclosing vmap from now on."""
     if _WATCH not in interceptions:
         with _lock:
             if _WATCH not in interceptions:
@@ -106,7 +106,7 @@ def _draw(op: OperatorEntry, level: VmapLevel, args: Sequence[Any]) -> Any:
 
 
 def refuse_same(batch: Batch) -> None:
-    """Raise RuntimeError if one sample would serve examples that differ."""
+    """Raise RuntimeError if examples that differ would share one sample."""
     if batch.level.randomness == "same":
         raise RuntimeError(
             f"Vmap does not currently support same randomness with a batched tensor input ({batch.op.name})."
@@ -139,13 +139,13 @@ def inplace(batch: Batch, dims: Dims, self: Tensor, *args: Any) -> tuple[Any, An
 
 
 def functional(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
-    """`bernoulli`, `normal` of tensors."""
+    """Run `bernoulli` or `normal` with tensor parameters."""
     refuse_same(batch)
     return pointwise(batch, dims, *args)
 
 
 def multinomial(batch: Batch, dims: Dims, self: Tensor, count: int, *rest: Any) -> tuple[Any, Any]:
-    """`multinomial` over rows."""
+    """Run `multinomial` over rows."""
     refuse_same(batch)
     x = whole(self, dims[0], batch.size)
     lead = x._spec.sizes[:-1]
@@ -157,7 +157,7 @@ def multinomial(batch: Batch, dims: Dims, self: Tensor, count: int, *rest: Any) 
 
 
 def native_dropout(batch: Batch, dims: Dims, input: Tensor, p: float, train: bool | None) -> tuple[Any, Any]:
-    """`native_dropout`; with "same" one mask for all examples."""
+    """Run `native_dropout`; with "same" all examples share one mask."""
     if train is False or batch.level.randomness != "same":
         return batch.op.call(input, p, train), (dims[0], dims[0])
     x = front(input, dims[0])

@@ -1,4 +1,4 @@
-"""Rules of recurrent cells: examples become rows; biases of their own are added beforehand."""
+"""Batching rules of recurrent cells: examples become rows; per-example biases are added beforehand."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def lstm_cell_backward(
     workspace: Tensor,
     has_bias: bool,
 ) -> tuple[Any, Any]:
-    """`_thnn_fused_lstm_cell_backward_impl`."""
+    """Run `_thnn_fused_lstm_cell_backward_impl`."""
     given: tuple[Any, ...] = (grad_hy, grad_cy, cx, cy, workspace)
     if grad_hy is None and grad_cy is None:
         return (None,) * 3, (None,) * 3
@@ -82,7 +82,7 @@ def lstm_cell_backward(
 def gru_cell_backward(
     batch: Batch, dims: Dims, grad_hy: Tensor, workspace: Tensor, has_bias: bool
 ) -> tuple[Any, Any]:
-    """`_thnn_fused_gru_cell_backward`."""
+    """Run `_thnn_fused_gru_cell_backward`."""
     grad, kept = (_rows(t, d, batch.size) for t, d in zip((grad_hy, workspace), dims, strict=False))
     inputs, hidden, state, _, _ = ops._thnn_fused_gru_cell_backward(grad, kept, False)
     count = sizes_of(grad_hy, dims[0])[0]

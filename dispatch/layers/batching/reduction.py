@@ -65,19 +65,19 @@ _EXTREMA: dict[str, Callable[..., Any]] = {"max": ops.amax, "min": ops.amin, "an
 
 
 def total(batch: Batch, dims: Dims, self: Tensor, *dtype: Any) -> tuple[Any, Any]:
-    """`sum`, `mean` and `prod` of all elements of an example."""
+    """Run `sum`, `mean` or `prod` over all elements of an example."""
     name = batch.op.name.removeprefix("aten::")
     return _TOTALS[name](_flat(self, dims[0]), 1, dtype=dtype[0]), 0
 
 
 def extremum(batch: Batch, dims: Dims, self: Tensor) -> tuple[Any, Any]:
-    """`max`, `min`, `any`, `all` of all elements of an example."""
+    """Run `max`, `min`, `any` or `all` over all elements of an example."""
     name = batch.op.name.removeprefix("aten::")
     return _EXTREMA[name](_flat(self, dims[0]), 1), 0
 
 
 def deviation(batch: Batch, dims: Dims, self: Tensor, unbiased: bool) -> tuple[Any, Any]:
-    """`var` and `std` of all elements of an example."""
+    """Run `var` or `std` over all elements of an example."""
     reduce: Callable[..., Any] = ops.var if batch.op.name == "aten::var" else ops.std
     return reduce(_flat(self, dims[0]), 1, correction=int(unbiased)), 0
 
@@ -93,7 +93,7 @@ def place_of_extremum(
 
 
 def extrema(batch: Batch, dims: Dims, self: Tensor, dim: int | None, keepdim: bool) -> tuple[Any, Any]:
-    """`aminmax`."""
+    """Run `aminmax`."""
     if dim is not None:
         return _ARG(batch, dims, self, dim, keepdim)
     low, high = batch.op.call(_flat(self, dims[0]), 1, False)
@@ -104,13 +104,13 @@ def extrema(batch: Batch, dims: Dims, self: Tensor, dim: int | None, keepdim: bo
 
 
 def middle(batch: Batch, dims: Dims, self: Tensor) -> tuple[Any, Any]:
-    """`median` and `nanmedian` of all elements of an example."""
+    """Run `median` or `nanmedian` over all elements of an example."""
     select: Callable[..., Any] = ops.median if batch.op.name == "aten::median" else ops.nanmedian
     return select(_flat(self, dims[0]), 1)[0], 0
 
 
 def flip(batch: Batch, dims: Dims, self: Tensor, over: Sequence[int]) -> tuple[Any, Any]:
-    """`flip`; over no dimension it is a copy."""
+    """Run `flip`; without dimensions it is a copy."""
     if not over:
         return self.clone(), dims[0]
     return _FLIP(batch, dims, self, over)

@@ -1,4 +1,4 @@
-"""Rules of padding, interpolation, columns, sampling, and Fourier transforms: the examples become samples."""
+"""Batching rules of padding, interpolation, im2col, grid sampling and FFTs: the examples become samples."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def searchsorted(
     side: str | None,
     sorter: Tensor | None,
 ) -> tuple[Any, Any]:
-    """`searchsorted`: a sequence that all examples share is searched once, others become rows."""
+    """Run `searchsorted`: a shared sequence is searched once, per-example sequences become rows."""
     options: dict[str, Any] = {"out_int32": out_int32, "right": right, "side": side}
     shared = dims[0] is None and dims[5] is None
     if shared and rank_of(sequence, None) == 1:

@@ -1,4 +1,4 @@
-"""Which rule serves an operator: by name, by its tags, by registration for custom operators, else the loop."""
+"""Batching rule of each operator: by name, by tag, by registration for custom operators, else the loop."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ LOOPED = {
     ),
     "aten::_native_batch_norm_legit_functional": "is what functionalization makes of a call with a rule of its own",
 }
-"""Operators that run example by example, and why no rule is worth its while."""
+"""Operators that run example by example, with the reason why they have no rule."""
 
 _DYNAMIC = (
     "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over {}. "
@@ -275,7 +275,7 @@ UNDESCRIBABLE = {f"aten::{name}" for name in (*random.RULES, *functional_forms.D
 
 
 def rule_for(op: OperatorEntry) -> tuple[Rule, bool]:
-    """Return the rule of an operator, and whether metadata alone describes its results.
+    """Return the rule of an operator, and True if its results follow from metadata. Raises RuntimeError if it has none.
 
     Raises RuntimeError for none.
     """

@@ -1,4 +1,4 @@
-"""Rules of views and of their backwards: geometry behind the mapped dimension, which comes first."""
+"""Batching rules of views and of their backward operators: the mapped dimension moves to the front."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def view(batch: Batch, dims: Dims, self: Tensor, size: Sequence[int]) -> tuple[Any, Any]:
-    """`view` by sizes."""
+    """Run `view` by sizes."""
     sizes = infer_size(size, numel_of(self, dims[0]))
     return front(self, dims[0]).view((batch.size, *sizes)), 0
 
@@ -27,7 +27,7 @@ def reshaped(batch: Batch, dims: Dims, self: Tensor, size: Sequence[int]) -> tup
 
 
 def expand(batch: Batch, dims: Dims, self: Tensor, size: Sequence[int], implicit: bool) -> tuple[Any, Any]:
-    """`expand`; new dimensions come after the mapped one."""
+    """Run `expand`; new dimensions come after the mapped one."""
     x = front(self, dims[0])
     have = x._spec.sizes[1:]
     lead = len(size) - len(have)
@@ -39,19 +39,19 @@ def expand(batch: Batch, dims: Dims, self: Tensor, size: Sequence[int], implicit
 def strided_from(
     batch: Batch, dims: Dims, self: Tensor, size: Sequence[int], stride: Sequence[int], offset: int
 ) -> tuple[Any, Any]:
-    """`as_strided`: the same geometry from the first element of each example."""
+    """Run `as_strided`: the same geometry from the first element of each example."""
     x = front(self, dims[0])
     return x._strided_from((batch.size, *size), (x._spec.strides[0], *stride), offset), 0
 
 
 def permute(batch: Batch, dims: Dims, self: Tensor, order: Sequence[int]) -> tuple[Any, Any]:
-    """`permute`."""
+    """Run `permute`."""
     rank = rank_of(self, dims[0])
     return front(self, dims[0]).permute((0, *[shifted(d, rank) for d in order])), 0
 
 
 def transpose(batch: Batch, dims: Dims, self: Tensor, dim0: int, dim1: int) -> tuple[Any, Any]:
-    """`transpose`; that of a number is the number."""
+    """Run `transpose`; a 0-d example is unchanged."""
     rank = rank_of(self, dims[0])
     if rank == 0:
         return self.alias(), dims[0]
@@ -59,19 +59,19 @@ def transpose(batch: Batch, dims: Dims, self: Tensor, dim0: int, dim1: int) -> t
 
 
 def t(batch: Batch, dims: Dims, self: Tensor) -> tuple[Any, Any]:
-    """`t`."""
+    """Run `t`."""
     if rank_of(self, dims[0]) < 2:
         return self.alias(), dims[0]
     return front(self, dims[0]).transpose(1, 2), 0
 
 
 def select(batch: Batch, dims: Dims, self: Tensor, dim: int, index: int) -> tuple[Any, Any]:
-    """`select`."""
+    """Run `select`."""
     return front(self, dims[0]).select(shifted(dim, rank_of(self, dims[0])), index), 0
 
 
 def select_first(batch: Batch, dims: Dims, self: Tensor, index: int) -> tuple[Any, Any]:
-    """``x[i]``."""
+    """Return ``x[i]``."""
     x = front(self, dims[0])
     size = x._spec.sizes[1]
     if not -size <= index < size:
@@ -82,14 +82,14 @@ def select_first(batch: Batch, dims: Dims, self: Tensor, index: int) -> tuple[An
 def slice_(
     batch: Batch, dims: Dims, self: Tensor, dim: int, start: int | None, end: int | None, step: int
 ) -> tuple[Any, Any]:
-    """`slice`."""
+    """Run `slice`."""
     return front(self, dims[0]).slice(shifted(dim, rank_of(self, dims[0])), start, end, step), 0
 
 
 def slice_first(
     batch: Batch, dims: Dims, self: Tensor, start: int | None, end: int | None, step: int
 ) -> tuple[Any, Any]:
-    """``x[start:end:step]``."""
+    """Return ``x[start:end:step]``."""
     return front(self, dims[0]).slice(1, start, end, step), 0
 
 
@@ -107,7 +107,7 @@ def squeeze(batch: Batch, dims: Dims, self: Tensor, *dim: Any) -> tuple[Any, Any
 
 
 def unsqueeze(batch: Batch, dims: Dims, self: Tensor, dim: int) -> tuple[Any, Any]:
-    """`unsqueeze`."""
+    """Run `unsqueeze`."""
     return front(self, dims[0]).unsqueeze(shifted(dim, rank_of(self, dims[0]) + 1)), 0
 
 
@@ -117,23 +117,23 @@ def same(batch: Batch, dims: Dims, self: Tensor) -> tuple[Any, Any]:
 
 
 def behind(batch: Batch, dims: Dims, self: Tensor, *rest: Any) -> tuple[Any, Any]:
-    """Run a view that concerns the last dimension, or adds new ones after it."""
+    """Run a view of the last dimension, or one that adds dimensions after it."""
     return batch.op.call(front(self, dims[0]), *rest), 0
 
 
 def basic_index(batch: Batch, dims: Dims, self: Tensor, index: Sequence[int]) -> tuple[Any, Any]:
-    """``x[...]`` with numbers, ranges and new dimensions."""
+    """Return ``x[...]`` with numbers, ranges and new dimensions."""
     return front(self, dims[0])._basic_index((RANGE, 0, batch.size, 1, *index)), 0
 
 
 def diagonal(batch: Batch, dims: Dims, self: Tensor, offset: int, dim1: int, dim2: int) -> tuple[Any, Any]:
-    """`diagonal`."""
+    """Run `diagonal`."""
     rank = rank_of(self, dims[0])
     return front(self, dims[0]).diagonal(offset, shifted(dim1, rank), shifted(dim2, rank)), 0
 
 
 def unfold(batch: Batch, dims: Dims, self: Tensor, dimension: int, size: int, step: int) -> tuple[Any, Any]:
-    """`unfold`; of a number it gives one window."""
+    """Run `unfold`; a 0-d example gives one window."""
     x, rank = front(self, dims[0]), rank_of(self, dims[0])
     if rank == 0:
         return x.unsqueeze(1).unfold(1, size, step).squeeze(1), 0
@@ -206,7 +206,7 @@ def strided_backward(
 
 
 def triangle(batch: Batch, dims: Dims, self: Tensor, diagonal: int) -> tuple[Any, Any]:
-    """`tril` and `triu` of the last two dimensions."""
+    """Run `tril` or `triu` of the last two dimensions."""
     return batch.op.call(front(self, dims[0]), diagonal), 0
 
 

@@ -1,4 +1,4 @@
-"""`tt.explain`, whose work is done by modules that are imported when it is called."""
+"""`tt.explain`; it imports the modules that do the work when it is called."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
     """Call a function once and report the path of its operators: keys, kernels, plans, algorithms and files.
 
-    All plans are rebuilt for the call, and again afterwards, so that other calls cost nothing more. The report has only
-    this thread's calls. The function keeps its effects: it generates random numbers and writes in place.
+    All plans are rebuilt for the call, and again afterwards, so that other calls have no overhead. The report covers
+    only this thread's calls. The function has its usual effects, such as random numbers and in-place writes.
 
     Args:
         fn: A function of tensors of any shape: `tt.softmax`, an operator of `tt.ops`, a module, or your own function.
@@ -26,7 +26,7 @@ def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation
         the Triton kernels launched.
 
     Raises:
-        TypeError: if `fn` cannot be called. What `fn` itself raises is raised as it is.
+        TypeError: if `fn` cannot be called. Errors of `fn` propagate.
 
     Example:
         >>> import triten as tt

@@ -12,7 +12,7 @@ _FILE = re.compile(r"[\w./-]+\.(?:py|yaml):\d+")
 
 @dataclass
 class Stub:
-    """A kernel factory that a plan asked for, with the module that registers it."""
+    """Kernel factory that a plan requested, with the module that registers it."""
 
     name: str
     device_type: str
@@ -22,7 +22,7 @@ class Stub:
 
 @dataclass
 class PlannedLaunch:
-    """A Triton kernel that a plan may launch, and its constants."""
+    """Triton kernel that a plan may launch, and its constants."""
 
     name: str
     place: str | None
@@ -51,7 +51,8 @@ class Planning:
 
 @dataclass
 class Hop:
-    """One call of an operator's kernel: the decisions for it, and the operators that it reached when it ran.
+    """One call of an operator's kernel: its decisions, and the operators that it called. `launches` are the Triton
+    kernels that it enqueued itself, by name and grid; `calls` the hops below it.
 
     `launches` are the Triton kernels that it enqueued itself, by name and grid; `calls` the hops below it.
     """
@@ -117,7 +118,7 @@ class Explanation:
     """Path of one call, as `tt.explain` returns it; it prints as the report.
 
     Args:
-        calls: The operators that were reached, in order, each with those below it.
+        calls: The operators that were called, in order, each with those that it called.
         result: The function's result.
     """
 

@@ -1,4 +1,4 @@
-"""How `tt.explain` watches a call: around every hop, in the kernel factories, and at every launch."""
+"""Observation of an explained call: around every hop, in the kernel factories, and at every launch."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _PACKAGES = {"cpu": "cpu_fallback", "cuda": "triton_kernels"}
 _AUTOGRAD = (Functionality.AutogradFunctionality, Functionality.AutogradOther)
 
 _lock = forkable(threading.RLock())
-"""Lock of the one thread that explains: others wait, because all plans are rebuilt."""
+"""Lock of the one thread that explains; other threads wait, because all plans are rebuilt."""
 
 
 class Watch:
-    """Record of the operators that an explained call of a thread reaches: a listener of choices and an observer of
+    """Record of the operators that an explained call runs in its thread: a listener of choices and an observer of
     plans.
     """
 
@@ -62,7 +62,7 @@ class Watch:
         self._launch_observer: Any = None
 
     def concerns(self, op: OperatorEntry) -> bool:
-        """Return False, so that composites keep their host kernels: those are to be explained."""
+        """Return False, so that composites are decomposed and their host kernels are not used."""
         return False
 
     def __call__(self, op: OperatorEntry, key: DispatchKey, args: Sequence[Any], plan: Plan) -> Plan:
@@ -83,7 +83,7 @@ class Watch:
                 return plan(*values)
             finally:
                 self._open.pop()
-                # Choices that a kernel makes at its first run.
+                # Choices that a kernel makes in its first run.
                 self._claim(planning)
 
         return watched
@@ -92,7 +92,7 @@ class Watch:
         return threading.get_ident() == self._thread
 
     def _claim(self, planning: Planning) -> None:
-        """Assign the factories' reports since the last plan to the plan that asked for them."""
+        """Assign the factories' reports since the last plan to the plan that requested them."""
         planning.stubs += self._stubs
         planning.choices = list(dict.fromkeys([*planning.choices, *self._choices]))
         planning.planned_launches += self._planned_launches
@@ -136,12 +136,12 @@ class Watch:
         return found
 
     def on_choice(self, algorithm: str, because: str) -> None:
-        """Keep a choice for the plan that is being made."""
+        """Add a choice to the plan that is being made."""
         if self._is_here():
             self._choices.append((algorithm, because))
 
     def on_stub(self, name: str, device_type: str, factory: Callable[..., Any]) -> None:
-        """Keep a stub for the plan that is being made."""
+        """Add a stub to the plan that is being made."""
         if not self._is_here():
             return
         if device_type == "cuda":
@@ -156,14 +156,14 @@ class Watch:
         self._stubs.append(Stub(name, device_type, place, registered))
 
     def on_launch_planned(self, kernel: Any, constants: Mapping[str, object]) -> None:
-        """Keep a launch for the plan that is being made."""
+        """Add a launch to the plan that is being made."""
         if self._is_here():
             self._watch_launches()
             text = ", ".join(f"{k}={_constant(v)}" for k, v in constants.items() if v is not None)
             self._planned_launches.append(PlannedLaunch(kernel.fn.__name__, place_of(kernel), text))
 
     def _watch_launches(self) -> None:
-        """See every launch from now on; only called for kernels of CUDA, which have a driver."""
+        """Observe every launch from now on; only called for CUDA kernels, which have a driver."""
         if self._driver is None:
             from ....runtime.cuda.driver import driver
 
@@ -187,7 +187,7 @@ class Watch:
         Dispatcher.singleton().forget_all()
 
     def stop(self) -> None:
-        """Leave everything as it was, without the plans that were watched."""
+        """Stop observing, and discard the observed plans."""
         listeners.remove(self)
         observers.remove(self)
         if self._driver is not None:
@@ -209,7 +209,7 @@ def watched_call(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
 
 
 def _kernel_text(op: OperatorEntry, key: DispatchKey, kernel: KernelFunction) -> str:
-    """Return the text of which kernel serves a key, why, and where it is defined."""
+    """Return text that names the kernel of a key, the reason for it, and where it is defined."""
     text = answer_of(op, key, op.kernels)
     place = None
     if kernel.written is not None:

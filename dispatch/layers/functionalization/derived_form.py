@@ -34,10 +34,10 @@ BASES, VIEWS, DONATED = "bases", "views", "donated"
 
 _SOURCE = "derived from "
 _INHERITED = frozenset({"maybe_aliasing_or_mutating"})
-"""Tags of operators with effects beyond their schemas, which their derived forms have as well."""
+"""Tags of operators with effects beyond their schemas; their derived forms have the tags too."""
 
 _derived: dict[str, tuple[FunctionSchema, list[RegistrationHandle]]] = {}
-"""The schema that each derived form was made from, and its registrations, by the writing operator's name."""
+"""Schema that each derived form was made from, and its registrations, by the mutating operator's name."""
 
 
 def derived_form(op: OperatorEntry) -> str | None:
@@ -82,7 +82,7 @@ def derived_form(op: OperatorEntry) -> str | None:
             return KernelFunction(kernel, source=_SOURCE + op.name)
 
         def call_meta(*args: Any) -> Any:
-            # By its key, since a call without tensors would find another kernel.
+            # By key, since a call without tensors would find another kernel.
             return op.call_with_keys(BY_NAME["Meta"].bits, args)
 
         _derived[op.name] = (
@@ -100,7 +100,7 @@ class _Closing:
     """Takes derived forms back with the operators that they were derived from."""
 
     def on_operator_registered(self, op: OperatorEntry) -> None:
-        """Do nothing: a form is derived when it is asked for."""
+        """Do nothing: a form is derived on request."""
 
     def on_operator_deregistered(self, op: OperatorEntry) -> None:
         """Close the registrations of the operator's derived form."""
@@ -149,7 +149,7 @@ def map_tensors(args: Sequence[Any], function: Callable[[Any], Any]) -> list[Any
 
 
 def _clone_of(base: Any) -> Any:
-    """Return a clone under the same strides, since a kernel may have been given them as numbers."""
+    """Return a clone with the same strides, since a kernel may have received them as numbers."""
     spec = base._spec
     if spec.is_dense() or not spec.numel:
         return base.clone()
@@ -157,7 +157,7 @@ def _clone_of(base: Any) -> Any:
 
 
 def _view_of(base: Any, distance: int, like: Any) -> Any:
-    """Return the tensor in a base's memory, some bytes after its first element, with the geometry of another one."""
+    """Return the tensor in a base's memory, at a byte offset from its first element, with another tensor's geometry."""
     spec = like._spec
     if (spec.sizes, spec.strides, spec.dtype, distance) == (
         base._spec.sizes,
@@ -178,5 +178,5 @@ def _flat(tensor: Any) -> Any:
 
 
 def _extent(spec: TensorSpec) -> int:
-    """Return the number of elements from the first one to behind the last one."""
+    """Return the number of elements in the memory span of the tensor."""
     return sum((n - 1) * s for n, s in zip(spec.sizes, spec.strides, strict=True)) + 1 if spec.numel else 0

@@ -1,6 +1,6 @@
 """Functional form of a mutating operator: ``add.Tensor`` for ``add_.Tensor`` and ``add.out``.
 
-It is found by name and by the kinds of its arguments, so that operators of one's own have it by being named so.
+It is found by name and argument types, so a user's operator needs only a matching name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SPECIAL = {
         for name in ("all_gather_into_tensor", "reduce_scatter_tensor")
     },
 }
-"""Functional forms that do not have the writing form's name."""
+"""Functional forms whose names differ from the mutating form's."""
 
 _COLLECTIVES = frozenset(
     f"_c10d_functional::{name}"
@@ -35,14 +35,14 @@ _COLLECTIVES = frozenset(
         "broadcast",
     )
 )
-"""Functional forms whose results are still being written when they are there."""
+"""Functional forms that return before their results are written."""
 
 _names: dict[str, str | None] = {}
 Dispatcher.singleton().on_change.append(_names.clear)
 
 
 def _functional_name(name: str) -> str | None:
-    """Return the operator that returns as a result what another one writes; None if there is none."""
+    """Return the operator that returns what another one writes; None if there is none."""
     if name not in _names:
         _names[name] = _find_functional(name) or derived_form(
             Dispatcher.singleton().find_schema_or_throw(name)
@@ -110,7 +110,7 @@ def functional_arguments(functional: OperatorEntry, op: OperatorEntry, values: S
 
 
 def returned(schema: FunctionSchema, values: Sequence[Any], outs: Sequence[Any]) -> Any:
-    """Return the results of a writing operator: the arguments that it wrote."""
+    """Return the results of a mutating operator: the arguments that it wrote."""
     results = []
     if not schema.returns:
         return None
@@ -128,7 +128,9 @@ def returned(schema: FunctionSchema, values: Sequence[Any], outs: Sequence[Any])
 
 
 def settled(functional: OperatorEntry, results: Any) -> Any:
-    """Wait for the results of a functional collective: other tensors are made of them before the program waits."""
+    """Wait for the results of a functional collective: other tensors are computed from them before the program
+    waits.
+    """
     if functional.name not in _COLLECTIVES:
         return results
     wait = Dispatcher.singleton().find_schema_or_throw("_c10d_functional::wait_tensor")

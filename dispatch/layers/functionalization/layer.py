@@ -48,7 +48,7 @@ META_KEYS = BY_NAME["Meta"].bits
 
 
 class Layers(threading.local):
-    """The functionalized functions that this thread is in, outermost first."""
+    """The functionalized functions that this thread runs, outermost first."""
 
     def __init__(self) -> None:
         self.active: list[Layer] = []
@@ -58,7 +58,7 @@ layers = inherited(Layers())
 
 
 class FunctionalTensor(Tensor):
-    """A handle of a value while a function is functionalized."""
+    """Handle of a value while a function is functionalized."""
 
     __slots__ = ()
     __tensor_function__: Any = disabled_tensor_function
@@ -95,7 +95,9 @@ plain_classes.add(FunctionalTensor)
 
 
 class _View(NamedTuple):
-    """A view of a tensor: its spec, its byte offset, and whether it references the tensor.
+    """View of a tensor: its spec, its byte offset, and whether it references the tensor.
+
+    Writes are counted with those of the tensor, or in `version`.
 
     Writes are counted with those of the tensor, or in `version`.
     """
@@ -132,8 +134,8 @@ class Layer:
     """One functionalized call: its handles, and how operators run on them.
 
     Args:
-        copies: whether views are copied.
-        adopts: whether tensors that the function closes over may be written to, as arguments may.
+        copies: If True, views are copied.
+        adopts: If True, tensors that the function closes over may be written to, like arguments.
     """
 
     def __init__(self, copies: bool, adopts: bool = False) -> None:
@@ -182,7 +184,7 @@ class Layer:
     def enter(self, tensor: Any) -> Tensor:
         """Return the handle of an argument: the same tensor to autograd, with a value instead of memory."""
         if tensor._spec.requires_grad:
-            # The end of the graph must hold the caller's tensor, not the handle.
+            # The end of the graph must reference the caller's tensor, not the handle.
             edge_of(tensor)
         if tensor._autograd is not None and tensor._autograd.grad is not None:
             grad = tensor._autograd.grad
@@ -204,7 +206,7 @@ class Layer:
         return handle
 
     def _handle_of(self, tensor: Tensor) -> Tensor:
-        """Return a handle of a tensor from outside, in the storage of its memory."""
+        """Return a handle of an external tensor, in the storage of its memory."""
         spec = tensor._spec
         address = address_of(tensor._data)
         storage = self._storage_of(tensor)
@@ -220,7 +222,7 @@ class Layer:
         return self._made(data, spec, None if spec.is_inference else tensor.version_cell())
 
     def _storage_of(self, tensor: Tensor) -> FunctionalStorage | None:
-        """Return the storage that shares memory with a tensor from outside."""
+        """Return the storage that shares memory with an external tensor."""
         known = self._storages.get(id(root_of(tensor._data)))
         return None if known is None else next((s for s in known if _overlap(tensor, s.origin)), None)
 
@@ -239,7 +241,7 @@ class Layer:
         return isinstance(data, FunctionalData) and data.storage.layer is self
 
     def handle_of(self, tensor: Tensor) -> Tensor:
-        """Return the handle of any tensor of the program: the tensor itself, or a handle of a tensor from outside."""
+        """Return the handle of any tensor of the program: the tensor itself, or a handle of an external tensor."""
         if self.owns(tensor):
             return tensor
         if isinstance(tensor._data, FunctionalData) and tensor._data.storage.layer not in layers.active:
@@ -252,7 +254,7 @@ class Layer:
         return known[1]
 
     def value_of(self, tensor: Tensor) -> Any:
-        """Return the current value of a handle, or of a tensor from outside. The caller is below the layer."""
+        """Return the current value of a handle, or of an external tensor. The caller is below the layer."""
         if not self.owns(tensor):
             storage = self._storage_of(tensor)
             if storage is None or not storage.is_written:
@@ -346,7 +348,7 @@ class Layer:
         return level.number > self._depth
 
     def _release(self) -> None:
-        """Make every living handle a plain tensor over its value."""
+        """Make every live handle a plain tensor over its value."""
         handles = [h for h in (reference() for reference in self.live) if h is not None and self.owns(h)]
         if not self.copies:
             # Values written through a view are taken from the whole, whose memory they must share.
@@ -365,7 +367,7 @@ class Layer:
             _adopt(handle)
 
     def run(self, op: OperatorEntry, values: Sequence[Any]) -> Any:
-        """Run one operator of the program, on handles and tensors from outside."""
+        """Run one operator of the program, on handles and external tensors."""
         schema = op.schema
         if schema.is_mutable:
             return self._write(op, values)
@@ -469,7 +471,7 @@ class Layer:
             made._creation = None if source._view_base is None else creation_of(source)
             mark_unrecorded(made)
         if steps and steps is not data.steps:
-            # Computed now, as in the program, so that errors are raised where they occur.
+            # Computed immediately, as in the program, so that errors are raised where they occur.
             with self.below():
                 if data.generation == storage.generation or not data.steps:
                     here = made._data
@@ -584,7 +586,7 @@ class Layer:
         return tensor
 
     def _adopted(self, tensor: Any) -> Any:
-        """Return the handle of a written tensor from outside, which counts as an argument from now on."""
+        """Return the handle of an external tensor that is written; it counts as an argument from now on."""
         handle = self.handle_of(tensor)
         storage: FunctionalStorage = handle._data.storage
         if not storage.is_input:
@@ -610,7 +612,7 @@ class Layer:
         return self._values(functional_arguments(functional, op, values))
 
     def _composed(self, functional: OperatorEntry, op: OperatorEntry, values: Sequence[Any]) -> Any:
-        """Run a functional form that is a composite: its parts go through this layer."""
+        """Run a functional form that is a composite: this layer sees its parts."""
         with self.active(), ExcludeDispatchKeyGuard(AUTOGRAD_BITS):
             return functional.call(*functional_arguments(functional, op, values))
 
@@ -631,7 +633,7 @@ class Layer:
         )
 
     def _resized(self, op: OperatorEntry, target: Tensor, spec: TensorSpec) -> None:
-        """Give a tensor of the function's own other sizes; its elements are as good as new."""
+        """Give a tensor that the function created other sizes; its elements count as uninitialized."""
         data: FunctionalData = target._data
         storage = data.storage
         others = [h for h in storage.handles if h is not data]
@@ -657,7 +659,9 @@ class Layer:
 
 
 def _steps_within(storage: FunctionalStorage, tensor: Tensor) -> tuple[Step, ...]:
-    """Return the steps from a storage's value to a tensor from outside that shares its memory.
+    """Return the steps from a storage's value to an external tensor that shares its memory.
+
+    Raises RuntimeError if the tensor is not a view of the value.
 
     Raises RuntimeError where the one is no view of the other.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _ALIGNMENT = 64
 _addresses = itertools.count(1 << 48, 1 << 40)
-"""Addresses of memory that is not there; no two storages overlap."""
+"""Addresses of phantom memory; no two storages overlap."""
 
 Call = Callable[..., Any]
 """Calls an operator by its full name on values."""
@@ -43,7 +43,8 @@ class Step(NamedTuple):
 
 
 class FunctionalStorage:
-    """The whole that handles share.
+    """Value that handles share. `origin` is the external tensor that it began as; `is_input` is True if writes are
+    copied back to the origin. `generation` counts the writes.
 
     `origin` is the tensor from outside that it began as; `is_input` says that a write may go back to that.
     `generation` counts the writes.
@@ -75,7 +76,7 @@ class FunctionalStorage:
 
     @property
     def is_written(self) -> bool:
-        """True if the storage was written since it was made."""
+        """True if the storage was written since its creation."""
         return self.generation > 0
 
     @property
@@ -92,20 +93,20 @@ class FunctionalStorage:
             self.laid_out(call, copies)
 
     def laid_out(self, call: Call, copies: bool) -> Tensor:
-        """Return the value, with the strides that the tensor would have unless its views are copies anyway."""
+        """Return the value, with the tensor's strides unless views are copied."""
         if not copies:
             self.lay_out(call)
         return self.value
 
     def lay_out(self, call: Call) -> Tensor:
-        """Return the value with the strides that the tensor would have, as strided views need it."""
+        """Return the value with the tensor's strides, which strided views need."""
         if self.value._spec.strides != self.spec.strides and self.spec.numel > 1:
             self.value = call("aten::_restride", self.value, self.spec.strides)
         return self.value
 
 
 class FunctionalData(DataPtr):
-    """The bytes of a functional tensor, were there any: an address, and the way from the storage's value to its own."""
+    """Phantom memory of a functional tensor: an address, and the views from the storage's value to its own."""
 
     __slots__ = ("cached", "generation", "steps", "storage")
 
@@ -151,7 +152,7 @@ class FunctionalData(DataPtr):
                 self.cached, self.generation = new, storage.generation
 
     def _whole_of(self, new: Tensor, call: Call, copies: bool) -> Any:
-        """Return the storage's value with `new` in this handle's place, by the inverse views."""
+        """Return the storage's value with `new` written to this handle's elements, by the inverse views."""
         steps = self.steps
         if not steps:
             return new
@@ -185,7 +186,7 @@ def copy_name(name: str) -> str:
 
 
 def forward(step: Step, value: Tensor, storage: FunctionalStorage, call: Call, copies: bool) -> Any:
-    """Apply the view to a value. A strided view is taken of the whole, whose strides are known."""
+    """Apply the view to a value. A strided view is taken of the base, whose strides are known."""
     if step.name == "aten::_strided_from":
         value = storage.lay_out(call)
     return call(copy_name(step.name) if copies else step.name, value, *step.args)
@@ -276,6 +277,8 @@ _INVERSES: dict[str, Callable[..., Any]] = {
 """Inverses of views: functions from a new value of a view's result to a value of its base.
 
 Other views are scattered by their strides.
+
+Other views are scattered by their strides.
 """
 
 
@@ -285,13 +288,15 @@ def inverse_of(step: Step) -> Callable[..., Any] | None:
 
 
 def backward(step: Step, source: Tensor, new: Tensor, call: Call, copies: bool) -> Any:
-    """Return the value of the view's base, with `new` in the view's place."""
+    """Return the value of the view's base, with `new` written to the view's elements."""
     inverse = _INVERSES[step.name]
     return inverse(step, source, new, call, copies)
 
 
 def scattered_into_whole(step: Step, storage: FunctionalStorage, new: Tensor, call: Call) -> Any:
-    """Return the storage's value with `new` where a strided view is.
+    """Return the storage's value with `new` written to a strided view.
+
+    Raises RuntimeError for a view of another dtype than the base, and for one that reaches beyond it.
 
     Raises RuntimeError for a view of another dtype than the whole, and for one that reaches beyond it.
     """
