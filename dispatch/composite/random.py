@@ -337,7 +337,7 @@ randn_generator_named = named_factory("randn.generator", 2)
 
 
 SELU_SHIFT = 1.7580993408473766
-"""The value alpha * scale of `selu`: its negative saturation value, which `alpha_dropout` writes."""
+"""The value alpha * scale of `selu`, whose lower limit is its negative; `alpha_dropout` writes that limit."""
 
 
 def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:

@@ -19,7 +19,9 @@ Function = Callable[..., Any]
 
 
 def _basis_of(tensors: Sequence[Any]) -> list[Any]:
-    """Return the unit vectors of the space that tensors span together: a tensor of them for each, stacked in front."""
+    """Return the standard basis of the tensors' joint space: for each tensor, its parts of all unit vectors,
+    stacked.
+    """
     total = sum(t._spec.numel for t in tensors)
     made = []
     start = 0
@@ -118,7 +120,8 @@ def jacfwd(
 ) -> Function:
     """Return a function that computes the Jacobian of `func` by forward mode (`torch.func.jacfwd`).
 
-    Best where there are fewer inputs than outputs. Shapes and errors are those of `jacrev`; `randomness` is `vmap`'s.
+    It is best if there are fewer inputs than outputs. Shapes and errors are those of `jacrev`; `randomness` is
+    `vmap`'s.
 
     Example:
         >>> import triten as tt

@@ -42,7 +42,9 @@ class VmapLevel(Level):
 
 
 class GradLevel(Level):
-    """A `grad` in progress: the grad mode around it, in which the levels outside go on computing.
+    """A `grad` in progress: the surrounding grad mode, in which outer levels continue to compute.
+
+    `depth` is the number of levels around it when it began. There are more when its backward runs within others.
 
     `depth` is how many levels were around it when it began, which are more when its backward runs within others.
     """
@@ -56,7 +58,7 @@ class GradLevel(Level):
 
 
 class _Stack(threading.local):
-    """The levels of this thread that are visible where it is, outermost first."""
+    """The levels that are visible in this thread, outermost first."""
 
     levels: tuple[Level, ...] = ()
 
@@ -78,7 +80,9 @@ def entered_vmap(batch_size: int, randomness: str) -> Iterator[VmapLevel]:
 
 @contextmanager
 def entered_grad(depth: int | None = None) -> Iterator[GradLevel]:
-    """Enter a new innermost grad level for the block; it keeps the grad mode in which it is entered.
+    """Enter a new innermost grad level for the block; it stores the grad mode at entry.
+
+    `depth` is that of an earlier level that this one continues.
 
     `depth` is that of an earlier level that this one continues.
     """
@@ -97,7 +101,7 @@ def current_levels() -> tuple[Level, ...]:
 
 
 def is_visible(level: Level) -> bool:
-    """Return True if a level belongs to this thread and is not hidden by work on behalf of it or of an outer level."""
+    """Return True if a level belongs to this thread, and no work on behalf of it or of an outer level hides it."""
     levels = _stack.levels
     return len(levels) >= level.number and levels[level.number - 1] is level
 
@@ -111,7 +115,7 @@ def innermost_vmap() -> VmapLevel | None:
 
 
 def vmap_level_of(number: int) -> VmapLevel:
-    """Return the visible vmap level of a number. Raise RuntimeError if there is none."""
+    """Return the visible vmap level with this number. Raises RuntimeError if there is none."""
     levels = _stack.levels
     level = levels[number - 1] if 0 < number <= len(levels) else None
     if not isinstance(level, VmapLevel):
@@ -121,6 +125,10 @@ def vmap_level_of(number: int) -> VmapLevel:
 
 def run_below(level: Level, function: Callable[..., Result], *args: Any) -> Result:
     """Call a function on behalf of a level; the function sees only the levels outside it.
+
+    Excluded autograd keys are included again. An operator recorded inside the level may have operands of outer levels,
+    which have not recorded it yet. The grad mode is the one around the first grad level within, because only that level
+    was entered on behalf of the inner code.
 
     Excluded autograd keys are included again. An operator recorded inside the level may have operands of outer levels,
     which have not recorded it yet. The grad mode is the one around the first grad level within, because only that level

@@ -59,11 +59,11 @@ _stack = inherited(_Stack())
 
 
 class TensorDispatchMode:
-    """A context in which every operator below autograd goes through `__tensor_dispatch__` (`TorchDispatchMode`).
+    """Context manager in which every operator below autograd goes through `__tensor_dispatch__` (`TorchDispatchMode`).
 
-    Modes nest: the innermost one sees a call first, and its own calls go to the next outer one. While it handles a call
-    a mode is not active, so that it may call the operator itself. A mode sees the overloads that PyTorch dispatches. It
-    sees the parts of the operators that PyTorch decomposes too.
+    Modes nest: the innermost one sees a call first, and its own calls go to the next outer one. A mode is not active
+    while it handles a call, so that it may call the operator itself. A mode sees the overloads that PyTorch dispatches.
+    It sees the parts of the operators that PyTorch decomposes too.
 
     Example:
         >>> import triten as tt
@@ -80,10 +80,10 @@ class TensorDispatchMode:
 
     _guards: list[IncludeDispatchKeyGuard]
     handle_bound: Callable[[OperatorEntry, Sequence[Any]], Any] | None = None
-    """A quicker `__tensor_dispatch__`: of an operator's entry and all its arguments, in the schema's order."""
+    """Faster `__tensor_dispatch__`: it receives an operator's entry and all its arguments, in the schema's order."""
 
     sees_parts = False
-    """Whether the handler gets the operators that this package calls: parts of composites, numbers for tensors."""
+    """True if the handler sees this package's dispatched operators: parts of composites, numbers for tensors."""
 
     def __tensor_dispatch__(
         self, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
@@ -115,7 +115,9 @@ class TensorDispatchMode:
 
 
 class _Below:
-    """This thread in the first of its modes alone: `left` says in how many, or, if it is negative, in how many less."""
+    """Context in which this thread has only its first modes: `left` is their number, or, if negative, the number
+    dropped.
+    """
 
     __slots__ = ("included", "left", "modes")
 
@@ -143,7 +145,7 @@ def active_modes() -> tuple[TensorDispatchMode, ...]:
 
 
 def sees_whole() -> bool:
-    """Return whether the innermost mode of this thread gets the operators that PyTorch dispatches."""
+    """Return True if this thread's innermost mode sees the operators that PyTorch dispatches."""
     return bool(_stack.modes) and not _stack.modes[-1].sees_parts
 
 
@@ -153,7 +155,7 @@ def without_modes() -> _Below:
 
 
 def split_arguments(op: OperatorEntry, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Bound arguments as a caller would write them: defaults at the end and keyword-only ones left out."""
+    """Return bound arguments as a caller would write them: trailing and keyword-only defaults are omitted."""
     positional: list[Any] = []
     kept = 0
     named: dict[str, Any] = {}
@@ -209,11 +211,11 @@ def handling_types(values: Sequence[Any]) -> list[type]:
 
 
 dispatch_rules: dict[tuple[str, type], Callable[..., Any]] = {}
-"""What is called for an operator instead of a class's or a mode's handler (`tt.library.register_tensor_dispatch`)."""
+"""Functions called for an operator instead of a class's or a mode's handler (`tt.library.register_tensor_dispatch`)."""
 
 
 bound_handlers: dict[type, Callable[[OperatorEntry, list[Any]], Any]] = {}
-"""What is called instead of the handler of a class of this package's: with the operator and all its arguments."""
+"""Functions called instead of the handler of one of this package's classes, with the operator and all its arguments."""
 
 
 def _ask(asker: Any, op: OperatorEntry, func: OpOverload, types: Any, args: Any, kwargs: Any) -> Any:
@@ -226,7 +228,9 @@ def _ask(asker: Any, op: OperatorEntry, func: OpOverload, types: Any, args: Any,
 
 
 def python_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]) -> None:
-    """Serve every operator at the Python key: ask the innermost mode, else the subclasses in their order.
+    """Serve every operator at the Python key: call the innermost mode, else the subclasses in their order.
+
+    Raises TypeError if all of them return NotImplemented, or for results that do not fit the schema.
 
     Raises TypeError where all of them answer NotImplemented, and for results that the schema does not have.
     """
@@ -252,7 +256,7 @@ def python_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]
     func = OpOverload(op)
     args, kwargs = split_arguments(op, values)
     result = NotImplemented
-    # A mode may leave the operator to the subclasses.
+    # A mode may delegate the operator to the subclasses.
     asked = (*askers, *types) if _stack.modes else types
     with below_innermost() if _stack.modes else nullcontext():
         for asker in asked:
@@ -276,7 +280,7 @@ def _push_checked(op: OperatorEntry, stack: list[Any], result: Any) -> None:
         )
     for expected, value in zip(returns, results, strict=True):
         if value is None:
-            continue  # such as a gradient that was not asked for, in `native_layer_norm_backward`
+            continue  # such as a gradient that was not requested, in `native_layer_norm_backward`
         if is_tensor_like(expected.type) and not isinstance(value, TensorImpl | tuple | list):
             raise TypeError(
                 f"{op.name}: {HANDLER} must return {expected.type} as the schema has it, got {type(value).__name__}"
@@ -306,7 +310,9 @@ def keys_of(cls: type) -> int:
 
 
 def as_subclass(tensor: TensorImpl, cls: type[Subclass]) -> Subclass:
-    """Return a tensor of another class over the same bytes, whose gradient is `tensor`'s.
+    """Return a tensor of another class over the same bytes, whose gradient goes to `tensor`.
+
+    Raises TypeError for other classes.
 
     Raises TypeError for other classes.
     """
@@ -351,7 +357,9 @@ def wrapper_subclass(
     memory_format: MemoryFormat | None = None,
     layout: Layout = strided,
 ) -> Subclass:
-    """Return a tensor without bytes of its own: metadata, and a class whose handler serves its operators.
+    """Return a tensor without bytes: metadata, and a class whose handler serves its operators.
+
+    Raises TypeError for a class without a handler, whose operators would read missing bytes.
 
     Raises TypeError for a class without handler, whose operators would read bytes that are not there.
     """
@@ -372,7 +380,7 @@ def wrapper_subclass(
     made = cls._blank()
     offset = storage_offset * spec.itemsize
     if where is CPU:
-        # Views of other dtypes share the storage: it holds an element of the largest.
+        # Views of other dtypes share the storage, which therefore has room for an element of the largest dtype.
         made._data = _repeated(np.zeros(offset + max(spec.itemsize, 16), np.uint8), spec, offset)
     else:
         made._data = DataPtr(0, offset + spec.nbytes, where).offset_by(offset)
@@ -389,7 +397,7 @@ def _repeated(root: Any, spec: TensorSpec, offset: int = 0) -> Any:
 
 
 def _is_repeated(data: Any) -> bool:
-    """Return True if an array belongs to a wrapper subclass, without bytes of its own."""
+    """Return True if an array belongs to a wrapper subclass, which has no bytes."""
     root = root_of(data)
     return root is not data and root.dtype == np.uint8 and not any(data.strides) and not data.flags.writeable
 

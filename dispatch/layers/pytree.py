@@ -71,10 +71,8 @@ FlattenWithKeys = Callable[[Any], tuple[Iterable[tuple[Any, Any]], Any]]
 
 
 class NodeDef(NamedTuple):
-    """How objects of a class come apart and together.
-
-    `flatten_fn` gives the children and a context, from which `unflatten_fn` builds an object again;
-    `flatten_with_keys_fn` gives each child with its `KeyEntry`.
+    """Functions that flatten and unflatten objects of a class. `flatten_fn` returns the children and a context, from
+    which `unflatten_fn` rebuilds an object; `flatten_with_keys_fn` returns each child with its `KeyEntry`.
     """
 
     type: type[Any]
@@ -111,7 +109,7 @@ def register(
     from_dumpable_context: Callable[[Any], Any] | None = None,
     flatten_with_keys_fn: FlattenWithKeys | None = None,
 ) -> None:
-    """Make a class a node. Warns where it is one already."""
+    """Register a node class. Warns if it is already registered."""
     with _lock:
         if (to_dumpable_context is None) != (from_dumpable_context is None):
             raise ValueError(
@@ -138,7 +136,7 @@ def register_pytree_node(
     from_dumpable_context: Callable[[Any], Any] | None = None,
     flatten_with_keys_fn: FlattenWithKeys | None = None,
 ) -> None:
-    """Make a class a node of trees, everywhere that trees are taken: `tt.vmap`, `tt.func`, graphs
+    """Register a class as a node of trees, for `tt.vmap`, `tt.func` and graphs
     (`torch.utils._pytree.register_pytree_node`).
 
     Args:
@@ -176,14 +174,14 @@ def register_pytree_node(
 
 
 def deregister(cls: type[Any]) -> None:
-    """Make a class a leaf again. Raises KeyError for a class that is not a node."""
+    """Unregister a node class. Raises KeyError for a class that is not a node."""
     with _lock:
         del NODES[cls]
         NAMED_TYPES.pop(SERIALIZATIONS.pop(cls).name, None)
 
 
 def is_namedtuple_class(cls: Any) -> bool:
-    """Return True if a class is a named tuple's, or a subclass of one."""
+    """Return True if a class is a named tuple or a subclass of one."""
     return (
         isinstance(cls, type_of)
         and issubclass(cls, tuple)
@@ -315,7 +313,7 @@ class TreeSpec:
 
 
 class LeafSpec(TreeSpec):
-    """A leaf's spec. Deprecated for `TreeSpec.is_leaf`, making one too; `treespec_leaf` gives one."""
+    """Spec of a leaf. Deprecated in favor of `TreeSpec.is_leaf`; `treespec_leaf` returns one."""
 
     __slots__ = ()
 
@@ -371,7 +369,7 @@ def tree_flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tup
 
     Args:
         tree: any nesting of containers.
-        is_leaf: keeps whole the containers for which it answers true.
+        is_leaf: Function of a container; if it returns true, the container is a leaf.
 
     Example:
         >>> from triten.utils._pytree import tree_flatten, tree_unflatten
@@ -477,7 +475,7 @@ def tree_map(
         func: gets a leaf, and a leaf or a subtree of each of `rests`.
         tree: the tree whose structure the result has.
         rests: trees of this structure, or such that go on where it has its leaves.
-        is_leaf: keeps whole the containers for which it answers true.
+        is_leaf: Function of a container; if it returns true, the container is a leaf.
 
     Raises:
         ValueError: the trees differ in structure.
@@ -501,7 +499,7 @@ def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> T
     return tree_flatten(tree, is_leaf)[1]
 
 
-# The classes that are nodes from the start.
+# Classes that are nodes by default.
 
 
 def _numbered(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
@@ -564,7 +562,7 @@ def _named_tuple_class(name: Any) -> Any:
 
 
 def register_named_tuple(cls: type[Any], *, serialized_type_name: str) -> None:
-    """Give a named tuple a name in the texts of specs; a node it is without."""
+    """Set the name of a named tuple in serialized specs; a named tuple is a node without it."""
     register(
         cls,
         NODES[namedtuple].flatten_fn,

@@ -331,7 +331,7 @@ class GradScaler:
         return self._enabled
 
     def state_dict(self) -> dict[str, Any]:
-        """State with scale, factors, interval and growth tracker as numbers; empty if disabled. Call it after
+        """Return scale, factors, interval and growth tracker as numbers; empty if disabled. Call this after
         `update`.
         """
         if not self._enabled:

@@ -68,7 +68,7 @@ def backward_input(
     dilation: Window,
     groups: int,
 ) -> tuple[Any, Any]:
-    """Compute the gradient of the input, which is also a transposed convolution."""
+    """Compute the gradient of the input, also of a transposed convolution."""
     size = batch.size
     if size == 0:
         return outline(batch, dims, grad, weight, input_size, stride, padding, dilation, groups), 0

@@ -92,7 +92,7 @@ def solve_ex(
     result, LU, pivots, info = batch.op.call(a, b, left, check_errors)
     factors = None if dims[0] is None else 0
     if dims[0] is not None and LU._spec.ndim > rank_of(A, dims[0]) + 1:
-        # Dimensions of size 1 that lined the matrices up.
+        # Dimensions of size 1, added to align the matrices.
         tail = front(A, dims[0])._spec.sizes
         LU, pivots, info = LU.reshape(tail), pivots.reshape(tail[:-1]), info.reshape(tail[:-2])
     return (result.squeeze(-1) if vector else result, LU, pivots, info), (0, factors, factors, factors)

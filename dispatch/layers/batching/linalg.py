@@ -32,7 +32,7 @@ def mm(batch: Batch, dims: Dims, self: Tensor, mat2: Tensor) -> tuple[Any, Any]:
 
 
 def mv(batch: Batch, dims: Dims, self: Tensor, vec: Tensor) -> tuple[Any, Any]:
-    """Multiply matrix by vector; a shared matrix multiplies all vectors as the rows of one matrix."""
+    """Multiply matrix by vector; a shared matrix multiplies all vectors at once, as the rows of one matrix."""
     if dims[0] is None:
         return front(vec, dims[1]).mm(self.t()), 0
     matrix = front(self, dims[0])

@@ -193,4 +193,4 @@ RULES: dict[str, Rule] = {
     "clone": clone,
     "_to_copy": to_copy,
 }
-"""Beside these, every operator tagged pointwise has `pointwise` or, where it writes, `pointwise_`."""
+"""In addition, every operator tagged pointwise has the rule `pointwise` or, if it writes, `pointwise_`."""

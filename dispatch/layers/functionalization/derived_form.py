@@ -97,7 +97,7 @@ def derived_form(op: OperatorEntry) -> str | None:
 
 
 class _Closing:
-    """Takes derived forms back with the operators that they were derived from."""
+    """Listener that removes derived forms together with their operators."""
 
     def on_operator_registered(self, op: OperatorEntry) -> None:
         """Do nothing: a form is derived on request."""

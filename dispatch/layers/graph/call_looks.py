@@ -1,6 +1,6 @@
 """Metadata keys of operator calls.
 
-They determine the specs of results, so that calls with the same key run on Meta once in a recording.
+They determine the specs of results. Calls with the same key run on Meta once per recording.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def phantom(spec: TensorSpec) -> DataPtr:
 
 
 class Result(NamedTuple):
-    """One result of a call: its spec; the operand whose memory it shares, None for its own; and its offset there."""
+    """One result of a call: its spec; the operand whose memory it shares, None for new memory; and its offset there."""
 
     spec: TensorSpec
     operand: int | None
@@ -95,7 +95,7 @@ class Answer(NamedTuple):
 
     @staticmethod
     def of(found: Any, operands: Sequence[Any]) -> Answer | None:
-        """Return the cache entry of results; None if they are not new, or share memory in another way."""
+        """Return the cache entry of results; None if they are not new, or share memory in an unsupported way."""
         several = isinstance(found, list | tuple)
         rows: list[Result] = []
         roots: set[int] = set()
@@ -152,7 +152,7 @@ class MetaKernels:
         return FakeTensor._blank()
 
     def computed(self, func: OpOverload, values: Sequence[Any]) -> Any:
-        """Return the Meta kernel's answer, on the device on which the operator would have computed."""
+        """Return the Meta kernel's result, on the device on which the operator would have computed."""
         look = call_look(func._entry, values)
         answer = None if look is None else self._answers.get(look)
         if answer is not None:
@@ -295,7 +295,7 @@ class FakeTracer(MetaKernels, Tracer):
         return self.computed(func, func.bind(args, kwargs))
 
     def handle_bound(self, op: OperatorEntry, values: Sequence[Any]) -> Any:
-        """`__tensor_dispatch__` of bound arguments."""
+        """Run `__tensor_dispatch__` on bound arguments."""
         func = OpOverload(op)
         args, kwargs = split_arguments(op, values)
         with below_innermost():

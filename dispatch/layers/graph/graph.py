@@ -302,7 +302,7 @@ class Graph:
         return [n for n in self.nodes if n.op == op and (target is None or n.target == target)]
 
     def add_constant(self, value: Any, name: str = "_tensor_constant") -> str:
-        """Keep an object under a name of its own, made of `name` and a number; returns that name."""
+        """Store an object under a unique name, made of `name` and a number; return that name."""
         number = self._constant_counts.get(name, 0)
         if f"{name}{number - 1}" not in self.constants:
             number = 0
@@ -313,7 +313,7 @@ class Graph:
         return f"{name}{number}"
 
     def unique_name(self, candidate: str) -> str:
-        """`candidate` as an identifier, numbered if another node has it."""
+        """Return `candidate` as an identifier, numbered if another node has it."""
         base = candidate
         if not (base.isascii() and base.isidentifier()):
             base = "".join(c if c.isalnum() or c == "_" else "_" for c in candidate) or "value"
@@ -339,7 +339,7 @@ class Graph:
 
     @contextmanager
     def inserting_after(self, node: Node | None = None) -> Iterator[None]:
-        """Put new nodes after `node` (None: at the end), in the order of their making, while the block runs."""
+        """Insert new nodes after `node` (None: at the end), in creation order, in the block."""
         yield from self._inserting(self._root if node is None else node._next)
 
     def _inserting(self, before: Node) -> Iterator[None]:
@@ -352,7 +352,7 @@ class Graph:
             self._insert_before = previous
 
     def erase_node(self, node: Node) -> None:
-        """Take a node out. Raises RuntimeError while it has users, ValueError for a node of another graph."""
+        """Remove a node. Raises RuntimeError while it has users, ValueError for a node of another graph."""
         if node.graph is not self:
             raise ValueError(f"cannot erase %{node.name}, a node of another graph")
         if node.users:
@@ -366,6 +366,9 @@ class Graph:
 
     def eliminate_dead_code(self) -> bool:
         """Erase unused nodes, except writes, random ops and inputs. Returns True if any node was erased.
+
+        A write stays even if the tensor is not read again, because a view of it may be. A random op stays, because it
+        advances the generator.
 
         A write stays even if the tensor is not read again, because a view of it may be. A random op stays, because it
         advances the generator.

@@ -14,9 +14,9 @@ from .graph import OPS, Attribute, Graph, Node, map_nodes
 
 
 def lint(graph: Graph, known: dict[Node, tuple[Any, ...]] | None = None) -> None:
-    """Raise RuntimeError for the first thing that is wrong.
+    """Raise RuntimeError for the first error.
 
-    `known` has calls whose arguments were found to bind, and lint adds to it: few calls change between passes.
+    `known` caches calls whose arguments bind, and lint adds to it: few calls change between passes.
 
     Every argument must precede its use. Names must be unique. Inputs come first, and the one output last. `users` must
     match the uses of a node. Constants must exist. An operator's arguments must bind to its schema.

@@ -146,7 +146,7 @@ def _record(
 
 
 def _input_names(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-    """Return a name for each leaf of the arguments: the parameter's, with the path to a nested leaf."""
+    """Return a name for each leaf of the arguments: the parameter name, with the path to a nested leaf."""
     try:
         bound = inspect.signature(f).bind(*args, **kwargs)
         parameters = inspect.signature(f).parameters
@@ -173,7 +173,7 @@ def _leaf_names(name: str, value: Tensor) -> list[str]:
 
 
 def described(spec: TensorSpec) -> TensorSpec:
-    """Return a spec as a graph keeps it: without requires-grad and keys, which belong to a run."""
+    """Return a spec as a graph stores it: without requires-grad and keys, which belong to a run."""
     return spec.replace(requires_grad=False, keys=0)
 
 
@@ -365,14 +365,14 @@ class Tracer(TensorDispatchMode):
         return node if data() is tensor._data and geometry == _geometry(tensor) else None
 
     def find(self, tensor: TensorImpl) -> Node | None:
-        """Return the node that a tensor leads to; None for a tensor that this tracer has not seen."""
+        """Return the node that a tensor maps to; None for a tensor that this tracer has not seen."""
         known = self._nodes.get(id(tensor._data))
         origin = None if known is None else known[1].get(_geometry(tensor))
         if origin is None:
             return None
         node, path = origin
         if path:
-            # Results are taken out of several when they are first used.
+            # A result is extracted from a tuple when it is first used.
             for index in path:
                 val = node.val[index] if node.val.__class__ is tuple else None
                 node = self.graph.call_function(operator.getitem, (node, index), val=val)
@@ -390,7 +390,7 @@ class Tracer(TensorDispatchMode):
         return known is not None and known() is root
 
     def argument(self, value: Any) -> Any:
-        """Return a call's argument as the graph has it: a node for a tensor, a name for an object that is not a
+        """Return a call's argument as the graph stores it: a node for a tensor, a name for an object that is not a
         constant.
         """
         if isinstance(value, TensorImpl):
@@ -404,7 +404,7 @@ class Tracer(TensorDispatchMode):
         return value
 
     def _constant(self, tensor: TensorImpl) -> Node:
-        """Return the node of a tensor that comes from outside."""
+        """Return the node of an external tensor."""
         self._refuse_alias(tensor)
         name = self.graph.add_constant(tensor)
         node = self.graph.get_attr(name, described(tensor._spec))
@@ -413,7 +413,7 @@ class Tracer(TensorDispatchMode):
         return node
 
     def _refuse_alias(self, tensor: TensorImpl) -> None:
-        """Refuse a closed-over tensor in an input's memory, which another run would not find there."""
+        """Raise RuntimeError for a closed-over tensor in an input's memory: another run would have different memory."""
         first, last = _extent(tensor)
         for original, stand_in in self._inputs:
             low, high = _extent(original)
@@ -426,10 +426,10 @@ class Tracer(TensorDispatchMode):
                 )
 
     def enter_input(self, tensor: Any, name: str) -> Tensor:
-        """Return the stand-in that the function gets for an input: the same tensor as an object of its own."""
+        """Return the stand-in that the function receives for an input: the same tensor as another object."""
         node = self.graph.placeholder(name, described(tensor._spec))
         if tensor._spec.requires_grad:
-            # The end of the graph must hold the caller's tensor, not its stand-in.
+            # The end of the graph must reference the caller's tensor, not its stand-in.
             edge_of(tensor)
         made: Tensor = tensor
         if type(tensor) in (Tensor, TracedTensor):
@@ -498,7 +498,7 @@ def _extent(tensor: TensorImpl) -> tuple[int, int]:
 
 
 def _val(result: Any) -> Any:
-    """Return the description of a result that a node keeps."""
+    """Return the description of a result that a node stores."""
     if isinstance(result, TensorImpl):
         return described(result._spec)
     if isinstance(result, list | tuple):

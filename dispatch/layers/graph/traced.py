@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class InputLeaf(NamedTuple):
-    """A leaf of a traced function's arguments: the spec of a tensor, or the value that another one was fixed at."""
+    """Leaf of a traced function's arguments: the spec of a tensor, or the fixed value of another leaf."""
 
     name: str
     spec: TensorSpec | None
@@ -225,7 +225,7 @@ def _restore(constants: dict[str, Any], held: dict[str, Any]) -> None:
 
 
 def _random_state(tree: Any) -> list[tuple[Generator, bytes]]:
-    """Return the states of the generators that a call may use: those given, and those of its devices."""
+    """Return the states of the generators that a call may use: the given ones, and those of its devices."""
     leaves = tree_flatten(tree)[0]
     devices = {CPU, *(v._spec.device for v in leaves if isinstance(v, TensorImpl))}
     found = [default_generator(d) for d in devices] + [v for v in leaves if isinstance(v, Generator)]

@@ -33,7 +33,7 @@ def plan_named(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     An operator without rule is taken apart if it is a composite, else refused with RuntimeError.
     """
     if not any(tensor._spec.__class__ is NamedSpec for tensor in tensors_in(args)):
-        # A caller has included the key for tensors that have no names.
+        # The caller included the key, but no tensor has names.
         return op.plan(key_set & ~NAMED_BIT, args)
     # An overload by names becomes the one by positions, whose rule counts.
     by_name = any(base_type(argument.type).name == "Dimname" for argument in op.schema.arguments)
@@ -56,7 +56,7 @@ def plan_named(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def _is_composite(op: OperatorEntry) -> bool:
-    """Return True if an operator runs as its parts: its other kernels, such as autocast's, are above autograd."""
+    """Return True if an operator runs as its parts, because it has other kernels above autograd, such as autocast's."""
     return all(
         key is IMPLICIT or (key.functionality or 0) > Functionality.AutogradFunctionality
         for key in op.kernels
@@ -64,7 +64,7 @@ def _is_composite(op: OperatorEntry) -> bool:
 
 
 def unsupported(name: str) -> str:
-    """PyTorch's refusal of an operator that has no rule."""
+    """Return PyTorch's error for an operator that has no rule."""
     return (
         f"{name} is not yet supported with named tensors. Please drop names via `tensor = tensor.rename(None)`, call "
         "the op with an unnamed tensor, and set names on the result of the operation."
@@ -84,7 +84,7 @@ def twin_of(tensor: TensorImpl) -> Any:
     """Return a tensor with the same bytes, version counter and history, but without names."""
     spec = tensor._spec
     if spec.requires_grad:
-        # A leaf's node holds the leaf, so it is made before the twin can be taken for it.
+        # A leaf's node references the leaf, so create it before the twin could be taken for the leaf.
         edge_of(tensor)
     cls = tensor.__class__
     if cls is Tensor:
@@ -121,7 +121,7 @@ def _naming(inner: Plan, names: Sequence[Any], make: Callable[[Sequence[Any]], A
 
 
 def _twinned(value: Any, twins: dict[int, Any]) -> Any:
-    """Return an argument with twins for its named tensors, one twin for each tensor even if it is repeated."""
+    """Return an argument with twins for its named tensors; a repeated tensor has one twin."""
     if isinstance(value, TensorImpl):
         if value._spec.__class__ is not NamedSpec:
             return value

@@ -16,7 +16,7 @@ from ...schema import FunctionSchema
 
 
 class NamedCall:
-    """A call as rules see it.
+    """Call as rules see it. `operands` has the names of the input tensors, in the schema's order, with lists flattened.
 
     `operands` has the names of the tensors that are read, in the schema's order; lists are opened.
     """
@@ -77,7 +77,7 @@ def unify(call: NamedCall) -> Any:
 
 
 def unify_reversed(call: NamedCall) -> Any:
-    """`unify` where the operator computes with its operands the other way round, which errors show."""
+    """Run `unify` with the operands in reverse order, as the operator computes; error messages show this order."""
     call.operands.reverse()
     return unify(call)
 
@@ -154,7 +154,10 @@ def picked(call: NamedCall) -> Any:
 
 
 def basic_index(call: NamedCall) -> Any:
-    """`_basic_index`: numbers take a dimension away, ranges keep it; a new one is `unsqueeze`, which has no rule."""
+    """Return the names of a `_basic_index` result: numbers drop a dimension, ranges keep it.
+
+    A new dimension is `unsqueeze`, which has no rule.
+    """
     from ...methods.subscripts import INTEGER, NEW_AXIS
 
     items = call.values["index"]
@@ -219,7 +222,9 @@ _Origin = tuple[str | None, int, Names]
 
 
 def _check_batch(mine: _Origin, theirs: _Origin) -> None:
-    """Refuse two batch dimensions of different names, and a name that meets a wildcard but occurs elsewhere too."""
+    """Raise RuntimeError for two batch dimensions of different names, and for a name that meets a wildcard but also
+    occurs elsewhere.
+    """
     (name, back, names), (other_name, other_back, other) = mine, theirs
     if name is None:
         (name, back, names), (other_name, other_back, other) = theirs, mine
@@ -235,18 +240,18 @@ def _check_batch(mine: _Origin, theirs: _Origin) -> None:
 
 
 def contract(call: NamedCall) -> Any:
-    """`product` of an operator's two tensors."""
+    """Return the names of the matmul of an operator's two tensors."""
     return product(*call.operands[:2])
 
 
 def contract_and_add(call: NamedCall) -> Any:
-    """`product` of the second and third tensor, matched with the first, which is added."""
+    """Return the names of the matmul of the second and third tensor, unified with the first, the addend."""
     bias, names, other = call.operands[:3]
     return unify_from_right(product(names, other), bias)
 
 
 def linear(call: NamedCall) -> Any:
-    """Return the names of a matmul with a transposed matrix, matched with the bias."""
+    """Return the names of a matmul with a transposed matrix, unified with the bias."""
     weight = call.names("weight")
     made = product(call.names("input"), tuple(reversed(weight)))
     return unify_from_right(made, call.names("bias")) if call.values["bias"] is not None else made
@@ -303,10 +308,10 @@ _REFUSED = """
     repeat roll rot90 round.decimals round.decimals_out round_.decimals smooth_l1_loss softmax.int_out stack
     """
 REFUSED = frozenset(_REFUSED.split())
-"""What PyTorch refuses although there is a rule for its base, or although it could be taken apart here."""
+"""Operators that PyTorch refuses although their base has a rule, or although they could be decomposed here."""
 
 TAKEN_APART = frozenset({"max.other", "max.out", "min.other", "min.out"})
-"""Composite overloads of operators that have a rule for others."""
+"""Composite overloads of operators whose other overloads have a rule."""
 
 _RULES: dict[str, Rule] = {name: rule for rule, names in KINDS.items() for name in names.split()}
 

@@ -1,6 +1,6 @@
-"""Changing the names of a tensor, and its dimensions by their names (ATen/native/NamedTensor.cpp).
+"""Changes of a tensor's dimension names, and of its dimensions by name (ATen/native/NamedTensor.cpp).
 
-All but `rename_` and `assign_names` are views, through which gradients pass.
+All functions but `rename_` and `assign_names` return views, through which gradients pass.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def assign_names(tensor: Tensor, names: Any) -> None:
-    """``tensor.names = names``: a sequence of names, or None for none."""
+    """Set ``tensor.names``: a sequence of names, or None for none."""
     if names is None:
         tensor._spec = tensor._spec.unnamed
         return
@@ -29,12 +29,12 @@ def assign_names(tensor: Tensor, names: Any) -> None:
 
 
 def rename(tensor: Tensor, names: Sequence[Any], rename_map: Mapping[str, str | None]) -> Tensor:
-    """`Tensor.rename`."""
+    """Run `Tensor.rename`."""
     return renamed(tensor, _new_names("rename", tensor, names, rename_map))
 
 
 def rename_(tensor: Tensor, names: Sequence[Any], rename_map: Mapping[str, str | None]) -> Tensor:
-    """`Tensor.rename_`."""
+    """Run `Tensor.rename_`."""
     tensor._spec = named(tensor._spec, _new_names("rename_", tensor, names, rename_map))
     return tensor
 
@@ -100,7 +100,7 @@ def _typed(function: str, names: Sequence[Any]) -> list[str | None]:
 
 
 def refine_names(tensor: Tensor, names: Sequence[Any]) -> Tensor:
-    """`Tensor.refine_names`."""
+    """Run `Tensor.refine_names`."""
     before: Names = tensor._spec.names
     wanted = _typed("refine_names", _with_ellipsis("refine_names", names, before))
     failed = f"refine_names: cannot coerce Tensor{describe(before)} to Tensor{describe(wanted)} because"
@@ -118,7 +118,7 @@ def refine_names(tensor: Tensor, names: Sequence[Any]) -> Tensor:
 
 
 def align_to(tensor: Tensor, names: Sequence[Any]) -> Tensor:
-    """`Tensor.align_to`."""
+    """Run `Tensor.align_to`."""
     place = _one_ellipsis("align_to", names)
     if place is None:
         wanted = _typed("align_to", names)
@@ -169,7 +169,7 @@ def _arranged(tensor: Tensor, order: Sequence[str | int | None]) -> Tensor:
 
 
 def align_tensors(tensors: Sequence[Any]) -> tuple[Any, ...]:
-    """`align_tensors` of the public namespace, of tensors or of one list of them."""
+    """Run `align_tensors` of the public namespace, on tensors or on one list of them."""
     given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else tensors
     for position, tensor in enumerate(given):
         if not isinstance(tensor, TensorImpl):

@@ -1,4 +1,4 @@
-"""A block in which factories make tensors on a device (torch/utils/_device.py)."""
+"""Block in which factories create tensors on a given device (torch/utils/_device.py)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FACTORIES = frozenset(
         *("scalar_tensor", "tensor", "tril_indices", "triu_indices", "zeros"),
     }
 )
-"""Root functions that take a device and no tensor that has one."""
+"""Root functions that take a device, and no tensor that determines one."""
 
 
 @cache

@@ -10,11 +10,12 @@ from ...core.tensor_function import state
 
 
 class TensorFunctionMode:
-    """A context in which every public call goes through `__tensor_function__` (`torch.overrides.TorchFunctionMode`).
+    """Context manager in which every public call goes through `__tensor_function__`
+    (`torch.overrides.TorchFunctionMode`).
 
     It sees functions, methods, properties and operators of `Tensor`, factories, and ``tt.ops``, with their arguments as
     the caller wrote them. Modes nest: the innermost one sees a call first, and calls from its handler go to the next
-    outer one. While it handles a call a mode is not active; ``with self:`` in a handler makes it so. The handlers of
+    outer one. A mode is not active while it handles a call; ``with self:`` in a handler activates it. The handlers of
     arguments come after modes.
 
     Example:

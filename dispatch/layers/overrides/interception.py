@@ -40,12 +40,12 @@ def _asking(*args: Any, **kwargs: Any) -> Any:
 
 
 class Interception:
-    """The exchange of one function's code.
+    """Replacement of one function's code.
 
     Args:
         function: A Python function without free variables.
-        func: The function that handlers get; None for a callable object's ``__call__``, whose first argument is that
-            object.
+        func: The function that handlers receive; None for a callable object's ``__call__``, whose first argument is
+            that object.
         by_arguments: If True, arguments may handle the call too.
         operator: If True, return NotImplemented instead of raising TypeError.
     """

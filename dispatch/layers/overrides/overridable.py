@@ -15,7 +15,7 @@ from ...core.public_spelling import PRESENTED
 from ...tensor import Tensor
 
 namespaces: list[Callable[[], list[tuple[str, ModuleType]]]] = []
-"""What gives the public modules, by name; `triten.overrides` adds itself."""
+"""Function that returns the public modules, by name; `triten.overrides` adds itself."""
 
 IGNORED_METHODS = frozenset(
     {
@@ -40,7 +40,7 @@ IGNORED_METHODS = frozenset(
         "version_cell",
     }
 )
-"""Methods of `Tensor` that nothing overrides: construction, and those of the runtime. What `__iter__` calls is seen."""
+"""Methods of `Tensor` that are not overridable: construction, and runtime methods. The calls inside `__iter__` are."""
 
 UNSEEN = frozenset(
     {
@@ -129,7 +129,9 @@ UNSEEN = frozenset(
         "vmap",
     }
 )
-"""Functions that neither arguments nor modes override: they take and make no tensor, or call overridable functions."""
+"""Functions that neither arguments nor modes override: they take and create no tensor, or call overridable
+functions.
+"""
 
 MODES_ONLY = frozenset(
     {
@@ -188,7 +190,7 @@ def overridable_attributes() -> Iterator[tuple[str, Any]]:
 
 
 def accessors(attribute: property) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the accessors of a property: their names, the functions behind them, and those that a handler gets."""
+    """Yield the accessors of a property: their names, the functions behind them, and the functions for handlers."""
     if attribute.fget is not None:
         yield "__get__", attribute.fget, attribute.__get__
     if attribute.fset is not None:
@@ -198,7 +200,7 @@ def accessors(attribute: property) -> Iterator[tuple[str, Any, Any]]:
 
 
 def presented(name: str) -> Any:
-    """Return the method that a handler gets for a method of `Tensor`."""
+    """Return the function that a handler receives for a method of `Tensor`."""
     return getattr(Tensor, PRESENTED.get(name, name))
 
 

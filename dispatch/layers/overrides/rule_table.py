@@ -1,6 +1,6 @@
 """Rules for public calls with tensors of wrapper subclasses, which consist of other tensors: a table by name.
 
-A rule is a function of the callable, its positional and its keyword arguments, as `__tensor_function__` gets them.
+A rule is a function of the callable, its positional and its keyword arguments, as `__tensor_function__` receives them.
 `RuleTable.rule` enters one under several names; `RuleTable.signature` enters a function that has the parameters of the
 public one.
 """
@@ -56,7 +56,7 @@ def is_pointwise(name: str) -> bool:
 
 
 def own_names(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Keyword arguments by the names of the operators' own parameters: a method's `self` is `input`."""
+    """Return keyword arguments by the operators' own parameter names: a method's `self` is `input`."""
     return {"input" if name == "self" else OWN_NAMES.get(name, name): value for name, value in kwargs.items()}
 
 
@@ -76,7 +76,7 @@ class RuleTable:
         return enter
 
     def signature(self, *names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Enter a function of the public function's parameters under names, its own by default."""
+        """Register a function with the public function's parameters under names, by default its own."""
 
         def enter(function: Callable[..., Any]) -> Callable[..., Any]:
             def bound(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

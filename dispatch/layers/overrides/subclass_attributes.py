@@ -16,8 +16,8 @@ from ...core.tensor_function import handle, handle_operator, overloaded
 def overridden_attributes() -> type:
     """Return the class of all overridden attributes, made with the first subclass.
 
-    Reflected operators are not among them: a class with its own is asked before its base's operator, and a handler
-    would get the operands exchanged. `Tensor`'s ask.
+    Reflected operators are excluded: Python calls a class's own one before its base's operator, and a handler would
+    receive swapped operands. `Tensor`'s reflected operators check for handlers themselves.
     """
     from ...tensor import Tensor
     from .overridable import accessors, overridable_attributes, presented
@@ -55,7 +55,7 @@ def is_operator(name: str) -> bool:
 
 
 def _overridden(func: Callable[..., Any], original: Callable[..., Any], operator: bool) -> Callable[..., Any]:
-    """Return a function that asks handlers first; handlers get `func`, and `original` serves if there are none."""
+    """Return a function that calls handlers first; handlers receive `func`, and `original` runs if there are none."""
 
     call_handlers = handle_operator if operator else handle
 

@@ -30,7 +30,10 @@ _COPIES = {
 
 
 class DeviceWork(NamedTuple):
-    """One piece of a device's work. `number` is that of its `LaunchSite` entry; times in ns of the host's clock."""
+    """Device work: one kernel, copy or fill.
+
+    `number` is that of its `LaunchSite` entry; times are in ns of the host's clock.
+    """
 
     name: str
     category: str
@@ -64,7 +67,7 @@ class DeviceRecorder:
         self._zeros: dict[int, tuple[int, int]] = {}
 
     def install(self, undo: ExitStack) -> None:
-        """Record launches from now on, with the driver that the process has chosen, until `undo` is closed."""
+        """Record launches from now on, with the driver that the process uses, until `undo` is closed."""
         driver = self._driver = current_driver()
         if driver is None:
             return
@@ -112,7 +115,7 @@ class DeviceRecorder:
         return recorded
 
     def zero_of(self, driver: Driver, device: int, stream: int) -> None:
-        """Tie the device's clock to the host's, the first time that the device is seen."""
+        """Calibrate the device's clock against the host's, at the first use of the device."""
         if device not in self._zeros:
             event = driver.create_event(timing=True)
             driver.record_event(event, stream)
@@ -120,7 +123,7 @@ class DeviceRecorder:
             self._zeros[device] = (event, perf_counter_ns())
 
     def note(self, site: LaunchSite, started: int, work: _Pending) -> None:
-        """Note work that was enqueued between its two events."""
+        """Record work that was enqueued between its two events."""
         self._count += 1
         self._pending[self._count] = work
         self._session.note_launch(site, self._count, started)
@@ -155,7 +158,7 @@ class DeviceRecorder:
 
 
 class _Recording:
-    """Events before and after one launch, dropped if the launch is refused."""
+    """Context manager that records events before and after one launch, and drops them if the launch fails."""
 
     __slots__ = ("_driver", "_end", "_recorder", "_site", "_start", "_started", "_work")
 

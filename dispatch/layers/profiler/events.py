@@ -20,7 +20,7 @@ class DeviceType(Enum):
 
 
 class Interval(NamedTuple):
-    """A stretch of time; `start` counts from the beginning of the recording."""
+    """Time interval; `start` counts from the beginning of the recording."""
 
     start: float
     end: float
@@ -31,7 +31,7 @@ class Interval(NamedTuple):
 
 
 class Kernel(NamedTuple):
-    """A device's work that an event enqueued; `duration` in microseconds."""
+    """Device work that an event enqueued; `duration` in microseconds."""
 
     name: str
     device: int
@@ -39,7 +39,7 @@ class Kernel(NamedTuple):
 
 
 class KernelFunction(NamedTuple):
-    """A kernel that an operator ran, by the name in PyTorch's refusals, and the dtype that it was chosen for."""
+    """Kernel that an operator ran: its name in PyTorch's errors, and the dtype that it was selected for."""
 
     name: str
     dtype: ScalarType | None
@@ -72,7 +72,11 @@ class _Averages:
 
 
 class FunctionEvent(_Averages):
-    """One call of an operator, one range, one node of backward, one launch, one piece of a device's work.
+    """One operator call, user range, backward node, launch, or piece of device work.
+
+    `kernels` has the work that the event itself enqueued on devices. `kernel_functions` has the kernels that the
+    operator ran, with the dtypes that selected them. `dispatch_keys` has the keys of the call, outermost first. Memory
+    is in bytes; freed memory counts negative. `flops` is an estimate for some operators, with ``with_flops``.
 
     `kernels` has the work that the event itself enqueued on devices. `kernel_functions` has the kernels that the
     operator ran, with the dtypes that selected them. `dispatch_keys` has the keys of the call, outermost first. Memory
@@ -264,7 +268,7 @@ class EventList(list[Any]):
 
     @property
     def self_cpu_time_total(self) -> float:
-        """Time on the host of all events, each counted once."""
+        """Host time of all events, each counted once."""
         return float(sum(event.self_cpu_time_total for event in self))
 
     def table(
@@ -281,14 +285,14 @@ class EventList(list[Any]):
         """Return a table of the list, in PyTorch's columns.
 
         Args:
-            sort_by: falling by ``cpu_time``, ``cuda_time``, ``cpu_time_total``, ``cuda_time_total``,
-                ``cpu_memory_usage``, ``cuda_memory_usage``, the same with ``self_`` before it, or ``count``; in the
-                order of the list if None. ``device`` may stand for ``cuda``.
-            row_limit: how many rows; all for -1.
-            max_src_column_width, max_name_column_width, max_shapes_column_width: cut longer entries.
-            header: a line above it.
-            top_level_events_only: only events that no other one called.
-            time_unit: ``s``, ``ms`` or ``us`` for all times, else what suits each.
+            sort_by: Sort descending by ``cpu_time``, ``cuda_time``, ``cpu_time_total``, ``cuda_time_total``,
+                ``cpu_memory_usage``, ``cuda_memory_usage``, the same with ``self_`` before it, or ``count``; None keeps
+                the order of the list. ``device`` may stand for ``cuda``.
+            row_limit: Maximum number of rows; -1 for all.
+            max_src_column_width, max_name_column_width, max_shapes_column_width: Truncate longer entries.
+            header: Line above the table.
+            top_level_events_only: If True, only list events without a caller.
+            time_unit: ``s``, ``ms`` or ``us`` for all times. Default: a suitable unit for each.
 
         Raises:
             AttributeError: for another `sort_by`.

@@ -34,7 +34,7 @@ class OperatorSite:
 
 
 class RangeSite(NamedTuple):
-    """A range that a user named, one node of backward with its sequence number, or a call of a module."""
+    """User range, backward node with its sequence number, or module call."""
 
     name: str
     category: str = "user_annotation"
@@ -43,7 +43,7 @@ class RangeSite(NamedTuple):
 
 
 class KernelSite(NamedTuple):
-    """A kernel and the dtype that it was chosen for: ``site`` alone is appended when it starts."""
+    """Kernel and the dtype that it was selected for; ``site`` alone is appended when the kernel starts."""
 
     name: str
     dtype: ScalarType | None
@@ -56,7 +56,7 @@ class MemorySite(NamedTuple):
 
 
 class LaunchSite(NamedTuple):
-    """Work that is enqueued on a device: appended as ``site, number, start, end``."""
+    """Device work: appended as ``site, number, start, end``."""
 
     name: str
 

@@ -57,7 +57,7 @@ class RecordingAllocator(Allocator):
         return array
 
     def _collected(self, tracked: _Tracked) -> None:
-        """Log the end of an array. It runs inside garbage collection and takes no lock."""
+        """Log the deallocation of an array. It runs inside garbage collection and takes no lock."""
         if self._tracked.pop(id(tracked), None) is not None:
             self.session.note_freed(self._host, tracked.address, tracked.nbytes)
 
@@ -70,7 +70,7 @@ class RecordingAllocator(Allocator):
 
 
 class _GivenBack:
-    """The deleter of a recorded pointer: writes down, then calls the one that was there before."""
+    """Deleter of a recorded pointer: it logs, then calls the original deleter."""
 
     __slots__ = ("_before", "_nbytes", "_session", "_site")
 

@@ -59,7 +59,7 @@ def supported_activities() -> set[ProfilerActivity]:
 
 
 def kineto_available() -> bool:
-    """True: devices' times are recorded wherever there is a device (`torch.profiler.kineto_available`)."""
+    """Return True: device times are recorded if there is a device (`torch.profiler.kineto_available`)."""
     return True
 
 
@@ -69,10 +69,11 @@ def schedule(
     """Return a schedule for `profile`: skip some steps, then in cycles wait, warm up, and record.
 
     Args:
-        wait, warmup, active: steps of a cycle. Warming up makes plans, so that their making is not measured.
-        repeat: how many cycles; without end for 0.
-        skip_first: steps before the first cycle.
-        skip_first_wait: whether the first cycle leaves out its waiting.
+        wait, warmup, active: Number of steps of each phase of a cycle. The warm-up creates plans, so that planning is
+            not measured.
+        repeat: Number of cycles; 0 for no limit.
+        skip_first: Number of steps before the first cycle.
+        skip_first_wait: If true, the first cycle has no wait phase.
 
     Raises:
         AssertionError: for negative numbers, or nothing to record.
@@ -115,14 +116,14 @@ def _always(step: int) -> ProfilerAction:
 
 
 class ExperimentalConfig:
-    """Settings outside PyTorch's stable ones: `profile_all_threads` records every thread, each with its own tid."""
+    """Settings outside PyTorch's stable API: `profile_all_threads` records every thread, each with its own tid."""
 
     def __init__(self, *, profile_all_threads: bool = False) -> None:
         self.profile_all_threads = profile_all_threads
 
 
 class profile:
-    """A profiler of operators, kernels, memory and device times (`torch.profiler.profile`).
+    """Profiler of operators, kernels, memory and device times (`torch.profiler.profile`).
 
     It records the thread that starts it, and backward, which runs in the thread that calls it. One profiler runs at a
     time in a process. Its first call of each kind makes a plan, which takes time: a schedule with warm-up keeps that
@@ -131,7 +132,7 @@ class profile:
     Args:
         activities: `ProfilerActivity.CPU` and `CUDA`. Default: None, all activities of the machine. Without `CPU` only
             the devices' work is recorded. With `TRITEN_CUDA=interpret` device times are those of Triton's interpreter.
-        schedule: from a step's number to a `ProfilerAction`; see `schedule`. Recording throughout if None.
+        schedule: Function from a step number to a `ProfilerAction`; see `schedule`. Default: None, record throughout.
         on_trace_ready: Function that is called with the profiler when a recording is complete.
         record_shapes: If True, record the shapes and dtypes of operators' arguments.
         profile_memory: If True, record tensors' allocations and frees, attributed to the operators. NumPy's own
@@ -224,7 +225,7 @@ class profile:
         self._leave(before, is_complete=before is not ProfilerAction.WARMUP)
 
     def step(self) -> None:
-        """Say that the next step begins. Without a schedule the steps only have numbers."""
+        """Begin the next step. Without a schedule, steps only have numbers."""
         self._end_step()
         action = self._action_of(self.step_num + 1)
         self.step_num += 1
@@ -334,7 +335,7 @@ class profile:
         """Write the stacks of the last recording, made with `with_stack`, in the format of flame graphs.
 
         Args:
-            path: the file.
+            path: The output file.
             metric: ``self_cpu_time_total`` or ``self_cuda_time_total``.
 
         Raises:
@@ -349,14 +350,14 @@ class profile:
         self._metadata[key] = str(value)
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        """Put a value, given as JSON, into the trace file. Raises ValueError for invalid JSON."""
+        """Add a value, given as JSON, to the trace file. Raises ValueError for invalid JSON."""
         import json
 
         self._metadata[key] = json.loads(value)
 
 
 class record_function:
-    """A range under a name of your own, in the profile and in its trace (`torch.profiler.record_function`).
+    """Named range in the profile and in its trace (`torch.profiler.record_function`).
 
     It is a context manager and a decorator. Without a running profiler it does nothing.
 

@@ -46,7 +46,7 @@ def active() -> Session | None:
 
 
 class _OpenModules(threading.local):
-    """The calls of modules that a thread is in: their log, site, place, start and stack."""
+    """Module calls in progress in a thread: log, site, place, start and stack."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[list[Any] | None, RangeSite, int, int, Stack | None]] = []
@@ -93,7 +93,7 @@ class Session:
         self._undo = ExitStack()
 
     def install(self) -> None:
-        """Observe from now on. Raises RuntimeError while another session does; leaves nothing behind if it fails."""
+        """Start to observe. Raises RuntimeError while another session runs; a failure leaves nothing installed."""
         with _lock:
             if sessions:
                 raise RuntimeError(
@@ -182,7 +182,7 @@ class Session:
     def _record(
         self, name: str, dtype: ScalarType | None, function: Callable[..., Any]
     ) -> Callable[..., Any]:
-        """Wrap a kernel's `function` so that it logs that it runs."""
+        """Wrap a kernel's `function` to log each run."""
         site = KernelSite(name, dtype)
         owner, append = self.owner, self.log.append
         if self.all_threads:
@@ -224,7 +224,7 @@ class Session:
             log.extend((site, place, start, end, stack) if self.with_stack else (site, place, start, end))
 
     def _run_node(self, node: Node, backward: Callable[..., Any], grads: tuple[Any, ...]) -> Any:
-        """Run a node and log it, inside of what the engine does for it."""
+        """Run a node and log it, inside the engine's own work for the node."""
         name = node.name() if node.__class__ is not AccumulateGrad else "torch::autograd::AccumulateGrad"
         site = RangeSite(name, "cpu_op", node.sequence)
         evaluated = RangeSite(f"autograd::engine::evaluate_function: {name}", "cpu_op", node.sequence)
@@ -237,7 +237,7 @@ class Session:
         return record_function(name)
 
     def _observe_modules(self) -> None:
-        """Log the calls of all modules of `nn`, which is above this package's dispatcher."""
+        """Log the calls of all modules of `nn`, which is a higher layer than the dispatcher."""
         hooks = import_module(f"{_PACKAGE}nn.modules.global_hooks")
         for handle in (
             hooks.register_module_forward_pre_hook(self._enter_module),
@@ -246,14 +246,14 @@ class Session:
             self._undo.callback(handle.remove)
 
     def _enter_module(self, module: Any, args: Any) -> None:
-        """Note that a module's call begins; a forward pre-hook of all modules."""
+        """Log that a module's call begins; a forward pre-hook of all modules."""
         log = self.log_of_thread()
         known = self._modules.get(id(module))
         if known is None:
             kind = type(module)
             number = sum(type(other) is kind for other, _ in self._modules.values())
             site = RangeSite(f"nn.Module: {kind.__name__}_{number}", "python_function")
-            # The module is kept alive, since another one may get its id.
+            # Keep the module alive, since a new module may get its id.
             known = self._modules[id(module)] = (module, site)
         stack = stack_of_caller() if self.with_stack else None
         self._open_modules.calls.append(
@@ -263,14 +263,14 @@ class Session:
     def _leave_module(self, module: Any, args: Any, output: Any) -> None:
         """Log a module's call at its end; a forward hook of all modules."""
         if not self._open_modules.calls:
-            return  # It began before the profiler.
+            return  # The call began before the profiler.
         log, site, place, start, stack = self._open_modules.calls.pop()
         if log is not None and start >= self.started:
             end = perf_counter_ns()
             log.extend((site, place, start, end) if stack is None else (site, place, start, end, stack))
 
     def _observe_device(self) -> None:
-        """At the first use of a CUDA device: observe its launches and copies from here on."""
+        """Observe launches and copies from now on; runs at the first use of a CUDA device."""
         devices = self.devices
         if devices is not None and not devices.is_installed and current_driver() is not None:
             with _lock:
@@ -286,7 +286,7 @@ class Session:
         return True
 
     def note_freed(self, site: MemorySite, address: int, nbytes: int) -> None:
-        """Log that any thread has freed memory; takes no lock."""
+        """Log that a thread has freed memory; takes no lock."""
         if self not in sessions:
             return
         log = self.log_of_thread()
@@ -300,7 +300,7 @@ class Session:
 
 
 def written_down(site: OperatorSite, plan: Plan, count: int, owner: int, log: list[Any]) -> Plan:
-    """`plan` of so many arguments, each call by the owning thread written down: the short way that most plans take."""
+    """Wrap a `plan` of `count` arguments to log each call by the owning thread; this is the fast path of most plans."""
     clock, extend, ident = perf_counter_ns, log.extend, get_ident
     if count == 1:
 

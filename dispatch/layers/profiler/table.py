@@ -15,7 +15,7 @@ UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0}
 
 
 def format_time(microseconds: float, unit: str | None = None) -> str:
-    """Format a time in its unit, or in the largest unit of which it has at least one."""
+    """Format a time in its unit, or in the largest unit with a value of at least one."""
     if unit is None:
         unit = "s" if microseconds >= 1e6 else "ms" if microseconds >= 1e3 else "us"
     return f"{microseconds / UNITS[unit]:.3f}{unit}"
@@ -27,7 +27,7 @@ def format_share(part: float, whole: float) -> str:
 
 
 def format_memory(nbytes: int) -> str:
-    """Format bytes in the largest unit of which there is at least one."""
+    """Format bytes in the largest unit with a value of at least one."""
     for unit, size in (("GB", 2**30), ("MB", 2**20), ("KB", 2**10)):
         if abs(nbytes) >= size:
             return f"{nbytes / size:.2f} {unit}"

@@ -23,7 +23,7 @@ class MemoryEvent(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """A finished recording: events by their start, changes of memory by their time, the threads, the devices' work."""
+    """Finished recording: events by start, memory changes by time, the threads, and device work."""
 
     events: EventList
     memory: list[MemoryEvent]
@@ -127,7 +127,7 @@ class _Builder:
         )
 
     def fill(self, event: FunctionEvent, key: DispatchKey | None, inside: Sequence[_Item]) -> None:
-        """Fill an event with its children. A hop of the same call below it is not an event of its own."""
+        """Add children to an event. A redispatch of the same call is not an event of its own."""
         for item in inside:
             child = item.event
             if child is None:
@@ -149,14 +149,14 @@ class _Builder:
                 event.device_memory_usage += child.device_memory_usage
 
     def unattributed(self, memory: MemoryEvent) -> None:
-        """Memory that changed outside every call is an event of its own, as PyTorch has it."""
+        """Add events for memory that changed outside every call, as PyTorch does."""
         at = Interval(memory.time, memory.time)
         event = FunctionEvent(0, "[memory]", at, memory.thread, category="memory")
         _count(event, memory)
         self.events.append(event)
 
     def device_work(self, work: Sequence[DeviceWork]) -> list[tuple[FunctionEvent, DeviceWork]]:
-        """Return the events of the devices, and their times in the events that enqueued them."""
+        """Return the device events, and add their times to the events that enqueued them."""
         made = []
         for each in work:
             event = self.event(
