@@ -135,7 +135,7 @@ class _Below:
 
 
 def below_innermost() -> _Below:
-    """Run this thread without its innermost mode, whose handler runs."""
+    """Return a context that excludes this thread's innermost mode, whose handler runs."""
     return _Below(-1)
 
 

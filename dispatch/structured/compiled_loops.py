@@ -1,8 +1,8 @@
-"""Compiled loops that replace host kernels which take several passes of NumPy (the extra ``triten[jit]``).
+"""Compiled loops that replace multi-pass NumPy kernels on the host (the extra ``triten[jit]``).
 
 A kernel whose stub is in `LOOPED` or in `ROWS` begins with NumPy's implementation. After `WORTH` elements, a background
-thread makes its loop, or loads it from the disk cache. From then on the loop computes the plan's calls, with the same
-bits. Without llvmlite no loops are made, and small programs never import llvmlite.
+thread compiles its loop, or loads it from the disk cache. From then on the loop computes the plan's calls, with bitwise
+identical results. Without llvmlite no loops are compiled, and small programs never import llvmlite.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from ...runtime.tensor_spec import TensorSpec
 from .stub import KernelFactory, PlannedKernel, StructuredCall, loopers
 
 LOOPED_FROM = 1 << 13
-"""Elements from which a kernel may have a loop: fewer are computed sooner than a loop is found."""
+"""Minimum number of elements of a kernel with a loop: NumPy computes fewer sooner than a loop is found."""
 WORTH = 1 << 23
-"""Elements that a kernel has computed before its loop is made: NumPy takes some 10 milliseconds for them."""
+"""Compile a loop once a kernel has processed this many elements; NumPy takes some 10 milliseconds for them."""
 WORTH_WARM = 1 << 21
-"""The same once llvmlite is imported, which takes most of the time of the first loop."""
+"""The same threshold once llvmlite is imported, which takes most of the time of the first loop."""
 CALLS = 4
-"""Minimum number of calls before a loop is made: a single computation is not worth a loop, even if it is large."""
+"""Minimum number of calls before a loop is compiled: a single computation is not worth a loop, even a large one."""
 LARGE_FROM = 1 << 16
-"""Elements from which one pass of NumPy has a loop, which threads share more readily."""
+"""Minimum number of elements for a loop that replaces a single NumPy pass; threads share such a loop sooner."""
 SHORT_LINE = 1 << 12
-"""Longest row for which NumPy's start-up is too slow if an operand is broadcast."""
+"""Longest row for which NumPy's start-up per row is too slow if an operand is broadcast."""
 THREAD_BYTES = 1 << 25
-"""Memory required to start a thread: the stack, and Python's start-up."""
+"""Memory required to start a thread: its stack, and Python's start-up."""
 POLL = 0.001
 """Seconds between checks whether the thread has ended."""
 MOST = 32
-"""Loops of a plan, each of other numbers or sizes."""
+"""Maximum number of loops per plan, each for other numbers or sizes."""
 NARROW = (bfloat16, float16)
 
 Loop = Callable[..., None]
-"""Called with the output's array, and the arrays and numbers of a plan's inputs."""
+"""Function of the output's array, and the arrays and numbers of a plan's inputs."""
 
 
 def several_passes(call: StructuredCall) -> bool:
@@ -95,38 +95,36 @@ ROWS = (
     *("softmax", "softmax_backward", "log_softmax", "log_softmax_backward", "logsumexp"),
     *("native_layer_norm", "fused_rms_norm"),
 )
-"""Kernels that reduce rows, each of which passes through the cache once."""
+"""Kernels that reduce rows; each row passes through the cache once."""
 SINGLE = {f"{name}_stub": 1 << 15 if name in ("exp", "tanh") else LARGE_FROM for name in ONE_PASS}
 """Stubs whose loop is faster if a call `repeats`, or has this many floats of one dtype."""
 
 
 class Sharing(IntEnum):
-    """Policy for sharing the parts of a loop among threads.
+    """Policy for sharing a loop's parts among threads. Waking a thread takes 10 us, and it starts some 50 us later.
 
     Waking a thread takes 10 us, and the thread starts some 50 us later.
     """
 
     ALONE = 0
     AWAKE = 1
-    """Threads that do not sleep, or that a program in a burst of work needs again at once."""
+    """Threads that spin, or that a program in a burst of work needs again at once."""
     WAKING = 2
     """All threads."""
 
     @staticmethod
     def of(work: int, least: int, waking: int) -> Sharing:
-        """Return the policy for this much work, from the minimum that is shared, and the minimum for which threads are
-        woken.
-        """
+        """Return the policy for this much work, from the minimum to share it and the minimum to wake threads for it."""
         return Sharing.WAKING if work >= waking else Sharing.AWAKE if work >= least else Sharing.ALONE
 
 
 class Makers(NamedTuple):
-    """Functions that make loops.
+    """Functions that compile loops.
 
     Attributes:
-        of_call: Makes the loop of a stub's call, for numbers by name. The last argument names inputs that are the
+        of_call: Compiles the loop of a stub's call, for numbers by name. The last argument names inputs that are the
             output itself. Returns None if there is no loop.
-        by_name: Makes the loop that a kernel asks for by name; None without llvmlite.
+        by_name: Compiles the loop that a kernel requests by name; None without llvmlite.
         shared_loop: Makes a function of the arrays from a loop, its numbers of parts, how threads share them, and its
             workspace: the array that a thread works in, and its bytes.
     """
@@ -140,32 +138,35 @@ _makers: Callable[[], Makers] | None = None
 
 
 def register_makers(load: Callable[[], Makers]) -> None:
-    """Make `load` import the makers of loops when a loop is first wanted."""
+    """Import the module with the loop compilers by `load` when a loop is first requested."""
     global _makers
     _makers = load
 
 
 class _Token:
-    """An argument of a thread: it is collected when the thread has ended, or died before its first instruction."""
+    """Thread argument; it is garbage-collected when the thread has ended, or died before its first instruction."""
 
 
 class _Background:
-    """Background compiler: it makes loops one by one, in a thread that ends when no more are queued.
+    """Background compiler: it compiles queued loops one by one, in a thread that ends when the queue is empty.
+
+    `threading.Thread.start` would wait forever for a thread without enough memory to report its start. Therefore the
+    thread comes from `_thread`, which has no such wait.
 
     `threading.Thread.start` waits for ever for a thread that has no memory to say that it has begun. Therefore the
     thread is one of `_thread`, for which nothing waits.
     """
 
     def __init__(self) -> None:
-        self.busy = threading.RLock()  # making a loop may plan a kernel that makes a loop at once
+        self.busy = threading.RLock()  # compiling a loop may plan a kernel that requests a loop at once
         self.forget()
 
     def forget(self) -> None:
-        """Reset the state, as a child must after a fork."""
+        """Reset the state in a forked child."""
         self.lock = threading.Lock()
         self.requests: list[Callable[[], None]] = []
         self.is_warm = False
-        self.starting: list[_Token] = []  # no variable of a frame, which the traceback of an interrupt keeps
+        self.starting: list[_Token] = []  # no local variable, which an interrupt's traceback would keep
         self.token: weakref.ref[_Token] | None = None
 
     def is_running(self) -> bool:
@@ -183,7 +184,7 @@ class _Background:
                 try:
                     require_memory(THREAD_BYTES, "a thread")
                     start_new_thread(self._work, (self.starting.pop(),))
-                except (RuntimeError, MemoryError):  # at the interpreter's end, or without threads or memory
+                except (RuntimeError, MemoryError):  # at interpreter shutdown, or without threads or memory
                     self.requests.clear()
 
     def _work(self, token: _Token) -> None:
@@ -193,32 +194,32 @@ class _Background:
                     self.token = None
                     return
                 request = self.requests.pop(0)
-            # Without memory there is no loop, or no library for it: its kernel stays NumPy's.
+            # Without enough memory there is no loop, or no library for it: the kernel stays NumPy's.
             with contextlib.suppress(MemoryError, ImportError):
                 with self.busy:
                     request()
                 self.is_warm = True
 
     def wait(self) -> None:
-        """Wait until all requested loops are made, or given up."""
+        """Wait until all requested loops are compiled or have failed."""
         while self.is_running():
             time.sleep(POLL)
 
 
 background = _Background()
-atexit.register(background.wait)  # LLVM must not be stopped in the middle
+atexit.register(background.wait)  # LLVM must not be interrupted
 if hasattr(os, "register_at_fork"):
-    # A child has none of the other threads: it must not begin in the middle of another thread's compilation.
+    # A forked child has no other threads: do not fork during another thread's compilation.
     hold_across_fork(background.busy)
     os.register_at_fork(after_in_child=background.forget)
 
 
 class NamedLoop:
-    """A loop that a kernel asks for by name.
+    """Loop that a kernel requests by name.
 
     Args:
-        name: one that `Makers.by_name` knows.
-        worth: how much the kernel has done before the loop is made, in its own units.
+        name: Name of the loop, for `Makers.by_name`.
+        worth: Amount of work before the loop is compiled, in the kernel's own units.
     """
 
     __slots__ = ("done", "loop", "name", "worth")
@@ -228,7 +229,7 @@ class NamedLoop:
         self.loop: Loop | None = None
 
     def beside(self, work: int) -> Loop | None:
-        """Return the loop if it is made. Otherwise count this much work, which NumPy does."""
+        """Return the loop if it is compiled. Otherwise count this much work, which NumPy does."""
         loop = self.loop
         if loop is None and self.done < self.worth:
             self.done += work
@@ -242,8 +243,10 @@ class NamedLoop:
 
 
 def loop_now(name: str) -> Loop | None:
-    """Make the loop of a name at once, for kernels whose bits differ from NumPy's: NumPy must not compute their first
+    """Compile the loop of a name now, for kernels whose results differ from NumPy's: NumPy must not run their first
     call.
+
+    Return None if compilation fails, also for lack of memory; the process then never has this loop.
 
     None where it cannot be compiled, for lack of memory too: the process then has no such loop later on either.
     """
@@ -268,7 +271,7 @@ def _made_now(load: Callable[[], Makers], name: str) -> Loop | None:
 
 
 class _Loops:
-    """The loops of a plan's kernel, by its numbers, and by its elements where it serves several shapes."""
+    """Loops of a plan's kernel, by its numbers, and by its number of elements if it serves several shapes."""
 
     def __init__(self, stub: str, call: StructuredCall, least: int = LOOPED_FROM) -> None:
         self.stub, self.call, self.by_size, self.least = stub, call, False, least
@@ -279,7 +282,7 @@ class _Loops:
         self.calls: dict[Any, int] = {}
 
     def unshared(self, into: Loop) -> Loop:
-        """`into` for outputs that share no memory with inputs."""
+        """Wrap `into` for outputs that share no memory with inputs."""
         compute, least = self.compute, self.least
 
         def run(out: Any, *inputs: Any) -> None:
@@ -291,7 +294,7 @@ class _Loops:
         return run
 
     def shared(self, into: Loop) -> Loop:
-        """`into` for outputs that may be an input."""
+        """Wrap `into` for outputs that may be an input."""
         compute, arrays, may_share, least = self.compute, self.arrays, np.may_share_memory, self.least
 
         def run(out: Any, *inputs: Any) -> None:
@@ -307,12 +310,12 @@ class _Loops:
         return run
 
     def compute(self, into: Loop, written: tuple[int, ...], out: Any, inputs: tuple[Any, ...]) -> None:
-        """Call the loop if there is one, else `into`, and request the loop when that is worth it."""
+        """Call the loop if there is one, else `into`, and request the loop once it is worthwhile."""
         key: Any = (out.size, written) if self.by_size else written
         if self.numbers:
             key = (key, *[key_of(inputs[i]) for i in self.numbers])
         loop = self.known.get(key)
-        # Loops of one size take contiguous arrays without broadcasting.
+        # Loops of a fixed size take contiguous arrays without broadcasting.
         if not self.by_size or len(self.arrays) == 1 or self._have_one_shape(out, inputs):
             if loop is not None:
                 loop(out, *inputs)
@@ -328,7 +331,7 @@ class _Loops:
         return all(inputs[i].shape == shape for i in self.arrays)
 
     def _is_wanted(self, key: Any, size: int) -> bool:
-        """Count a call of so many elements; whether a loop is to be made now."""
+        """Count a call of this many elements; return True if a loop should be compiled now."""
         if key in self.known:
             return False
         count = self.calls.get(key, 0) + 1
@@ -359,7 +362,7 @@ class _Loops:
 
 
 class _RowLoops(_Loops):
-    """The loops of a kernel over rows, which may have several outputs, by its numbers."""
+    """Loops of a kernel over rows, which may have several outputs, by its numbers."""
 
     def over(self, into: Loop) -> Loop:
         """Return `into`, or a loop instead of it."""
@@ -385,7 +388,7 @@ class _RowLoops(_Loops):
 
 
 def _of_sizes(call: StructuredCall, sizes: tuple[int, ...]) -> StructuredCall:
-    """Return a call of contiguous tensors with other sizes, the same for all of them."""
+    """Return a call of contiguous tensors with other sizes, equal for all operands."""
 
     def resized(value: Any) -> Any:
         return (
@@ -396,13 +399,13 @@ def _of_sizes(call: StructuredCall, sizes: tuple[int, ...]) -> StructuredCall:
 
     args = {name: resized(value) for name, value in call.args.items()}
     outputs = tuple([resized(spec) for spec in call.outputs])
-    # The operands are known only by their common dtype.
+    # Only the operands' common dtype is known.
     extra = call.extra if call.dtype is None else {**call.extra, "common_dtype": call.dtype}
     return call._replace(args=args, outputs=outputs, iterator=None, extra=extra)
 
 
 def looped(stub: str, factory: KernelFactory) -> KernelFactory:
-    """`factory`, whose kernels of many elements have loops later on."""
+    """Wrap `factory`: its kernels of many elements get compiled loops later."""
     pays, single = LOOPED[stub], SINGLE.get(stub)
 
     def planned(call: StructuredCall) -> PlannedKernel:
@@ -440,7 +443,7 @@ def looped_rows(stub: str, factory: KernelFactory) -> KernelFactory:
         if tensors[0].dtype not in (float32, *NARROW):
             return kernel
         if kernel.fresh is not None or kernel.first is not None:
-            return kernel  # few elements, for which a call of NumPy's makes its own result
+            return kernel  # few elements: a NumPy call allocates its own result
         return PlannedKernel(_RowLoops(stub, call).over(kernel.into), quiet=kernel.quiet)
 
     return planned
@@ -464,7 +467,9 @@ def _for_any_shape(loops: _Loops, kernel: PlannedKernel, numel: int) -> PlannedK
 
 
 def _is_plain(call: StructuredCall) -> bool:
-    """Return True if all operands are contiguous and of float32 or float64: a loop then reads what NumPy reads."""
+    """Return True if all operands are contiguous and of float32 or float64: a loop then reads the same values as
+    NumPy.
+    """
     out = call.outputs[0]
     return out.dtype in (float32, float64) and all(
         spec.dtype is out.dtype and spec.is_contiguous and spec.sizes in (out.sizes, ())
@@ -484,7 +489,7 @@ def _tensors(call: StructuredCall) -> list[TensorSpec]:
 
 
 def key_of(number: Any) -> Any:
-    """Return a key that tells a number apart from equal numbers of other classes and signs."""
+    """Return a key that distinguishes a number from equal numbers of other classes and signs."""
     return (number.__class__, number, math.copysign(1.0, number) if number.__class__ is float else 0)
 
 

@@ -1,7 +1,7 @@
-"""Which stubs have kernels for complex32, which PyTorch computes in some operators only.
+"""Stubs with complex32 kernels; PyTorch supports complex32 in some operators only.
 
-Its CPU moves such numbers wherever it moves others, and adds, multiplies and compares them; its CUDA has functions of
-them as well. The rest is refused, here as there.
+PyTorch's CPU moves, adds, multiplies and compares complex32 values; its CUDA kernels also compute functions of them.
+Other operators are refused, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _SERVED_ON_CUDA = frozenset(f"{name}_stub" for name in ON_CUDA.split())
 
 
 def serves_complex_half(stub: str, device_type: str) -> bool:
-    """Return True if a stub's kernel on a device takes complex32."""
+    """Return True if a stub's kernel on a device supports complex32."""
     return stub in _SERVED or (device_type == "cuda" and stub in _SERVED_ON_CUDA)
 
 
 BY_OUTPUT = frozenset({"cumprod_stub", "cumsum_stub", "mean_stub", "prod_stub", "sum_stub"})
-"""Stubs of reductions that bring their input to the output's dtype first."""
+"""Stubs of reductions that cast their input to the output's dtype first."""
 
 SCALES = frozenset({"alpha", "value"})
 """Arguments that scale a term of a sum, and must be in the range of complex32."""
@@ -92,7 +92,7 @@ def holds_complex_half(values: Iterable[Any]) -> bool:
 
 
 def refusal(stub: str, operator: str, device_type: str) -> NotImplementedError:
-    """PyTorch's error for a kernel without complex32."""
+    """Return PyTorch's error for a kernel without complex32."""
     kernel = CPU_KERNELS.get(stub) if device_type == "cpu" else None
     name = kernel or kernel_name(operator, device_type)
     return NotImplementedError(f"\"{name}\" not implemented for '{complex32.scalar_name}'")

@@ -1,4 +1,4 @@
-"""Values of elements that an operator leaves unwritten, under `tt.use_deterministic_algorithms`."""
+"""Fill values for elements that an operator leaves uninitialized, under `tt.use_deterministic_algorithms`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def fill_uninitialized(data: Any, spec: TensorSpec) -> None:
 
 
 def fill_behind(storage: Storage, nbytes: int, like: TensorSpec) -> None:
-    """Fill the elements of a storage behind its first bytes, after it has grown."""
+    """Fill the elements of a storage after its first bytes, once it has grown."""
     first = -(-nbytes // like.itemsize)
     count = storage.nbytes() // like.itemsize - first
     if count > 0:

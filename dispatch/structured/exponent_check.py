@@ -1,4 +1,4 @@
-"""Which constant exponents an integer may have; that of a call is known when it runs."""
+"""Range check of constant exponents of integers; the exponent is known when the call runs."""
 
 from __future__ import annotations
 

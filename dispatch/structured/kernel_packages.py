@@ -1,4 +1,4 @@
-"""Packages of kernels, whose modules are imported when one of their kernels is first wanted.
+"""Packages of kernels, whose modules are imported when one of their kernels is first needed.
 
 `generated/kernel_index.py`, written by `make generate`, maps kernels to the modules that register them.
 """
@@ -13,21 +13,21 @@ BACKENDS = ("cpu", "cuda")
 
 
 class KernelPackage(NamedTuple):
-    """The package whose modules register a device type's kernels.
+    """Package whose modules register a device type's kernels.
 
     Args:
-        name: its full name.
-        device_type: one of `BACKENDS`.
+        name: Full name of the package.
+        device_type: Device type in `BACKENDS`.
     """
 
     name: str
     device_type: str
 
     def load(self, kernel: str | None = None) -> None:
-        """Import the module that registers a kernel, if the index has it; all modules for None.
+        """Import the module that registers a kernel, if the index lists it; for None, import all modules.
 
         Args:
-            kernel: the name of its stub.
+            kernel: Name of its stub.
         """
         if kernel is None:
             for module in self.modules():

@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 class LibraryRoutine(NamedTuple):
-    """One call of a library.
+    """Call of a library routine.
 
     Args:
         run: ``run(library, outputs, inputs, info)``: operands are column-major matrices, or vectors.
-        copies: for each output that starts as an input, its index and the input's name; the input broadcasts.
-        triangle: ``lower`` or ``upper`` where only one of the first copy's triangles is kept.
-        reads: the inputs, by name; column-major, broadcast to the batch.
-        consumes: whether the routine may spoil what it reads.
-        info: the output that is `info`; None where it is no output.
-        failure: the message for what the routine could not do, from the flag of failure; None where nothing is raised.
-        vectors: inputs that are one vector for each matrix.
-        as_complex: whether a device's library wants real matrices converted to complex ones.
-        numbers: arguments whose values the routine is given behind the inputs.
+        copies: For each output that starts as a copy of an input, its index and the input's name; the input broadcasts.
+        triangle: ``lower`` or ``upper`` if only one triangle of the first copy is kept.
+        reads: Names of the inputs; column-major, broadcast to the batch.
+        consumes: If True, the routine may overwrite its inputs.
+        info: Index of the output `info`; None if `info` is not an output.
+        failure: Function from the failure flag to an error message; None if no error is raised.
+        vectors: Inputs with one vector per matrix.
+        as_complex: If True, a device's library requires real matrices as complex ones.
+        numbers: Arguments whose values the routine receives after the inputs.
     """
 
     run: Callable[[Any, Sequence[Any], Sequence[Any], Any], None]
@@ -46,19 +46,19 @@ class LibraryRoutine(NamedTuple):
 
 
 NOT_FINITE = -4
-"""The flag of LAPACK's gesdd for a matrix with NaN or infinity; here that of every routine that would not end."""
+"""LAPACK's gesdd flag for a matrix with NaN or infinity; here, the flag of every routine that would not terminate."""
 
 
 def raise_failure(name: str, info: NDArray[Any]) -> None:
     """Raise the error of the first matrix for which an operator failed.
 
     Args:
-        name: the operator, as PyTorch's messages have it.
+        name: Name of the operator in PyTorch's messages.
         info: LAPACK's flags on the host, one for each matrix.
 
     Raises:
-        LinAlgError: for a singular matrix, and the like.
-        RuntimeError: for `lu_factor`, whose result is valid nevertheless.
+        LinAlgError: for a singular matrix and similar failures.
+        RuntimeError: for `lu_factor`, whose result is valid.
     """
     flags = info.reshape(-1)
     failed = flags.nonzero()[0]
@@ -121,14 +121,14 @@ PIVOT_ERRORS = {
     "linalg.lu_solve": (LOW, HIGH),
     "lu_unpack": ("pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive",) * 2,
 }
-"""What operators that are given pivots say of one below 1 and of one beyond the matrix."""
+"""Error messages of operators with pivots, for a pivot below 1 and for one beyond the matrix."""
 
 
 def check_pivots(name: str, least: int, greatest: int, rows: int) -> None:
-    """Refuse pivots below 1 or beyond the rows of a matrix: libraries read and write where they point.
+    """Refuse pivots below 1 or beyond the rows of a matrix: libraries read and write at these positions.
 
     Args:
-        name: the operator, a key of `PIVOT_ERRORS`.
+        name: Name of the operator, a key of `PIVOT_ERRORS`.
         least: the smallest pivot.
         greatest: the largest one.
         rows: the matrix's rows.
@@ -299,7 +299,7 @@ KERNEL_NAMES = {
     "linalg_ldl_factor_ex_stub": "ldl_factor_kernel",
     "linalg_ldl_solve_stub": "ldl_solve_kernel",
 }
-"""PyTorch's kernels in its refusals of dtypes, where they are not called as the operator."""
+"""PyTorch's kernel names in dtype errors, if they differ from the operator's name."""
 
 
 def routine_of(stub: str, call: StructuredCall) -> LibraryRoutine:

@@ -20,6 +20,6 @@ def activation(meta: MetaBase, self: TensorSpec, *numbers: NumberKind) -> None:
 
 
 def shrink(meta: MetaBase, self: TensorSpec, lambd: NumberKind) -> None:
-    """`softshrink` and `hardshrink`."""
+    """Infer the output of `softshrink` or `hardshrink`."""
     refuse_integral(meta, self)
     unary(meta, self)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ....runtime.data_ptr import DataPtr
 
 LARGEST_HEAD = 256
-"""The largest head that the fused operators of CUDA take: PyTorch's flash backend has the same bound."""
+"""Largest head size of CUDA's fused operators; PyTorch's flash backend has the same bound."""
 FUSED = {"cpu": (float32, float64, bfloat16, float16), "cuda": (float32, bfloat16, float16)}
 FUSED["meta"] = FUSED["cpu"]
 
@@ -137,7 +137,7 @@ def _statistics(query: TensorSpec) -> TensorSpec:
 
 
 def _scale(width: int, scale: float | None) -> float:
-    """Return the scale of a call, 1 / sqrt(width) by default. Heads without elements score 0 with any scale."""
+    """Return the scale of a call, 1 / sqrt(width) by default. Heads without elements have a score of 0 at any scale."""
     return float(scale) if scale is not None else 1.0 / math.sqrt(width) if width else 1.0
 
 
@@ -146,7 +146,7 @@ def _data(value: Tensor | None) -> DataPtr | NDArray[Any] | None:
 
 
 def flash_attention_for_cpu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``(query, key, value, dropout_p, attn_mask, scale)``: (output, logsumexp)."""
+    """Plan ``(query, key, value, dropout_p, attn_mask, scale)``: (output, logsumexp)."""
     name = "scaled_dot_product_attention_flash_attention"
     query, key, value, mask = _specs(*args[:3], args[5])
     assert query is not None and key is not None and value is not None
@@ -175,7 +175,7 @@ def flash_attention_for_cpu(op: OperatorEntry, key_set: int, args: Sequence[Any]
 
 
 def flash_attention_for_cpu_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``(grad_out, query, key, value, out, logsumexp, dropout_p, attn_mask, scale)``: three gradients."""
+    """Plan ``(grad_out, query, key, value, out, logsumexp, dropout_p, attn_mask, scale)``: three gradients."""
     name = "scaled_dot_product_attention_flash_attention_backward"
     grad, query, key, value, out, statistics, mask = _specs(*args[:6], args[8])
     assert grad is not None and query is not None and key is not None and value is not None
@@ -220,7 +220,7 @@ def check_gradient(
     out: TensorSpec | None,
     statistics: TensorSpec | None,
 ) -> None:
-    """Refuse a gradient, output or logarithm of the sum that does not belong to these operands."""
+    """Raise an error for a gradient, output or logsumexp that does not fit these operands."""
     expected = (*query.sizes[:3], value.sizes[3])
     check_same_device(name, query, grad, out, statistics)
     for what, spec in (("grad_out", grad), ("out", out)):
@@ -246,7 +246,7 @@ def _check_probability(p: float) -> None:
 
 
 def efficient_attention(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``(query, key, value, attn_bias, dropout_p, scale)``: (output, log_sumexp, philox_seed, philox_offset)."""
+    """Plan ``(query, key, value, attn_bias, dropout_p, scale)``: (output, log_sumexp, philox_seed, philox_offset)."""
     name = op.schema.name.partition("::")[2]
     query, key, value, bias = _specs(*args[:4])
     assert query is not None and key is not None and value is not None
@@ -275,7 +275,7 @@ def efficient_attention(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         _check_probability(dropout_p)
         made = [allocate() for allocate in allocators]
         drops = dropout_p and counters and device.type != "meta"
-        # A probability of one needs no random numbers, as in `dropout`.
+        # As in `dropout`, a probability of one needs no random numbers.
         seed, first = default_generator(device).reserve(counters) if drops and dropout_p < 1 else (0, 0)
         into(
             *made,

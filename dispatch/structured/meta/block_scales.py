@@ -1,4 +1,4 @@
-"""Scales of blocks of 32 or 16 inner elements: which formats have them, and how many there are in cuBLAS' layout.
+"""Block scales of 32 or 16 K elements: their formats, and their number in cuBLAS's layout.
 
 Source: ATen/native/cuda/ScaledBlas.cpp; cuBLAS, "1D Block Scaling Factors Layout".
 """
@@ -16,7 +16,7 @@ LINES, BLOCKS = 128, 4
 
 
 class BlockScaling(NamedTuple):
-    """How many inner elements share a scale, and how many of them a byte."""
+    """Number of K elements that share a scale, and number of K elements per byte."""
 
     vector: int
     packed: int
@@ -59,5 +59,5 @@ def scale_count(lines: int, k: int, vector: int) -> int:
 
 
 def rounded_up(n: int, unit: int) -> int:
-    """Return the least multiple of `unit` that is not below n."""
+    """Round n up to a multiple of `unit`."""
     return -(-n // unit) * unit

@@ -27,7 +27,7 @@ def check_window(
     dilation: Sequence[int],
     output_padding: Sequence[int] | None = None,
 ) -> None:
-    """Refuse lists of another length than the spatial rank, and values out of range."""
+    """Raise an error for lists of another length than the spatial rank, and for values out of range."""
     lists = {"stride": stride, "padding": padding, "dilation": dilation, "output_padding": output_padding}
     for name, values in lists.items():
         if values is not None and len(values) != rank:
@@ -155,7 +155,7 @@ def _forward_sizes(
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> tuple[int, ...]:
-    """Return the output positions. Refuse a kernel that is larger than the padded input."""
+    """Return the output sizes. Raises an error for a kernel that is larger than the padded input."""
     padded = tuple(n + 2 * p for n, p in zip(sizes, padding, strict=True))
     reach = tuple(d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True))
     if any(have < need for have, need in zip(padded, reach, strict=True)):
@@ -174,7 +174,9 @@ def _transposed_sizes(
     dilation: Sequence[int],
     output_padding: Sequence[int],
 ) -> tuple[int, ...]:
-    """Return the input sizes that would give these positions, plus `output_padding` where a stride leaves them open.
+    """Return the input sizes that give these output sizes, plus `output_padding` to resolve the stride's ambiguity.
+
+    `sizes` are (N, C, *positions). An empty batch may have no elements.
 
     `sizes` are (N, C, *positions). An empty batch may have no elements.
     """
@@ -212,7 +214,7 @@ def _check_gradient(
     window: Sequence[Sequence[int]],
     groups: int,
 ) -> None:
-    """Refuse a gradient of other sizes than the convolution's result; a transposed one may lack the last positions."""
+    """Raise an error for a gradient of other sizes than the result; a transposed one may lack the last positions."""
     rank = len(weight) - 2
     if rank < 1 or not grad.ndim == len(input) == len(weight):
         raise RuntimeError(
@@ -232,7 +234,7 @@ def _check_gradient(
     stride, padding, dilation = (for_each_dimension(values, rank) for values in window)
     check_window(rank, stride, padding, dilation)
     out = _forward_sizes(input[2:], weight[2:], stride, padding, dilation)
-    # The positions that a transposed one lacks are fewer than its output padding, which is below stride or dilation.
+    # A transposed gradient lacks fewer positions than its output padding, which is below stride or dilation.
     lacking = [0, 0, *[(max(s, d) - 1) // s for s, d in zip(stride, dilation, strict=True)]]
     for dim, (have, want) in enumerate(zip(grad.sizes, (input[0], weight[0], *out), strict=True)):
         if not 0 <= want - have <= lacking[dim]:

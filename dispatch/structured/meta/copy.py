@@ -35,7 +35,7 @@ _OF_NUMBERS: dict[type, ScalarType] = {bool: bool_, int: int64, float: float64, 
 
 
 def clone(meta: MetaBase, self: TensorSpec, memory_format: MemoryFormat | None) -> None:
-    """Infer a copy, with the strides that are asked for or else those of `preserve_format`."""
+    """Infer a copy, with the requested memory format or else `preserve_format`."""
     fmt = preserve_format if memory_format is None else memory_format
     meta.set_output_raw_strided(
         0, self.sizes, strides_for(fmt, self.sizes, (self.sizes, self.strides)), dtype=self.dtype
@@ -81,7 +81,11 @@ def _same_device(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, 
 
 
 def _across(destination: TensorSpec, source: TensorSpec, non_blocking: bool) -> Callable[[Any, Any], Any]:
-    """Return the copy between host and device. A host kernel needs the bytes on the host, and waits for them.
+    """Return the copy between host and device.
+
+    A host kernel needs the bytes on the host, and waits for them. A non-blocking copy to the host is converted on the
+    device; any other copy is converted on the target's side. The transfer uses the target's memory order, so that
+    permuted tensors without gaps need no kernel.
 
     A copy to the host that need not wait is converted on the device, any other one on the target's side. The bytes
     cross in the order of the target's memory, so that permuted tensors without gaps need no kernel at all.
@@ -141,7 +145,9 @@ def _expanded(source: TensorSpec, sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.copy_(src)``: broadcasting, casting and crossing devices; a number is cast as a tensor of it would be."""
+    """Plan ``self.copy_(src)`` with broadcast, cast and device transfer; a number is cast like a tensor of its
+    class.
+    """
     destination: TensorSpec = args[0]._spec
     number = None if isinstance(args[1], TensorImpl) else _OF_NUMBERS[args[1].__class__]
     source = args[1]._spec if number is None else TensorSpec.contiguous((), number, CPU)
@@ -185,7 +191,7 @@ def copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def to_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``_to_copy``: a new tensor of another dtype, device or memory format."""
+    """Plan ``_to_copy``: a new tensor of another dtype, device or memory format."""
     source: TensorSpec = args[0]._spec.detached
     dtype: ScalarType | None = args[1]
     layout: Layout | None = args[2]
@@ -202,7 +208,7 @@ def to_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     if source.is_meta and not target.is_meta:
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     non_blocking: bool = args[5]
-    # As PyTorch: a copy to the host that need not wait goes to memory that lets it.
+    # As in PyTorch, a non-blocking copy to the host goes to pinned memory.
     pinned = args[4] or (non_blocking and target.device is CPU and source.device.type == "cuda")
     allocate = pinned_allocator_of(target, "to") if pinned else allocator_of(target)
     if source.device is CPU and target.device is CPU and not pinned:
@@ -222,6 +228,8 @@ def to_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 def resolve_device(device: Device) -> Device:
     """Return a device with its ordinal, by default the current one; the host and Meta have none.
+
+    Raises RuntimeError for a device that its backend does not have.
 
     Raises RuntimeError for a device that its backend does not have.
     """

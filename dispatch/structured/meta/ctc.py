@@ -17,7 +17,7 @@ def check_ctc(
     target_lengths: Sequence[int],
     blank: int,
 ) -> int:
-    """Return the number of labels of the longest target. Refuse inconsistent arguments."""
+    """Return the length of the longest target. Raises an error for inconsistent arguments."""
     where = "(while checking arguments for ctc_loss_allocate_outputs)"
     if not log_probs.numel:
         raise RuntimeError("log_probs tensor must not be empty")
@@ -81,7 +81,7 @@ def _ctc_loss(
     blank: int,
     zero_infinity: bool,
 ) -> None:
-    """Infer negative log-likelihoods (N), and the logarithms of each prefix of times and states, (N, T, 2 S + 1)."""
+    """Infer negative log-likelihoods (N), and the log-probabilities of prefixes by time and state, (N, T, 2 S + 1)."""
     longest = check_ctc(log_probs, targets, input_lengths, target_lengths, blank)
     times, batch, _ = log_probs.sizes
     meta.set_output_contiguous(0, (batch,), dtype=log_probs.dtype, device=log_probs.device)
@@ -102,7 +102,7 @@ def _ctc_loss_backward(
     blank: int,
     zero_infinity: bool,
 ) -> None:
-    """Infer the gradient of the log-probabilities, which are taken as normalized."""
+    """Infer the gradient of the log-probabilities, which are assumed to be normalized."""
     check_same_device(meta.name, log_probs, grad, neg_log_likelihood, log_alpha)
     longest = check_ctc(log_probs, targets, input_lengths, target_lengths, blank)
     times, batch, _ = log_probs.sizes

@@ -1,4 +1,4 @@
-"""Dimensions as arguments: wrapping negative ones, reduction shapes, PyTorch's errors (ATen/WrapDimUtils.h)."""
+"""Dimension arguments: negative dimensions, reduction shapes, PyTorch's errors (ATen/WrapDimUtils.h)."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def embedding(
 def embedding_renorm(
     meta: MetaBase, self: TensorSpec, indices: TensorSpec, max_norm: NumberKind, norm_type: NumberKind
 ) -> None:
-    """Infer the in-place scaling of the indexed rows down to a norm."""
+    """Infer the in-place renormalization of the indexed rows to a maximum norm."""
     if self.ndim != 2:
         raise RuntimeError(
             f"Expected 2-dimensional tensor, but got {self.ndim}-dimensional tensor for argument #1 'self'"

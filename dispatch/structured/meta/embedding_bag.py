@@ -21,7 +21,7 @@ WRONG_FIRST = (
 )
 WRONG_LAST = "offsets[-1] can not be greater than input's length {length} but got offsets[-1] of {wrong}"
 WRONG_ORDER = "embedding_bag: expected offsets that do not descend, within [0, {length}], but got {wrong}"
-"""What kernels say of indices and offsets whose values alone show them to be wrong."""
+"""Kernel error messages for indices and offsets that are invalid by value."""
 
 
 def _check_type(position: int, name: str, spec: TensorSpec, allowed: str, fits: bool) -> None:

@@ -59,7 +59,9 @@ def sparse_factory(
     layout: Layout,
     device: Device | None,
 ) -> Plan:
-    """Return a plan that makes a sparse tensor without elements, which represents zeros.
+    """Return a plan for a sparse tensor without elements, which represents zeros.
+
+    Raises RuntimeError for a block layout, because the arguments give no block size.
 
     Raises RuntimeError for a block layout, because the arguments give no block size.
     """
@@ -80,7 +82,7 @@ def sparse_factory(
 
 
 def is_sparse(layout: Layout | None) -> bool:
-    """Return True if a factory is asked for a layout other than strided."""
+    """Return True if a factory is called with a layout other than strided."""
     return layout is not None and layout is not strided and layout is not jagged
 
 
@@ -205,7 +207,7 @@ def _filled_by_backend(spec: TensorSpec, value: int) -> Plan:
 
 
 def empty(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``empty(size, dtype, layout, device, pin_memory, memory_format)``."""
+    """Plan ``empty(size, dtype, layout, device, pin_memory, memory_format)``."""
     if is_sparse(args[2]):
         return sparse_factory("empty", *args[:4])
     spec, pin = spec_from("empty", args[0], args[1], args[2], args[3], args[5]), args[4]
@@ -243,7 +245,7 @@ def check_strides(
 
 
 def empty_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``empty_strided(size, stride, ...)``."""
+    """Plan ``empty_strided(size, stride, ...)``."""
     sizes = check_sizes("empty_strided", args[0])
     spec = spec_from("empty_strided", (), args[2], args[3], args[4])
     strides = check_strides("empty_strided", sizes, args[1], spec.itemsize)
@@ -251,7 +253,7 @@ def empty_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def new_empty_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.new_empty_strided(size, stride, ...)``: dtype and device of `self` unless given."""
+    """Plan ``self.new_empty_strided(size, stride, ...)``; dtype and device default to those of `self`."""
     like: TensorSpec = args[0]._spec
     device = like.device if args[5] is None else resolve_device(args[5])
     sizes, dtype = check_sizes("new_empty_strided", args[1]), args[3] or like.dtype
@@ -261,14 +263,14 @@ def new_empty_strided(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
 
 
 def zeros(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``zeros(size, ...)``."""
+    """Plan ``zeros(size, ...)``."""
     if is_sparse(args[2]):
         return sparse_factory("zeros", *args[:4])
     return _filled_alike(op, "zeros", args, "zero_stub", 0)
 
 
 def ones(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``ones(size, ...)``."""
+    """Plan ``ones(size, ...)``."""
     if is_sparse(args[2]):
         raise RuntimeError(f"full(...) is not implemented for sparse layout: {args[2]}")
     return _filled_alike(op, "ones", args, "fill_stub", 1)
@@ -304,21 +306,21 @@ def _sparse_like(name: str, args: Sequence[Any]) -> Plan:
 
 
 def empty_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``empty_like(self, ...)``."""
+    """Plan ``empty_like(self, ...)``."""
     if is_sparse(args[2]):
         return _sparse_like("empty_like", args)
     return uninitialised(like_spec(args), args[4], "empty_like")
 
 
 def zeros_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``zeros_like(self, ...)``."""
+    """Plan ``zeros_like(self, ...)``."""
     if is_sparse(args[2]):
         return _sparse_like("zeros_like", args)
     return filled(like_spec(args), "zero_stub", 0, args[4])
 
 
 def ones_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``ones_like(self, ...)``."""
+    """Plan ``ones_like(self, ...)``."""
     return filled(like_spec(args), "fill_stub", 1, args[4])
 
 
@@ -334,21 +336,21 @@ def _new_sparse(name: str, args: Sequence[Any]) -> Plan:
 
 
 def new_empty(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.new_empty(size, ...)``."""
+    """Plan ``self.new_empty(size, ...)``."""
     if is_sparse(args[3]):
         return _new_sparse("new_empty", args)
     return uninitialised(new_spec("new_empty", args), args[5], "new_empty")
 
 
 def new_zeros(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.new_zeros(size, ...)``."""
+    """Plan ``self.new_zeros(size, ...)``."""
     if is_sparse(args[3]):
         return _new_sparse("new_zeros", args)
     return filled(new_spec("new_zeros", args), "zero_stub", 0, args[5])
 
 
 def new_ones(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.new_ones(size, ...)``."""
+    """Plan ``self.new_ones(size, ...)``."""
     return filled(new_spec("new_ones", args), "fill_stub", 1, args[5])
 
 

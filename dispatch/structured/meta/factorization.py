@@ -37,7 +37,7 @@ def check_square(name: str, A: TensorSpec, argument: str = "A") -> None:
 
 
 def check_floating(name: str, A: TensorSpec, narrow: bool = True) -> None:
-    """Refuse integers and, unless the kernel is left to refuse them, 16-bit floats."""
+    """Raise an error for integers and, unless the kernel checks them, for 16-bit floats."""
     if not (A.dtype.is_floating_point or A.dtype.is_complex):
         raise RuntimeError(
             f"{name}: Expected a floating point or complex tensor as input. Got {A.dtype.scalar_name}"
@@ -66,7 +66,7 @@ def _nothing(meta: MetaBase, index: int, dtype: ScalarType) -> None:
 
 
 def linalg_lu_factor_ex(meta: MetaBase, A: TensorSpec, pivot: bool, check_errors: bool) -> None:
-    """L and U in one matrix, the rows interchanged, and the first zero on U's diagonal."""
+    """Infer packed L and U, the pivots, and the position of the first zero on U's diagonal."""
     if A.ndim < 2:
         raise RuntimeError(
             f"torch.lu_factor: Expected tensor with 2 or more dimensions. Got size: {list(A.sizes)} instead"
@@ -109,7 +109,9 @@ def linalg_solve_triangular(
 
 
 def check_compatible(name: str, A: TensorSpec, B: TensorSpec, left: bool) -> None:
-    """Refuse sides of an equation that do not fit (ATen/native/LinearAlgebraUtils.h, `checkInputsSolver`)."""
+    """Raise an error for sides of an equation that do not fit (ATen/native/LinearAlgebraUtils.h,
+    `checkInputsSolver`).
+    """
     check_square(name, A)
     check_matrix(name, B, "B")
     if A.dtype is not B.dtype:
@@ -127,7 +129,7 @@ def check_compatible(name: str, A: TensorSpec, B: TensorSpec, left: bool) -> Non
 
 
 def geqrf(meta: MetaBase, self: TensorSpec) -> None:
-    """R over the reflectors whose product is Q, and their factors."""
+    """Infer R over the reflectors of Q, and their factors."""
     if self.ndim < 2:
         raise RuntimeError("torch.geqrf: input must have at least 2 dimensions.")
     meta.casts = True
@@ -166,7 +168,7 @@ def linalg_householder_product(meta: MetaBase, input: TensorSpec, tau: TensorSpe
     _check_reflectors(name, input, tau)
     given = meta.maybe_get_output()
     if given is not None and given.numel and given.sizes != input.sizes:
-        meta.set_output_contiguous(0, input.sizes, dtype=input.dtype)  # as any output that is resized
+        meta.set_output_contiguous(0, input.sizes, dtype=input.dtype)  # like any resized output
     else:
         _columns(meta, 0, input.sizes, input.dtype)
 
@@ -251,7 +253,7 @@ def _linalg_eigvals(meta: MetaBase, self: TensorSpec) -> None:
 def _linalg_svd(
     meta: MetaBase, A: TensorSpec, full_matrices: bool, compute_uv: bool, driver: str | None
 ) -> None:
-    """U, singular values descending, and V^H."""
+    """Infer U, the singular values in descending order, and V^H."""
     check_matrix("linalg.svd", A)
     check_floating("linalg.svd", A)
     if driver is not None and A.device.type == "cpu":
@@ -295,7 +297,7 @@ def _least_squares(meta: MetaBase, A: TensorSpec, B: TensorSpec, rcond: NumberKi
 
 
 def linalg_ldl_factor_ex(meta: MetaBase, self: TensorSpec, hermitian: bool, check_errors: bool) -> None:
-    """L and D of symmetric or Hermitian matrices in one, the interchanges, and the first zero on the diagonal."""
+    """Infer packed L and D of symmetric or Hermitian matrices, the pivots, and the first zero on the diagonal."""
     check_square("torch.linalg.ldl_factor_ex", self)
     check_floating("torch.linalg.ldl_factor_ex", self)
     _columns(meta, 0, self.sizes, self.dtype)

@@ -14,7 +14,7 @@ NORMS = ("none", "by_root_n", "by_n")
 
 
 def norm_of(normalization: int, inverse: bool) -> str:
-    """Return NumPy's normalization of a transform that NumPy calls inverse or not."""
+    """Return NumPy's normalization of a forward or inverse transform."""
     return (
         {0: "forward", 1: "ortho", 2: "backward"}[normalization]
         if inverse
@@ -67,9 +67,9 @@ def strides_in(order: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
 def result_order(
     sizes: Sequence[int], strides: Sequence[int], dims: Sequence[int], kind: str
 ) -> tuple[int, ...]:
-    """`memory_order` for ``c2c``, ``r2c`` or ``c2r`` of an input of these sizes and strides."""
+    """Return the `memory_order` of ``c2c``, ``r2c`` or ``c2r`` for an input of these sizes and strides."""
     if kind == "c2r" and len(dims) > 1:
-        # All dimensions but the last are transformed on their own before.
+        # All dimensions but the last are transformed first, separately.
         strides = strides_in(memory_order(strides, dims[:-1]), sizes)
         dims = dims[-1:]
     return memory_order(strides, dims, halved=kind != "c2c")
@@ -101,7 +101,9 @@ def _set(
 
 
 def _check(meta: MetaBase, self: TensorSpec, dim: Sequence[int], normalization: int) -> None:
-    """Raise IndexError for dimensions that the tensor does not have, and RuntimeError for what no caller gives."""
+    """Raise IndexError for dimensions that the tensor does not have, and RuntimeError for invalid internal
+    arguments.
+    """
     dims = [wrap_dim(d, self.ndim, scalar_ok=False) for d in dim]
     if len(set(dims)) < len(dims):
         raise RuntimeError(f"{meta.name}: expected dim to name each dimension once, but got {list(dim)}")
@@ -112,7 +114,7 @@ def _check(meta: MetaBase, self: TensorSpec, dim: Sequence[int], normalization: 
 def _fft_r2c(
     meta: MetaBase, self: TensorSpec, dim: Sequence[int], normalization: int, onesided: bool
 ) -> None:
-    """Infer real to complex; with `onesided` the last of `dim` has only its first half and the middle."""
+    """Infer a real-to-complex transform; `onesided` keeps the first half and the middle of the last of `dim`."""
     if not self.dtype.is_floating_point:
         raise RuntimeError(f"_fft_r2c: expected a real floating tensor, got {self.dtype.scalar_name}")
     _check(meta, self, dim, normalization)

@@ -11,7 +11,7 @@ from .dims import wrap_dim
 
 
 class Windows(NamedTuple):
-    """Checked windows over images of `size`; `out` are their numbers along height and width."""
+    """Checked windows over images of `size`; `out` is the number of windows along height and width."""
 
     size: tuple[int, int]
     kernel: tuple[int, int]
@@ -68,7 +68,7 @@ def im2col(
 ) -> None:
     """Infer each window of each channel of (N, C, H, W) or (C, H, W) as a column, (N, C kh kw, windows)."""
     check_parameters(kernel_size, dilation, padding, stride)
-    # Without batches, height and width: PyTorch asks for them before the number of dimensions.
+    # Unbatched height and width: PyTorch checks them before the number of dimensions.
     for dim in (1, 2):
         if not self.sizes[wrap_dim(dim, self.ndim, scalar_ok=False)]:
             break

@@ -1,4 +1,4 @@
-"""Planners of operators over lists of tensors, which a CUDA device computes together, in a launch for each dtype.
+"""Planners of operators over lists of tensors, which a CUDA device computes together, in one launch per dtype.
 
 A row is one entry of each list. Rows of one float dtype are computed together if their tensors have the same sizes and
 strides and memory without gaps. Other rows, and rows on other devices, are computed one by one. In both cases a row's
@@ -50,8 +50,9 @@ TOGETHER = frozenset(
         *("copy", "fill"),
     }
 )
-"""Operators that kernels over many tensors have. `maximum` and `minimum` take tensors alone; `clamp_within` a number,
-which is the upper bound, and below zero the lower one."""
+"""Operators with multi-tensor kernels. `maximum` and `minimum` accept only tensors; `clamp_within` accepts a number,
+the upper bound, and clamps to 0 below.
+"""
 
 Specs = tuple[TensorSpec, ...]
 
@@ -122,7 +123,7 @@ def one_by_one(operator: str, in_place: bool) -> Callable[..., Any]:
             return (tensor.copy_ if operator == "copy" else tensor.fill_)(*given)
         if operator == "clamp_within":
             return packets["clamp_" if in_place else "clamp"].call(tensor, -last, last)
-        if operator in ("maximum", "minimum"):  # without a form in place
+        if operator in ("maximum", "minimum"):  # no in-place form
             made = packets[operator].call(tensor, *given)
             return tensor.copy_(made) if in_place else made
         assert packet is not None
@@ -135,7 +136,7 @@ def one_by_one(operator: str, in_place: bool) -> Callable[..., Any]:
 
 
 SCALES = {"add": (1, "alpha"), "sub": (1, "alpha"), "addcdiv": (2, "value"), "addcmul": (2, "value")}
-"""Operators whose last number, after so many operands, has a name."""
+"""Operators whose last number, after this many operands, has a name."""
 
 
 def _planner(name: str, in_place: bool) -> Callable[[OperatorEntry, int, Sequence[Any]], Plan]:
@@ -233,11 +234,11 @@ pointwise = _planner("_multi_tensor_pointwise", False)
 """``_multi_tensor_pointwise``, of the same arguments."""
 
 ORDERS = {1.0: "1", 2.0: "2", math.inf: "inf", -math.inf: "-inf"}
-"""The orders of norms that partial results give, and their names."""
+"""Orders of norms that are combined from partial results, with their names."""
 
 
 def has_norm(spec: TensorSpec) -> bool:
-    """Return True if a kernel over many tensors computes a tensor's norm."""
+    """Return True if a multi-tensor kernel computes a tensor's norm."""
     return spec.device.type == "cuda" and spec.dtype in FLOATS and spec.is_dense() and spec.numel > 0
 
 
@@ -253,7 +254,7 @@ def _check_order(name: str, ord: str, tensors: Specs) -> float:
 
 
 def norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``_multi_tensor_norm(self, ord)``: `linalg_vector_norm` of each tensor."""
+    """Plan ``_multi_tensor_norm(self, ord)``: `linalg_vector_norm` of each tensor."""
     name, tensors = "_multi_tensor_norm", specs_of(args[0])
     order = _check_order(name, args[1], tensors)
     single = packets["linalg_vector_norm"]
@@ -289,7 +290,7 @@ def norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def total_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``_multi_tensor_total_norm(self, ord, max_norm)``: the norm of all elements, and the clipping factor from it.
+    """Plan ``_multi_tensor_total_norm(self, ord, max_norm)``: the norm of all elements, and the clipping factor.
 
     On CUDA the elements' own sums are added up, in the type of the arithmetic. Elsewhere, and where a tensor has gaps
     or no elements, it is the norm of the tensors' norms, each rounded to its dtype.

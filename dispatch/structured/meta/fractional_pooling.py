@@ -14,7 +14,7 @@ SIDES = {2: ("height", "width"), 3: ("time", "height", "width")}
 
 
 def check_images(name: str, self: TensorSpec, rank: int) -> None:
-    """Check for (N, C, *spatial) or (C, *spatial), of which only N may be empty."""
+    """Check for (N, C, *spatial) or (C, *spatial); only N may be zero."""
     if self.ndim not in (rank + 1, rank + 2):
         raise RuntimeError(f"{name}(): Expected {WORDS[rank].ranks} tensor, but got: {list(self.sizes)}")
     for d in range(self.ndim - rank - 1, self.ndim):

@@ -23,7 +23,9 @@ def _grouped_mm(
     bias: TensorSpec | None,
     out_dtype: ScalarType | None,
 ) -> None:
-    """Infer matmuls of pairs; the result is jagged if one operand is jagged, and a batch if both or none are."""
+    """Infer matmuls of pairs; the result is jagged if exactly one operand is jagged, and a batch if both or none
+    are.
+    """
     for name, spec in (("mat_a", self), ("mat_b", mat2)):
         if spec.dtype.name not in FLOATS:
             raise RuntimeError(
@@ -144,7 +146,7 @@ def _check_lines(name: str, spec: TensorSpec) -> None:
 
 
 def _check_scale(which: str, scale: TensorSpec, mat: TensorSpec, dim: int, groups: int) -> None:
-    """Check for a scale of each line along `dim` of each matrix; `groups` scales if lines are cut into groups."""
+    """Check for a scale for each line along `dim` of each matrix; `groups` scales if lines are split into groups."""
     if scale.dtype.name != "float32":
         raise RuntimeError(
             f"For FP8 scales must be float32, got {which}.dtype={scale.dtype} (_scaled_grouped_mm)"

@@ -1,4 +1,4 @@
-"""Meta functions of whole entries of a dimension, selected by an index vector: select, copy, add, reduce."""
+"""Meta functions of operators on slices along a dimension by an index vector: select, copy, add, reduce."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _check_index_vector(name: str, self: TensorSpec, index: TensorSpec) -> None:
 
 
 def index_select(meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec) -> None:
-    """Infer the entries of `dim` that a vector of indices selects."""
+    """Infer the slices along `dim` that an index vector selects."""
     d = wrap_dim(dim, self.ndim)
     _check_index_vector("index_select", self, index)
     meta.extra["dim"] = d
@@ -85,7 +85,7 @@ def _slices(name: str, self: TensorSpec, dim: int, index: TensorSpec, source: Te
 def index_add(
     meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec, alpha: NumberKind
 ) -> None:
-    """`self` with slices of `source`, times `alpha`, added where a vector of numbers says."""
+    """Infer `self` with slices of `source`, times `alpha`, added at an index vector."""
     meta.extra["dim"] = _slices("index_add_", self, dim, index, source)
     meta.extra["apart_from"] = ("index", "source")
     meta.set_output_raw_strided(0, self.sizes, contiguous_strides(self.sizes), dtype=self.dtype)
@@ -103,7 +103,7 @@ def index_reduce(
     reduce: str,
     include_self: bool,
 ) -> None:
-    """`self` with slices of `source` combined where a vector of numbers says."""
+    """Infer `self` with slices of `source` reduced at an index vector."""
     if reduce not in REDUCED:
         raise RuntimeError(
             f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}."
@@ -117,7 +117,7 @@ def index_reduce(
 
 
 def index_copy(meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec) -> None:
-    """`self` with slices of `source` where a vector of numbers says."""
+    """Infer `self` with slices of `source` copied to an index vector."""
     d = meta.extra["dim"] = wrap_dim(dim, self.ndim)
     _check_rank("index_copy_", index)
     if not source.ndim and index.numel != 1:

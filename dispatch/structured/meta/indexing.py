@@ -71,7 +71,7 @@ __all__ = [
 
 
 class DataDependentShapeError(NotImplementedError):
-    """Raised by a Meta kernel whose result's sizes depend on elements."""
+    """Error of a Meta kernel whose output size depends on elements."""
 
 
 def preserved(spec: TensorSpec) -> tuple[int, ...]:
@@ -123,7 +123,7 @@ def indexed_sizes(
 
 
 def index_meta(meta: MetaBase, self: TensorSpec, indices: Sequence[TensorSpec | None]) -> None:
-    """``self[indices]`` with integer indices."""
+    """Infer ``self[indices]`` with integer indices."""
     sizes, strides = indexed_sizes(self, indices)
     meta.set_output_raw_strided(
         0, sizes, dense_strides_like(sizes, strides), dtype=self.dtype, device=self.device
@@ -137,7 +137,7 @@ def index_put_meta(
     values: TensorSpec,
     accumulate: bool,
 ) -> None:
-    """`self` with `values` at integer indices."""
+    """Infer `self` with `values` at integer indices."""
     sizes, _ = indexed_sizes(self, indices)
     lead = len(sizes) - values.ndim
     if lead < 0 or any(n not in (1, sizes[lead + i]) for i, n in enumerate(values.sizes)):
@@ -176,7 +176,7 @@ def require_places(name: str, mask: TensorSpec) -> None:
 
 
 def check_masks(self: TensorSpec, indices: Sequence[TensorSpec | None]) -> None:
-    """Refuse a mask whose shape is not that of the dimensions which it covers."""
+    """Raise an error for a mask whose shape differs from the dimensions that it covers."""
     d = 0
     for spec in indices:
         if spec is None or not is_mask(spec):
@@ -274,14 +274,14 @@ def index_put(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     device = self.device
     accumulate = args[3]
     if self.is_meta and any(spec is not None and is_mask(spec) for spec in indices):
-        # How many values a mask takes depends on data, the result's shape does not.
+        # The number of values that a mask selects depends on data; the result's shape does not.
         if op.schema.is_mutable:
             return lambda self, indices, values: self
         result = TensorSpec.of(self.sizes, preserved(self), self.dtype, device)
         allocate = allocator_of(result)
         return lambda self, indices, values: Tensor.from_data(allocate(), result)
 
-    # One value at masked positions is a fill; it may be an element of the filled tensor.
+    # A single value at masked positions is a fill; it may be an element of the filled tensor.
     fills = not accumulate and values.numel == 1 and all(spec is None or is_mask(spec) for spec in indices)
 
     def plan(self: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> Any:
@@ -328,7 +328,7 @@ def nonzero_static(meta: MetaBase, self: TensorSpec, size: int, fill_value: int)
 
 
 def masked_fill(meta: MetaBase, self: TensorSpec, mask: TensorSpec, value: PromotedOperand) -> None:
-    """`self` with a number where the mask holds; both are broadcast."""
+    """Infer `self` with a number where the mask is True; both are broadcast."""
     if mask.dtype is not bool_:
         raise RuntimeError(
             f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype.name}"

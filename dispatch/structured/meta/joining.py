@@ -1,4 +1,4 @@
-"""Meta function of `cat`, and which results ATen stores in which outputs (ATen/native/TensorShape.cpp)."""
+"""Meta function of `cat`, and the dtype pairs that ATen can store (ATen/native/TensorShape.cpp)."""
 
 from __future__ import annotations
 

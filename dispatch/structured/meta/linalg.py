@@ -40,7 +40,7 @@ def _check_multiply(mat1: TensorSpec, mat2: TensorSpec) -> None:
 
 
 def _check_scales(dtype: ScalarType, *scales: NumberKind) -> None:
-    """Refuse complex scales of real products; others are cast to the dtype, as ``Scalar.to`` does."""
+    """Raise an error for complex scales of real matmuls; others are cast to the dtype, as ``Scalar.to`` does."""
     for scale in scales:
         if (scale is complex or scale.__class__ is complex) and not dtype.is_complex:
             raise RuntimeError(
@@ -49,7 +49,7 @@ def _check_scales(dtype: ScalarType, *scales: NumberKind) -> None:
 
 
 def _check_expandable(meta: MetaBase, self: TensorSpec, sizes: Sequence[int]) -> None:
-    """Refuse an addend that does not broadcast to `sizes`; an in-place addend must have these sizes."""
+    """Raise an error for an addend that does not broadcast to `sizes`; an in-place addend must have these sizes."""
     if meta.form == "inplace" and self.sizes != tuple(sizes):
         raise RuntimeError(
             f"Bad in-place call: input tensor size {list(self.sizes)} and output tensor size {list(sizes)} should match"
@@ -89,7 +89,7 @@ def mm(meta: MetaBase, self: TensorSpec, mat2: TensorSpec) -> None:
 
 
 def _check_out_dtype(operand: TensorSpec, out_dtype: ScalarType) -> None:
-    """Refuse dtypes of results other than the operands', and float32 for float16 and bfloat16."""
+    """Raise an error for result dtypes other than the operands' dtype, and float32 for float16 and bfloat16."""
     is_wider = out_dtype.name == "float32" and operand.dtype.name in ("float16", "bfloat16")
     if out_dtype is not operand.dtype and not is_wider:
         raise RuntimeError(
@@ -99,14 +99,14 @@ def _check_out_dtype(operand: TensorSpec, out_dtype: ScalarType) -> None:
 
 
 def mm_dtype(meta: MetaBase, self: TensorSpec, mat2: TensorSpec, out_dtype: ScalarType) -> None:
-    """`mm` with a result of another dtype, to which nothing is rounded before."""
+    """Infer `mm` with a result of another dtype, without intermediate rounding."""
     sizes = _check_matrices(self, mat2)
     _check_out_dtype(self, out_dtype)
     meta.set_output_raw_strided(0, sizes, dtype=out_dtype)
 
 
 def bmm_dtype(meta: MetaBase, self: TensorSpec, mat2: TensorSpec, out_dtype: ScalarType) -> None:
-    """`bmm` with a result of another dtype, to which nothing is rounded before."""
+    """Infer `bmm` with a result of another dtype, without intermediate rounding."""
     sizes = _check_batches_of_bmm(self, mat2)
     _check_out_dtype(self, out_dtype)
     meta.set_output_raw_strided(0, sizes, dtype=out_dtype)
@@ -148,13 +148,13 @@ def _check_batches(name: str, batch1: TensorSpec, batch2: TensorSpec) -> tuple[i
 
 
 def _check_rows_and_columns(batch1: TensorSpec, batch2: TensorSpec) -> None:
-    """Raise IndexError for a tensor that lacks the dimensions to which an addend is broadcast."""
+    """Raise IndexError for a tensor of too low rank for the broadcast of an addend."""
     wrap_dim(1, batch1.ndim, scalar_ok=False)
     wrap_dim(2, batch2.ndim, scalar_ok=False)
 
 
 def _check_batches_of_bmm(self: TensorSpec, mat2: TensorSpec) -> tuple[int, int, int]:
-    """Return the sizes of the product of two batches of one dtype."""
+    """Return the sizes of a matmul of two batches of one dtype."""
     sizes = _check_batches("bmm", self, mat2)
     if self.dtype is not mat2.dtype:
         raise RuntimeError(
@@ -215,14 +215,14 @@ def dot(meta: MetaBase, self: TensorSpec, tensor: TensorSpec) -> None:
 
 
 def vdot(meta: MetaBase, self: TensorSpec, other: TensorSpec) -> None:
-    """`dot` with the first vector conjugated."""
+    """Infer `dot` with the first vector conjugated."""
     dot(meta, self, other)
 
 
 def addmm(
     meta: MetaBase, self: TensorSpec, mat1: TensorSpec, mat2: TensorSpec, beta: NumberKind, alpha: NumberKind
 ) -> None:
-    """beta * self + alpha * (mat1 @ mat2), `self` broadcast to (n, p)."""
+    """Infer beta * self + alpha * (mat1 @ mat2), with `self` broadcast to (n, p)."""
     if mat1.ndim != 2:
         raise RuntimeError(f"mat1 must be a matrix, got {mat1.ndim}-D tensor")
     if mat2.ndim != 2:
@@ -241,7 +241,7 @@ def addmm_activation(
     alpha: NumberKind,
     use_gelu: bool,
 ) -> None:
-    """`addmm`, then relu or gelu."""
+    """Infer `addmm`, then relu or gelu."""
     if mat2.dtype.is_complex and not use_gelu:
         raise NotImplementedError("clamp is not supported for complex types")
     if use_gelu and not mat2.dtype.is_floating_point:
@@ -277,7 +277,7 @@ def _check_product_sum(
 def addmv(
     meta: MetaBase, self: TensorSpec, mat: TensorSpec, vec: TensorSpec, beta: NumberKind, alpha: NumberKind
 ) -> None:
-    """beta * self + alpha * (mat @ vec), `self` broadcast to (n,)."""
+    """Infer beta * self + alpha * (mat @ vec), with `self` broadcast to (n,)."""
     _check_matrix_vector(self.sizes, mat, vec)
     _check_matrix_vector_dtype(self, mat, vec)
     check_same_device("addmv", self, mat, vec)
@@ -294,7 +294,7 @@ def baddbmm(
     beta: NumberKind,
     alpha: NumberKind,
 ) -> None:
-    """beta * self + alpha * bmm(batch1, batch2), `self` broadcast to (b, n, p)."""
+    """Infer beta * self + alpha * bmm(batch1, batch2), with `self` broadcast to (b, n, p)."""
     _check_rows_and_columns(batch1, batch2)
     sizes = _check_batches("baddbmm", batch1, batch2)
     if not self.dtype is batch1.dtype is batch2.dtype:
@@ -343,7 +343,7 @@ def addmm_dtype(
     beta: NumberKind,
     alpha: NumberKind,
 ) -> None:
-    """`addmm` with a result of another dtype; `self` has that dtype or the matrices'."""
+    """Infer `addmm` with a result of another dtype; `self` has that dtype or the matrices'."""
     if mat1.ndim != 2:
         raise RuntimeError(f"mat1 must be a matrix, got {mat1.ndim}-D tensor")
     if mat2.ndim != 2:
@@ -362,7 +362,7 @@ def baddbmm_dtype(
     beta: NumberKind,
     alpha: NumberKind,
 ) -> None:
-    """`baddbmm` with a result of another dtype; `self` has that dtype or the batches'."""
+    """Infer `baddbmm` with a result of another dtype; `self` has that dtype or the batches'."""
     _check_rows_and_columns(batch1, batch2)
     sizes = _check_batches("baddbmm", batch1, batch2)
     _check_product_sum_dtype("baddbmm", meta, self, batch1, batch2, sizes, (beta, alpha), out_dtype)
@@ -376,7 +376,7 @@ def addbmm(
     beta: NumberKind,
     alpha: NumberKind,
 ) -> None:
-    """beta * self + alpha * the sum of bmm(batch1, batch2) over the batch, `self` broadcast to (n, p)."""
+    """Infer beta * self + alpha * the sum of bmm(batch1, batch2) over the batch, with `self` broadcast to (n, p)."""
     _check_rows_and_columns(batch1, batch2)
     if batch1.ndim != 3:
         raise RuntimeError(f"batch1 must be a 3D tensor, got {batch1.ndim}-D in addbmm")

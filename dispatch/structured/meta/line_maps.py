@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class Kind(enum.IntEnum):
-    """Which elements are the taps of position o; `i` is o less the border on the left."""
+    """Taps of position o; `i` is o minus the left border."""
 
     KEEP = 0
     """o itself."""
     CONSTANT = 1
-    """i, or no element where a border has a constant."""
+    """i, or no element at a constant border."""
     REFLECT = 2
     """i, mirrored at the first and at the last element."""
     REPLICATE = 3
@@ -57,7 +57,9 @@ class Kind(enum.IntEnum):
 
 
 class LineMap(NamedTuple):
-    """A dimension of `n` elements made into one of `out`.
+    """Map from a dimension of `n` elements to one of `out`. `pad` is the left border; a negative one crops elements.
+    `scale` is the number of input elements per result element; with `align_corners` the first and the last elements
+    coincide.
 
     `pad` is the border on the left, negative where elements are left off. `scale` says how many elements of the input
     an element of the result stands for; with `align_corners` the first and the last elements coincide.
@@ -97,7 +99,7 @@ Kernel = Callable[..., None]
 
 
 def fixed_maps(call: StructuredCall) -> tuple[LineMap, ...] | None:
-    """Return the maps of all calls of a plan; None if scale factors are given at each call."""
+    """Return the maps for all calls of a plan; None if scale factors are arguments of each call."""
     maps: tuple[LineMap, ...] = call.extra["maps"]
     factors = [call.args[name] for name in call.runtime if name.startswith("scales")]
     if not factors:
@@ -111,6 +113,8 @@ def fixed_maps(call: StructuredCall) -> tuple[LineMap, ...] | None:
 
 def by_factors(call: StructuredCall, make: Callable[[tuple[LineMap, ...]], Kernel]) -> Kernel:
     """Return a kernel over (output, input, then the scale factors, which are numbers of the call).
+
+    ``make(maps)`` gives a kernel over (output, input); recent factors are cached.
 
     ``make(maps)`` gives a kernel over (output, input); it is called once for factors that were seen lately.
     """

@@ -192,7 +192,7 @@ def _cross_entropy_backward(
     check_sizes(meta.name, "total_weight", total_weight, ())
     for argument, spec in (("statistics", statistics), ("total_weight", total_weight)):
         check_dtype(meta.name, argument, spec, float64 if self.dtype is float64 else float32)
-    # Gradients of halves that were widened are float32, as are the weights.
+    # Gradients of 16-bit inputs that were widened are float32, as are the weights.
     dtypes = (self.dtype, float32) if self.dtype in (float16, bfloat16) else (self.dtype,)
     check_dtype(meta.name, "grad_output", grad_output, *dtypes)
     check_dtype(meta.name, "weight", weight, *dtypes)
@@ -217,6 +217,6 @@ def mse_loss(meta: MetaBase, self: TensorSpec, target: TensorSpec, reduction: in
 def mse_loss_backward(
     meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, target: TensorSpec, reduction: int
 ) -> None:
-    """2 * (self - target) * grad_output, over the number of elements for the mean."""
+    """Infer 2 * (self - target) * grad_output, divided by the number of elements for the mean."""
     check_same_device(meta.name, self, target, grad_output)
     meta.build(TensorIterator.binary_op(meta.maybe_get_output(), self, target))

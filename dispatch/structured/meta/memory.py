@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def record_stream(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """Plan ``self.record_stream(s)``: the memory is reused only after the work queued on `s` while the tensor lived."""
+    """Plan ``self.record_stream(s)``: the allocator reuses the memory only after the work queued on `s` so far."""
     spec: TensorSpec = args[0]._spec
     if spec.device.type != "cuda":
         raise NotImplementedError(
@@ -34,7 +34,7 @@ def record_stream(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 f"record_stream(): expected a stream of the tensor's device {spec.device}, got one of {s.device}"
             )
         root = self._data.root
-        # Memory of another owner, and empty memory, must not be reused here.
+        # External and empty memory is not managed by this allocator.
         if root.deleter is not None:
             allocator.record_stream(root, s.cuda_stream)
 
@@ -42,7 +42,7 @@ def record_stream(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def is_pinned(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.is_pinned()``: whether the bytes are page-locked host memory."""
+    """Plan ``self.is_pinned()``: True for page-locked host memory."""
     if args[0]._spec.device is not CPU:
         return lambda *_: False
     from ....runtime.cuda.memory.pinned import is_pinned as is_page_locked

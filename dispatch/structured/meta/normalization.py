@@ -66,7 +66,7 @@ def check_parameters(input: TensorSpec, *parameters: TensorSpec | None) -> None:
 def check_normalized_shape(
     input: TensorSpec, shape: Sequence[int], weight: TensorSpec | None, bias: TensorSpec | None, star: str
 ) -> int:
-    """Return the number of dimensions before the normalized ones. Raises RuntimeError for shapes that do not fit."""
+    """Return the number of leading, unnormalized dimensions. Raises RuntimeError for shapes that do not fit."""
     shape = list(shape)
     if not shape:
         raise RuntimeError(
@@ -276,7 +276,7 @@ def _check_group_norm(
 
 
 def check_channels(input: TensorSpec, c: int, spec: TensorSpec | None, name: str) -> None:
-    """Refuse a parameter of `group_norm` that has not one element for each channel."""
+    """Raise an error for a parameter of `group_norm` without one element per channel."""
     if spec is not None and (spec.ndim != 1 or spec.numel != c):
         raise RuntimeError(
             f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of "
@@ -332,7 +332,7 @@ def native_group_norm_backward(op: OperatorEntry, key_set: int, args: Sequence[A
 
 
 def check_features(name: str, spec: TensorSpec | None, channels: int) -> None:
-    """Refuse a parameter of `batch_norm` that has not one element for each channel."""
+    """Raise an error for a parameter of `batch_norm` without one element per channel."""
     if spec is not None and spec.numel != channels:
         raise RuntimeError(f"{name} should contain {channels} elements not {spec.numel}")
 
@@ -367,7 +367,7 @@ def _plan_batch_norm(
         "momentum": float,
         "eps": float,
     }
-    # As in PyTorch the running statistics keep their version: graphs of earlier calls hold them and do not read them.
+    # As in PyTorch, the running statistics keep their version: graphs of earlier calls hold them and do not read them.
     return _plan_masked(name, "native_batch_norm_stub", (out, kept, kept), given, {"training": training})
 
 
@@ -380,7 +380,7 @@ def _batch_norm_specs(
     running_var: TensorSpec | None,
     training: bool,
 ) -> tuple[TensorSpec, TensorSpec]:
-    """Return the specs of the result and of each statistic. Refuse operands that `batch_norm` does not take."""
+    """Return the specs of the result and of each statistic. Raises an error for operands that `batch_norm` rejects."""
     channels = channels_of(input)
     if (running_mean is None) != (running_var is None):
         raise ValueError("running_mean and running_var must either both be None or neither be None")
@@ -407,7 +407,7 @@ def _batch_norm_specs(
     for format in (channels_last, channels_last_3d):
         if not input.is_contiguous and input.is_contiguous_in(
             format
-        ):  # also with strides of size-1 dimensions
+        ):  # also with other strides of size-1 dimensions
             strides = channels_last_strides(input.sizes)
     out = TensorSpec.of(input.sizes, strides, input.dtype, input.device)
     return out, TensorSpec.contiguous((channels if training else 0,), dtype, input.device)
@@ -422,14 +422,14 @@ def native_batch_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
 
 
 def _native_batch_norm_legit_no_stats(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """`native_batch_norm` without running statistics."""
+    """Plan `native_batch_norm` without running statistics."""
     x, weight, bias = map(_spec, args[:3])
     run = _plan_batch_norm("_native_batch_norm_legit", x, weight, bias, None, None, args[3])
     return op.rebind(lambda x, w, b, training, *numbers: run(x, w, b, None, None, *numbers), args)
 
 
 def _native_batch_norm_legit_no_training(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """`native_batch_norm` by running statistics."""
+    """Plan `native_batch_norm` with running statistics."""
     x, weight, bias, mean, var = map(_spec, args[:5])
     run = _plan_batch_norm("_native_batch_norm_legit_no_training", x, weight, bias, mean, var, False)
     return op.rebind(run, args)

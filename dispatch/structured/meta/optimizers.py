@@ -106,7 +106,7 @@ def _steps(spec: TensorSpec) -> list[int]:
 
 
 def _check_number(name: str, what: str, spec: TensorSpec | None, like: TensorSpec) -> None:
-    """Refuse an argument that is not a single float32 on the device."""
+    """Raise an error for an argument that is not a single float32 on the device."""
     if spec is None:
         return
     check_same_device(name, like, spec)
@@ -164,7 +164,7 @@ def _spec_or_class(value: Tensor | Number | None) -> TensorSpec | type | None:
 
 
 def fused_sgd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``_fused_sgd_(self, grads, momentum_buffer_list, weight_decay, momentum, lr, dampening, nesterov, ...)``."""
+    """Plan ``_fused_sgd_(self, grads, momentum_buffer_list, weight_decay, momentum, lr, dampening, nesterov, ...)``."""
     name = "_fused_sgd_"
     parameters, grads, buffers = (_specs(each) for each in args[:3])
     lr, nesterov, maximize, is_first_step, grad_scale, found_inf = args[5], *args[7:12]
@@ -293,7 +293,7 @@ fused_adamw = _adam(True)
 
 
 def unscale_and_check(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``_amp_foreach_non_finite_check_and_unscale_(self, found_inf, inv_scale)``.
+    """Plan ``_amp_foreach_non_finite_check_and_unscale_(self, found_inf, inv_scale)``.
 
     Each element is multiplied by `inv_scale`, computed in T; a non-finite element sets `found_inf` to 1. A scale of 1
     only checks. Tensors with gaps are multiplied one by one.

@@ -20,7 +20,7 @@ SIDES = {1: "W", 2: "HW", 3: "DHW"}
 def constant_pad_nd(meta: MetaBase, self: TensorSpec, pad: Sequence[int], value: NumberKind) -> None:
     """Infer a border of a constant on both sides of the last dimensions; negative widths crop elements.
 
-    Raises RuntimeError for an odd number of sides, for more than the tensor has, and where less than nothing is left.
+    Raises RuntimeError for an odd number of sides, for more sides than the tensor has, and for negative output sizes.
     """
     if len(pad) % 2:
         raise RuntimeError("Length of pad must be even but instead it equals " + str(len(pad)))

@@ -1,4 +1,4 @@
-"""Planners of random numbers from parameter tensors, each element with its own counters, and their derivatives."""
+"""Planners of random operators with parameter tensors, each element with its own counters, and their derivatives."""
 
 from __future__ import annotations
 
@@ -54,26 +54,26 @@ def _floating(kernel: str, spec: TensorSpec) -> TensorSpec:
 
 
 def _standard_gamma(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``_standard_gamma(self, generator)``."""
+    """Plan ``_standard_gamma(self, generator)``."""
     spec: TensorSpec = args[0]._spec
     kernel = f"gamma_{spec.device.type}"
     return _by_parameters("_standard_gamma", "standard_gamma_stub", {"alpha": _floating(kernel, spec)})
 
 
 def _sample_dirichlet(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``_sample_dirichlet(self, generator)``: rows along the last dimension."""
+    """Plan ``_sample_dirichlet(self, generator)``: rows along the last dimension."""
     alpha = _floating("dirichlet", args[0]._spec)
     return _by_parameters("_sample_dirichlet", "sample_dirichlet_stub", {"alpha": alpha})
 
 
 def poisson(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``poisson(self, generator)``."""
+    """Plan ``poisson(self, generator)``."""
     spec: TensorSpec = args[0]._spec
     return _by_parameters("poisson", "poisson_stub", {"rate": _floating(f"poisson_{spec.device.type}", spec)})
 
 
 def binomial(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``binomial(count, prob, generator)`` of tensors of one dtype that broadcast."""
+    """Plan ``binomial(count, prob, generator)`` of tensors of one dtype that broadcast."""
     specs: dict[str, TensorSpec] = {"count": args[0]._spec.detached, "prob": args[1]._spec.detached}
     for name, spec in specs.items():
         if not spec.dtype.is_floating_point:

@@ -1,4 +1,4 @@
-"""Meta functions of pointwise operators: each builds a TensorIterator, which broadcasts, promotes, orders.
+"""Meta functions of pointwise operators: each builds a TensorIterator for broadcast, promotion and dimension order.
 
 Numbers arrive as their class, which promotes as a wrapped number does.
 """
@@ -74,7 +74,7 @@ def refuse_integral(meta: MetaBase, self: TensorSpec) -> None:
 
 
 def rounding(meta: MetaBase, self: TensorSpec) -> None:
-    """floor, ceil, round and trunc: integers stay as they are, complex numbers are refused."""
+    """Infer floor, ceil, round or trunc: integers are unchanged, complex numbers are refused."""
     if self.dtype.is_complex:
         if meta.name == "round":
             raise NotImplementedError(
@@ -161,7 +161,7 @@ def sub(meta: MetaBase, self: PromotedOperand, other: PromotedOperand, alpha: Nu
 
 
 def check_alpha(dtype: ScalarType, alpha: NumberKind) -> None:
-    """Refuse a scale that the common dtype cannot hold, as ATen's alpha_check does."""
+    """Raise an error for a scale that the common dtype cannot hold, as ATen's alpha_check does."""
     kind = alpha if isinstance(alpha, type) else alpha.__class__
     if kind is bool and dtype is not bool_:
         raise RuntimeError("Boolean alpha only supported for Boolean results.")
@@ -243,7 +243,7 @@ def bitwise_not(meta: MetaBase, self: TensorSpec) -> None:
 
 
 def refuse_inexact(meta: MetaBase, dtype: ScalarType) -> None:
-    """PyTorch's error of an operator on bits."""
+    """Raise PyTorch's error for a bitwise operator's unsupported dtype."""
     shifts = meta.name.endswith("shift")
     if not dtype.is_integral and (shifts or dtype is not bool_):
         name = {"bitwise_left_shift": "lshift", "bitwise_right_shift": "rshift"}.get(meta.name, meta.name)
@@ -406,7 +406,7 @@ def addcmul(
 def addcdiv(
     meta: MetaBase, self: TensorSpec, tensor1: TensorSpec, tensor2: TensorSpec, value: NumberKind
 ) -> None:
-    """Infer an output of three inputs promoted together; refuse integer division."""
+    """Infer an output of three inputs promoted together; raise an error for integer division."""
     if not any(dtype_of(t).is_floating_point or dtype_of(t).is_complex for t in (tensor1, tensor2)):
         raise RuntimeError(
             "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will "
@@ -463,7 +463,7 @@ def logaddexp(meta: MetaBase, self: TensorSpec, other: TensorSpec) -> None:
 
 
 def refuse_inexact_only(meta: MetaBase, dtype: ScalarType, complexes: bool) -> None:
-    """PyTorch's error of an operator on floats, and on complex numbers where it has them."""
+    """Raise PyTorch's error for an operator on floats, and on complex numbers if it supports them."""
     if not (dtype.is_floating_point or (complexes and dtype.is_complex)):
         raise NotImplementedError(
             f"\"{meta.name.rstrip('_')}_{meta.device.type}\" not implemented for '{dtype.scalar_name}'"
@@ -501,6 +501,6 @@ def frexp_exponent(meta: MetaBase, self: TensorSpec) -> None:
 
 
 def refuse_for_frexp(self: TensorSpec) -> None:
-    """PyTorch's error for dtypes without an exponent."""
+    """Raise PyTorch's error for dtypes without an exponent."""
     if not self.dtype.is_floating_point:
         raise RuntimeError("torch.frexp() only supports floating-point dtypes")

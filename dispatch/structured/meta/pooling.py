@@ -15,7 +15,8 @@ from .padding import strides_like
 
 
 class Pool(NamedTuple):
-    """A checked window of a pooling operator, every list of the spatial rank, with the output's sizes.
+    """Checked window of a pooling operator, with every list of the spatial rank, and the output's sizes. With
+    `adaptive` the windows divide the input evenly, and `kernel` is the size of the largest one.
 
     With `adaptive` the windows divide the input evenly, and `kernel` is the size of the largest one.
     """
@@ -26,7 +27,7 @@ class Pool(NamedTuple):
     dilation: tuple[int, ...]
     out: tuple[int, ...]
     windows: tuple[int, ...]
-    """How many windows hold an element at most, along each dimension."""
+    """Maximum number of windows that contain an element, along each dimension."""
     adaptive: bool = False
 
 
@@ -131,7 +132,7 @@ def pool_window(
         )
     spatial = self.sizes[-rank:]
     if name == "avg_pool3d" and any(n < k for n, k in zip(spatial, kernel, strict=True)):
-        # Only this operator refuses an image that its padding would make large enough.
+        # Only this operator rejects an image that is too small without its padding.
         raise RuntimeError(
             f"input image ({_sides('', words.sides, spatial)}) smaller than kernel size "
             f"({_sides('k', words.sides, kernel)})"
@@ -272,14 +273,14 @@ def largest_share(n: int, parts: int) -> int:
     if parts == 0:
         return 0
     whole, rest = divmod(n, parts)
-    # A share touches one more element, or two where a border between elements lies within some share.
+    # A window touches one more element, or two if an element boundary lies within some window.
     return whole + (0 if rest == 0 else 1 if parts % rest == 0 else 2)
 
 
 def adaptive_window(
     name: str, self: TensorSpec, rank: int, output_size: Sequence[int], channels: bool
 ) -> Pool:
-    """Return windows that divide each dimension evenly. With `channels`, there must be some."""
+    """Return windows that divide each dimension evenly. With `channels`, there must be at least one channel."""
     average = name.startswith("adaptive_avg")
     if len(output_size) != rank:
         said = f"{name}: output_size" if average else f"{name}(): internal error: output_size.size()"

@@ -1,4 +1,4 @@
-"""Planners of random operators: their numbers checked, their stub chosen; `draws.py` has the contract of the stubs."""
+"""Planners of random operators: argument checks and stub selection; `draws.py` has the contract of the stubs."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ if TYPE_CHECKING:
     from ..meta_base import NumberKind
 
 SMALL_SPAN = 1 << 16
-"""Integers from a range up to this size take 32-bit random numbers, with a bias below 2**-16; others take 64 bits."""
+"""Integer ranges up to this size use 32-bit random numbers, with a bias below 2**-16; larger ones use 64 bits."""
 MANTISSA = {float16: 11, bfloat16: 8, float32: 24, float64: 53}
 
 
 def _uniform_check(kind: dtype) -> Callable[[float, float], None]:
-    """Return a check that refuses bounds, or a range between them, that a dtype cannot represent."""
+    """Return a check that rejects bounds, or a range between them, that a dtype cannot represent."""
     most = float(finfo(kind).max) if kind.is_floating_point else math.inf
     name = C_NAMES.get(kind.scalar_name, kind.scalar_name)
 
@@ -93,18 +93,18 @@ def _check_normal(mean: float, std: float) -> None:
 
 
 def uniform_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.uniform_(from, to)``."""
+    """Plan ``self.uniform_(from, to)``."""
     spec: TensorSpec = args[0]._spec
     return in_place("uniform_", "uniform_stub", spec, _uniform_check(spec.dtype))
 
 
 def normal_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.normal_(mean, std)``."""
+    """Plan ``self.normal_(mean, std)``."""
     return in_place("normal_", "normal_stub", args[0]._spec, _check_normal)
 
 
 def log_normal_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.log_normal_(mean, std)``."""
+    """Plan ``self.log_normal_(mean, std)``."""
 
     def check(mean: float, std: float) -> None:
         if not std > 0:
@@ -114,7 +114,7 @@ def log_normal_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def _check_continuous(name: str, spec: TensorSpec, names: Mapping[str, str]) -> None:
-    """Refuse a distribution over whole numbers; `names` are what its refusal calls dtypes, if not their own."""
+    """Raise an error for a distribution over integers; `names` maps dtypes to their names in messages."""
     if not spec.dtype.is_floating_point:
         given = names.get(spec.dtype.scalar_name, spec.dtype.scalar_name)
         raise RuntimeError(
@@ -124,7 +124,7 @@ def _check_continuous(name: str, spec: TensorSpec, names: Mapping[str, str]) -> 
 
 
 def cauchy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.cauchy_(median, sigma)``."""
+    """Plan ``self.cauchy_(median, sigma)``."""
 
     def check(median: float, sigma: float) -> None:
         if not sigma > 0:
@@ -135,7 +135,7 @@ def cauchy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def exponential_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.exponential_(lambd)``."""
+    """Plan ``self.exponential_(lambd)``."""
 
     def check(lambd: float) -> None:
         if not lambd > 0:
@@ -146,7 +146,7 @@ def exponential_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def geometric_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.geometric_(p)``."""
+    """Plan ``self.geometric_(p)``."""
 
     def check(p: float) -> None:
         if not 0 < p < 1:
@@ -202,18 +202,18 @@ def _within(name: str, value: int, d: dtype) -> None:
 
 
 def random_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.random_()``: from 0 to the dtype's greatest."""
+    """Plan ``self.random_()``: from 0 to the dtype's maximum."""
     spec: TensorSpec = args[0]._spec
     return _integers(spec, 0, _limits(spec.dtype)[1] + 1, bounded=False)
 
 
 def random_to(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.random_(to)``."""
+    """Plan ``self.random_(to)``."""
     return _random_between(args[0]._spec, 0, args[1])
 
 
 def random_from(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.random_(from, to)``; without `to`, up to the dtype's greatest."""
+    """Plan ``self.random_(from, to)``; without `to`, up to the dtype's maximum."""
     spec: TensorSpec = args[0]._spec
     low, high = args[1], args[2]
     if high is None:
@@ -228,7 +228,7 @@ def random_from(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def _checked_range(spec: TensorSpec, low: int, high: int) -> tuple[int, int]:
-    """Return the range of random integers, narrowed so that no rounding to the dtype leaves it."""
+    """Return the range of random integers, narrowed so that rounding to the dtype stays inside."""
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     _within("from", low, spec.dtype)
@@ -266,12 +266,12 @@ def _check_p(p: float) -> None:
 
 
 def bernoulli_float(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.bernoulli_(p)``."""
+    """Plan ``self.bernoulli_(p)``."""
     return in_place("bernoulli_", "bernoulli_stub", args[0]._spec, _check_p, wide=False, numbers=1)
 
 
 def bernoulli_p(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``bernoulli(self, p)``: like `self`, whose values do not matter."""
+    """Plan ``bernoulli(self, p)``: `self` only gives the metadata."""
     spec = like_spec((args[0], None, None, None, None, None))
     allocate = allocator_of(spec)
     draw = in_place("bernoulli_", "bernoulli_stub", spec, _check_p, wide=False, numbers=1)
@@ -283,7 +283,7 @@ def bernoulli_p(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def _bernoulli_of(target: TensorSpec, p: TensorSpec) -> Callable[..., Any]:
-    """``draw(out, p, generator)``: 1 with the probability that stands in `p`."""
+    """Plan ``draw(out, p, generator)``: 1 with the probability in `p`."""
     if not (p.dtype.is_floating_point or p.dtype.is_complex or p.dtype is bool_):
         raise RuntimeError(f"expected probabilities tensor to have floating type, got {p.dtype.scalar_name}")
     into = None if target.is_meta else kernel_of("bernoulli", "bernoulli_tensor_stub", (target,), {"p": p})
@@ -299,7 +299,7 @@ def _bernoulli_of(target: TensorSpec, p: TensorSpec) -> Callable[..., Any]:
 
 
 def bernoulli(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``bernoulli(self)``: 1 with the probability that stands in `self`."""
+    """Plan ``bernoulli(self)``: 1 with the probability in `self`."""
     given: TensorSpec = args[0]._spec.detached
     if not given.dtype.is_floating_point:
         raise NotImplementedError(
@@ -311,7 +311,7 @@ def bernoulli(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def bernoulli_tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.bernoulli_(p)`` with a tensor that broadcasts to `self`."""
+    """Plan ``self.bernoulli_(p)`` with a tensor that broadcasts to `self`."""
     spec: TensorSpec = args[0]._spec
     check_writable("bernoulli_", spec)
     expand_geometry(args[1]._spec.sizes, args[1]._spec.strides, spec.sizes)
@@ -326,42 +326,42 @@ def bernoulli_tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
 
 
 def rand(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``rand(size, dtype, layout, device, pin_memory)``."""
+    """Plan ``rand(size, dtype, layout, device, pin_memory)``."""
     return fresh("rand", "uniform_stub", spec_from("rand", *args[:4]), (0.0, 1.0), args[4])
 
 
 def rand_generator(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``rand(size, generator, ...)``."""
+    """Plan ``rand(size, generator, ...)``."""
     return fresh("rand", "uniform_stub", spec_from("rand", args[0], *args[2:5]), (0.0, 1.0), args[5])
 
 
 def randn(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``randn(size, dtype, layout, device, pin_memory)``."""
+    """Plan ``randn(size, dtype, layout, device, pin_memory)``."""
     return fresh("randn", "normal_stub", spec_from("randn", *args[:4]), (0.0, 1.0), args[4])
 
 
 def randn_generator(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``randn(size, generator, ...)``."""
+    """Plan ``randn(size, generator, ...)``."""
     return fresh("randn", "normal_stub", spec_from("randn", args[0], *args[2:5]), (0.0, 1.0), args[5])
 
 
 def rand_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``rand_like(self, ...)``."""
+    """Plan ``rand_like(self, ...)``."""
     return fresh("rand", "uniform_stub", like_spec(args), (0.0, 1.0), args[4], given=1)
 
 
 def rand_like_generator(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``rand_like(self, generator, ...)``."""
+    """Plan ``rand_like(self, generator, ...)``."""
     return fresh("rand", "uniform_stub", like_spec((args[0], *args[2:])), (0.0, 1.0), args[5], given=1)
 
 
 def randn_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``randn_like(self, ...)``."""
+    """Plan ``randn_like(self, ...)``."""
     return fresh("randn", "normal_stub", like_spec(args), (0.0, 1.0), args[4], given=1)
 
 
 def randn_like_generator(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``randn_like(self, generator, ...)``."""
+    """Plan ``randn_like(self, generator, ...)``."""
     return fresh("randn", "normal_stub", like_spec((args[0], *args[2:])), (0.0, 1.0), args[5], given=1)
 
 
@@ -375,17 +375,17 @@ def _randperm(n: int, options: Sequence[Any]) -> Plan:
 
 
 def randperm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``randperm(n, ...)``."""
+    """Plan ``randperm(n, ...)``."""
     return _randperm(args[0], args[1:])
 
 
 def randperm_generator(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``randperm(n, generator, ...)``."""
+    """Plan ``randperm(n, generator, ...)``."""
     return _randperm(args[0], args[2:])
 
 
 def normal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``normal(mean, std)`` where at least one is a tensor; they broadcast."""
+    """Plan ``normal(mean, std)`` with at least one tensor; they broadcast."""
     specs = [a._spec.detached if isinstance(a, TensorImpl) else None for a in args[:2]]
     tensors = [s for s in specs if s is not None]
     sizes, common = infer_size(tensors[0].sizes, tensors[-1].sizes), tensors[0].dtype
@@ -426,7 +426,7 @@ def normal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def multinomial(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``multinomial(self, num_samples, replacement)``: indices drawn by the weights of each row."""
+    """Plan ``multinomial(self, num_samples, replacement)``: indices sampled by the weights of each row."""
     weights: TensorSpec = args[0]._spec.detached
     samples, replacement = args[1], args[2]
     if weights.ndim not in (1, 2):
@@ -460,7 +460,7 @@ def multinomial(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def native_dropout(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``native_dropout(input, p, train)``: (what is left, scaled; the mask)."""
+    """Plan ``native_dropout(input, p, train)``: (the scaled kept elements, the mask)."""
     spec: TensorSpec = args[0]._spec.detached
     train = args[2] is None or args[2]
     out = like_spec((args[0], None, None, None, None, None))
