@@ -1,4 +1,4 @@
-"""Memory for results: from a spec to a function that allocates such bytes each time it is called."""
+"""Memory for results: conversion of a spec to a function that allocates memory for it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from ...runtime.tensor_spec import TensorSpec
 
 
 def numpy_may_allocate(spec: TensorSpec) -> bool:
-    """Return True if NumPy may allocate a result itself: small, contiguous, and without a user's allocator."""
+    """Return True if NumPy may allocate a result: small, contiguous, and without a user-defined allocator."""
     return spec.ndim > 0 and spec.is_contiguous and spec.nbytes < ALIGN_FROM and not allocators.host_is_custom
 
 
 def numpy_may_make_number(spec: TensorSpec) -> bool:
-    """Return True if NumPy may make a 0-d result, which `numpy_may_allocate` excludes: NumPy would return a scalar."""
+    """Return True if NumPy may create a 0-d result, which `numpy_may_allocate` excludes: NumPy would return a
+    scalar.
+    """
     return spec.ndim == 0 and spec.device is CPU and not allocators.host_is_custom
 
 
@@ -42,7 +44,7 @@ def allocator_of(spec: TensorSpec) -> Callable[[], Any]:
 
 
 def pinned_allocator_of(spec: TensorSpec, operator: str) -> Callable[[], Any]:
-    """`allocator_of` for page-locked host memory; a meta tensor has none.
+    """Return `allocator_of` page-locked host memory; a meta tensor has no memory.
 
     Raises RuntimeError for a tensor elsewhere, and where there is no CUDA device.
     """

@@ -21,7 +21,7 @@ class Listener(Protocol):
         """Receive the algorithm that a factory has taken."""
 
     def on_stub(self, name: str, device_type: str, factory: Callable[..., Any]) -> None:
-        """Receive the name of a stub whose kernel a plan asks for, and the `factory` that makes the kernel."""
+        """Receive the name of a stub whose kernel a plan requests, and the `factory` that makes the kernel."""
 
     def on_launch_planned(self, kernel: Any, constants: Mapping[str, object]) -> None:
         """Receive a planned launch of a Triton kernel with these constants."""
@@ -32,7 +32,7 @@ listeners: list[Listener] = []
 
 
 def chosen(algorithm: str, because: str, *values: object) -> None:
-    """Tell the listeners which algorithm a kernel factory took.
+    """Report the algorithm that a kernel factory selected.
 
     Args:
         algorithm: A few words that identify the algorithm in the factory's module.

@@ -433,7 +433,7 @@ def looped(stub: str, factory: KernelFactory) -> KernelFactory:
 
 
 def looped_rows(stub: str, factory: KernelFactory) -> KernelFactory:
-    """Wrap `factory`: its kernels of many contiguous rows get loops later on."""
+    """Wrap `factory`: its kernels of many contiguous rows get compiled loops later."""
 
     def planned(call: StructuredCall) -> PlannedKernel:
         kernel = factory(call)

@@ -18,11 +18,11 @@ from ..iterator.tensor_iterator import TensorIterator
 from ..iterator.type_promotion import can_cast
 
 NumberKind: TypeAlias = type | int
-"""A number for a meta function: its class, or an int that is the default of its schema, such as alpha=1."""
+"""Number of a meta function: its class, or an int equal to its schema default, such as alpha=1."""
 
 
 class MetaBase:
-    """The outputs of one call while they are decided.
+    """Outputs of one call during planning.
 
     Args:
         name: The operator's name, for messages.
@@ -58,9 +58,9 @@ class MetaBase:
         self.iterator: TensorIterator | None = None
         self.built = False
         self.casts = False
-        """Whether an output of another dtype than the result's takes it, cast; else it is refused."""
+        """True if an output of another dtype receives the result cast; otherwise it is refused."""
         self.may_overlap = False
-        """Whether elements of an output may share memory, as where every one gets the same value."""
+        """True if elements of an output may share memory, because every one gets the same value."""
         self.extra: dict[str, object] = {}
         self.rule: Callable[[Sequence[Any]], TensorSpec | None] | None = None
         """Function that returns the output of similar calls on other shapes; None for calls that need the meta
@@ -68,7 +68,7 @@ class MetaBase:
         """
 
     def maybe_get_output(self, index: int = 0) -> TensorSpec | None:
-        """Return the tensor that an in-place or ``out=`` call was given; None for a functional call."""
+        """Return the tensor given to an in-place or ``out=`` call; None for a functional call."""
         return self.given[index] if index < len(self.given) else None
 
     def set_output_raw_strided(
@@ -79,7 +79,7 @@ class MetaBase:
         dtype: ScalarType | None = None,
         device: Device | None = None,
     ) -> None:
-        """Declare an output that the kernel writes in its current strides, whatever they are."""
+        """Declare an output that the kernel writes in its current strides."""
         self._set(index, sizes, strides, dtype, device, exact=False)
 
     def set_output_strided(
@@ -90,7 +90,7 @@ class MetaBase:
         dtype: ScalarType | None = None,
         device: Device | None = None,
     ) -> None:
-        """Declare an output that the kernel writes in these strides only; another gets a copy back."""
+        """Declare an output that the kernel writes only in these strides; any other layout needs a copy back."""
         self._set(index, sizes, strides, dtype, device, exact=True)
 
     def set_output_contiguous(
@@ -145,7 +145,7 @@ class MetaBase:
         internal_assert(False, f"{self.name}: meta function names no dtype for output {index}")
 
     def adopt(self, index: int, given: TensorSpec, wanted: TensorSpec, exact: bool) -> None:
-        """Take the tensor that was given for an output: check it, and note a resize or a proxy."""
+        """Check the tensor given for an output, and record whether it needs a resize or a proxy."""
         if given.sizes != wanted.sizes and self.form == "inplace":
             raise RuntimeError(
                 f"output with shape {list(given.sizes)} doesn't match the broadcast shape {list(wanted.sizes)}"
@@ -168,7 +168,7 @@ class MetaBase:
             self.proxy[index] = wanted
 
     def build(self, iterator: TensorIterator) -> None:
-        """Take the outputs of an iterator, which has done broadcasting, promotion and strides."""
+        """Declare the outputs of an iterator, which has done broadcasting, promotion and strides."""
         self.iterator = iterator
         self.built = True
         for index, spec in enumerate(iterator.output_specs()):

@@ -1,4 +1,4 @@
-"""Checks of an operand's rank, sizes and dtype, whose messages name the argument."""
+"""Checks of an operand's rank, sizes and dtype; their messages name the argument."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...runtime.tensor_spec import TensorSpec
 
 
 def check_sizes(name: str, argument: str, spec: TensorSpec | None, sizes: Sequence[int]) -> None:
-    """Raise RuntimeError for an operand of other sizes; None, an operand that is not given, is accepted."""
+    """Raise RuntimeError for an operand of other sizes; None, an absent operand, is accepted."""
     if spec is not None and spec.sizes != tuple(sizes):
         raise RuntimeError(
             f"{name}: expected {argument} to have shape {list(sizes)}, but got {list(spec.sizes)}"
@@ -17,7 +17,7 @@ def check_sizes(name: str, argument: str, spec: TensorSpec | None, sizes: Sequen
 
 
 def check_ranks(name: str, argument: str, spec: TensorSpec | None, *ranks: int) -> None:
-    """Raise RuntimeError for an operand of another number of dimensions."""
+    """Raise RuntimeError for an operand of another rank."""
     if spec is not None and spec.ndim not in ranks:
         expected = " or ".join(map(str, ranks))
         raise RuntimeError(

@@ -13,10 +13,10 @@ from .stub import recorders
 
 @contextmanager
 def record_kernels() -> Iterator[list[tuple[str, ScalarType | None]]]:
-    """Record the kernels that any thread runs in the block: a list of (name, dtype), in their order.
+    """Record the kernels that any thread runs in the block, as a list of (name, dtype), in order.
 
-    The name is the one in PyTorch's refusals, such as ``add_cpu``; the dtype the one that the kernel was chosen for.
-    Plans are rebuilt at its start and end, so that calls pay for recording only while it lasts.
+    The name is the one in PyTorch's errors, such as ``add_cpu``. The dtype is the one that selected the kernel. Plans
+    are rebuilt at its start and end, so that calls pay for recording only while it lasts.
 
     Example:
         >>> import triten as tt

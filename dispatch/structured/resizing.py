@@ -1,4 +1,4 @@
-"""Giving a tensor other geometry, as one that was passed as ``out=`` (aten/src/ATen/native/Resize.cpp)."""
+"""Changes of a tensor's geometry, for example of an ``out=`` tensor (aten/src/ATen/native/Resize.cpp)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def resize_output(out: Tensor, sizes: tuple[int, ...], strides: tuple[int, ...] | None = None) -> None:
-    """Resize `out` where its shape is another, with PyTorch's warning unless it is empty.
+    """Resize `out` if its shape differs, with PyTorch's warning unless it is empty.
+
+    It is contiguous then, or has `strides`, which must be dense. Its version is unchanged: the write that follows
+    counts for both.
 
     It is contiguous then, or has `strides`, under which the elements fill one block. Its version stays: the write that
     follows counts for both.
@@ -38,7 +41,7 @@ def resize_output(out: Tensor, sizes: tuple[int, ...], strides: tuple[int, ...] 
             UserWarning,
             stacklevel=levels_to_user(),
         )
-    if spec.requires_grad:  # which `resize_` alone refuses
+    if spec.requires_grad:  # only `resize_` refuses these
         resized(out, spec.replace(sizes=sizes, strides=contiguous_strides(sizes)))
     else:
         out.resize_(sizes)
@@ -60,7 +63,7 @@ def set_geometry(self: Tensor, storage: Storage, spec: TensorSpec, offset: int) 
 
 
 def _views_follow(self: Tensor, storage: Storage) -> None:
-    """Make the views of `self` see a resize; they are the other holders of its version cell."""
+    """Update the views of `self` after a resize; they are the other holders of its version cell."""
     cell = self._version_cell
     if cell is not None and sys.getrefcount(cell) > 3:
         root = storage.root
@@ -70,7 +73,7 @@ def _views_follow(self: Tensor, storage: Storage) -> None:
 
 
 def resized(self: Tensor, spec: TensorSpec) -> Tensor:
-    """Give `self` other geometry, and more memory where its storage is too small; elements in memory stay."""
+    """Set the geometry of `self`, and grow its storage if needed; elements in memory are kept."""
     if root_of(self._data).nbytes == 0:
         self._data, self._spec = allocator_of(spec)(), spec
         self.bump_version()

@@ -57,7 +57,7 @@ class StructuredCall(NamedTuple):
 
     @property
     def dtype(self) -> ScalarType | None:
-        """The dtype that the kernel was chosen for: the common one, or the first tensor's; None without tensors."""
+        """The dtype that selects the kernel: the common dtype, or the first tensor's; None without tensors."""
         if self.iterator is not None and self.iterator.common_dtype is not None:
             return self.iterator.common_dtype
         for value in (*self.args.values(), *self.outputs):
@@ -68,7 +68,7 @@ class StructuredCall(NamedTuple):
 
     @property
     def common_dtype(self) -> ScalarType:
-        """The dtype that the operands are brought to: the one the meta function names, or the iterator's."""
+        """The dtype to which operands are cast: the meta function's, or the iterator's."""
         named: ScalarType | None = self.extra.get("common_dtype")
         if named is None and self.iterator is not None:
             named = self.iterator.common_dtype
@@ -76,7 +76,7 @@ class StructuredCall(NamedTuple):
         return named
 
     def refuse(self, spec: TensorSpec) -> NotImplementedError:
-        """PyTorch's error for a dtype that the kernel does not have."""
+        """Return PyTorch's error for a dtype that the kernel does not have."""
         return NotImplementedError(f"\"{self.kernel_name()}\" not implemented for '{spec.dtype.scalar_name}'")
 
 
@@ -145,9 +145,7 @@ class HostKernel(NamedTuple):
 
 KernelFactory = Callable[[StructuredCall], PlannedKernel]
 HostKernelFactory = Callable[[StructuredCall], HostKernel | None]
-"""Factory of a composite's kernel on the host, called without outputs; it returns None to leave a call to the
-composite.
-"""
+"""Host-kernel factory of a composite, called without outputs; it returns None to leave a call to the composite."""
 
 
 def by_arguments(factory: Callable[..., HostKernel | None]) -> HostKernelFactory:
@@ -157,6 +155,8 @@ def by_arguments(factory: Callable[..., HostKernel | None]) -> HostKernelFactory
 
 def followed_by(function: Callable[..., Any], constant: Any) -> Callable[[Any], Any]:
     """Return a kernel's `fresh` of one input: `function` of the input and a constant.
+
+    A plan that recognizes the result's marks calls `function` directly, without an intermediate Python function.
 
     A plan that looks for what the result is marked with calls `function` itself, without one of Python's between.
     """
@@ -170,6 +170,8 @@ def followed_by(function: Callable[..., Any], constant: Any) -> Callable[[Any], 
 
 def with_defaults(factory: KernelFactory) -> KernelFactory:
     """Return a factory whose kernel is called with all of an operator's arguments, including numbers at their defaults.
+
+    A plan omits numbers at their defaults, and a kernel with several could not tell which ones.
 
     A plan omits such numbers, and a kernel of several would not know which ones.
     """
@@ -205,17 +207,17 @@ def with_defaults(factory: KernelFactory) -> KernelFactory:
 
 
 HOST_STUB = "_host_stub"
-"""How the stubs of composites' kernels on the host end: ``linalg_det_host_stub``."""
+"""Suffix of the stubs of composites' host kernels: ``linalg_det_host_stub``."""
 OWN = frozenset({"cpu", "cuda", "meta"})
 """Device types whose kernels are this package's own."""
 on_register: list[Callable[[str, str], None]] = []
-"""Called with a stub and a device type of another package that has a kernel there now."""
+"""Functions called with a stub and a device type of another package that now has a kernel there."""
 
 Loader = Callable[[str | None], object]
-"""Imports the registration of the named kernel, which may be unknown; of all kernels for None."""
+"""Functions that import the registration of a kernel by name, which may be unknown; None imports all kernels."""
 
 loopers: dict[str, Callable[[str, KernelFactory], KernelFactory]] = {}
-"""Function by stub that adds compiled loops to the CPU's kernels later on (`compiled_loops.py`)."""
+"""Function by stub that later adds compiled loops to the CPU's kernels (`compiled_loops.py`)."""
 
 _stubs: dict[str, dict[str, Callable[[StructuredCall], Any]]] = {}
 _bodies: dict[tuple[str, str], dict[str, Any] | None] = {}
@@ -225,7 +227,7 @@ _preparations: dict[str, Callable[[], object]] = {}
 
 
 def register_stub(name: str, device_type: str, factory: KernelFactory | HostKernelFactory) -> None:
-    """Register a device's kernel factory under a stub: all forms of its operators are served there from now on.
+    """Register a device's kernel factory under a stub, for all forms of the stub's operators.
 
     The meta functions of this package check the arguments and decide shapes, dtypes and strides; the factory gets the
     `StructuredCall` once for a plan and returns a `PlannedKernel`. A kernel that is registered for an operator's
@@ -234,8 +236,8 @@ def register_stub(name: str, device_type: str, factory: KernelFactory | HostKern
 
     Args:
         name: ``<operator>_stub``, as in ``dispatch/native_functions/``.
-        device_type: the device type, by the name that it has now.
-        factory: makes a kernel over `DataPtr`.
+        device_type: Current name of the device type.
+        factory: Function that makes a kernel over `DataPtr`.
 
     Raises:
         RuntimeError: for a second factory, and for an unknown device type.
@@ -253,14 +255,14 @@ def register_stub(name: str, device_type: str, factory: KernelFactory | HostKern
         tt.library.register_stub("add_stub", "npu", add)
     """
     if device_type in OWN:
-        # A second registration fails here, not later when the package's own kernel is wanted.
+        # A second registration fails here, not later when the package's own kernel is requested.
         load_kernels(device_type, name)
     else:
         device_type = check_device_type(device_type)
     kernels, body = _stubs.setdefault(name, {}), executing_body()
     if device_type in kernels and not is_executed_again(_bodies.get((name, device_type)), body):
         raise RuntimeError(f"stub {name} has a {device_type} kernel already: {kernels[device_type]}")
-    # In this order: after an interrupt between them the next execution may register still.
+    # In this order: after an interrupt between the two, the next execution may still register.
     _bodies[name, device_type] = body
     kernels[device_type] = factory
     if device_type not in OWN:
@@ -269,20 +271,22 @@ def register_stub(name: str, device_type: str, factory: KernelFactory | HostKern
 
 
 def register_loader(device_type: str, load: Loader, prepare: Callable[[], object] | None = None) -> None:
-    """Make `load` import a backend's kernels when they are first wanted, after `prepare` if it is given."""
+    """Register `load` to import a backend's kernels on first request, after `prepare` if it is given."""
     _loaders[device_type] = load
     if prepare is not None:
         _preparations[device_type] = prepare
 
 
 def load_kernels(device_type: str, name: str | None = None) -> None:
-    """Import a backend's kernel, or all to ask which there are, unless they are there."""
+    """Import a backend's kernel, or all kernels for a listing, unless they are loaded."""
     if device_type in _loaders:
         _loaders[device_type](name)
 
 
 def _factory_of(name: str, device_type: str) -> Callable[[StructuredCall], Any] | None:
-    """Return the registered factory, whose module is imported first.
+    """Return the registered factory, after importing its module.
+
+    A registered factory may come from an interrupted import, and lack later definitions of its module.
 
     A registered factory may come from an interrupted import, and lack later definitions of its module.
     """
@@ -326,7 +330,7 @@ def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
 
 
 def for_checked(factory: KernelFactory) -> KernelFactory:
-    """Return a factory of `find_kernel` without its dtype checks, for another call of a kind that passed them."""
+    """Return a factory of `find_kernel` without its dtype checks, for another call of a checked kind."""
     checked: KernelFactory = getattr(factory, "checked", factory)
     return checked
 
@@ -353,7 +357,7 @@ def _missing(name: str, device_type: str, operator: str) -> NotImplementedError:
 
 
 def has_kernel(name: str, device_type: str) -> bool:
-    """Return True if planners may ask for a stub's kernel on a device; always True on this package's devices."""
+    """Return True if planners may request a stub's kernel on a device; always True on this package's devices."""
     return device_type in OWN or device_type in _stubs.get(name, {})
 
 
@@ -384,17 +388,17 @@ MOVING = frozenset(
         *("index_select", "masked_fill", "ne", "nonzero", "scatter", "take", "tril", "triu", "where", "zero"),
     )
 )
-"""Stubs whose kernels compute nothing, which dtypes have that are only stored."""
+"""Stubs whose kernels compute nothing, which storage-only dtypes support."""
 BYTEWISE = frozenset({"cat_stub", "zero_stub"})
-"""Stubs that integers of less than a byte have too, as PyTorch writes their bytes without a kernel for each dtype."""
+"""Stubs that sub-byte integers also support, as PyTorch writes their bytes without a kernel for each dtype."""
 BYTES = frozenset({EXPONENTS, PACKED})
-"""Dtypes that Triton has no type for, and that its kernels take for bytes."""
+"""Dtypes without a Triton type, which its kernels treat as bytes."""
 READING = frozenset({"_scaled_mm_stub"})
-"""Stubs whose kernels take such dtypes apart and say themselves which."""
+"""Stubs whose kernels split such dtypes and check dtypes themselves."""
 
 
 def declared(operator: str, factory: KernelFactory) -> KernelFactory:
-    """`factory`, which refuses the dtypes that the operator is not declared for."""
+    """Wrap `factory` to refuse the dtypes that the operator does not declare."""
 
     def made(call: StructuredCall) -> PlannedKernel:
         common = call.extra.get("common_dtype") or call.dtype
@@ -406,7 +410,7 @@ def declared(operator: str, factory: KernelFactory) -> KernelFactory:
 
 
 def without_complex_half(name: str, factory: KernelFactory) -> KernelFactory:
-    """`factory`, which refuses complex32."""
+    """Wrap `factory` to refuse complex32."""
 
     def made(call: StructuredCall) -> PlannedKernel:
         if computes_complex_half(name, call):
@@ -426,7 +430,7 @@ def computes_complex_half(name: str, call: StructuredCall) -> bool:
 
 
 def refusing(name: str, factory: KernelFactory) -> KernelFactory:
-    """`factory`, which refuses dtypes that are only stored unless it moves elements alone or reads them."""
+    """Wrap `factory` to refuse storage-only dtypes unless the kernel only moves or reads elements."""
 
     def made(call: StructuredCall) -> PlannedKernel:
         if not holds_stored(call):
@@ -439,7 +443,7 @@ def refusing(name: str, factory: KernelFactory) -> KernelFactory:
         if refused:
             for spec in _computed(call):
                 if spec.dtype in refused:
-                    # PyTorch's name for the one kernel of both.
+                    # PyTorch's name for the kernel that serves both.
                     kernel = "add_stub" if name in ("add_stub", "sub_stub") else call.kernel_name()
                     raise NotImplementedError(f"\"{kernel}\" not implemented for '{spec.dtype.scalar_name}'")
         if name == "copy_stub":
@@ -466,7 +470,7 @@ def holds_stored(call: StructuredCall) -> bool:
 
 
 def check_packed(call: StructuredCall) -> None:
-    """Refuse to convert numbers that share a byte, in PyTorch's words. Raises NotImplementedError."""
+    """Refuse to convert sub-byte elements, with PyTorch's message. Raises NotImplementedError."""
     dtypes = {spec.dtype for spec in (*call.args.values(), *call.outputs) if isinstance(spec, TensorSpec)}
     if PACKED in dtypes and len(dtypes) > 1:
         raise NotImplementedError(f"\"copy_\" not implemented for '{PACKED.scalar_name}'")
@@ -502,7 +506,7 @@ def _computed(call: StructuredCall) -> list[TensorSpec]:
 
 
 def guarding(factory: KernelFactory) -> KernelFactory:
-    """`factory`, its kernels called while the device of their tensors is current."""
+    """Wrap `factory`: its kernels run with their tensors' device as the current device."""
 
     def made(call: StructuredCall) -> PlannedKernel:
         return _guarded(factory(call), call.device)
@@ -543,7 +547,7 @@ plans.
 
 
 def recording(factory: KernelFactory) -> KernelFactory:
-    """`factory`, its kernels surrounded by the recorders; each serves the shapes of one plan only."""
+    """Wrap `factory`: its kernels run inside the recorders; each serves the shapes of one plan only."""
 
     def made(call: StructuredCall) -> PlannedKernel:
         kernel = factory(call)

@@ -1,6 +1,6 @@
 """Supported dtypes of operators, declared once for every device, with the kernel names of PyTorch's CPU errors.
 
-The table holds operators whose dtypes no meta function decides. Kernels behind a stub are checked when a plan is made;
+The table holds operators whose dtypes no meta function checks. Kernels behind a stub are checked when a plan is made;
 composites call `check_dtype`. The source is PyTorch's operator database for the CPU and CUDA. Every device supports a
 dtype that only PyTorch's CPU lacks.
 """
@@ -14,8 +14,9 @@ from ...runtime.scalar_type import dtype as ScalarType
 __all__ = ["CPU_KERNELS", "C_NAMES", "DTYPES", "ROUNDING_NUMBERS", "check_dtype", "kernel_name"]
 
 FLOATING = "nf"
-"""Classes of dtype, a letter each: ``b`` bool, ``u`` unsigned and ``i`` signed integers, ``n`` floats of 8 and 16 bits,
-``f`` float32 and float64, ``c`` complex numbers."""
+"""Dtype classes, one letter each: ``b`` bool, ``u`` unsigned and ``i`` signed integers, ``n`` floats of 8 and 16 bits,
+``f`` float32 and float64, ``c`` complex numbers.
+"""
 
 FULL_FLOATS = tuple(
     f"special_{name}"
@@ -38,7 +39,7 @@ FULL_FLOATS = tuple(
         *("spherical_bessel_j0", "zeta"),
     )
 )
-"""Special functions that PyTorch has only for float32 and float64, on every device."""
+"""Special functions that PyTorch supports only for float32 and float64, on every device."""
 
 DTYPES: dict[str, str] = {
     "bernoulli": "buinf",
@@ -55,7 +56,7 @@ DTYPES: dict[str, str] = {
     "smooth_l1_loss": FLOATING,
     "threshold": "uinf",
 } | dict.fromkeys(FULL_FLOATS, "f")
-"""The classes of dtype that an operator has, of its operands' common dtype."""
+"""Supported dtype classes of an operator, for its operands' common dtype."""
 
 CPU_KERNELS: dict[str, str] = {
     "_adaptive_avg_pool2d": "adaptive_avg_pool2d",
@@ -105,11 +106,14 @@ CPU_KERNELS: dict[str, str] = {
     "upsample_nearest3d": "compute_indices_weights_nearest",
     "upsample_trilinear3d": "compute_indices_weights_linear",
 }
-"""What PyTorch's refusals on the CPU call a kernel, where that is not the operator's name and the device's."""
+"""Kernel names in PyTorch's CPU errors, if they differ from the operator's name and device."""
 
 
 ROUNDING_NUMBERS = frozenset({"eq", "fmod", "ge", "gt", "le", "lt", "ne", "remainder"})
-"""Operators that see numbers, and tensors in host memory without dimensions, rounded to a 16-bit common dtype.
+"""Operators for which numbers, and 0-d host tensors, are rounded to a 16-bit common dtype.
+
+A float16 that was made from 0.1 therefore equals 0.1. Sums, products and quotients keep a number's precision, as in
+PyTorch.
 
 A float16 that was made of 0.1 equals 0.1, then. Sums, products and quotients keep a number's digits, as PyTorch's do.
 """
@@ -141,7 +145,7 @@ C_NAMES = {
 
 
 def check_dtype(operator: str, dtype: ScalarType, device: Device) -> None:
-    """Refuse a dtype that an operator of the table does not have.
+    """Refuse a dtype that an operator of the table does not support.
 
     Raises:
         NotImplementedError: in PyTorch's words.

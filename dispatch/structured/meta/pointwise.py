@@ -463,7 +463,7 @@ def logaddexp(meta: MetaBase, self: TensorSpec, other: TensorSpec) -> None:
 
 
 def refuse_inexact_only(meta: MetaBase, dtype: ScalarType, complexes: bool) -> None:
-    """Raise PyTorch's error for an operator on floats, and on complex numbers if it supports them."""
+    """Raise PyTorch's error for a dtype that is not floating-point, nor complex if `complexes` is true."""
     if not (dtype.is_floating_point or (complexes and dtype.is_complex)):
         raise NotImplementedError(
             f"\"{meta.name.rstrip('_')}_{meta.device.type}\" not implemented for '{dtype.scalar_name}'"

@@ -283,7 +283,7 @@ def bernoulli_p(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def _bernoulli_of(target: TensorSpec, p: TensorSpec) -> Callable[..., Any]:
-    """Plan ``draw(out, p, generator)``: 1 with the probability in `p`."""
+    """Return ``draw(out, p, generator)``, which writes 1 with the probability in `p`."""
     if not (p.dtype.is_floating_point or p.dtype.is_complex or p.dtype is bool_):
         raise RuntimeError(f"expected probabilities tensor to have floating type, got {p.dtype.scalar_name}")
     into = None if target.is_meta else kernel_of("bernoulli", "bernoulli_tensor_stub", (target,), {"p": p})

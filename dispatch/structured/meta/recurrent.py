@@ -25,7 +25,7 @@ RELU, TANH, LSTM, GRU = range(4)
 """The kinds of recurrent layers, with cuDNN's numbers."""
 GATES = {RELU: 1, TANH: 1, LSTM: LSTM_GATES, GRU: GRU_GATES}
 KEPT = {RELU: 0, TANH: 0, LSTM: 6, GRU: 4}
-"""Numbers that backward needs of each element of each step, beside the hidden states."""
+"""Number of values that backward needs per element and step, in addition to the hidden states."""
 
 
 def _check_dtypes(name: str, first: TensorSpec, *others: TensorSpec | None) -> None:
@@ -74,7 +74,7 @@ def _check_step(
     input_bias: TensorSpec | None,
     hidden_bias: TensorSpec | None,
 ) -> None:
-    """PyTorch's ``checkSizes``, and that a state is (N, H), which its kernels trust."""
+    """Raise an error for invalid sizes, as PyTorch's ``checkSizes``, and for a state that is not (N, H)."""
     place = f"(while checking arguments for {name})"
     _check_rank(place, "#1 'input_gates'", input_gates, 2)
     _check_same_size(place, "#1 'input_gates'", input_gates, "#2 'hidden_gates'", hidden_gates)
@@ -123,7 +123,7 @@ def _thnn_fused_gru_cell(
     input_bias: TensorSpec | None,
     hidden_bias: TensorSpec | None,
 ) -> None:
-    """Infer the hidden state after the step, (N, H), and what backward needs, (N, 5 H)."""
+    """Infer the hidden state after the step, (N, H), and the workspace for backward, (N, 5 H)."""
     _check_step(
         "_thnn_fused_gru_cell", "hx", GRU_GATES, input_gates, hidden_gates, hx, input_bias, hidden_bias
     )
@@ -232,7 +232,10 @@ def _empty_like(spec: TensorSpec, sizes: tuple[int, ...]) -> TensorSpec:
 
 
 def _fused_rnn_layer(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """Plan the hidden states of all steps (T, N, H), the last one, an LSTM's last cell state, and what backward needs.
+    """Plan the hidden states of all steps (T, N, H), the last state, an LSTM's last cell state, and the backward
+    workspace.
+
+    The cell state of other layers has no elements. Without `train`, the workspace has room for one step.
 
     The last two have no elements where there is no such thing; without `train` the last has room for one step.
     """

@@ -110,7 +110,7 @@ def mean_all(meta: MetaBase, self: TensorSpec, dtype: ScalarType | None) -> None
 
 
 def check_nonempty(name: str, self: TensorSpec, dims: Sequence[int]) -> None:
-    """Refuse minima and maxima over a reduced dimension without elements."""
+    """Raise an error for minima and maxima over a reduced dimension without elements."""
     for d in dims:
         if self.ndim and self.sizes[d] == 0:
             raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
@@ -126,7 +126,7 @@ def _check_same_out(meta: MetaBase, self: TensorSpec) -> None:
 
 
 def extremum(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool) -> None:
-    """``amax`` and ``amin``: over `dim`, over everything if it is empty."""
+    """Infer ``amax`` or ``amin`` over `dim`, over all dimensions if it is empty."""
     _check_same_out(meta, self)
     dims = reduced_dims(dim, self.ndim)
     if self.numel == 0:
@@ -142,7 +142,7 @@ def extremum(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool) -> None
 
 
 def extremum_all(meta: MetaBase, self: TensorSpec) -> None:
-    """``max`` and ``min`` of everything."""
+    """Infer ``max`` or ``min`` over all dimensions."""
     if self.numel == 0:
         extremum(meta, self, (), False)
     meta.casts = True
@@ -187,7 +187,7 @@ def _refuse_complex(meta: MetaBase, self: TensorSpec) -> None:
 
 
 def extremum_with_index(meta: MetaBase, self: TensorSpec, dim: int, keepdim: bool) -> None:
-    """``max`` and ``min`` along `dim`: values, and the first index of each."""
+    """Infer ``max`` or ``min`` along `dim`: values, and the first index of each."""
     dims = (wrap_dim(dim, self.ndim),) if self.ndim else reduced_dims(dim, 0)
     check_nonempty(meta.name, self, dims)
     _refuse_complex(meta, self)
@@ -196,7 +196,7 @@ def extremum_with_index(meta: MetaBase, self: TensorSpec, dim: int, keepdim: boo
 
 
 def index_of_extremum(meta: MetaBase, self: TensorSpec, dim: int | None, keepdim: bool) -> None:
-    """``argmax`` and ``argmin``: the first index along `dim`, in the flattened input if it is None."""
+    """Infer ``argmax`` or ``argmin``: the first index along `dim`, or in the flattened input if it is None."""
     _refuse_complex(meta, self)
     if self.dtype is bool_:
         raise RuntimeError(f"{meta.name}(): does not support bool input")
@@ -209,7 +209,7 @@ def index_of_extremum(meta: MetaBase, self: TensorSpec, dim: int | None, keepdim
 
 
 def truth_dims(meta: MetaBase, self: TensorSpec, dim: Sequence[int] | None, keepdim: bool) -> None:
-    """``any`` and ``all``: bool, but uint8 of uint8. An empty list of dimensions reduces nothing."""
+    """Infer ``any`` or ``all``: bool, but uint8 for uint8. An empty list of dimensions reduces nothing."""
     given = meta.maybe_get_output()
     if given is not None and given.dtype not in (bool_, uint8):
         raise RuntimeError(
@@ -221,12 +221,12 @@ def truth_dims(meta: MetaBase, self: TensorSpec, dim: Sequence[int] | None, keep
 
 
 def truth_dim(meta: MetaBase, self: TensorSpec, dim: int, keepdim: bool) -> None:
-    """``any`` and ``all`` along one dimension."""
+    """Infer ``any`` or ``all`` along one dimension."""
     truth_dims(meta, self, (dim,), keepdim)
 
 
 def truth_all(meta: MetaBase, self: TensorSpec) -> None:
-    """``any`` and ``all`` of everything."""
+    """Infer ``any`` or ``all`` over all dimensions."""
     truth_dims(meta, self, None, False)
 
 
@@ -251,7 +251,7 @@ def var_correction(
 
 
 def var_dim(meta: MetaBase, self: TensorSpec, dim: Dims, unbiased: bool, keepdim: bool) -> None:
-    """`var_correction` with 1 or 0."""
+    """Infer `var_correction` with a correction of 1 or 0."""
     meta.extra["correction"] = int(unbiased)
     var_correction(meta, self, dim, None, keepdim)
 
@@ -270,7 +270,7 @@ def var_mean_correction(
 
 
 def logsumexp(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool) -> None:
-    """log(sum(exp(self))) over `dim`; integral inputs give the default dtype."""
+    """Infer log(sum(exp(self))) over `dim`; integral inputs give the default dtype."""
     floating = self.dtype.is_floating_point or self.dtype.is_complex
     meta.casts, given = True, meta.maybe_get_output()
     if given is not None and not (given.dtype.is_floating_point or given.dtype.is_complex):

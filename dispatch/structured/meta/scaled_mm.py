@@ -1,4 +1,4 @@
-"""The meta function of products of 8-bit and 4-bit floats with scales (ATen/native/cuda/ScaledBlas.cpp)."""
+"""Meta function of scaled matmuls of 8-bit and 4-bit floats (ATen/native/cuda/ScaledBlas.cpp)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .block_scales import FLOATS8, block_scaling, scale_count
 from .linalg import check_same_device
 
 BLOCK = 128
-"""Elements along a side of a block that has a scale of its own."""
+"""Side of a block that has its own scale, in elements."""
 OUTPUTS = ("float32", "float16", "bfloat16", *FLOATS8)
 
 

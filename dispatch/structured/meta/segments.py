@@ -23,13 +23,13 @@ REDUCTIONS = {
 """Supported values of `reduce`, with their meaning."""
 
 NOTHING = {"sum": 0.0, "mean": 0.0, "max": -math.inf, "min": math.inf, "prod": 1.0}
-"""What each begins with where no initial value is given."""
+"""Initial value of each reduction, if none is given."""
 
 NEGATIVE = "lengths contains negative value!"
 UNEQUAL = "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe."
 DESCENDING = "segment_reduce(): expected offsets that do not descend, within [0, {size}], but got {wrong}"
 LONG = "segment_reduce(): expected lengths that add up to at most data.size({axis}) = {size}, but got {wrong}"
-"""What kernels say of lengths and offsets whose values alone show them to be wrong."""
+"""Kernel error messages for lengths and offsets that are invalid by value."""
 
 
 def check_segments(
@@ -73,7 +73,7 @@ def check_segments(
 
 
 def refused(kernel: str, dtype: ScalarType) -> NotImplementedError:
-    """PyTorch's error for a dtype that a kernel does not have."""
+    """Return PyTorch's error for a dtype that a kernel does not have."""
     return NotImplementedError(f"\"{kernel}\" not implemented for '{dtype.scalar_name}'")
 
 
@@ -113,7 +113,7 @@ def _segment_reduce_backward(
     axis: int,
     initial: object,
 ) -> None:
-    """Infer the gradient of the data; tied minima or maxima share theirs."""
+    """Infer the gradient of the data; tied minima or maxima share it."""
     dim, count = check_segments(data.device.type, data, reduce, lengths, offsets, axis)
     check_same_device(meta.name, data, grad, output, lengths, offsets)
     for other in (grad, output):

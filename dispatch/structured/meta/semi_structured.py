@@ -1,4 +1,4 @@
-"""The meta function of products with matrices of which two in four elements are kept (SparseSemiStructuredOps.cu)."""
+"""Meta function of matmuls with 2:4 sparse matrices (SparseSemiStructuredOps.cu)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ OUTPUTS = {
 
 
 def columns_of_word(values: TensorSpec, meta: TensorSpec) -> int:
-    """Return how many columns of the dense matrix a word describes, with four bits for four columns, or for two of
-    float32.
-    """
+    """Return the number of dense columns that a word describes: four bits for four columns, or for two of float32."""
     return 2 * meta.dtype.itemsize * (2 if values.dtype.name == "float32" else 4)
 
 

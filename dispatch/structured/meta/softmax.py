@@ -36,6 +36,6 @@ def softmax_backward(
         if not grad_output.dtype.is_floating_point:
             raise NotImplementedError(f"\"{meta.name.strip('_')}\" not implemented for '{expected}'")
         raise RuntimeError(f"{meta.name}: expected scalar type {expected} but found {given}")
-    # Only a softmax that widened halves has a gradient of another dtype than that of its output.
+    # Only a softmax that widened 16-bit floats has a gradient of another dtype than its output.
     widened = grad_output.dtype is float32 and input_dtype is float16
     meta.set_output_raw_strided(0, output.sizes, dtype=input_dtype if widened else grad_output.dtype)

@@ -66,7 +66,7 @@ def kthvalue(meta: MetaBase, self: TensorSpec, k: int, dim: int, keepdim: bool) 
 
 
 def median(meta: MetaBase, self: TensorSpec, dim: int, keepdim: bool) -> None:
-    """Infer the lower of the middle two along `dim`; NaN if the row has a NaN."""
+    """Infer the lower median along `dim`; NaN if the row has a NaN."""
     d = wrap_dim(dim, self.ndim)
     check_nonempty("median", self, (d,))
     _refuse_unordered(meta, self, "median_out")
@@ -75,7 +75,7 @@ def median(meta: MetaBase, self: TensorSpec, dim: int, keepdim: bool) -> None:
 
 
 def nanmedian(meta: MetaBase, self: TensorSpec, dim: int, keepdim: bool) -> None:
-    """Infer the median of the numbers along `dim` that are not NaN; NaN if there are none."""
+    """Infer the median along `dim` without NaN; NaN if there is no other element."""
     median(meta, self, dim, keepdim)
     meta.extra["ignores_nan"] = True
 
@@ -89,6 +89,6 @@ def median_all(meta: MetaBase, self: TensorSpec) -> None:
 
 
 def nanmedian_all(meta: MetaBase, self: TensorSpec) -> None:
-    """Infer the median of all elements that are not NaN."""
+    """Infer the median of all elements without NaN."""
     median_all(meta, self)
     meta.extra["ignores_nan"] = True

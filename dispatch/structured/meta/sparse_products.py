@@ -1,4 +1,4 @@
-"""Meta functions of products with the dense parts of sparse matrices (ATen/native/sparse/SparseBlas.cpp)."""
+"""Meta functions of matmuls with the dense parts of sparse matrices (ATen/native/sparse/SparseBlas.cpp)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .linalg import check_same_device
 
 FAULTY_ROWS = "crow_indices do not rise from 0 to at most the number of values, {nnz}"
 FAULTY_COLUMN = "a column index lies outside of [0, {columns})"
-"""What kernels say of indices whose values alone show them to be wrong; nothing is read through them."""
+"""Kernel error messages for indices that are invalid by value; no element is read through them."""
 
 
 def _check(name: str, ndims: dict[str, tuple[TensorSpec, int]]) -> None:
-    """Check numbers of dimensions, dtypes of indices, and one dtype and device for all others."""
+    """Check the number of dimensions, the dtypes of indices, and that all other operands share a dtype and device."""
     for argument, (spec, ndim) in ndims.items():
         if spec.ndim != ndim:
             raise RuntimeError(

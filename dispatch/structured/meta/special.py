@@ -10,7 +10,7 @@ __all__ = ["binary_float", "polygamma", "same_floating", "unary_float"]
 
 
 def polygamma(meta: MetaBase, n: int, self: TensorSpec) -> None:
-    """Infer an output from the order of the derivative of `digamma`, and its argument."""
+    """Infer an output from the derivative order of `digamma` and its argument."""
     if n < 0:
         raise RuntimeError("polygamma(n, x) does not support negative n.")
     unary_float(meta, self)

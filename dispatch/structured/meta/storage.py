@@ -67,14 +67,14 @@ def _resize_plan(
 
 
 def resize_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.resize_(size, memory_format)``; new elements are uninitialized."""
+    """Plan ``self.resize_(size, memory_format)``; new elements are uninitialized."""
     spec: TensorSpec = args[0]._spec
     _refuse_grad(spec, "resize")
     return _resize_plan(spec, args[1], args[2], None)
 
 
 def resize_as_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.resize_as_(template, memory_format)``."""
+    """Plan ``self.resize_as_(template, memory_format)``."""
     spec: TensorSpec = args[0]._spec
     _refuse_grad(spec, "resize")
     if spec.layout is not strided:
@@ -113,7 +113,7 @@ def _check_set(self: TensorSpec, source: TensorSpec) -> None:
 
 
 def set_source_tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.set_(source)``, ``self.set_(source, storage_offset, size, stride)``: the bytes of a tensor."""
+    """Plan ``self.set_(source)`` and ``self.set_(source, storage_offset, size, stride)`` for a tensor."""
     spec: TensorSpec = args[0]._spec
     source: TensorSpec = args[1]._spec
     _check_set(spec, source)
@@ -135,7 +135,7 @@ def set_source_tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
 
 
 def set_source_storage(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.set_(storage)`` and ``self.set_(storage, storage_offset, size, stride)``."""
+    """Plan ``self.set_(storage)`` and ``self.set_(storage, storage_offset, size, stride)``."""
     spec: TensorSpec = args[0]._spec
     if len(args) > 2:
         return _placing(spec, *args[2:])
@@ -149,7 +149,7 @@ def set_source_storage(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
 
 
 def _placing(spec: TensorSpec, offset: int, sizes: Sequence[int], strides: Sequence[int]) -> Plan:
-    """Return a plan that lays a tensor over a storage, which must be large enough or resizable."""
+    """Return a plan that makes a tensor a view of a storage, which must be large enough or resizable."""
     _refuse_grad(spec, "set")
     sizes = check_sizes("set_", sizes)
     if strides and len(strides) != len(sizes):
@@ -170,7 +170,7 @@ def _placing(spec: TensorSpec, offset: int, sizes: Sequence[int], strides: Seque
 
 
 def set_nothing(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.set_()``: an empty tensor over no memory."""
+    """Plan ``self.set_()``: an empty tensor without memory."""
     spec: TensorSpec = args[0]._spec
     _refuse_grad(spec, "set")
     target = spec.replace(sizes=(0,), strides=(1,))
@@ -184,7 +184,7 @@ def set_nothing(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def is_set_to(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.is_set_to(tensor)``: the same bytes, offset, sizes and strides."""
+    """Plan ``self.is_set_to(tensor)``: True for the same bytes, offset, sizes and strides."""
 
     def same(self: Tensor, other: Tensor) -> bool:
         a, b = self._spec, other._spec

@@ -24,7 +24,7 @@ SIDES = {1: ("width",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 
 
 def kind_of(name: str) -> tuple[Kind, int]:
-    """Return the kind of resampling of an operator, and its number of dimensions."""
+    """Return the resampling mode of an operator, and its number of dimensions."""
     base = name.removesuffix("_backward")
     rank = next(r for r in (1, 2, 3) if f"{r}d" in base)
     return KINDS[base.replace(f"{rank}d", "")], rank
@@ -50,7 +50,8 @@ def _maps(
         joined = f"({given}) and output ({wanted})" if rank == 1 else f"({given}) output ({wanted})"
         raise RuntimeError(f"Input and output sizes should be greater than 0, but got input {joined}")
     align_corners = not kind.moves and bool(rest[0])
-    # Factors are numbers of the call: kernels take them with `by_factors`. PyTorch's copy where nothing is resized.
+    # Scale factors are arguments of the call: kernels take them with `by_factors`. A call without resizing is a copy,
+    # as in PyTorch.
     if rank == 2 and tuple(output_size) == spatial and (kind is Kind.NEAREST or kind.is_antialiased):
         kind = Kind.KEEP
     return tuple(

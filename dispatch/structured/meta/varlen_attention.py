@@ -59,7 +59,7 @@ WRONG_STARTS = (
 )
 WRONG_COUNTS = "seqused_k: expected counts of at least 0 and at most each sequence's keys, but got others"
 WRONG_PAGES = "block_table: expected pages within [0, {pages}) for the keys that queries see, but got others"
-"""What kernels say of bounds, counts and pages whose values alone show them to be wrong."""
+"""Kernel error messages for bounds, counts and pages that are invalid by value."""
 
 
 def _check(
@@ -138,7 +138,7 @@ def _statistics(query: TensorSpec) -> TensorSpec:
 
 
 def varlen_attn(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``(query, key, value, cu_seq_q, cu_seq_k, scale, seqused_k, block_table)``: (output, logsumexp)."""
+    """Plan ``(query, key, value, cu_seq_q, cu_seq_k, scale, seqused_k, block_table)``: (output, logsumexp)."""
     query, key, value, starts_q, starts_k, used, table = _specs(*args[:5], *args[8:10])
     assert query is not None and key is not None and value is not None and starts_q is not None
     _check("varlen_attn", query, key, value, (starts_q, starts_k), used, table)
@@ -167,7 +167,7 @@ def varlen_attn(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def varlen_attn_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``(grad_out, query, key, value, out, logsumexp, cu_seq_q, cu_seq_k, scale)``: three gradients."""
+    """Plan ``(grad_out, query, key, value, out, logsumexp, cu_seq_q, cu_seq_k, scale)``: three gradients."""
     name = "varlen_attn_backward"
     grad, query, key, value, out, statistics, starts_q, starts_k = _specs(*args[:8])
     assert query is not None and key is not None and value is not None and starts_q is not None
@@ -208,7 +208,7 @@ def varlen_attn_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
 
 
 def sliding_window_attn(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``(query, key, value, scale)``: (output, logsumexp)."""
+    """Plan ``(query, key, value, scale)``: (output, logsumexp)."""
     name = "sliding_window_attn"
     query, key, value = _specs(*args[:3])
     assert query is not None and key is not None and value is not None
@@ -229,7 +229,7 @@ def sliding_window_attn(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
 
 
 def sliding_window_attn_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``(grad_out, query, key, value, out, logsumexp, scale)``: three gradients."""
+    """Plan ``(grad_out, query, key, value, out, logsumexp, scale)``: three gradients."""
     name = "sliding_window_attn_backward"
     grad, query, key, value, out, statistics = _specs(*args[:6])
     assert grad is not None and query is not None and key is not None and value is not None
@@ -258,7 +258,7 @@ def _check_half(name: str, query: TensorSpec) -> None:
 
 
 def _gradients(into: Callable[..., Any], outputs: tuple[TensorSpec, ...], query: TensorSpec) -> Plan:
-    """Return a plan whose last argument is the scale; `into` makes all of its results."""
+    """Return a plan whose last argument is the scale; `into` computes all of its results."""
     allocators, width = [allocator_of(spec) for spec in outputs], query.sizes[-1]
 
     def plan(*values: Any) -> tuple[Tensor, ...]:

@@ -125,7 +125,7 @@ def _strided_from(self: TensorSpec, size: Sequence[int], stride: Sequence[int], 
 
 
 def expand(self: TensorSpec, size: Sequence[int], implicit: bool) -> Geometry:
-    """Return dimensions of size 1, and new leading ones, repeated without a copy."""
+    """Return the geometry with size-1 and new leading dimensions expanded."""
     if len(size) < self.ndim:
         raise RuntimeError(
             f"expand({list(self.sizes)}, size={list(size)}): the number of sizes provided ({len(size)}) "
@@ -247,7 +247,7 @@ def _clamped(size: int, start: int | None, end: int | None) -> tuple[int, int]:
 
 
 def slice_first(self: TensorSpec, start: int | None, end: int | None, step: int) -> Geometry:
-    """``x[start:end:step]``: a slice whose step Python checks."""
+    """Return ``x[start:end:step]``: a slice whose step Python checks."""
     if step <= 0:
         raise ValueError("step must be greater than zero" if step else "slice step cannot be zero")
     sizes, strides = self.sizes, self.strides
@@ -409,7 +409,7 @@ def _check_basic_index(self: TensorSpec, items: Sequence[Sequence[int]]) -> None
 
 
 def basic_index(self: TensorSpec, index: Sequence[int]) -> Geometry:
-    """``x[...]`` with numbers, ranges and new dimensions only, four numbers for each, in bounds."""
+    """Return the geometry of ``x[...]`` with numbers, ranges and new dimensions, four numbers for each, in bounds."""
     sizes: list[int] = []
     strides: list[int] = []
     picked: list[int | slice | None] = []
@@ -463,7 +463,7 @@ def select_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return Tensor.from_data(part, result)
 
         return inference_view
-    # An element of a vector would be a NumPy number, not a view of the vector.
+    # Indexing a vector would return a NumPy scalar, not a view.
     expression = "data[index]" if result.ndim else "data[index, ...]"
     given: dict[str, Any] = {"size": size, "refuse": _refuse_index}
     if not on_host:
@@ -475,7 +475,7 @@ def select_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 _IN_BOUNDS = f"""if not -size <= index < size:
             try: refuse(index, size)
             {HANDLER}"""
-"""The check of a view that is called with an index."""
+"""Bounds check of a view that is called with an index."""
 
 
 def _refuse_index(index: int, size: int) -> None:

@@ -1,4 +1,4 @@
-"""Meta functions of products with weights of 8 and 4 bits (ATen/native/LinearAlgebra.cpp)."""
+"""Meta functions of matmuls with 8-bit and 4-bit weights (ATen/native/LinearAlgebra.cpp)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INNER_TILES = (2, 4, 8)
 
 
 def _weight_int8pack_mm(meta: MetaBase, self: TensorSpec, mat2: TensorSpec, scales: TensorSpec) -> None:
-    """Infer (m, k) by (n, k) transposed, times a scale for each n."""
+    """Infer (m, k) by (n, k) transposed, with a scale for each n."""
     name = "_weight_int8pack_mm"
     _check_matrix(name, "self", self)
     if self.sizes[1] > 1 and self.strides[1] != 1:
@@ -87,7 +87,7 @@ def _requantized_int_mm(
     zero_point: int,
     least: int,
 ) -> None:
-    """Infer (m, k) by (k, n) of 8-bit integers, as integers from `least` to 255 on a grid of their own."""
+    """Infer (m, k) by (k, n) of 8-bit integers, requantized to integers from `least` to 255."""
     name = "_requantized_int_mm"
     m, n = _product_of_integers(name, self, mat2)
     _check_numbers(name, "offsets", offsets, n, "int32")
@@ -124,7 +124,7 @@ def _check_numbers(name: str, what: str, spec: TensorSpec, size: int, dtype: str
 def _weight_int4pack_mm(
     meta: MetaBase, self: TensorSpec, mat2: TensorSpec, qGroupSize: int, qScaleAndZeros: TensorSpec
 ) -> None:
-    """Infer (m, k) by a weight of n rows in tensor cores' order."""
+    """Infer (m, k) by a weight of n rows in tensor-core order."""
     name = "_weight_int4pack_mm"
     _check_dtype(name, "mat2", mat2, "int32")
     tiles = 2 * mat2.sizes[3] if mat2.ndim == 4 else 0
