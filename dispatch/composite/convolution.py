@@ -123,8 +123,6 @@ def _conv_same(
     """Compute ``padding='same'``: pad both sides of an odd total equally, and drop the first result.
 
     PyTorch pads one more element on the right. Equal padding without the first result gives the same values.
-
-    PyTorch pads the right more; padding both sides by as much and dropping the first result is the same.
     """
     if weight._spec.ndim != rank + 2:
         raise RuntimeError(f"weight should have {rank + 2} dimensions, but got {weight._spec.ndim}")

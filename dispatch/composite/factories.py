@@ -544,8 +544,6 @@ def powers(out: Tensor, start: Any, end: Any, base: float) -> Tensor:
     """Write powers of `base` to `out`, computed in double precision for any dtype.
 
     As in ATen's kernel, integers are powers from integer exponents to integer exponents.
-
-    Whole numbers are powers from whole exponents to whole ones, as in ATen's kernel.
     """
     wide = complex128 if out.dtype.is_complex else float64
     if not (out.dtype.is_floating_point or out.dtype.is_complex):

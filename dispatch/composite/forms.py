@@ -47,8 +47,6 @@ def write_out(name: str, out: Tensor, result: Tensor, exact: bool = False, strid
     """Put a composite's result into an ``out=`` tensor, which is resized to the result's shape if needed.
 
     With `strided`, a resized tensor also gets the result's strides, as from an operator that declares them.
-
-    With `strided` a resized one gets the result's strides too, as from an operator that declares them.
     """
     check_out(name, out, result, exact)
     spec = result._spec

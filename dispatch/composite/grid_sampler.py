@@ -41,9 +41,6 @@ def grid_sampler_backward(
 
     Each sample scatters its gradient to the elements that it was interpolated from. `index_add` sums them in a fixed
     order. An extra row of the plane receives the gradients of positions outside.
-
-    Each sample distributes its gradient to the elements that it was interpolated from. `index_add` sums them in a fixed
-    order; one more row of the plane receives those of positions outside.
     """
     modes = (interpolation_mode, padding_mode, align_corners)
     check_grid_gradient(grad_output._spec, input._spec, grid._spec, interpolation_mode)

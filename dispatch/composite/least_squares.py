@@ -121,8 +121,6 @@ def _least_squares_by_values(A: Tensor, B: Tensor, rcond: float) -> tuple[Tensor
     """Return the result of ``gelsd``, the singular values and the rank.
 
     It serves the rank-revealing drivers on devices without LAPACK. PyTorch has none of these drivers on CUDA.
-
-    It serves the drivers that find a rank, on devices without LAPACK: PyTorch has none of them on CUDA.
     """
     m, n = A._spec.sizes[-2:]
     U, S, Vh = packets["_linalg_svd"].call(A, m > n, True)

@@ -65,9 +65,6 @@ def exponential(A: Tensor) -> Tensor:
 
     The host waits for the norms, so that a small norm takes few matmuls, even in a batch with large ones. A matrix with
     NaN or infinity, or whose norm overflows, gives NaN everywhere.
-
-    The host waits for the norms: a small matrix takes few matmuls, even in a batch with large ones. A matrix with NaN,
-    or infinity, or whose norm overflows, has an exponential of NaN all over.
     """
     width = A.dtype.itemsize // (2 if A.dtype.is_complex else 1)
     norms = ops.amax(ops.sum(ops.abs(A), [-2]), [-1]).cpu()

@@ -134,9 +134,6 @@ def vector_numbers_of(self: Any) -> Any:
 
     The integers are rounded to float32. The product of scale and zero point is rounded; the multiply-add with it rounds
     once.
-
-    The integers round to float32. The product with the scale and the sum with the product of scale and zero point,
-    which is rounded, round once.
     """
     quantizer = self._data.quantizer
     scale = np.float32(quantizer.scale)

@@ -92,11 +92,6 @@ def cumprod_backward(grad: Tensor, input: Tensor, dim: int, output: Tensor) -> T
     The gradient is exact for zeros, because the first zero of a line is treated separately. A second derivative at
     zeros needs every product without one factor. If the gradient is differentiated itself and there are zeros, the
     function computes these products, in quadratic time and space.
-
-    It is exact for zeros, because the first zero of a line is set apart.
-
-    If the gradient is differentiated itself and there are zeros, it forms every product without one factor, in
-    quadratic time and space. Second derivatives at zeros need these products.
     """
     if input.numel() <= 1 or input.dim() == 0:
         return grad

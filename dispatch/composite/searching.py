@@ -231,9 +231,6 @@ def _ranks_of_rows(rows: Tensor) -> Tensor:
 
     Elements are replaced by their ranks in each column. Pairs of neighboring columns are merged until one is left. Each
     halving takes one sort of all columns, and replaces row comparisons, which do not vectorize.
-
-    Columns become ranks, and each pair of neighboring columns becomes one column, until one is left. This takes one
-    sort of all columns per halving, and replaces row comparisons, which do not vectorize.
     """
     count = rows._spec.sizes[0]
     ranks = _ranks_of_columns(rows)

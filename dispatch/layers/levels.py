@@ -45,8 +45,6 @@ class GradLevel(Level):
     """A `grad` in progress: the surrounding grad mode, in which outer levels continue to compute.
 
     `depth` is the number of levels around it when it began. There are more when its backward runs within others.
-
-    `depth` is how many levels were around it when it began, which are more when its backward runs within others.
     """
 
     __slots__ = ("depth", "outer_grad_mode")
@@ -81,8 +79,6 @@ def entered_vmap(batch_size: int, randomness: str) -> Iterator[VmapLevel]:
 @contextmanager
 def entered_grad(depth: int | None = None) -> Iterator[GradLevel]:
     """Enter a new innermost grad level for the block; it stores the grad mode at entry.
-
-    `depth` is that of an earlier level that this one continues.
 
     `depth` is that of an earlier level that this one continues.
     """
@@ -125,10 +121,6 @@ def vmap_level_of(number: int) -> VmapLevel:
 
 def run_below(level: Level, function: Callable[..., Result], *args: Any) -> Result:
     """Call a function on behalf of a level; the function sees only the levels outside it.
-
-    Excluded autograd keys are included again. An operator recorded inside the level may have operands of outer levels,
-    which have not recorded it yet. The grad mode is the one around the first grad level within, because only that level
-    was entered on behalf of the inner code.
 
     Excluded autograd keys are included again. An operator recorded inside the level may have operands of outer levels,
     which have not recorded it yet. The grad mode is the one around the first grad level within, because only that level

@@ -231,8 +231,6 @@ def python_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]
     """Serve every operator at the Python key: call the innermost mode, else the subclasses in their order.
 
     Raises TypeError if all of them return NotImplemented, or for results that do not fit the schema.
-
-    Raises TypeError where all of them answer NotImplemented, and for results that the schema does not have.
     """
     values = list(stack)
     stack.clear()
@@ -313,8 +311,6 @@ def as_subclass(tensor: TensorImpl, cls: type[Subclass]) -> Subclass:
     """Return a tensor of another class over the same bytes, whose gradient goes to `tensor`.
 
     Raises TypeError for other classes.
-
-    Raises TypeError for other classes.
     """
     if not tensor._spec.requires_grad:
         return detached_subclass(tensor, cls)
@@ -360,8 +356,6 @@ def wrapper_subclass(
     """Return a tensor without bytes: metadata, and a class whose handler serves its operators.
 
     Raises TypeError for a class without a handler, whose operators would read missing bytes.
-
-    Raises TypeError for a class without handler, whose operators would read bytes that are not there.
     """
     if not isinstance(cls, type) or not issubclass(cls, Tensor) or not hasattr(cls, HANDLER):
         raise TypeError(f"_make_wrapper_subclass(): {cls!r} must be a Tensor subclass with {HANDLER}")

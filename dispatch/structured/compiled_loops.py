@@ -152,9 +152,6 @@ class _Background:
 
     `threading.Thread.start` would wait forever for a thread without enough memory to report its start. Therefore the
     thread comes from `_thread`, which has no such wait.
-
-    `threading.Thread.start` waits for ever for a thread that has no memory to say that it has begun. Therefore the
-    thread is one of `_thread`, for which nothing waits.
     """
 
     def __init__(self) -> None:
@@ -247,8 +244,6 @@ def loop_now(name: str) -> Loop | None:
     call.
 
     Return None if compilation fails, also for lack of memory; the process then never has this loop.
-
-    None where it cannot be compiled, for lack of memory too: the process then has no such loop later on either.
     """
     return None if _makers is None else _made_now(_makers, name)
 

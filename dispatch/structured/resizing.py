@@ -24,9 +24,6 @@ def resize_output(out: Tensor, sizes: tuple[int, ...], strides: tuple[int, ...] 
 
     It is contiguous then, or has `strides`, which must be dense. Its version is unchanged: the write that follows
     counts for both.
-
-    It is contiguous then, or has `strides`, under which the elements fill one block. Its version stays: the write that
-    follows counts for both.
     """
     spec, cell = out._spec, out._version_cell
     if spec.sizes == sizes:

@@ -157,8 +157,6 @@ def followed_by(function: Callable[..., Any], constant: Any) -> Callable[[Any], 
     """Return a kernel's `fresh` of one input: `function` of the input and a constant.
 
     A plan that recognizes the result's marks calls `function` directly, without an intermediate Python function.
-
-    A plan that looks for what the result is marked with calls `function` itself, without one of Python's between.
     """
 
     def fresh(array: Any) -> Any:
@@ -172,8 +170,6 @@ def with_defaults(factory: KernelFactory) -> KernelFactory:
     """Return a factory whose kernel is called with all of an operator's arguments, including numbers at their defaults.
 
     A plan omits numbers at their defaults, and a kernel with several could not tell which ones.
-
-    A plan omits such numbers, and a kernel of several would not know which ones.
     """
 
     def complete(call: StructuredCall) -> PlannedKernel:
@@ -285,8 +281,6 @@ def load_kernels(device_type: str, name: str | None = None) -> None:
 
 def _factory_of(name: str, device_type: str) -> Callable[[StructuredCall], Any] | None:
     """Return the registered factory, after importing its module.
-
-    A registered factory may come from an interrupted import, and lack later definitions of its module.
 
     A registered factory may come from an interrupted import, and lack later definitions of its module.
     """

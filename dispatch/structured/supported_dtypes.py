@@ -114,8 +114,6 @@ ROUNDING_NUMBERS = frozenset({"eq", "fmod", "ge", "gt", "le", "lt", "ne", "remai
 
 A float16 that was made from 0.1 therefore equals 0.1. Sums, products and quotients keep a number's precision, as in
 PyTorch.
-
-A float16 that was made of 0.1 equals 0.1, then. Sums, products and quotients keep a number's digits, as PyTorch's do.
 """
 
 

@@ -131,8 +131,6 @@ def result_of_one(op: OperatorEntry, args: Sequence[Any]) -> Any:
     """Return the operator's result for one example of these arguments, on the meta device, or raise its error.
 
     Modes and traces do not see this call.
-
-    Modes and traces do not see this call.
     """
     metas = [described(value) for value in args]
     plan = op.lookup(_META_KEYS).plan(op, _META_KEYS, metas)

@@ -44,8 +44,6 @@ def promoted(dims: Dims, args: Sequence[Any], places: Sequence[int], ranks: Sequ
     """Return the arguments, with mapped numbers cast to the dtype that promotion gives for one example.
 
     A 0-d tensor has a lower rank in promotion; with the mapped dimension it would not.
-
-    A tensor without dimensions gives way to others in promotion; with the mapped dimension it would not.
     """
     mapped = [i for i, r in zip(places, ranks, strict=True) if r == 0 and dims[i] is not None]
     dtypes = {args[i]._spec.dtype for i in places}

@@ -98,8 +98,6 @@ class _View(NamedTuple):
     """View of a tensor: its spec, its byte offset, and whether it references the tensor.
 
     Writes are counted with those of the tensor, or in `version`.
-
-    Writes are counted with those of the tensor, or in `version`.
     """
 
     spec: TensorSpec
@@ -662,8 +660,6 @@ def _steps_within(storage: FunctionalStorage, tensor: Tensor) -> tuple[Step, ...
     """Return the steps from a storage's value to an external tensor that shares its memory.
 
     Raises RuntimeError if the tensor is not a view of the value.
-
-    Raises RuntimeError where the one is no view of the other.
     """
     whole, spec = storage.spec, tensor._spec.replace(requires_grad=False, keys=0)
     distance = address_of(tensor._data) - address_of(storage.origin._data)

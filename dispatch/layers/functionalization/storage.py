@@ -277,8 +277,6 @@ _INVERSES: dict[str, Callable[..., Any]] = {
 """Inverses of views: functions from a new value of a view's result to a value of its base.
 
 Other views are scattered by their strides.
-
-Other views are scattered by their strides.
 """
 
 
@@ -297,8 +295,6 @@ def scattered_into_whole(step: Step, storage: FunctionalStorage, new: Tensor, ca
     """Return the storage's value with `new` written to a strided view.
 
     Raises RuntimeError for a view of another dtype than the base, and for one that reaches beyond it.
-
-    Raises RuntimeError for a view of another dtype than the whole, and for one that reaches beyond it.
     """
     if step.result.dtype is not storage.spec.dtype:
         raise RuntimeError(

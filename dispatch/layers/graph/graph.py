@@ -369,9 +369,6 @@ class Graph:
 
         A write stays even if the tensor is not read again, because a view of it may be. A random op stays, because it
         advances the generator.
-
-        A write stays even if the tensor is not read again, because a view of it may be. A random op stays, because it
-        advances the generator.
         """
         changed = False
         for node in reversed(list(self.nodes)):

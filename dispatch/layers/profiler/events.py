@@ -77,10 +77,6 @@ class FunctionEvent(_Averages):
     `kernels` has the work that the event itself enqueued on devices. `kernel_functions` has the kernels that the
     operator ran, with the dtypes that selected them. `dispatch_keys` has the keys of the call, outermost first. Memory
     is in bytes; freed memory counts negative. `flops` is an estimate for some operators, with ``with_flops``.
-
-    `kernels` has the work that the event itself enqueued on devices. `kernel_functions` has the kernels that the
-    operator ran, with the dtypes that selected them. `dispatch_keys` has the keys of the call, outermost first. Memory
-    is in bytes; freed memory counts negative. `flops` is an estimate for some operators, with ``with_flops``.
     """
 
     def __init__(

@@ -177,8 +177,6 @@ def _transposed_sizes(
     """Return the input sizes that give these output sizes, plus `output_padding` to resolve the stride's ambiguity.
 
     `sizes` are (N, C, *positions). An empty batch may have no elements.
-
-    `sizes` are (N, C, *positions). An empty batch may have no elements.
     """
     batch, sizes = sizes[0], sizes[2:]
     if any(extra >= s and extra >= d for extra, s, d in zip(output_padding, stride, dilation, strict=True)):

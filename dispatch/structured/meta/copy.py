@@ -86,9 +86,6 @@ def _across(destination: TensorSpec, source: TensorSpec, non_blocking: bool) -> 
     A host kernel needs the bytes on the host, and waits for them. A non-blocking copy to the host is converted on the
     device; any other copy is converted on the target's side. The transfer uses the target's memory order, so that
     permuted tensors without gaps need no kernel.
-
-    A copy to the host that need not wait is converted on the device, any other one on the target's side. The bytes
-    cross in the order of the target's memory, so that permuted tensors without gaps need no kernel at all.
     """
     from ....runtime.cuda.transfer import copy_across
 
@@ -228,8 +225,6 @@ def to_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 def resolve_device(device: Device) -> Device:
     """Return a device with its ordinal, by default the current one; the host and Meta have none.
-
-    Raises RuntimeError for a device that its backend does not have.
 
     Raises RuntimeError for a device that its backend does not have.
     """

@@ -62,8 +62,6 @@ def sparse_factory(
     """Return a plan for a sparse tensor without elements, which represents zeros.
 
     Raises RuntimeError for a block layout, because the arguments give no block size.
-
-    Raises RuntimeError for a block layout, because the arguments give no block size.
     """
     if layout is sparse_coo:
         made = functools.partial(find_overload("aten::sparse_coo_tensor.size"), check_sizes(name, size))

@@ -115,8 +115,6 @@ def by_factors(call: StructuredCall, make: Callable[[tuple[LineMap, ...]], Kerne
     """Return a kernel over (output, input, then the scale factors, which are numbers of the call).
 
     ``make(maps)`` gives a kernel over (output, input); recent factors are cached.
-
-    ``make(maps)`` gives a kernel over (output, input); it is called once for factors that were seen lately.
     """
     maps: tuple[LineMap, ...] = call.extra["maps"]
     count = sum(name.startswith("scales") for name in call.runtime)

@@ -236,8 +236,6 @@ def _fused_rnn_layer(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     workspace.
 
     The cell state of other layers has no elements. Without `train`, the workspace has room for one step.
-
-    The last two have no elements where there is no such thing; without `train` the last has room for one step.
     """
     gates, hx, cx, weight, bias = map(_spec, args[:5])
     mode, reverse, train = args[5:]
