@@ -20,7 +20,7 @@ from .python_key import TensorDispatchMode
 
 
 class _Saved:
-    """A tensor that a node has saved, as it is or cloned."""
+    """Tensor that a node has saved, as it is or cloned."""
 
     __slots__ = ("__weakref__", "is_clone", "tensor")
 
@@ -30,7 +30,7 @@ class _Saved:
 
 
 class SavedTensors:
-    """Tensors that the graph of a block has saved, by storage and version; it is empty once the block has ended."""
+    """Tensors saved by a block's graph, by storage and version; empty once the block has ended."""
 
     def __init__(self) -> None:
         self._of_storage: defaultdict[int, WeakSet[_Saved]] = defaultdict(WeakSet)

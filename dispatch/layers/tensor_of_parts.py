@@ -11,7 +11,7 @@ from ..tensor import Tensor
 
 
 class TensorOfParts(Tensor):
-    """A tensor without bytes of its own, over the tensors that `PARTS` names.
+    """Tensor without bytes, over the tensors that `PARTS` names.
 
     A subclass declares its other settings in `SETTINGS`, and independent attributes in `STATE`. `like` makes another
     tensor from other parts. Its ``__tensor_dispatch__`` serves operators.
@@ -29,7 +29,7 @@ class TensorOfParts(Tensor):
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """The tensors that it is made of; None for one that it does without."""
+        """The tensors that it consists of; None for an absent part."""
         return tuple(getattr(self, name) for name in self.PARTS)
 
     @property

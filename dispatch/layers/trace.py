@@ -18,7 +18,7 @@ from ..core.operator_entry import OperatorEntry, observers
 
 
 class _Hops(threading.local):
-    """The operators that this thread is in the middle of, outermost first."""
+    """The operators that this thread is running, outermost first."""
 
     def __init__(self) -> None:
         self.operators: list[OperatorEntry] = []

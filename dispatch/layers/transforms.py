@@ -31,7 +31,7 @@ ArgNums = int | tuple[int, ...]
 
 
 class _Sources:
-    """The tensors that a transform differentiates by: aliases of the leaves of some trees."""
+    """Tensors that a transform differentiates by: aliases of the leaves of some trees."""
 
     def __init__(self, tree: Any, name: str) -> None:
         given, self.spec = tree_flatten(tree)
@@ -83,7 +83,7 @@ class _Sources:
 
 def _alias(tensor: Any) -> Any:
     alias = tensor.alias()
-    unmark(alias)  # in no_grad mode too it is a source, or a result, of its own
+    unmark(alias)  # in no_grad mode too, each source or result is a distinct tensor
     return alias
 
 
@@ -382,7 +382,7 @@ def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
 
 
 def _lowered_throughout(tensor: Any) -> Any:
-    """`lowered`, of the tensor of all examples behind one that is mapped."""
+    """Run `lowered` on the tensor of all examples behind a mapped tensor."""
     if isinstance(tensor, BatchedTensor):
         mapped = tensor._data
         return batched(_lowered_throughout(mapped.value), mapped.dim, mapped.level)

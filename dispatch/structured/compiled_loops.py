@@ -101,9 +101,9 @@ SINGLE = {f"{name}_stub": 1 << 15 if name in ("exp", "tanh") else LARGE_FROM for
 
 
 class Sharing(IntEnum):
-    """Policy for sharing a loop's parts among threads. Waking a thread takes 10 us, and it starts some 50 us later.
+    """Policy for sharing a loop's parts among threads.
 
-    Waking a thread takes 10 us, and the thread starts some 50 us later.
+    Waking a thread takes 10 us, and it starts some 50 us later.
     """
 
     ALONE = 0

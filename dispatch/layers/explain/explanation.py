@@ -51,8 +51,7 @@ class Planning:
 
 @dataclass
 class Hop:
-    """One call of an operator's kernel: its decisions, and the operators that it called. `launches` are the Triton
-    kernels that it enqueued itself, by name and grid; `calls` the hops below it.
+    """One call of an operator's kernel: its decisions, and the operators that it called.
 
     `launches` are the Triton kernels that it enqueued itself, by name and grid; `calls` the hops below it.
     """

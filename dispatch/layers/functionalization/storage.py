@@ -43,10 +43,9 @@ class Step(NamedTuple):
 
 
 class FunctionalStorage:
-    """Value that handles share. `origin` is the external tensor that it began as; `is_input` is True if writes are
-    copied back to the origin. `generation` counts the writes.
+    """Value that handles share.
 
-    `origin` is the tensor from outside that it began as; `is_input` says that a write may go back to that.
+    `origin` is the external tensor that it began as; `is_input` is True if writes are copied back to the origin.
     `generation` counts the writes.
     """
 

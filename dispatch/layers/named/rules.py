@@ -16,9 +16,9 @@ from ...schema import FunctionSchema
 
 
 class NamedCall:
-    """Call as rules see it. `operands` has the names of the input tensors, in the schema's order, with lists flattened.
+    """Call as rules see it.
 
-    `operands` has the names of the tensors that are read, in the schema's order; lists are opened.
+    `operands` has the names of the input tensors, in the schema's order, with lists flattened.
     """
 
     __slots__ = ("name", "operands", "schema", "values")

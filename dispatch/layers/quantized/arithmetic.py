@@ -1,4 +1,4 @@
-"""Sums, products and activations of `tt.ops.quantized`, whose outputs have grids of their own.
+"""Quantized sums, products and activations of `tt.ops.quantized`, with their own output scale and zero point.
 
 Source: ATen/native/quantized/cpu/qadd.cpp, qmul.cpp, BinaryOps.cpp, qelu.cpp, qhardswish.cpp, qsoftmax.cpp.
 """
@@ -33,7 +33,7 @@ single = np.float32
 
 
 def check_pair(name: str, qa: Any, qb: Any) -> None:
-    """Raise RuntimeError for operands whose scheme or dtype differ, or that have channels."""
+    """Raise RuntimeError for operands with different schemes or dtypes, or with per-channel quantizers."""
     require_quantized(f"quantized::{name.lower()}", qa, qb)
     first, second = qa._data.quantizer, qb._data.quantizer
     if first.scheme is not second.scheme:
@@ -53,7 +53,7 @@ def add_on(qa: Any, qb: Any, grid: PerTensorAffine, relu: bool) -> Any:
 
 
 def mul_on(qa: Any, qb: Any, grid: PerTensorAffine, relu: bool) -> Any:
-    """Return the product of the integers minus their zero points, which wraps in 32 bits, on a grid."""
+    """Multiply the integers minus their zero points, with wrap-around at 32 bits, and requantize the product."""
     check_pair("Mul", qa, qb)
     first, second, dtype = qa._data.quantizer, qb._data.quantizer, qa._spec.dtype
     product = (qa._data.ints.to(int32) - first.zero_point) * (qb._data.ints.to(int32) - second.zero_point)
@@ -66,12 +66,12 @@ def mul_on(qa: Any, qb: Any, grid: PerTensorAffine, relu: bool) -> Any:
 
 
 def on_grid(function: Callable[..., Any], relu: bool) -> Callable[..., Any]:
-    """``function(qa, qb, scale, zero_point)``."""
+    """Return the operator ``function(qa, qb, scale, zero_point)``."""
     return lambda qa, qb, scale, zero_point: function(qa, qb, PerTensorAffine(float(scale), zero_point), relu)
 
 
 def into(function: Callable[..., Any], relu: bool) -> Callable[..., Any]:
-    """``function(qa, qb, out)``, on the grid of `out`."""
+    """Return the operator ``function(qa, qb, out)``, with the quantizer of `out`."""
 
     def write(qa: Any, qb: Any, out: Any) -> Any:
         return stored(out, function(qa, qb, check_uniform("out", out), relu))
@@ -80,7 +80,7 @@ def into(function: Callable[..., Any], relu: bool) -> Callable[..., Any]:
 
 
 def stored(out: Any, result: Any) -> Any:
-    """Write a result's integers to a tensor of its dtype and shape, which takes over its grid."""
+    """Write a result's integers to a tensor of its dtype and shape, which also gets its quantizer."""
     if out._spec.dtype is not result._spec.dtype:
         raise RuntimeError(f"expected an output of dtype {result._spec.dtype}, got {out._spec.dtype}")
     if out._spec.sizes != result._spec.sizes:
@@ -98,7 +98,7 @@ def number_of(b: Any) -> float:
 
 
 def add_scalar(relu: bool) -> Callable[..., Any]:
-    """Return the addition of a number: if its integer fits, the zero point moves; else the grid becomes wider."""
+    """Return the addition of a number: the zero point moves if the result is in range; else the scale grows."""
 
     def add(qa: Any, b: Any) -> Any:
         quantizer = check_uniform("add_scalar", qa)
@@ -125,7 +125,7 @@ def add_scalar(relu: bool) -> Callable[..., Any]:
 
 
 def mul_scalar(relu: bool) -> Callable[..., Any]:
-    """Return the multiplication by a number, which goes into the scale; a negative number reverses the integers."""
+    """Return the multiplication by a number, which scales the scale; a negative number reverses the integers."""
 
     def mul(qa: Any, b: Any) -> Any:
         quantizer = check_uniform("mul_scalar", qa)
@@ -156,7 +156,7 @@ def exchanged(function: Callable[..., Any]) -> Callable[..., Any]:
 def activation(
     name: str, function: Callable[..., Any], to_32_bits: Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
-    """``function(qx, output_scale, output_zero_point, *rest)``: a function of the numbers, on a grid."""
+    """Return ``function(qx, output_scale, output_zero_point, *rest)``: a dequantized function, requantized."""
 
     def activate(qx: Any, scale: float, zero_point: int, *rest: Any) -> Any:
         check_uniform(name, qx)

@@ -1,7 +1,6 @@
 """Linear layers and convolutions of `tt.ops.quantized` (ATen/native/quantized/cpu/qlinear.cpp, qconv.cpp).
 
-Products of integers are summed exactly; sum and bias meet in float32 and are put on the output's grid, as in PyTorch's
-kernels for x86.
+Integer matmuls are exact. The sum and the bias are added in float32 and requantized, as in PyTorch's kernels for x86.
 """
 
 from __future__ import annotations
@@ -42,7 +41,9 @@ def product(x: Any, zero_point: Any, packed: LinearPackedParams) -> Any:
 
 
 def check_activation(name: str, x: Any) -> PerTensorAffine:
-    """Return the quantizer of a layer's input. Raises RuntimeError for dtypes other than quint8, or channels."""
+    """Return the quantizer of a layer's input. Raises RuntimeError for dtypes other than quint8, and for per-channel
+    inputs.
+    """
     quantizer = check_uniform(name, x)
     if x._spec.dtype is not quint8:
         raise RuntimeError(f"Expected input data type QUInt8 but got {x._spec.dtype.scalar_name}")
@@ -52,7 +53,7 @@ def check_activation(name: str, x: Any) -> PerTensorAffine:
 def output_of(
     sums: Any, scale: float, packed: PackedWeight, grid: PerTensorAffine, axis: int, relu: bool
 ) -> Any:
-    """Return exact sums of products with their bias, on the output's grid in quint8."""
+    """Add the bias to exact sums of products, and requantize to quint8."""
     ndim = sums._spec.ndim
     step = packed.scales
     if isinstance(step, float):
@@ -73,7 +74,7 @@ def output_of(
 def requantized_product(
     rows: Any, quantizer: PerTensorAffine, packed: LinearPackedParams, grid: PerTensorAffine, relu: bool
 ) -> Any:
-    """`product` and `output_of` in one kernel, with the same bits, where the weight's zero points are 0."""
+    """Compute `product` and `output_of` in one kernel, bitwise identical, if the weight's zero points are 0."""
     ints, shift = signed(rows)
     offsets, bias, multiplier = packed.epilogue(quantizer.zero_point - shift, quantizer.scale, grid.scale)
     least = grid.zero_point if relu else 0
@@ -111,7 +112,7 @@ def linear(relu: bool) -> Callable[..., Any]:
 
 
 def linear_then(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a linear layer whose floating output goes through a function before it is quantized."""
+    """Return a linear layer that applies a function to its floating output before quantization."""
 
     def forward(x: Any, packed: LinearPackedParams, scale: float, zero_point: int, *rest: Any) -> Any:
         grid = PerTensorAffine(float(scale), zero_point)
@@ -139,7 +140,7 @@ def numbers_from(sums: Any, scale: float, packed: LinearPackedParams) -> Any:
 
 
 def linear_dynamic(relu: bool) -> Callable[..., Any]:
-    """Return a linear layer of a floating input, which is quantized by its range to 7 bits, as PyTorch does on x86."""
+    """Return a linear layer of a floating input, quantized to 7 bits by its range, as in PyTorch on x86."""
 
     def forward(x: Any, packed: LinearPackedParams, reduce_range: bool = False) -> Any:
         if is_quantized(x) or x._spec.dtype is not float32:
@@ -238,7 +239,7 @@ def conv_at(name: str, relu: bool) -> Callable[..., Any]:
 
 
 def conv_dynamic(name: str) -> Callable[..., Any]:
-    """Return a convolution of a floating input, which is quantized by its range."""
+    """Return a convolution of a floating input, quantized by its range."""
 
     def forward(x: Any, packed: ConvPackedParams, reduce_range: bool = False) -> Any:
         if is_quantized(x) or x._spec.dtype is not float32:

@@ -1,4 +1,4 @@
-"""Normalization in `tt.ops.quantized`: statistics of the numbers, the result on the output's grid (qbatch_norm.cpp)."""
+"""Normalization in `tt.ops.quantized`: statistics of the dequantized values, requantized results (qbatch_norm.cpp)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ single = np.float32
 
 
 def batch_norm(spatial: int | None, relu: bool) -> Callable[..., Any]:
-    """Return batch normalization by given statistics; `spatial` dimensions follow the channels, None for any number."""
+    """Return batch normalization with given statistics; `spatial` dimensions follow the channels, None for any
+    number.
+    """
 
     def normalize(
         qx: Any,

@@ -1,7 +1,7 @@
-"""Weights of quantized layers with their bias and geometry, as `tt.ops.quantized` hands them about.
+"""Packed weights of quantized layers, with bias and geometry, for `tt.ops.quantized`.
 
 PyTorch packs them for the kernels of one library (`LinearPackedParamsBase`, `ConvPackedParamsBase`). Here they are the
-weight itself and what the products need of it, computed once.
+weight itself, and values for the matmuls that are computed once.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ single = np.float32
 
 
 class PackedWeight:
-    """A quantized weight, of which one dimension counts the outputs, and a floating bias.
+    """Quantized weight with an output dimension, and a floating bias.
 
     Args:
-        name: the operator that packs, for messages.
-        weight: a qint8 tensor with one scale, or one for each index of `axis`.
-        bias: a float32 tensor with a number for each output, or None.
-        axis: the dimension of the outputs.
-        outputs: how many there are.
+        name: Name of the packing operator, for messages.
+        weight: Tensor of qint8 with one scale, or one for each index of `axis`.
+        bias: Tensor of float32 with one element per output, or None.
+        axis: The output dimension.
+        outputs: Number of outputs.
     """
 
     def __init__(self, name: str, weight: Any, bias: Any, axis: int, outputs: int) -> None:

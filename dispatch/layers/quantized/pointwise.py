@@ -1,6 +1,7 @@
 """Functions of the elements of quantized tensors (ATen/native/quantized/cpu/kernels/QuantizedOpKernels.cpp).
 
-Those that keep the grid work on integers; others go through float32, rounded as PyTorch's kernels for the CPU round.
+Functions that keep the quantizer work on integers. Others compute in float32, with the rounding of PyTorch's CPU
+kernels.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def nearest(number: float, quantizer: PerTensorAffine, dtype: ScalarType) -> int
     least, greatest = LIMITS[dtype]
     inverse = float(single(1) / single(quantizer.scale))
     product = float(single(number)) * inverse
-    # To 32 bits the product rounds on its own, as in `quantized_by`.
+    # For 32 bits the product is rounded separately, as in `quantized_by`.
     steps = single(
         (float(single(product)) if dtype is qint32 else product) + float(single(quantizer.zero_point))
     )
@@ -38,7 +39,7 @@ def nearest(number: float, quantizer: PerTensorAffine, dtype: ScalarType) -> int
 
 
 def requantized(numbers: Any, quantizer: PerTensorAffine, dtype: ScalarType) -> Any:
-    """Quantize a kernel's float32 result onto a grid. For 8 bits the zero point is added after rounding."""
+    """Quantize a kernel's float32 result. For 8 bits the zero point is added after rounding."""
     if dtype is qint32:
         return quantized_by(numbers, quantizer, dtype)
     inverse = float(single(1) / single(quantizer.scale))
@@ -47,7 +48,7 @@ def requantized(numbers: Any, quantizer: PerTensorAffine, dtype: ScalarType) -> 
 
 
 LANES = 16
-"""Numbers in a vector of AVX-512: fewer channels are computed one by one."""
+"""Number of elements in an AVX-512 vector: fewer channels are computed one by one."""
 
 
 def are_channels_last(self: Any) -> bool:
@@ -58,7 +59,7 @@ def are_channels_last(self: Any) -> bool:
 
 
 def check_uniform(name: str, self: Any) -> PerTensorAffine:
-    """Return the quantizer of a tensor with one scale.
+    """Return the per-tensor quantizer of a tensor. Raises RuntimeError for per-channel, NotImplementedError for none.
 
     Raises RuntimeError for channels, NotImplementedError for none.
     """
@@ -98,14 +99,14 @@ def hardtanh(self: Any, min_val: Any, max_val: Any) -> Any:
 
 
 def gelu_on_single(self: Any, approximate: str = "none") -> Any:
-    """Compute GELU on the grid of the argument, whose scale is rounded to float32."""
+    """Compute GELU with the quantizer of the argument, whose scale is rounded to float32."""
     quantizer = check_uniform("gelu", self)
     grid = PerTensorAffine(float(single(quantizer.scale)), quantizer.zero_point)
     return requantized(gelu(vector_numbers_of(self), approximate), grid, self._spec.dtype)
 
 
 def through_floats(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a float32 function whose result is on the grid of the argument."""
+    """Return a float32 function whose result has the quantizer of the argument."""
 
     def on_same_grid(self: Any, *rest: Any) -> Any:
         quantizer = check_uniform(name, self)
@@ -126,9 +127,9 @@ def on_fixed_grid(
     grids: dict[Any, PerTensorAffine],
     to_32_bits: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
-    """Return a float32 function whose values have a known range, and so a grid of their own.
+    """Return a float32 function with a known output range, and therefore a fixed quantizer.
 
-    A function with `qint32` results may be another one.
+    For `qint32` results, another function may be given.
     """
 
     def on_its_grid(self: Any) -> Any:
@@ -158,7 +159,7 @@ SYMMETRIC_GRIDS = {
 
 
 def threshold(x: Any, limit: Any, value: Any) -> Any:
-    """Return the numbers above a limit, and another number for the rest."""
+    """Return the values above a limit, and another number elsewhere."""
     return ops.where(x > limit, x, single(value).item())
 
 
@@ -186,14 +187,14 @@ def hardswish(x: Any) -> Any:
 
 
 def _prelu_kernel(self: Any, weight: Any) -> Any:
-    """Compute PReLU: positive numbers, and others multiplied by a weight, which is quantized too."""
+    """Compute PReLU: multiply negative values by a weight, which is quantized too."""
     quantizer = check_uniform("prelu", self)
     require_quantized("prelu", weight)
     return requantized(prelu_of(self, weight), quantizer, self._spec.dtype)
 
 
 def prelu_of(self: Any, weight: Any) -> Any:
-    """Compute PReLU of a quantized tensor's numbers: negative ones times the weights of their channels."""
+    """Compute PReLU of a quantized tensor: multiply negative values by the channel's weight."""
     x, weights = vector_numbers_of(self), vector_numbers_of(weight)
     count, channels = weight._spec.numel, self._spec.sizes[1] if self._spec.ndim > 1 else 1
     if weight._spec.ndim != self._spec.ndim:

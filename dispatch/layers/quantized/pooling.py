@@ -1,4 +1,4 @@
-"""Windows over quantized images: greatest elements, means, other sizes.
+"""Pooling and interpolation of quantized images.
 
 Means are sums of integers, multiplied by the inverse of their number in float32 and rounded
 (ATen/native/quantized/cpu/AveragePool2d.cpp, AdaptiveAveragePooling.cpp, UpSampleBilinear2d.cpp).
@@ -44,7 +44,7 @@ def through_integers(name: str) -> Callable[..., Any]:
 
 
 def means(self: Any, sums: Any, inverse: Any, offset: int) -> Any:
-    """Multiply sums of integers by inverse counts and add a zero point, on the grid of the argument."""
+    """Multiply sums of integers by inverse counts and add a zero point, with the quantizer of the argument."""
     least, greatest = LIMITS[self._spec.dtype]
     steps = sums.to(float32) * inverse
     if offset:
@@ -123,7 +123,7 @@ def adaptive_avg_pool(name: str) -> Callable[..., Any]:
 
 
 def window_sizes(spatial: Sequence[int], output_size: Sequence[int]) -> tuple[Any, Any]:
-    """Return the element counts of windows, and their inverses, divided by one dimension after the other."""
+    """Return the window sizes and their inverses, divided by one dimension after the other."""
     counts, inverse = np.ones((), single), np.ones((), single)
     for size, wanted in zip(spatial, output_size, strict=True):
         starts = np.arange(wanted) * size // max(wanted, 1)
@@ -152,7 +152,7 @@ def upsample_bilinear2d(
     """
     quantizer = check_uniform("upsample_bilinear2d", self)
     if self._spec.ndim != 4 or len(output_size) != 2 or min(output_size) < 1 or not self._spec.numel:
-        # The floating operator raises the error.
+        # The floating-point operator raises the error.
         ops.upsample_bilinear2d(self._data.ints.to(float32), output_size, align_corners, scales_h, scales_w)
     height, width = self._spec.sizes[-2:]
     fuses = are_channels_last(self)
@@ -173,7 +173,7 @@ def upsample_bilinear2d(
 
 
 Neighbours = tuple[Any, Any, Any, Any]
-"""Two input positions of each output element, and the weights of both."""
+"""Two input positions of each output element, with their weights."""
 
 
 def _neighbours(

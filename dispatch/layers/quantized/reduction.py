@@ -17,7 +17,7 @@ from .structure import rewrapped
 
 
 def mean_dim(self: Any, dim: int | Sequence[int] | None, keepdim: bool, dtype: ScalarType | None) -> Any:
-    """Compute the mean of the numbers, on the grid of the argument."""
+    """Compute the mean of the values, with the quantizer of the argument."""
     quantizer = check_uniform("mean", self)
     if dtype is not None and dtype is not self._spec.dtype:
         raise RuntimeError(f"mean: expected the dtype {self._spec.dtype} of a quantized tensor, got {dtype}")
@@ -44,7 +44,7 @@ def mean(self: Any, dtype: ScalarType | None) -> Any:
 
 
 def std_correction(self: Any, dim: int | Sequence[int] | None, correction: Any, keepdim: bool) -> Any:
-    """Compute the standard deviation of the numbers, on the grid of the argument."""
+    """Compute the standard deviation of the values, with the quantizer of the argument."""
     quantizer = check_uniform("std", self)
     deviation = ops.std(numbers_of(self), dim, correction=correction, keepdim=keepdim)
     return quantized_by(deviation, quantizer, self._spec.dtype)

@@ -1,4 +1,4 @@
-"""Operators that move the elements of quantized tensors, or choose among them: they are those of the integers."""
+"""Operators that move or select elements of quantized tensors: they run on the integers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def moved(name: str) -> Callable[..., Any]:
 
 
 def check_moved(name: str, self: Any) -> None:
-    """Raise RuntimeError for a tensor with channels, whose scales would have to move too."""
+    """Raise RuntimeError for a per-channel tensor, whose scales would have to move too."""
     refuse_packed(name, self)
     if not isinstance(self._data.quantizer, PerTensorAffine):
         raise RuntimeError(f"Only per_tensor quantized quantized tensors are supported by {name}.")
@@ -53,7 +53,7 @@ def joined(
     relu: bool = False,
     stacks: bool = False,
 ) -> Any:
-    """Concatenate tensors on one grid, by default that of the first; with `relu` clamp at zero."""
+    """Concatenate tensors with one quantizer, by default that of the first; `relu` clamps at zero."""
     first = tensors[0]
     for each in tensors:
         if each._spec.dtype is not first._spec.dtype:
@@ -73,7 +73,7 @@ def joined(
 
 
 def onto(self: Any, grid: PerTensorAffine, by_channels: bool) -> Any:
-    """Requantize a tensor onto a grid. Even on its own grid, qint32 goes through float32 unless it is channels-last."""
+    """Requantize a tensor. Even with an unchanged quantizer, qint32 goes through float32 unless it is channels-last."""
     dtype = self._spec.dtype
     if self._data.quantizer == grid and (by_channels or dtype is not qint32):
         return self
@@ -83,7 +83,7 @@ def onto(self: Any, grid: PerTensorAffine, by_channels: bool) -> Any:
 
 
 def stack(tensors: Sequence[Any], dim: int) -> Any:
-    """Stack tensors along a new dimension, on the grid of the first."""
+    """Stack tensors along a new dimension, with the quantizer of the first."""
     require_quantized("stack", *tensors)
     ndim = tensors[0]._spec.ndim + 1
     return joined([each.unsqueeze(dim % ndim) for each in tensors], dim % ndim, None, stacks=True)

@@ -1,4 +1,4 @@
-"""Quantized tensors themselves: their integers and quantizers, copies, parts, comparison of everything at once."""
+"""Structure of quantized tensors: integers and quantizers, copies, parts, equality."""
 
 from __future__ import annotations
 
@@ -86,9 +86,7 @@ def clone(self: Any, memory_format: MemoryFormat | None) -> Any:
 
 
 def copy_(self: Any, src: Any, non_blocking: bool) -> Any:
-    """Copy: from a floating tensor the nearest integers; from a quantized one of the same scheme integers and
-    quantizer.
-    """
+    """Copy: quantize a floating tensor; from a quantized tensor of the same scheme, copy integers and quantizer."""
     if not is_quantized(self):
         raise RuntimeError(
             "Copying from quantized Tensor to non-quantized Tensor is not allowed, please use dequantize to get a "
@@ -145,7 +143,7 @@ def _to_copy(
     non_blocking: bool,
     memory_format: MemoryFormat | None,
 ) -> Any:
-    """Copy to a device; no other dtype can be requested."""
+    """Copy to a device; no other dtype may be requested."""
     spec = self._spec
     if dtype is not None and dtype is not spec.dtype:
         raise RuntimeError(

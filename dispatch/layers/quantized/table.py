@@ -26,7 +26,7 @@ Function = Callable[..., Any]
 find = Dispatcher.singleton().find_schema_or_throw
 
 MODULES = ("structure", "pointwise", "selection", "reduction", "pooling", "normalization")
-"""The modules; of two that list an operator, the one named first serves it."""
+"""The modules; if two list an operator, the first one serves it."""
 
 COMPOSED = frozenset(
     {
@@ -40,7 +40,7 @@ COMPOSED = frozenset(
         "dequantize.tensors",
     }
 )
-"""Operators whose kernel for all backends takes quantized tensors, or refuses them itself."""
+"""Operators whose kernel for all backends supports quantized tensors, or refuses them itself."""
 
 
 @cache
@@ -143,6 +143,6 @@ def _view(op: OperatorEntry) -> Function | None:
 
 
 def refuse_packed(name: str, *tensors: Any) -> None:
-    """Raise NotImplementedError for tensors of which two elements share a byte."""
+    """Raise NotImplementedError for tensors in which two elements share a byte."""
     if any(each._spec.dtype is quint4x2 for each in tensors):
         raise NotImplementedError(f"\"{name}\" not implemented for 'QUInt4x2'")

@@ -16,7 +16,7 @@ from ...core.operator_entry import OperatorEntry
 from ...structured.meta.views import INTEGER, NEW_AXIS
 
 Geometry = Callable[[Any, Sequence[Any]], Any]
-"""The quantizer of a view of a tensor with channels, from the tensor and the other arguments."""
+"""Quantizer of a per-channel tensor's view, from the tensor and the other arguments."""
 
 
 def viewed(op: OperatorEntry) -> Callable[..., Any]:
@@ -47,7 +47,7 @@ def viewed(op: OperatorEntry) -> Callable[..., Any]:
 
 
 def _packed_view(op: OperatorEntry, self: Any, args: Sequence[Any]) -> Any:
-    """View two-per-byte elements with other sizes. Raises NotImplementedError for another view."""
+    """View packed sub-byte elements with other sizes. Raises NotImplementedError for another view."""
     data = self._data
     if op.name == "aten::alias":
         sizes = self._spec.sizes
@@ -62,7 +62,7 @@ def _packed_view(op: OperatorEntry, self: Any, args: Sequence[Any]) -> Any:
 
 
 def check_axis(sizes: Sequence[int], quantizer: PerChannel) -> None:
-    """Raise RuntimeError where a view's dimension is not as long as there are channels."""
+    """Raise RuntimeError if a view's dimension does not have one index per channel."""
     count, axis = quantizer.scales._spec.numel, quantizer.axis
     if not 0 <= axis < len(sizes):
         raise RuntimeError(
@@ -83,9 +83,9 @@ def shifted(quantizer: Any, axis: int) -> Any:
 
 
 def of_channels(quantizer: Any, pick: Callable[[Any], Any], axis: int) -> Any:
-    """Return the quantizer of some channels; for a single channel that of a tensor with one scale.
+    """Return the quantizer of some channels; a single channel gives a per-tensor quantizer.
 
-    On a GPU the host waits for that one's scale.
+    On a GPU the host waits for its scale.
     """
     scales, zero_points = pick(quantizer.scales), pick(quantizer.zero_points)
     if scales._spec.numel > 1:
@@ -157,11 +157,11 @@ CHANNELS: dict[str, Geometry] = {
     "squeeze.dim": _squeeze_dim,
     "squeeze.dims": _squeeze_dim,
 }
-"""Which channels a view keeps, by operator; others are refused where there are channels."""
+"""Channels that a view keeps, by operator; other views of per-channel tensors are refused."""
 
 
 def _step_by_step(self: Any, index: Sequence[int]) -> Any:
-    """``x[...]`` of a tensor with channels, one dimension after the other."""
+    """Return ``x[...]`` of a per-channel tensor, one dimension after the other."""
     dim = 0
     for position in range(0, len(index), 4):
         kind, start, stop, step = index[position : position + 4]

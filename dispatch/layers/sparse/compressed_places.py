@@ -1,4 +1,4 @@
-"""Operators on compressed rows or columns by their indices: masks, intersections, slices, transposes."""
+"""Operators on compressed tensors by their indices: masks, intersections, slices, transposes."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def select_copy(self: Any, dim: int, index: int) -> Any:
 
 
 def _select_first(self: Any, index: int) -> Any:
-    """``x[i]``."""
+    """Return ``x[i]``."""
     size = self._spec.sizes[0]
     if not -size <= index < size:
         raise IndexError(f"index {index} is out of bounds for dimension 0 with size {size}")
@@ -177,7 +177,7 @@ def _select_first(self: Any, index: int) -> Any:
 
 
 def _basic_index(self: Any, index: Sequence[int]) -> Any:
-    """``x[i, j]``: numbers, and whole dimensions between them."""
+    """Return ``x[i, j]``: numbers, and full slices between them."""
     out: Any = self
     dim = 0
     for position in range(0, len(index), 4):

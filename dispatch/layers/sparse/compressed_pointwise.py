@@ -1,4 +1,4 @@
-"""Pointwise operators on compressed rows and columns: functions of values, sums and products, values written in place.
+"""Pointwise operators on compressed tensors: functions of values, sums and products, in-place writes.
 
 Indices are unique, so that a function that keeps zero works on the values alone. Source of the list of operators:
 aten/src/ATen/native/sparse/SparseCsrTensorMath.cpp.
@@ -25,7 +25,7 @@ from .forms import become
 
 
 def on_values(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function of a tensor that changes its values."""
+    """Return the form of a function on values that takes and returns a sparse tensor."""
 
     def unary(self: Any, *rest: Any) -> Any:
         return over(self, function(self._data.values, *rest))
@@ -134,7 +134,7 @@ def add_(self: Any, other: Any, alpha: Any) -> Any:
 
 
 def mul(self: Any, other: Any) -> Any:
-    """Multiply at the indices that all sparse operands specify; a strided one, which broadcasts, specifies all."""
+    """Multiply at the indices that all sparse operands specify; a strided operand broadcasts."""
     if _is_number(self) or self._spec.layout is strided:
         self, other = other, self
     if _is_number(other):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def sparse_sampled_addmm(self: Any, mat1: Any, mat2: Any, beta: Number, alpha: Number) -> Any:
-    """``beta * self + alpha * (mat1 @ mat2)`` at the indices of `self`; no other element is computed."""
+    """Compute ``beta * self + alpha * (mat1 @ mat2)`` at the indices of `self` only."""
     _check_sampled(self, mat1, mat2)
     if self._spec.layout is sparse_coo:
         self = coalesced(self)
@@ -55,7 +55,7 @@ def _at(row: Any, column: Any, mat1: Any, mat2: Any) -> Any:
 
 
 def dot_rows(rows: Any, columns: Any, left: Any, right: Any) -> Any:
-    """Return the dot products of pairs of rows; complex ones on a GPU are computed by their parts."""
+    """Return the dot products of pairs of rows; on a GPU, complex ones are computed from real and imaginary parts."""
     if not (left.is_complex() and left._spec.device.type == "cuda"):
         return ops._sampled_mm(rows, columns, left, right)
     parts = [part.contiguous() for part in (left.real, left.imag, right.real, right.imag)]
@@ -77,7 +77,7 @@ def _blocks_at(each: Lines, matrix: Any, row: Any, column: Any, mat1: Any, mat2:
 
 
 def combined(made: Any, values: Any, beta: Number, alpha: Number) -> Any:
-    """``beta * values + alpha * made``; values that are not used may be anything."""
+    """Compute ``beta * values + alpha * made``; a zero beta ignores `values`."""
     made = made if alpha == 1 else made * alpha
     return made if beta == 0 else made + (values if beta == 1 else values * beta)
 

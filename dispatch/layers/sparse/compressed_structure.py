@@ -36,9 +36,9 @@ class Lines:
     """Values of a compressed tensor by lines, where a line is a row or a column.
 
     Attributes:
-        batch, lines, length: how many matrices there are, how many lines each has, and how many places a line.
+        batch, lines, length: Number of matrices, of lines per matrix, and of positions per line.
         line: the line of each value or block, ascending, [batch * nnz].
-        plain: its place in the line.
+        plain: Position in the line.
         values: of shape [batch * nnz, *block sizes, *dense sizes].
     """
 
@@ -114,7 +114,7 @@ def add_to_dense(out: Any, alpha: Any, self: Any) -> Any:
 
 
 def to_coo(self: Any) -> Any:
-    """Return the coordinates of every value, in rows of the whole tensor; blocks give those of all their elements."""
+    """Return the coordinates of every value, in rows of the whole tensor; a block gives those of all its elements."""
     each, spec = Lines(self), self._spec
     matrix, row, column = (part.to(int64) for part in each.coordinates())
     values = each.values
@@ -276,7 +276,7 @@ def _gathered(self: Any, blocksize: Sequence[int], layout: Layout) -> Any:
 def _to_sparse(
     self: Any, layout: Layout | None, blocksize: Sequence[int] | None, dense_dim: int | None
 ) -> Any:
-    """``_to_sparse(layout=)``."""
+    """Run ``_to_sparse(layout=)``."""
     given, wanted = self._spec.layout, sparse_coo if layout is None else layout
     name = "sparse_compressed_to_sparse"
     route = f"{name}: conversion from {spoken(given)} to {spoken(wanted)}"
@@ -299,7 +299,7 @@ def _to_sparse(
 
 
 def _to_sparse_sparse_dim(self: Any, sparse_dim: int) -> Any:
-    """``_to_sparse(2)``."""
+    """Run ``_to_sparse(2)``."""
     if sparse_dim != 2 + self._data.batch_dim:
         raise RuntimeError(
             f"sparse_compressed_to_sparse: conversion from {spoken(self._spec.layout)} to Sparse with sparse_dim "

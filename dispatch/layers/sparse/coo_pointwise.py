@@ -21,7 +21,7 @@ from .coo_structure import add_into, check_range, coalesced, parts_of, places_am
 from .forms import become
 
 LINEAR = ("neg",)
-"""Functions of which that of a sum is the sum: repeated coordinates stay."""
+"""Additive functions: duplicate coordinates may stay."""
 
 ZERO_PRESERVING = (
     *("abs", "asin", "asinh", "atan", "atanh", "ceil", "erf", "erfinv", "expm1", "floor", "frac", "isinf"),
@@ -60,7 +60,7 @@ def _refuse_number(name: str, self: Any, other: Any) -> None:
 
 
 def add(self: Any, other: Any, alpha: Any) -> Any:
-    """Sparse tensors side by side; into a dense one the values are added."""
+    """Concatenate the values of sparse tensors; into a dense tensor, add them."""
     _refuse_number("add", self, other)
     if self._spec.layout is strided:
         if other._spec.layout is not sparse_coo:
@@ -124,7 +124,7 @@ def rsub(self: Any, other: Any, alpha: Any) -> Any:
 
 
 def in_place_on_values(name: str) -> Callable[..., Any]:
-    """Return the in-place form of a nonlinear function, which refuses repeated coordinates."""
+    """Return the in-place form of a nonlinear function, which refuses duplicate coordinates."""
     function = on_values(getattr(ops, name), linear=False)
 
     def inplace(self: Any, *rest: Any) -> Any:
@@ -137,7 +137,7 @@ def in_place_on_values(name: str) -> Callable[..., Any]:
 
 
 def mul(self: Any, other: Any) -> Any:
-    """Multiply at the indices that both specify; a dense operand, which broadcasts, specifies all."""
+    """Multiply at the indices that both operands specify; a dense operand broadcasts."""
     if _is_number(self) or self._spec.layout is strided:
         self, other = other, self
     if _is_number(other):

@@ -56,7 +56,7 @@ def summed(self: Any, dims: Sequence[int], dtype: ScalarType | None) -> Any:
 
 
 def _sparse_sum_dim(self: Any, dim: Sequence[int]) -> Any:
-    """``_sparse_sum.dim``: no integer is promoted."""
+    """Run ``_sparse_sum.dim``; integers are not promoted."""
     if not dim:
         raise RuntimeError("sparse.sum: expected dim to name a dimension, got none")
     ndim = self._spec.ndim

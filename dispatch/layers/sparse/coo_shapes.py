@@ -1,4 +1,4 @@
-"""Parts and other shapes of tensors of coordinates: transposed, selected, joined, broadcast."""
+"""Shape operators of sparse COO tensors: transpose, select, concatenate, broadcast."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def select(self: Any, dim: int, index: int) -> Any:
 
 
 def select_first(self: Any, index: int) -> Any:
-    """``self[index]``."""
+    """Return ``self[index]``."""
     if not self._spec.ndim:
         raise IndexError(
             "invalid index of a 0-dim tensor. Use `tensor.item()` in Python to convert a 0-dim tensor to a number"
@@ -164,7 +164,7 @@ def select_first(self: Any, index: int) -> Any:
 
 
 def select_backward(grad: Any, input_sizes: Sequence[int], dim: int, index: int) -> Any:
-    """Return a gradient at the index of the dimension that was selected."""
+    """Return a gradient at the selected index of the dimension."""
     at = wrapped(dim, len(input_sizes))
     indices, values = parts_of(grad)
     sparse_dim = grad._data.sparse_dim

@@ -1,4 +1,4 @@
-"""Tensors of coordinates themselves: their parts, coalescing, other sizes, dense forms, copies."""
+"""Structure of sparse COO tensors: parts, coalescing, resizing, dense forms, copies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def parts_of(self: Any) -> tuple[Any, Any]:
 
 
 def alias(self: Any) -> Any:
-    """Return another tensor over the same parts that is not a view: in-place operators replace parts whole."""
+    """Return another tensor over the same parts that is not a view, since in-place operators replace parts."""
     return coo_tensor(*parts_of(self), self.shape, self._data.is_coalesced)
 
 
@@ -175,7 +175,7 @@ def values_at(self: Any, indices: Any) -> Any:
 
 
 def places_among(own: Any, wanted: Any) -> tuple[Any, Any]:
-    """Return for each wanted number its position among sorted ones, clamped to the range, and whether it is there."""
+    """Return for each searched number its position among sorted ones, clamped to the range, and True if it is found."""
     count = own._spec.sizes[0]
     if not count:
         return ops.zeros_like(wanted), ops.zeros_like(wanted, dtype=bool_)
@@ -189,7 +189,7 @@ def clone(self: Any, memory_format: MemoryFormat | None) -> Any:
 
 
 def copy_(self: Any, src: Any, non_blocking: bool) -> Any:
-    """Copy another sparse tensor, of any dtype and device; a strided one is refused, as in PyTorch."""
+    """Copy another sparse tensor, of any dtype and device; a strided tensor is refused, as in PyTorch."""
     if src._spec.layout is not sparse_coo or self._spec.layout is not sparse_coo:
         raise RuntimeError(
             "copy_() between dense and sparse Tensors is not implemented! Found self type = "
@@ -318,7 +318,7 @@ def zero_(self: Any) -> Any:
 
 
 def sparse_resize_(self: Any, size: Sequence[int], sparse_dim: int, dense_dim: int) -> Any:
-    """Resize over the same elements, none of which may be lost."""
+    """Resize over the same elements, all of which must remain."""
     data = self._data
     if sparse_dim + dense_dim != len(size):
         raise RuntimeError(

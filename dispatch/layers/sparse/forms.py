@@ -32,9 +32,9 @@ def into_out(name: str, function: Function) -> Function:
 
 
 def become(name: str, target: Any, result: Any, resizes: bool = False) -> Any:
-    """Give a tensor what another one holds; a strided one is written to.
+    """Copy a result into a tensor; a strided tensor is written to.
 
-    Raises RuntimeError for another shape, unless `resizes`, and for a dtype that the target's cannot hold.
+    Raises RuntimeError for another shape, unless `resizes`, and for a dtype that cannot be cast to the target's.
     """
     spec, given = target._spec, result._spec
     if not can_cast(given.dtype, spec.dtype):

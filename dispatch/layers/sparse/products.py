@@ -44,7 +44,7 @@ def turned(self: Any) -> Any:
 def rows_of(self: Any) -> tuple[Any, Any, Any]:
     """Return a sparse matrix, or a batch as one block-diagonal matrix, in compressed rows.
 
-    Returns where the rows begin, columns, and values, which are elements or blocks.
+    Returns row offsets, columns, and values, which are elements or blocks.
     """
     layout, spec = self._spec.layout, self._spec
     is_float = spec.dtype.is_floating_point or spec.dtype.is_complex
@@ -98,7 +98,7 @@ def times_dense(self: Any, dense: Any) -> Any:
 
 
 def shaped(out: Any, size: Sequence[int]) -> Any:
-    """Return a new tensor in another shape that is not a view: autograd gives it a history of its own."""
+    """Return a reshaped tensor that is not a view, so that autograd gives it a history of its own."""
     return out if out._spec.sizes == tuple(size) and out._view_base is None else ops._unsafe_view(out, size)
 
 
@@ -109,7 +109,7 @@ def times_sparse(dense: Any, self: Any) -> Any:
 
 
 def _complex_product(operator: Any, begins: Any, columns: Any, values: Any, dense: Any) -> Any:
-    """Compute a complex matmul as two real ones of twice the width, one for the real and one for the imaginary part."""
+    """Compute a complex matmul as two real matmuls of twice the width, for the real and the imaginary part."""
     rows, width = dense._spec.sizes
     parts = ops.view_as_real(values.contiguous())
     both = ops.view_as_real(dense.contiguous()).reshape((rows, 2 * width))
@@ -120,7 +120,7 @@ def _complex_product(operator: Any, begins: Any, columns: Any, values: Any, dens
 
 
 def _check_pair(name: str, left: Any, right: Any, ndim: int) -> None:
-    """Raise RuntimeError where two matrices, or batches of them, have no product."""
+    """Raise RuntimeError for matrices, or batches, whose sizes do not allow a matmul."""
     for argument, operand in (("self", left), ("mat2", right)):
         if operand._spec.ndim != ndim:
             kind = "matrix" if ndim == 2 else "batch of matrices"
@@ -161,7 +161,7 @@ def product(name: str, left: Any, right: Any) -> Any:
 
 
 def mm(self: Any, mat2: Any) -> Any:
-    """``mm``."""
+    """Run ``mm``."""
     return product("mm", self, mat2)
 
 
@@ -171,7 +171,7 @@ def scaled(made: Any, alpha: Number) -> Any:
 
 
 def addmm(self: Any, mat1: Any, mat2: Any, beta: Number, alpha: Number) -> Any:
-    """``addmm``: the result is strided where `self` is, and else sparse, as both factors are."""
+    """Run ``addmm``: the result is strided if `self` is, else sparse like both factors."""
     _check_pair("addmm", mat1, mat2, 2)
     size = (mat1._spec.sizes[0], mat2._spec.sizes[1])
     kind = self._spec.layout
@@ -206,13 +206,13 @@ def addmm(self: Any, mat1: Any, mat2: Any, beta: Number, alpha: Number) -> Any:
 
 
 def mv(self: Any, vec: Any) -> Any:
-    """``mv``: a sparse matrix times a strided vector."""
+    """Run ``mv``: a sparse matrix times a strided vector."""
     _check_vector("mv", self, vec)
     return shaped(times_dense(self, vec.unsqueeze(1)), (self._spec.sizes[0],))
 
 
 def addmv(self: Any, mat: Any, vec: Any, beta: Number, alpha: Number) -> Any:
-    """``addmv``."""
+    """Run ``addmv``."""
     _check_vector("addmv", mat, vec)
     if self._spec.layout is not strided:
         raise RuntimeError(f"torch.addmv: expected self to be strided, got {spoken(self._spec.layout)}")
@@ -242,7 +242,7 @@ def _check_vector(name: str, mat: Any, vec: Any) -> None:
 
 
 def bmm(self: Any, mat2: Any) -> Any:
-    """``bmm``: a batch of sparse matrices times strided ones, or the other way round."""
+    """Run ``bmm`` of a batch of sparse matrices and strided ones, in either order."""
     if self._spec.layout is not strided and mat2._spec.layout is not strided:
         raise RuntimeError(
             f"bmm: expected one strided batch, got {spoken(self._spec.layout)} and {spoken(mat2._spec.layout)}"
@@ -263,7 +263,7 @@ def bmm(self: Any, mat2: Any) -> Any:
 
 
 def baddbmm(self: Any, batch1: Any, batch2: Any, beta: Number, alpha: Number) -> Any:
-    """``baddbmm``, to a strided batch."""
+    """Run ``baddbmm`` with a strided addend."""
     if self._spec.layout is not strided:
         raise RuntimeError(f"baddbmm: expected self to be strided, got {spoken(self._spec.layout)}")
     made = scaled(bmm(batch1, batch2), alpha)
@@ -291,7 +291,7 @@ def _found_rows(mat1: Any, mat2: Any, name: str) -> tuple[Any, Any]:
 
 
 def hspmm(mat1: Any, mat2: Any) -> Any:
-    """``hspmm``: rows of the product where the sparse matrix has elements."""
+    """Run ``hspmm``: return the rows in which the sparse matrix has elements."""
     if mat1._spec.layout in COMPRESSED:
         raise NotImplementedError(f"hspmm: expected 'mat1' of layout Sparse, got {spoken(mat1._spec.layout)}")
     found, made = _found_rows(mat1, mat2, "hspmm")
@@ -299,7 +299,7 @@ def hspmm(mat1: Any, mat2: Any) -> Any:
 
 
 def sspaddmm(self: Any, mat1: Any, mat2: Any, beta: Number, alpha: Number) -> Any:
-    """``sspaddmm``: the elements of `self` and those rows, side by side."""
+    """Run ``sspaddmm``: concatenate the elements of `self` with those rows."""
     size = (mat1._spec.sizes[0], mat2._spec.sizes[1])
     if self._spec.layout is not sparse_coo:
         raise RuntimeError(f"sspaddmm: expected 'self' of layout Sparse, got {spoken(self._spec.layout)}")
@@ -317,7 +317,7 @@ def sspaddmm(self: Any, mat1: Any, mat2: Any, beta: Number, alpha: Number) -> An
 
 
 def _sparse_sparse_matmul(self: Any, other: Any) -> Any:
-    """``_sparse_sparse_matmul``: matrices of coordinates."""
+    """Run ``_sparse_sparse_matmul`` of COO matrices."""
     for name, operand in (("self", self), ("other", other)):
         if operand._spec.layout is not sparse_coo:
             raise RuntimeError(
@@ -327,7 +327,7 @@ def _sparse_sparse_matmul(self: Any, other: Any) -> Any:
 
 
 def t(self: Any) -> Any:
-    """``t`` of coordinates."""
+    """Run ``t`` of a COO matrix."""
     if self._spec.ndim > 2:
         raise RuntimeError(
             f"t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got {self._spec.ndim}D"

@@ -24,7 +24,7 @@ from ...tensor_data import from_numpy, tensor
 from .coo_structure import added_at
 
 PRODUCTS = 1 << 22
-"""Products of values that are written out at a time, of a row by itself more: about 64 bytes each, 256 MiB together."""
+"""Maximum number of products in memory at a time, unless a single row has more: about 64 bytes each, 256 MiB in all."""
 
 
 def matrix_product(left: Any, right: Any) -> Any:
@@ -105,7 +105,7 @@ def _parts(begins: Any, counts: Any) -> list[slice]:
     ends = counts.to(int64).cumsum(0)
     if entries == 0 or int(ends[-1]) <= PRODUCTS:
         return [slice(0, entries)]
-    # How many products come before each row; the host asks for two numbers of each block.
+    # Prefix sums of the numbers of products; the host reads two numbers for each block.
     before = ops.cat([ops.zeros((1,), dtype=int64, device=ends.device), ends], 0).index_select(0, begins)
     lines = before._spec.sizes[0] - 1
     cuts = [0]

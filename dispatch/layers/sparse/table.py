@@ -33,7 +33,7 @@ MODULES = {
         *("compressed_products", "products"),
     ),
 }
-"""The modules of each key; of two that list an operator, the one named first serves it."""
+"""The modules of each key; if two list an operator, the first one serves it."""
 
 
 @cache

@@ -57,12 +57,10 @@ class Kind(enum.IntEnum):
 
 
 class LineMap(NamedTuple):
-    """Map from a dimension of `n` elements to one of `out`. `pad` is the left border; a negative one crops elements.
-    `scale` is the number of input elements per result element; with `align_corners` the first and the last elements
-    coincide.
+    """Map from a dimension of `n` elements to one of `out`.
 
-    `pad` is the border on the left, negative where elements are left off. `scale` says how many elements of the input
-    an element of the result stands for; with `align_corners` the first and the last elements coincide.
+    `pad` is the left border; a negative one crops elements. `scale` is the number of input elements per result element;
+    with `align_corners` the first and the last elements coincide.
     """
 
     kind: Kind

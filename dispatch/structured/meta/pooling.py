@@ -15,8 +15,7 @@ from .padding import strides_like
 
 
 class Pool(NamedTuple):
-    """Checked window of a pooling operator, with every list of the spatial rank, and the output's sizes. With
-    `adaptive` the windows divide the input evenly, and `kernel` is the size of the largest one.
+    """Checked window of a pooling operator, with every list of the spatial rank, and the output's sizes.
 
     With `adaptive` the windows divide the input evenly, and `kernel` is the size of the largest one.
     """
