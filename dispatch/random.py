@@ -188,14 +188,15 @@ def get_cpu_engine() -> str:
 
 
 def set_cpu_engine(engine: str) -> None:
-    """Choose the engine of random numbers on the CPU.
+    """Select the engine of random numbers on the CPU.
 
     The default generator restarts at its seed with the engine, and new generators use it. Existing generators keep
     their engine, and so do other devices, which always use Philox. Compiled functions are recompiled.
 
     Args:
         engine: "philox", by default, gives the same numbers on every device. "mt19937" gives the numbers of PyTorch's
-            CPU generator: a seeded program draws what it draws under PyTorch. ``import triten.as_torch`` chooses it.
+            CPU generator: a seeded program generates the same numbers as under PyTorch. ``import triten.as_torch``
+            selects it.
 
     Raises:
         ValueError: `engine` is neither.
@@ -289,8 +290,8 @@ def thread_safe_generator() -> Generator | None:
     """Return a generator for random transforms of samples (`torch.random.thread_safe_generator`).
 
     Returns:
-        None, which has operators take the default generator: a data loader's workers are processes, with streams of
-        their own, and none of them is a thread.
+        None, which makes operators use the default generator: a data loader's workers are processes with their own
+        streams, not threads.
 
     Example:
         >>> import triten as tt

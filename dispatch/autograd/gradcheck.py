@@ -348,7 +348,7 @@ class _Check:
     # Forward mode
 
     def _tangents(self, source: Tensor, tangent: Tensor) -> list[Any]:
-        """Return the tangent of each output for one of an input; None where there is none."""
+        """Return the tangent of each output for one input's tangent; None for an output without a tangent."""
         from .forward_ad import dual_level, make_dual, unpack_dual
 
         with dual_level():
@@ -469,7 +469,7 @@ def _coordinates(source: Any, is_masked: bool) -> list[tuple[int, ...]]:
 
 
 class _moved:
-    """A context in which one coordinate of an input, or all, is moved, and which gives the tensor to call with.
+    """Context manager that moves one coordinate of an input, or all, and yields the tensor to call with.
 
     A strided input is written to and restored, so that functions that hold it see the change; a sparse one is copied.
     """

@@ -164,8 +164,8 @@ def register_multi_grad_hook(
 
     Args:
         tensors: Tensors that require grad.
-        fn: Function that each backward calls once, with the gradients of all tensors, None for those that it does not
-            reach. In the mode ``"any"`` it receives the gradient that arrives first.
+        fn: Function that each backward calls once with the gradients of all tensors, or None for a tensor without one.
+            In the mode ``"any"`` it receives the gradient that arrives first.
 
     Raises:
         ValueError: for another mode.

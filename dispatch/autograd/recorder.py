@@ -113,7 +113,7 @@ def recorded(
 
 
 class RecordingPlanner:
-    """The planner of the Autograd keys of an operator and of its in-place form."""
+    """Planner of the Autograd keys of an operator and of its in-place form."""
 
     def __init__(self, recording: Recording) -> None:
         self.__module__ = recording.node.__module__
@@ -188,9 +188,9 @@ class Recorder:
 
 
 class RecorderText:
-    """The text of a recorder that is called with the arguments at `positions`.
+    """Text of a recorder that is called with the arguments at `positions`.
 
-    `known` says for each free variable but `inner` which argument it is computed from, and how.
+    `known` names for each free variable except `inner` the argument and the computation.
     """
 
     def __init__(self, recording: Recording, op: OperatorEntry, positions: Sequence[int]) -> None:

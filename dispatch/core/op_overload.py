@@ -96,7 +96,7 @@ class OpOverload:
         return bind(self._entry.schema, tuple(args), kwargs)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Dispatch. Raises TypeError for arguments that do not fit the schema."""
+        """Dispatch the call. Raises TypeError for arguments that do not fit the schema."""
         try:
             if kwargs or not plain_classes.issuperset(map(type, args)):
                 askers = overloaded(args, kwargs)

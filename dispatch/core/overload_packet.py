@@ -285,8 +285,8 @@ class OverloadPacket:
         """Return the elements of a call's plan key.
 
         Returns:
-            its key; what it has in common with calls of other shapes (None: nothing); whether the key may be kept;
-            whether it holds what the wrapper cannot look up: a list, a bool or a complex number in a tensor's place.
+            its key; what it has in common with calls of other shapes (None: nothing); whether the key may be kept; True
+            if it holds a value that the wrapper cannot look up: a list, a bool or a complex number in a tensor's place.
         """
         elements: list[Any] = []
         kind: list[Any] = []

@@ -26,7 +26,7 @@ _BACKENDS = frozenset(
 def tracked(
     op: OperatorEntry, key: DispatchKey, kernel: KernelFunction, args: Sequence[Any], plan: Plan
 ) -> Plan:
-    """Wrap `plan` of a foreign kernel: count its writes once, tie its views to their bases, name several results.
+    """Wrap `plan` of a foreign kernel: count its writes once, record its views' bases, name several results.
 
     As in PyTorch, this applies only to operators of ``aten``. A user's own operator has a kernel for ADInplaceOrView,
     or goes without.

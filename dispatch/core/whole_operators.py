@@ -1,8 +1,8 @@
 """Composites of this package that PyTorch implements as operators with kernels of their own.
 
-A `CompositeImplicitAutograd` kernel hides its operator from the Python key: modes and subclasses see its parts.
-PyTorch decomposes other operators than this package does. User-written handlers see the operators of this table
-whole. For those of the first line they see the one operator that PyTorch's composite calls (`dispatched_overload`).
+A `CompositeImplicitAutograd` kernel hides its operator from the Python key: modes and subclasses see its parts. PyTorch
+decomposes other operators than this package does. User-written handlers see the operators of this table whole. For the
+first line's operators, handlers see the operator that PyTorch's composite calls (`dispatched_overload`).
 """
 
 from __future__ import annotations

@@ -46,22 +46,22 @@ def lobpcg(
         A: (..., m, m) of float32 or float64, symmetric.
         k: Number of eigenpairs. Default: the number of columns of `X`, or 1.
         B: (..., m, m), symmetric and positive definite; the identity by default.
-        X: (..., m, n), the eigenvectors that the search begins with; random by default.
+        X: (..., m, n), the initial eigenvectors. Default: random.
         n: Number of random columns. Default: `k`.
         iK: (..., m, m), a preconditioner, near the inverse of `A`; the identity by default.
-        niter: The most steps; -1 for no bound. 1000 by default.
+        niter: Maximum number of steps; -1 for no bound. Default: 1000.
         tol: Bound on a residual's norm at the end, relative to the norms of `A` and of the eigenvalue. Default: the
             square root of the dtype's epsilon.
         largest: If True, compute the largest eigenvalues (the default), else the smallest.
         method: "ortho" or "basic"; both are computed as "ortho".
-        tracker: Accepted for PyTorch's sake; not called.
+        tracker: Accepted for compatibility with PyTorch; not called.
         ortho_iparams, ortho_fparams, ortho_bparams: Without effect.
 
     Returns:
         The eigenvalues (..., k), and the eigenvectors (..., m, k), orthonormal with respect to `B`.
 
     Raises:
-        ValueError: `m` is less than three times as many as are sought.
+        ValueError: `m` is less than three times the number of eigenpairs.
         NotImplementedError: `A` has another dtype.
         RuntimeError: `method` is unknown, or `A` requires a gradient and `B` is given.
 

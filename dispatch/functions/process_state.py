@@ -241,13 +241,13 @@ def from_file(
 
     Args:
         filename: The file.
-        shared: If True, writes go to the file, which is created or extended if needed; else they stay in memory.
+        shared: If True, writes go to the file, which is created or extended if needed; else writes stay in memory.
         size: Number of elements.
         dtype: Their dtype, by default the default dtype.
         layout: ``tt.strided`` or None.
         device: The CPU.
         requires_grad: If True, autograd records operations on the result.
-        pin_memory: False: pinned memory is no file's.
+        pin_memory: Must be False: a mapped file is not pinned memory.
 
     Returns:
         A tensor of shape ``(size,)``.
@@ -292,7 +292,7 @@ def cond(
     Args:
         pred: A bool, or a tensor of one element.
         true_fn: Called with `operands` if the condition holds.
-        false_fn: Called with `operands` where it does not.
+        false_fn: Called with `operands` otherwise.
         operands: The arguments of either.
 
     Returns:

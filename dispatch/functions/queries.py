@@ -113,7 +113,7 @@ def _assert_async(input: Tensor, assert_msg: str = "") -> None:
         assert_msg: The text of the error. Default: a general one.
 
     Raises:
-        RuntimeError: The element is zero, or there is not exactly one element.
+        RuntimeError: The element is zero, or the tensor does not have exactly one element.
 
     Example:
         >>> import triten as tt
@@ -502,7 +502,7 @@ def tril_indices(
     Args:
         row: Number of rows of the matrix.
         col: Number of columns of the matrix.
-        offset: The diagonal up to which elements count: 0 is the main one, 1 the one above it, -1 the one below.
+        offset: The last diagonal that is included: 0 is the main one, 1 the one above it, -1 the one below.
         dtype: The result's dtype, int64 or int32.
         device: The result's device; by default `tt.get_default_device()`.
         layout: The result's layout, which is `tt.strided`.
@@ -543,7 +543,7 @@ def triu_indices(
     Args:
         row: Number of rows of the matrix.
         col: Number of columns of the matrix.
-        offset: The diagonal from which on elements count: 0 is the main one, 1 the one above it, -1 the one below.
+        offset: The first diagonal that is included: 0 is the main one, 1 the one above it, -1 the one below.
         dtype: The result's dtype, int64 or int32.
         device: The result's device; by default `tt.get_default_device()`.
         layout: The result's layout, which is `tt.strided`.
@@ -572,7 +572,7 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
     """Convert flat indices to coordinates in an array of a shape (`torch.unravel_index`).
 
     Args:
-        indices: A tensor of integers; those that are no positions wrap around.
+        indices: A tensor of integers; out-of-range indices wrap around.
         shape: The shape: an integer, or a sequence of them.
 
     Returns:

@@ -113,9 +113,9 @@ def rearrange(tensor: Tensor | Sequence[Tensor], pattern: str, **axes_lengths: i
 
     Args:
         tensor: A tensor, or several of one shape, which are stacked along a new first dimension.
-        pattern: Names for the dimensions before and after ``->``: those in parentheses are one dimension, ``...``
+        pattern: Names for the dimensions before and after ``->``: names in parentheses form one dimension, ``...``
             stands for all that are not named, ``1`` and ``()`` for a dimension of size 1.
-        axes_lengths: Sizes of names; of each dimension in parentheses one name may be without.
+        axes_lengths: Sizes of names; each dimension in parentheses may have one name without a size.
 
     Returns:
         The rearranged tensor, a view where that is possible.

@@ -70,13 +70,13 @@ def sparse_coo_tensor(
 
     Args:
         indices: The coordinates, of shape (sparse dimensions, specified elements): a tensor, or what `tt.tensor` takes.
-            Alone, it is the size of a tensor without elements, as `size` is.
+            If given alone, it is the size of a tensor without elements, as `size` is.
         values: The values, of shape (specified elements, dense sizes...). A number is one value. Values at equal
             coordinates add up.
         size: The sizes; by default the least that hold all coordinates.
         dtype: The dtype; by default that of `values`.
         device: The device; by default that of `values`, or `tt.get_default_device()`.
-        pin_memory: Has to be False.
+        pin_memory: Must be False.
         requires_grad: If True, the result requires grad.
         check_invariants: If True, check the values of `indices`. Default: True on the CPU, False on a GPU, where the
             host would wait; `tt.sparse.check_sparse_tensor_invariants` sets the default.

@@ -96,7 +96,7 @@ def sparse_compressed_tensor(
         dtype: The dtype; by default that of `values`.
         layout: `tt.sparse_csr`, `tt.sparse_csc`, `tt.sparse_bsr` or `tt.sparse_bsc`.
         device: The device; by default that of `values`, or `tt.get_default_device()`.
-        pin_memory: Has to be False.
+        pin_memory: Must be False.
         requires_grad: If True, the result requires grad.
         check_invariants: If True, check the values of indices. Default: True on the CPU, False on a GPU, where the
             host would wait; `tt.sparse.check_sparse_tensor_invariants` sets the default.
@@ -157,7 +157,7 @@ def sparse_csr_tensor(
         dtype: The dtype; by default that of `values`.
         layout: None or `tt.sparse_csr`.
         device: The device; by default that of `values`, or `tt.get_default_device()`.
-        pin_memory: Has to be False.
+        pin_memory: Must be False.
         requires_grad: If True, the result requires grad.
         check_invariants: If True, check the values of indices. Default: True on the CPU, False on a GPU, where the
             host would wait; `tt.sparse.check_sparse_tensor_invariants` sets the default.
@@ -215,7 +215,7 @@ def sparse_csc_tensor(
         dtype: The dtype; by default that of `values`.
         layout: None or `tt.sparse_csc`.
         device: The device; by default that of `values`, or `tt.get_default_device()`.
-        pin_memory: Has to be False.
+        pin_memory: Must be False.
         requires_grad: If True, the result requires grad.
         check_invariants: If True, check the values of indices. Default: True on the CPU, False on a GPU, where the
             host would wait; `tt.sparse.check_sparse_tensor_invariants` sets the default.
@@ -274,7 +274,7 @@ def sparse_bsr_tensor(
         dtype: The dtype; by default that of `values`.
         layout: None or `tt.sparse_bsr`.
         device: The device; by default that of `values`, or `tt.get_default_device()`.
-        pin_memory: Has to be False.
+        pin_memory: Must be False.
         requires_grad: If True, the result requires grad.
         check_invariants: If True, check the values of indices. Default: True on the CPU, False on a GPU, where the
             host would wait; `tt.sparse.check_sparse_tensor_invariants` sets the default.
@@ -335,7 +335,7 @@ def sparse_bsc_tensor(
         dtype: The dtype; by default that of `values`.
         layout: None or `tt.sparse_bsc`.
         device: The device; by default that of `values`, or `tt.get_default_device()`.
-        pin_memory: Has to be False.
+        pin_memory: Must be False.
         requires_grad: If True, the result requires grad.
         check_invariants: If True, check the values of indices. Default: True on the CPU, False on a GPU, where the
             host would wait; `tt.sparse.check_sparse_tensor_invariants` sets the default.

@@ -187,7 +187,8 @@ def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
 
 @overridable
 def chain_matmul(*matrices: Tensor | Sequence[Tensor], out: Tensor | None = None) -> Tensor:
-    """Multiply matrices in the cheapest order (`torch.chain_matmul`); `tt.linalg.multi_dot` is newer.
+    """Multiply a chain of matrices in the order with the fewest operations (`torch.chain_matmul`);
+    `tt.linalg.multi_dot` is newer.
 
     Args:
         *matrices: Matrices of fitting sizes, one by one or as a list.
@@ -223,10 +224,10 @@ def einsum(*args: Any) -> Tensor:
 
     Args:
         *args: An equation such as ``"bij,bjk->bik"`` and its operands, one by one or as a list; or operands and lists
-            of numbers below 52 in turn, the output's last. Letters that the output leaves out are summed over.
+            of numbers below 52 in turn, the output's last. Letters that the output omits are summed over.
 
     Returns:
-        A tensor with the output's dimensions; without ``->`` those are the letters that stand once, in the alphabet's
+        A tensor with the output's dimensions; without ``->``, those are the letters that occur once, in alphabetical
         order.
 
     Raises:
@@ -290,8 +291,8 @@ def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str | None = None) -
 
     Args:
         *tensors: Vectors or numbers of one dtype, one by one or as a list: the coordinates along each dimension.
-        indexing: ``"ij"`` for matrices' order, ``"xy"`` for pictures', with the first two dimensions exchanged; by
-            default ``"ij"``, with a warning.
+        indexing: ``"ij"`` for matrix indexing; ``"xy"`` for Cartesian indexing, with the first two dimensions swapped.
+            Default: ``"ij"``, with a warning.
 
     Returns:
         A tuple of views of the grid's shape, as many as there are arguments.
@@ -407,7 +408,7 @@ def tensordot(
         A tensor with the dimensions of `a` that are left, then those of `b`.
 
     Raises:
-        RuntimeError: The sizes of dimensions that belong together differ, or the dtypes do.
+        RuntimeError: The sizes of contracted dimensions differ, or the dtypes do.
 
     Example:
         >>> import triten as tt
@@ -493,7 +494,7 @@ def unique(
         dim: If given, compare entries along it, lexicographically.
 
     Returns:
-        A tensor, or a tuple of it and what is asked for, as int64.
+        A tensor, or a tuple of it and the requested int64 tensors.
 
     Raises NotImplementedError for complex numbers, and on the Meta device, where the number of elements is not known;
     RuntimeError for entries without elements.
@@ -535,11 +536,10 @@ def unique_consecutive(
         input: A tensor of any shape and dtype. NaN equals nothing.
         return_inverse: If True, also return the index of the run of each element, or entry.
         return_counts: If True, also return the length of each run.
-        dim: A dimension, whose entries are compared; by default the elements are, in the order of the flattened
-            tensor.
+        dim: A dimension whose entries are compared. Default: None, compare the elements of the flattened tensor.
 
     Returns:
-        A tensor, or a tuple of it and what is asked for, as int64.
+        A tensor, or a tuple of it and the requested int64 tensors.
 
     Raises:
         NotImplementedError: `input` is on the Meta device.

@@ -14,7 +14,7 @@ from ...runtime.tensor_spec import TensorSpec
 
 
 class MemOverlap(enum.Enum):
-    """Answer to the question whether two indices of one tensor share an address."""
+    """Result of an overlap check within one tensor: YES if two indices share an address."""
 
     NO = "no"
     YES = "yes"

@@ -1,9 +1,9 @@
 """Threads for host kernels: `parallel_for`, `parallel_reduce` and their thread pool (ATen/Parallel.h).
 
-A range is split into more chunks than there are threads, and each thread claims the next free one. A thread that
-wakes late (an idle core needs some 70 us) finds less work, and the caller does not wait for it if none is left. The
-first call with work creates the pool, as does the first after a fork. NumPy kernels release the GIL for long enough
-from some tens of thousands of elements; between two kernels a thread may have to wait for it.
+A range is split into more chunks than there are threads, and each thread claims the next free one. A thread that wakes
+late (an idle core needs some 70 us) finds fewer chunks. The caller does not wait for it if none is left. The first call
+with work creates the pool, as does the first after a fork. NumPy kernels release the GIL for long enough from some tens
+of thousands of elements; between two kernels a thread may have to wait for it.
 """
 
 from __future__ import annotations

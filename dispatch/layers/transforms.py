@@ -83,7 +83,7 @@ class _Sources:
 
 def _alias(tensor: Any) -> Any:
     alias = tensor.alias()
-    unmark(alias)  # in no_grad mode too, each source or result is a distinct tensor
+    unmark(alias)  # in no_grad mode too, the alias is a source or a result of its own
     return alias
 
 

@@ -117,8 +117,8 @@ class AutogradMethods(_Base):
             The tensor itself.
 
         Raises:
-            RuntimeError: The dtype is neither floating nor complex, the tensor was computed by recorded operations
-                and is to stop, or it was made in inference mode and the mode is off.
+            RuntimeError: The dtype is neither floating nor complex; the tensor is a non-leaf and `requires_grad` is
+                False; or it was made in inference mode and the mode is off.
 
         Example:
             >>> import triten as tt
@@ -259,7 +259,7 @@ class AutogradMethods(_Base):
                 element.
             retain_graph: If True, keep the graph for another call. Default: `create_graph`.
             create_graph: If True, record the gradients, so that they can be differentiated.
-            inputs: The leaves whose gradients are wanted; by default, all of the graph.
+            inputs: The leaves that receive gradients. Default: all leaves of the graph.
 
         Raises:
             RuntimeError: The tensor has several elements and `gradient` is not given, nothing requires grad, or the
@@ -351,11 +351,11 @@ class AutogradMethods(_Base):
         """Call a hook with this tensor's gradient once it is computed (`torch.Tensor.register_hook`).
 
         Args:
-            hook: Called as ``hook(grad)``; what it returns, unless None, stands for the gradient from there on. If
-                the operation has several outputs and this one has no gradient, `grad` is None.
+            hook: Called as ``hook(grad)``; a returned value, unless None, replaces the gradient from there on. If the
+                operation has several outputs and this one has no gradient, `grad` is None.
 
         Returns:
-            A handle; its ``remove()`` takes the hook off.
+            A handle; its ``remove()`` removes the hook.
 
         Raises:
             RuntimeError: The tensor does not require grad.
@@ -382,7 +382,7 @@ class AutogradMethods(_Base):
             hook: Called as ``hook(tensor)``, whose ``grad`` holds the sum.
 
         Returns:
-            A handle; its ``remove()`` takes the hook off.
+            A handle; its ``remove()`` removes the hook.
 
         Raises:
             RuntimeError: The tensor is not a leaf, or does not require grad.

@@ -29,7 +29,7 @@ class FormerMethods(_Base):
         """Return the storage as typed elements (`torch.Tensor.storage`), deprecated: see `untyped_storage`.
 
         Returns:
-            A `tt.storage.TypedStorage` of all elements, those outside of a view too.
+            A `tt.storage.TypedStorage` of all elements, including those outside of a view.
 
         Example:
             >>> import triten as tt
@@ -110,13 +110,13 @@ class FormerMethods(_Base):
         """Return the tensor reshaped to other sizes (`torch.Tensor.resize`), deprecated: see `reshape`.
 
         Args:
-            *sizes: Of as many elements.
+            *sizes: Sizes with the same number of elements.
 
         Returns:
             A view, or a copy.
 
         Raises:
-            RuntimeError: There are more elements, or fewer.
+            RuntimeError: The number of elements differs.
 
         Example:
             >>> import triten as tt
@@ -130,13 +130,13 @@ class FormerMethods(_Base):
         """Return the tensor reshaped to the sizes of another (`torch.Tensor.resize_as`), deprecated: see `reshape`.
 
         Args:
-            tensor: One of as many elements.
+            tensor: A tensor with the same number of elements.
 
         Returns:
             A view, or a copy.
 
         Raises:
-            RuntimeError: It has more elements, or fewer.
+            RuntimeError: The number of elements differs.
 
         Example:
             >>> import triten as tt

@@ -51,16 +51,16 @@ class InterchangeMethods(_Base):
         (`torch.Tensor.__dlpack__`).
 
         Args:
-            stream: On CUDA the stream whose later work may use the memory: it waits for what the current stream of
-                the tensor's device was given. None and 1 are the default stream; -1, and nothing given, no waiting.
-            max_version: The newest version of DLPack that the caller reads; None is one before 1.0, which cannot say
-                that memory is read-only.
+            stream: On CUDA, the stream whose later work may use the memory; it waits for the current stream of the
+                tensor's device. None and 1 are the default stream. Default: -1, no synchronization.
+            max_version: The newest version of DLPack that the caller reads; None is a version before 1.0, which has no
+                flag for read-only memory.
             dl_device: Device of the exported memory, as DLPack's type and ordinal; memory elsewhere is copied there.
             copy: If True, export a copy; None copies only if needed, False never.
 
         Raises:
-            BufferError: The tensor requires grad, is sparse or quantized, is on a device or of a dtype that DLPack does
-                not have, or is read-only and the caller's version cannot say so; `stream` is 2.
+            BufferError: The tensor requires grad, is sparse or quantized, has a device or dtype that DLPack does not
+                support, or is read-only and the caller's version has no flag for it; `stream` is 2.
             AssertionError: `stream` is 0, or names a stream for memory of the CPU.
             ValueError: `copy` is False and `dl_device` another device.
             TypeError: `stream` is not an int.
@@ -185,14 +185,14 @@ def from_dlpack(ext_tensor: Any, *, device: DeviceLike = None, copy: bool | None
         copy: If True, copy; None copies only if needed, False never. A capsule is not copied.
 
     Returns:
-        A tensor of the same shape and dtype; writes to one are seen in the other. Memory that the other library calls
-        read-only gives a tensor that refuses writes.
+        A tensor of the same shape and dtype; writes to one are seen in the other. Memory that the other library marks
+        as read-only gives a tensor that refuses writes.
 
     Raises:
         TypeError: `ext_tensor` is anything else.
         RuntimeError: A capsule was taken before.
-        BufferError: The array is on a device, or of a dtype or a version, that is not known.
-        ValueError: Strides are negative, or `copy` is False where there must be one.
+        BufferError: The array has an unknown device, dtype or version.
+        ValueError: Strides are negative, or `copy` is False and a copy is necessary.
         AssertionError: `device` or `copy` is given for a capsule.
 
     Example:
@@ -306,7 +306,7 @@ def frombuffer(
         A tensor of one dimension over the same memory.
 
     Raises:
-        ValueError: `buffer` has no buffer protocol, `offset` is outside of it, or bytes are too few or left over.
+        ValueError: `buffer` has no buffer protocol, `offset` is outside of it, or it has too few or excess bytes.
 
     Example:
         >>> import triten as tt

@@ -57,8 +57,8 @@ class NamedMethods(_Base):
         """Return a view with other dimension names (`torch.Tensor.rename`).
 
         Args:
-            *names: A name or None for each dimension, ``...`` for the names that its dimensions have; None alone
-                takes all names away.
+            *names: A name or None for each dimension, ``...`` for the existing names of its dimensions; None alone
+                removes all names.
             **rename_map: Instead of `names`: old names, and the new one of each.
 
         Returns:
@@ -107,14 +107,14 @@ class NamedMethods(_Base):
         """Return a view in which unnamed dimensions are named (`torch.Tensor.refine_names`).
 
         Args:
-            *names: A name or None for each dimension, the name that it has where it has one; ``...`` stands for the
-                names of all dimensions that are not written.
+            *names: A name or None for each dimension; a named dimension keeps its name. ``...`` stands for the names of
+                all other dimensions.
 
         Returns:
             A tensor over the same memory.
 
         Raises:
-            RuntimeError: A name would change or go away.
+            RuntimeError: A name would change or be removed.
 
         Example:
             >>> import triten as tt
@@ -130,7 +130,7 @@ class NamedMethods(_Base):
         """Return a view with its dimensions in the order of the given names (`torch.Tensor.align_to`).
 
         Args:
-            *names: The names in their new order; those that the tensor has not become dimensions of size 1. ``...``
+            *names: The names in their new order; names that the tensor lacks become dimensions of size 1. ``...``
                 stands for all dimensions that are not named, in their order.
 
         Returns:
@@ -154,7 +154,7 @@ class NamedMethods(_Base):
         """Return a view with its dimensions in the order of another tensor's names (`torch.Tensor.align_as`).
 
         Args:
-            other: The tensor whose names are taken, as `align_to` takes them.
+            other: The tensor whose names determine the order, as in `align_to`.
 
         Returns:
             A tensor over the same memory.
@@ -181,10 +181,10 @@ def align_tensors(*tensors: Tensor) -> tuple[Any, ...]:
         *tensors: Tensors whose dimensions have names.
 
     Returns:
-        A tuple of views, with dimensions of size 1 for the names that a tensor has not.
+        A tuple of views, with dimensions of size 1 for the names that a tensor lacks.
 
     Raises:
-        RuntimeError: A tensor has a dimension without name, or one that the largest has not.
+        RuntimeError: A tensor has an unnamed dimension, or a name that the largest tensor lacks.
         TypeError: An argument is not a tensor.
 
     Example:

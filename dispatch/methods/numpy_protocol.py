@@ -99,10 +99,10 @@ class NumPyMethods(_Base):
         """Return the tensor in another dtype (`numpy.ndarray.astype`); `to` is PyTorch's name.
 
         Args:
-            dtype: The dtype, of ours or of NumPy's, or its name.
-            order: Taken for NumPy's sake.
-            casting: Taken for NumPy's sake.
-            subok: Taken for NumPy's sake.
+            dtype: A triten or NumPy dtype, or its name.
+            order: Accepted for compatibility with NumPy.
+            casting: Accepted for compatibility with NumPy.
+            subok: Accepted for compatibility with NumPy.
             copy: If True, copy a tensor that already has the dtype.
 
         Returns:

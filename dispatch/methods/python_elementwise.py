@@ -28,13 +28,13 @@ class PythonElementwiseMethods(_Base):
         """Replace each element by a Python function of it (`torch.Tensor.apply_`).
 
         Args:
-            callable: Called with each element as a Python number; gives a number.
+            callable: Called with each element as a Python number; it returns a number.
 
         Returns:
             The tensor itself.
 
         Raises:
-            TypeError: The tensor is not on the CPU, or the function gives no number.
+            TypeError: The tensor is not on the CPU, or the function does not return a number.
             RuntimeError: The tensor requires grad.
 
         Example:
@@ -50,13 +50,13 @@ class PythonElementwiseMethods(_Base):
 
         Args:
             tensor: The other tensor, of the same dtype and of a shape that broadcasts to this one's.
-            callable: Called with two numbers, this tensor's element first; gives a number.
+            callable: Called with two numbers, this tensor's element first; it returns a number.
 
         Returns:
             The tensor itself.
 
         Raises:
-            TypeError: A tensor is not on the CPU, the dtypes differ, or the function gives no number.
+            TypeError: A tensor is not on the CPU, the dtypes differ, or the function does not return a number.
             RuntimeError: A tensor requires grad.
 
         Example:
@@ -73,13 +73,13 @@ class PythonElementwiseMethods(_Base):
         Args:
             x: A tensor of the same dtype and of a shape that broadcasts to this one's.
             y: Another such tensor.
-            callable: Called with three numbers, this tensor's element first, then `x`'s and `y`'s; gives a number.
+            callable: Called with three numbers, this tensor's element first, then `x`'s and `y`'s; it returns a number.
 
         Returns:
             The tensor itself.
 
         Raises:
-            TypeError: A tensor is not on the CPU, the dtypes differ, or the function gives no number.
+            TypeError: A tensor is not on the CPU, the dtypes differ, or the function does not return a number.
             RuntimeError: A tensor requires grad.
 
         Example:

@@ -50,7 +50,7 @@ class QueryMethods(_Base):
         """Raise for a dense tensor (`torch.Tensor.to_padded_tensor`); see `tt.nested.to_padded_tensor`.
 
         Args:
-            padding: The element behind the sequences.
+            padding: The element after the end of shorter sequences.
             output_size: The result's shape; by default the smallest that they fit into.
 
         Returns:
@@ -146,7 +146,7 @@ class QueryMethods(_Base):
 
         Args:
             other: The other tensor.
-            x2: NumPy's name of `other`.
+            x2: The NumPy name of `other`.
 
         Returns:
             A bool.

@@ -72,14 +72,13 @@ class UniqueMethods(_Base):
         """Return the unique elements, or entries along `dim`, in ascending order (`torch.Tensor.unique`).
 
         Args:
-            sorted: Without effect: they are sorted in any case.
+            sorted: No effect: the elements are always sorted.
             return_inverse: If True, also return the index of each element, or entry, among the unique ones.
             return_counts: If True, also return the number of occurrences.
-            dim: A dimension, whose entries are compared as words are, element by element; by default all elements are
-                compared.
+            dim: A dimension whose entries are compared lexicographically. Default: None, compare all elements.
 
         Returns:
-            A tensor, or a tuple of it and what is asked for, as int64.
+            A tensor, or a tuple of it and the requested int64 tensors.
 
         Raises:
             NotImplementedError: The tensor is complex or on the Meta device.
@@ -101,11 +100,10 @@ class UniqueMethods(_Base):
         Args:
             return_inverse: If True, also return the index of the run of each element, or entry.
             return_counts: If True, also return the length of each run.
-            dim: A dimension, whose entries are compared; by default the elements are, in the order of the flattened
-                tensor.
+            dim: A dimension whose entries are compared. Default: None, compare the elements of the flattened tensor.
 
         Returns:
-            A tensor, or a tuple of it and what is asked for, as int64.
+            A tensor, or a tuple of it and the requested int64 tensors.
 
         Raises:
             NotImplementedError: The tensor is on the Meta device.

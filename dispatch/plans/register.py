@@ -58,7 +58,7 @@ def operator(
         file: The YAML file that declares the operator.
         schema: The declaration, without the namespace.
         entry: The operator whose entry in `file` declares this one too. Default: its own.
-        tags: Words that say what the operator is like.
+        tags: Tags of the operator.
         wrapped_numbers: If True, Python numbers may stand for tensors. Default: False.
         view: The geometry of the result, of a view operator.
         structured: Arguments of the operator's `StructuredKernel`, and the ``out=`` form through which it also runs.

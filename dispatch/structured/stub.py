@@ -98,13 +98,12 @@ class PlannedKernel(NamedTuple):
     """A kernel ready to run on bytes.
 
     `into(*outputs, *inputs)` writes to given outputs; `fresh(*inputs)`, where there is one, returns a new contiguous
-    array, for host results that NumPy may allocate itself. `quiet` has the plan call them with floating-point errors
-    ignored. A kernel that depends on dtypes alone as long as all operands are contiguous serves other shapes too, up to
-    `any_shape` elements; `sized`, if set, rebuilds it for the output's sizes. `first(*inputs)` returns a new array of
-    the first of several outputs if the caller needs no other output; it is called as if `quiet`. `number` is `fresh`
-    for one output without dimensions: a new 0-d array, where NumPy's own result would be a scalar. `unshared` is `into`
-    for one output that overlaps no input, if that saves a check. `element` is the per-element function of a pointwise
-    CUDA kernel.
+    array, for host results that NumPy may allocate itself. With `quiet`, the plan ignores floating-point errors. A
+    kernel may depend on dtypes alone if all operands are contiguous. It then serves other shapes, up to `any_shape`
+    elements; `sized`, if set, rebuilds it for the output's sizes. `first(*inputs)` returns a new array of the first of
+    several outputs if the caller needs no other output; it is called as if `quiet`. `number` is `fresh` for one output
+    without dimensions: a new 0-d array, where NumPy's own result would be a scalar. `unshared` is `into` for one output
+    that overlaps no input, if that saves a check. `element` is the per-element function of a pointwise CUDA kernel.
     """
 
     into: Callable[..., Any]
@@ -122,10 +121,10 @@ class HostKernel(NamedTuple):
     """A composite's kernel on the host, ready to run on arrays (see `plans/host_kernel.py`).
 
     `outputs` are the specs of its results, which have no meta function. `fresh(*arguments)` returns a new array for
-    each of them, in the strides of its spec: one array, or a tuple of several. It serves small outputs; without `into`
-    larger ones are the composite's. `into(*arrays, *arguments)` writes to outputs of any size. `quiet` has the plan
-    call them with floating-point errors ignored. If the kernel `declines`, `fresh` returns None, and `into` False, for
-    values that are the composite's.
+    each of them, in the strides of its spec: one array, or a tuple of several. It serves small outputs; without `into`,
+    the composite computes larger ones. `into(*arrays, *arguments)` writes to outputs of any size. With `quiet`, the
+    plan ignores floating-point errors. If the kernel `declines`, `fresh` returns None, and `into` False, for values
+    that the composite handles.
     """
 
     outputs: tuple[TensorSpec, ...]

@@ -87,7 +87,7 @@ def attention_double_backward(
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """Differentiate the gradients of query, key and value by `grad_out`, `query`, `key`, `value` and the mask.
 
-    Let P = softmax(S) be the weights, with S = scale q k^T + mask. The backward pass is:
+    Let P = softmax(S) be the weights, with S = scale q k^T + mask. In the backward pass:
 
     - dP = g v^T and dS = P (dP - sum(dP P)),
     - dq = scale dS k, dk = scale dS^T q and dv = P^T g.
