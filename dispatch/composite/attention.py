@@ -2,9 +2,8 @@
 
 The numbers of the choice are those of `torch.nn.attention.SDPBackend`; which are permitted is the state of
 `runtime/attention_backends.py`. CUDA has one fused operator, under the name and schema of PyTorch's memory-efficient
-one, which takes masks too; the CPU has PyTorch's flash attention for it. Ordinary operators compute the calls that
-these do not take: float64, a mask that requires a gradient, tangents, dropout on the CPU, heads over 256 on CUDA, and
-operands that have to broadcast.
+one, which takes masks too; the CPU has PyTorch's flash attention for it. Ordinary operators compute all other calls:
+float64, a mask that requires grad, tangents, dropout on the CPU, heads over 256 on CUDA, and operands that broadcast.
 """
 
 from __future__ import annotations
@@ -193,7 +192,7 @@ def scaled_dot_product_attention(
     scale: float | None,
     enable_gqa: bool,
 ) -> Tensor:
-    """`torch.nn.functional.scaled_dot_product_attention`."""
+    """Compute `torch.nn.functional.scaled_dot_product_attention`."""
     _validate(query, key, value, attn_mask, dropout_p, is_causal)
     choice = _choice(query, key, value, attn_mask, dropout_p, enable_gqa)
     if choice == ERROR:

@@ -91,12 +91,12 @@ def isreal(self: Tensor) -> Tensor:
 
 
 def isposinf(self: Tensor) -> Tensor:
-    """`torch.isposinf`."""
+    """Compute `torch.isposinf`."""
     return _infinite("isposinf", self, math.inf)
 
 
 def isneginf(self: Tensor) -> Tensor:
-    """`torch.isneginf`."""
+    """Compute `torch.isneginf`."""
     return _infinite("isneginf", self, -math.inf)
 
 

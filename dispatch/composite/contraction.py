@@ -102,7 +102,7 @@ def kron(self: Tensor, other: Tensor) -> Tensor:
 
 @host_kernel("trace", "diagonal", "sum")
 def trace(self: Tensor) -> Tensor:
-    """`torch.trace`: the sum of a matrix's diagonal."""
+    """Compute `torch.trace`: the sum of a matrix's diagonal."""
     if self._spec.ndim != 2:
         raise RuntimeError("trace: expected a matrix")
     if self.dtype is bool_:
@@ -143,7 +143,7 @@ def addr(self: Tensor, vec1: Tensor, vec2: Tensor, beta: Number, alpha: Number) 
 
 
 def linalg_vecdot(x: Tensor, y: Tensor, dim: int) -> Tensor:
-    """`torch.linalg.vecdot`: the sum of conj(x) * y along `dim`."""
+    """Compute `torch.linalg.vecdot`: the sum of conj(x) * y along `dim`."""
     if not (x.dtype.is_floating_point or x.dtype.is_complex):
         raise RuntimeError(
             f"linalg.vecdot: Expected a floating point or complex tensor as input. Got {x.dtype.scalar_name}"
@@ -223,7 +223,7 @@ def _chain(matrices: Sequence[Tensor], splits: dict[tuple[int, int], int], i: in
 
 
 def chain_matmul(matrices: Sequence[Tensor]) -> Tensor:
-    """`torch.chain_matmul`."""
+    """Compute `torch.chain_matmul`."""
     for x in matrices:
         if x._spec.ndim != 2:
             raise RuntimeError(f"Tensor dimension is {x._spec.ndim}, expected 2 instead.")

@@ -36,7 +36,7 @@ def _plan_contiguous(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
 
 @planned_by(_plan_contiguous)
 def contiguous(self: Tensor, memory_format: MemoryFormat) -> Tensor:
-    """`Tensor.contiguous`."""
+    """Return `Tensor.contiguous`."""
     if self._spec.is_contiguous_in(memory_format):
         return self
     if self._spec.layout is not strided:
@@ -133,7 +133,7 @@ def to_dtype_layout(
     copy: bool,
     memory_format: MemoryFormat | None,
 ) -> Tensor:
-    """`Tensor.to` with every option."""
+    """Return `Tensor.to` with every option."""
     spec = self._spec
     target = spec.device if device is None else resolve_device(device)
     if not copy and _is_same(spec, dtype, target, memory_format):
@@ -169,7 +169,7 @@ def to_device(
     copy: bool,
     memory_format: MemoryFormat | None,
 ) -> Tensor:
-    """``to(device, dtype)``."""
+    """Return ``to(device, dtype)``."""
     return to_dtype_layout(self, dtype, None, device, None, non_blocking, copy, memory_format)
 
 
@@ -179,14 +179,14 @@ def to_device(
 def to_dtype(
     self: Tensor, dtype: ScalarType, non_blocking: bool, copy: bool, memory_format: MemoryFormat | None
 ) -> Tensor:
-    """``to(dtype)``."""
+    """Return ``to(dtype)``."""
     return to_dtype_layout(self, dtype, None, None, None, non_blocking, copy, memory_format)
 
 
 def to_other(
     self: Tensor, other: Tensor, non_blocking: bool, copy: bool, memory_format: MemoryFormat | None
 ) -> Tensor:
-    """``to(other)``: dtype and device of another tensor."""
+    """Return ``to(other)``: dtype and device of another tensor."""
     return to_dtype_layout(self, other.dtype, None, other.device, None, non_blocking, copy, memory_format)
 
 
@@ -210,10 +210,10 @@ def to_prim_device(
     copy: bool,
     memory_format: MemoryFormat | None,
 ) -> Tensor:
-    """``to(device)``."""
+    """Return ``to(device)``."""
     return to_dtype_layout(self, dtype, None, device, None, non_blocking, copy, memory_format)
 
 
 def type_as(self: Tensor, other: Tensor) -> Tensor:
-    """`Tensor.type_as`: dtype and device of another tensor."""
+    """Return `Tensor.type_as`: dtype and device of another tensor."""
     return to_dtype_layout(self, other.dtype, None, other.device, None, False, False, None)

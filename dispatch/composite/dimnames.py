@@ -113,7 +113,7 @@ def unflatten_to(self: Tensor, dim: str, sizes: Sequence[int], names: Sequence[s
 
 
 def unflatten_namedshape(self: Tensor, dim: str, sizes: Any) -> Tensor:
-    """`torch.Tensor.unflatten` with pairs of name and size, or an ordered mapping of them.
+    """Unflatten a dimension (`torch.Tensor.unflatten`) with pairs of name and size, or an ordered mapping of them.
 
     Raises TypeError for anything else.
     """

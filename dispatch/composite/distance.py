@@ -220,7 +220,7 @@ def _pdist_backward(grad: Tensor, self: Tensor, p: float, pdist: Tensor) -> Tens
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """`torch.nn.functional.bilinear`: x1^T W_k x2 + b_k for each output k, over all leading dimensions."""
+    """Compute `torch.nn.functional.bilinear`: x1^T W_k x2 + b_k for each output k, over all leading dimensions."""
     first, second, form = input1._spec.sizes, input2._spec.sizes, weight._spec.sizes
     given = {"input1": input1, "input2": input2, "weight": weight, "bias": bias}
     dtypes = {name: x._spec.dtype for name, x in given.items() if x is not None}

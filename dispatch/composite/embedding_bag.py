@@ -29,7 +29,7 @@ def embedding_bag(
     per_sample_weights: Tensor | None,
     include_last_offset: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """`torch.embedding_bag`."""
+    """Compute `torch.embedding_bag`."""
     return embedding_bag_padding_idx(
         weight,
         indices,

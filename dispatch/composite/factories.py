@@ -92,19 +92,19 @@ def empty_out(size: Sequence[int], memory_format: MemoryFormat | None, out: Tens
 
 
 def zeros_out(size: Sequence[int], out: Tensor) -> Tensor:
-    """``zeros(size, out=)``."""
+    """Run ``zeros(size, out=)``."""
     if out._spec.layout is sparse_coo:
         return out.sparse_resize_and_clear_(size, len(size), 0)
     return out.resize_(size).zero_()
 
 
 def ones_out(size: Sequence[int], out: Tensor) -> Tensor:
-    """``ones(size, out=)``."""
+    """Run ``ones(size, out=)``."""
     return out.resize_(size).fill_(1)
 
 
 def full_out(size: Sequence[int], fill_value: Number, out: Tensor) -> Tensor:
-    """``full(size, fill_value, out=)``."""
+    """Run ``full(size, fill_value, out=)``."""
     return out.resize_(size).fill_(fill_value)
 
 
@@ -222,7 +222,7 @@ def arange_start_step(
     device: Device | None,
     pin: bool | None,
 ) -> Tensor:
-    """`torch.arange`: start, start + step, ... below `end`."""
+    """Return `torch.arange`: start, start + step, ... below `end`."""
     chosen = _range_dtype(start, end, step) if dtype is None else dtype
     length = _range_length(start, end, step, chosen)
     return _arange_(empty(length, dtype=chosen, layout=layout, device=device, pin_memory=pin), start, step)
@@ -237,7 +237,7 @@ def arange_start(
     device: Device | None,
     pin: bool | None,
 ) -> Tensor:
-    """``arange(start, end)``."""
+    """Return ``arange(start, end)``."""
     return arange_start_step(start, end, 1, dtype, layout, device, pin)
 
 
@@ -245,7 +245,7 @@ def arange_start(
 def arange(
     end: Number, dtype: ScalarType | None, layout: Layout | None, device: Device | None, pin: bool | None
 ) -> Tensor:
-    """``arange(end)``."""
+    """Return ``arange(end)``."""
     return arange_start_step(0, end, 1, dtype, layout, device, pin)
 
 
@@ -265,7 +265,7 @@ def arange_start_out(start: Number, end: Number, step: Number, out: Tensor) -> T
 
 
 def arange_out(end: Number, out: Tensor) -> Tensor:
-    """``arange(end, out=)``."""
+    """Run ``arange(end, out=)``."""
     return arange_start_out(0, end, 1, out)
 
 
@@ -304,7 +304,7 @@ def range_start(
     device: Device | None,
     pin: bool | None,
 ) -> Tensor:
-    """``range(start, end)``."""
+    """Return ``range(start, end)``."""
     return range_step(start, end, 1, dtype, layout, device, pin)
 
 
@@ -317,7 +317,7 @@ def range_out(start: Number, end: Number, step: Number, out: Tensor) -> Tensor:
 
 
 def range_start_out(start: Number, end: Number, out: Tensor) -> Tensor:
-    """``range(start, end, out=)``."""
+    """Run ``range(start, end, out=)``."""
     return range_out(start, end, 1, out)
 
 
@@ -443,7 +443,7 @@ def _filled_linspace(
 
 
 def linspace_out(start: Tensor | Number, end: Tensor | Number, steps: int, out: Tensor) -> Tensor:
-    """``linspace(start, end, steps, out=)``."""
+    """Run ``linspace(start, end, steps, out=)``."""
     _check_bounds("linspace", start, end)
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
@@ -487,13 +487,13 @@ def eye(
 
 
 def eye_m_out(n: int, m: int, out: Tensor) -> Tensor:
-    """``eye(n, m, out=)``."""
+    """Run ``eye(n, m, out=)``."""
     _check_eye(n, m)
     return _with_diagonal(out.resize_((n, m)))
 
 
 def eye_out(n: int, out: Tensor) -> Tensor:
-    """``eye(n, out=)``."""
+    """Run ``eye(n, out=)``."""
     return eye_m_out(n, n, out)
 
 
@@ -531,7 +531,7 @@ def logspace(
 def logspace_out(
     start: Tensor | Number, end: Tensor | Number, steps: int, base: float, out: Tensor
 ) -> Tensor:
-    """``logspace(start, end, steps, base, out=)``."""
+    """Run ``logspace(start, end, steps, base, out=)``."""
     _check_bounds("logspace", start, end)
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")

@@ -48,7 +48,7 @@ def identity_like(x: Tensor, size: int) -> Tensor:
 
 @host_kernel("linalg_lu_factor", "linalg_lu_factor_ex")
 def linalg_lu_factor(A: Tensor, pivot: bool) -> tuple[Tensor, Tensor]:
-    """`torch.linalg.lu_factor`."""
+    """Compute `torch.linalg.lu_factor`."""
     LU, pivots, info = ops.linalg_lu_factor_ex(A, pivot=pivot)
     check_errors(info, "torch.linalg.lu_factor")
     results: tuple[Tensor, Tensor] = named("linalg_lu_factor", LU=LU, pivots=pivots)
@@ -57,7 +57,7 @@ def linalg_lu_factor(A: Tensor, pivot: bool) -> tuple[Tensor, Tensor]:
 
 @host_kernel("_lu_with_info", "linalg_lu_factor_ex")
 def lu_with_info(self: Tensor, pivot: bool, check_errors: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """`torch._lu_with_info`, which `torch.lu` calls."""
+    """Compute `torch._lu_with_info`, which `torch.lu` calls."""
     LU, pivots, info = ops.linalg_lu_factor_ex(self, pivot=pivot, check_errors=check_errors)
     results: tuple[Tensor, Tensor, Tensor] = named("_lu_with_info", LU=LU, pivots=pivots, info=info)
     return results
@@ -154,7 +154,7 @@ def interchanged(pivots: Tensor, rows: int) -> Tensor:
 
 @host_kernel("linalg_lu", "linalg_lu_factor_ex")
 def linalg_lu(A: Tensor, pivot: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """`torch.linalg.lu`: P L U; P is empty without pivoting."""
+    """Compute `torch.linalg.lu`: P L U; P is empty without pivoting."""
     if A._spec.ndim < 2:
         raise RuntimeError(
             f"linalg.lu: Expected tensor with 2 or more dimensions. Got size: {list(A._spec.sizes)} instead"
@@ -205,7 +205,7 @@ adjoint_of = adjoint
 
 @host_kernel("lu_solve", "linalg_lu_solve", "_lu_solve")
 def lu_solve(self: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
-    """`torch.lu_solve`."""
+    """Compute `torch.lu_solve`."""
     return ops.linalg_lu_solve(LU_data, LU_pivots, self)
 
 
@@ -228,7 +228,7 @@ _check = check_errors
 
 @host_kernel("linalg_inv", "linalg_inv_ex", "linalg_lu_factor_ex", "_lu_solve")
 def linalg_inv(A: Tensor) -> Tensor:
-    """`torch.linalg.inv`."""
+    """Compute `torch.linalg.inv`."""
     inverse, info = ops.linalg_inv_ex(A)
     check_errors(info, "linalg.inv")
     return inverse
@@ -274,7 +274,7 @@ def _linalg_solve_ex(
 
 @host_kernel("linalg_solve_ex", "_linalg_solve_ex", "linalg_lu_factor_ex", "_lu_solve")
 def linalg_solve_ex(A: Tensor, B: Tensor, left: bool, check_errors: bool) -> tuple[Tensor, Tensor]:
-    """`torch.linalg.solve_ex`."""
+    """Compute `torch.linalg.solve_ex`."""
     result, _, _, info = packets["_linalg_solve_ex"].call(A, B, left=left, check_errors=check_errors)
     results: tuple[Tensor, Tensor] = named("linalg_solve_ex", result=result, info=info)
     return results
@@ -282,7 +282,7 @@ def linalg_solve_ex(A: Tensor, B: Tensor, left: bool, check_errors: bool) -> tup
 
 @host_kernel("linalg_solve", "_linalg_solve_ex", "linalg_lu_factor_ex", "_lu_solve")
 def linalg_solve(A: Tensor, B: Tensor, left: bool) -> Tensor:
-    """`torch.linalg.solve`."""
+    """Compute `torch.linalg.solve`."""
     result, _, _, info = packets["_linalg_solve_ex"].call(A, B, left=left)
     check_errors(info, "torch.linalg.solve")
     solution: Tensor = result
@@ -336,7 +336,7 @@ def _check_linear_solve(name: str, b: Tensor, A: Tensor) -> None:
 
 @host_kernel("linalg_cholesky", "linalg_cholesky_ex")
 def linalg_cholesky(self: Tensor, upper: bool) -> Tensor:
-    """`torch.linalg.cholesky`."""
+    """Compute `torch.linalg.cholesky`."""
     L, info = ops.linalg_cholesky_ex(self, upper=upper)
     check_errors(info, "linalg.cholesky")
     return L
@@ -344,7 +344,7 @@ def linalg_cholesky(self: Tensor, upper: bool) -> Tensor:
 
 @host_kernel("cholesky", "linalg_cholesky_ex")
 def cholesky(self: Tensor, upper: bool) -> Tensor:
-    """`torch.cholesky`."""
+    """Compute `torch.cholesky`."""
     if not self.numel():
         return self.clone()
     check_square("cholesky", self._spec)
@@ -418,20 +418,20 @@ def _resized(x: Tensor, dim: int, size: int) -> Tensor:
 
 @host_kernel("qr", "linalg_qr", "geqrf", "linalg_householder_product")
 def qr(self: Tensor, some: bool) -> tuple[Tensor, Tensor]:
-    """`torch.qr`."""
+    """Compute `torch.qr`."""
     Q, R = ops.linalg_qr(self, "reduced" if some else "complete")
     results: tuple[Tensor, Tensor] = named("qr", Q=Q, R=R)
     return results
 
 
 def orgqr(self: Tensor, input2: Tensor) -> Tensor:
-    """`torch.orgqr`."""
+    """Compute `torch.orgqr`."""
     return ops.linalg_householder_product(self, input2)
 
 
 @host_kernel("linalg_eigh", "_linalg_eigh")
 def linalg_eigh(self: Tensor, UPLO: str) -> tuple[Tensor, Tensor]:
-    """`torch.linalg.eigh`."""
+    """Compute `torch.linalg.eigh`."""
     values, vectors = packets["_linalg_eigh"].call(self, UPLO, True)
     results: tuple[Tensor, Tensor] = named("linalg_eigh", eigenvalues=values, eigenvectors=vectors)
     return results
@@ -445,7 +445,7 @@ def linalg_eigvalsh(self: Tensor, UPLO: str) -> Tensor:
 
 
 def linalg_eigvals(self: Tensor) -> Tensor:
-    """`torch.linalg.eigvals`."""
+    """Compute `torch.linalg.eigvals`."""
     if is_differentiated(self):
         return ops.linalg_eig(self)[0]
     result: Tensor = packets["_linalg_eigvals"].call(self)
@@ -454,7 +454,7 @@ def linalg_eigvals(self: Tensor) -> Tensor:
 
 @host_kernel("linalg_svd", "_linalg_svd")
 def linalg_svd(A: Tensor, full_matrices: bool, driver: str | None) -> tuple[Tensor, Tensor, Tensor]:
-    """`torch.linalg.svd`."""
+    """Compute `torch.linalg.svd`."""
     U, S, Vh = packets["_linalg_svd"].call(A, full_matrices, True, driver=driver)
     results: tuple[Tensor, Tensor, Tensor] = named("linalg_svd", U=U, S=S, Vh=Vh)
     return results
@@ -487,7 +487,7 @@ def svd(self: Tensor, some: bool, compute_uv: bool) -> tuple[Tensor, Tensor, Ten
 
 @host_kernel("linalg_ldl_factor", "linalg_ldl_factor_ex")
 def linalg_ldl_factor(self: Tensor, hermitian: bool) -> tuple[Tensor, Tensor]:
-    """`torch.linalg.ldl_factor`."""
+    """Compute `torch.linalg.ldl_factor`."""
     LD, pivots, info = ops.linalg_ldl_factor_ex(self, hermitian=hermitian)
     check_errors(info, "torch.linalg.ldl_factor")
     results: tuple[Tensor, Tensor] = named("linalg_ldl_factor", LD=LD, pivots=pivots)

@@ -117,7 +117,7 @@ def _c2c(self: Tensor, n: int | None, dim: int, norm: str | None, forward: bool)
 
 @host_kernel("fft_fft", "_fft_c2c", "_fft_r2c")
 def fft_fft(self: Tensor, n: int | None, dim: int, norm: str | None) -> Tensor:
-    """`torch.fft.fft`."""
+    """Compute `torch.fft.fft`."""
     if self._spec.dtype.is_complex:
         return _c2c(self, n, dim, norm, True)
     return _r2c("fft", self, n, dim, norm, forward=True, onesided=False)
@@ -125,7 +125,7 @@ def fft_fft(self: Tensor, n: int | None, dim: int, norm: str | None) -> Tensor:
 
 @host_kernel("fft_ifft", "_fft_c2c", "_fft_r2c")
 def fft_ifft(self: Tensor, n: int | None, dim: int, norm: str | None) -> Tensor:
-    """`torch.fft.ifft`."""
+    """Compute `torch.fft.ifft`."""
     if self._spec.dtype.is_complex:
         return _c2c(self, n, dim, norm, False)
     return _r2c("ifft", self, n, dim, norm, forward=False, onesided=False)
@@ -133,25 +133,25 @@ def fft_ifft(self: Tensor, n: int | None, dim: int, norm: str | None) -> Tensor:
 
 @host_kernel("fft_rfft", "_fft_r2c")
 def fft_rfft(self: Tensor, n: int | None, dim: int, norm: str | None) -> Tensor:
-    """`torch.fft.rfft`."""
+    """Compute `torch.fft.rfft`."""
     return _r2c("rfft", self, n, dim, norm, forward=True, onesided=True)
 
 
 @host_kernel("fft_irfft", "_fft_c2r")
 def fft_irfft(self: Tensor, n: int | None, dim: int, norm: str | None) -> Tensor:
-    """`torch.fft.irfft`."""
+    """Compute `torch.fft.irfft`."""
     return _c2r(self, n, dim, norm, forward=False)
 
 
 @host_kernel("fft_hfft", "_fft_c2r")
 def fft_hfft(self: Tensor, n: int | None, dim: int, norm: str | None) -> Tensor:
-    """`torch.fft.hfft`."""
+    """Compute `torch.fft.hfft`."""
     return _c2r(self, n, dim, norm, forward=True)
 
 
 @host_kernel("fft_ihfft", "_fft_r2c")
 def fft_ihfft(self: Tensor, n: int | None, dim: int, norm: str | None) -> Tensor:
-    """`torch.fft.ihfft`."""
+    """Compute `torch.fft.ihfft`."""
     return _r2c("ihfft", self, n, dim, norm, forward=False, onesided=True)
 
 
@@ -206,19 +206,19 @@ def _c2c_over(
 
 @host_kernel("fft_fftn", "_fft_c2c")
 def fft_fftn(self: Tensor, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Tensor:
-    """`torch.fft.fftn`."""
+    """Compute `torch.fft.fftn`."""
     return _c2c_over(self, s, dim, norm, True)
 
 
 @host_kernel("fft_ifftn", "_fft_c2c")
 def fft_ifftn(self: Tensor, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Tensor:
-    """`torch.fft.ifftn`."""
+    """Compute `torch.fft.ifftn`."""
     return _c2c_over(self, s, dim, norm, False)
 
 
 @host_kernel("fft_rfftn", "_fft_r2c")
 def fft_rfftn(self: Tensor, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Tensor:
-    """`torch.fft.rfftn`."""
+    """Compute `torch.fft.rfftn`."""
     if self._spec.dtype.is_complex:
         raise RuntimeError(
             f"rfftn expects a real-valued input tensor, but got {self._spec.dtype.scalar_name}"
@@ -232,7 +232,7 @@ def fft_rfftn(self: Tensor, s: Sequence[int] | None, dim: Sequence[int] | None, 
 
 @host_kernel("fft_irfftn", "_fft_c2r")
 def fft_irfftn(self: Tensor, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Tensor:
-    """`torch.fft.irfftn`."""
+    """Compute `torch.fft.irfftn`."""
     shape, dims, whole = _half_shape("irfftn", self, s, dim)
     self = resized(promoted(self, require_complex=True), dims, shape)
     return ops._fft_c2r(self, dims, normalization_of(norm, False), whole)
@@ -251,7 +251,7 @@ def fft_hfftn(self: Tensor, s: Sequence[int] | None, dim: Sequence[int] | None, 
 
 @host_kernel("fft_ihfftn", "_fft_c2c", "_fft_r2c")
 def fft_ihfftn(self: Tensor, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Tensor:
-    """`torch.fft.ihfftn`: the inverse of `hfftn`."""
+    """Compute `torch.fft.ihfftn`: the inverse of `hfftn`."""
     shape, dims = shape_and_dims(self, s, dim)
     if self._spec.dtype.is_complex:
         raise RuntimeError(
@@ -364,12 +364,12 @@ def fft_fftfreq(
 
 
 def fft_fftfreq_out(n: int, d: float, out: Tensor) -> Tensor:
-    """``fft.fftfreq(out=)``."""
+    """Run ``fft.fftfreq(out=)``."""
     return write_out("fft_fftfreq", out, fft_fftfreq(n, d, out._spec.dtype, None, out._spec.device, None))
 
 
 def fft_rfftfreq_out(n: int, d: float, out: Tensor) -> Tensor:
-    """``fft.rfftfreq(out=)``."""
+    """Run ``fft.rfftfreq(out=)``."""
     return write_out("fft_rfftfreq", out, fft_rfftfreq(n, d, out._spec.dtype, None, out._spec.device, None))
 
 

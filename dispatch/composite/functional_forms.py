@@ -46,7 +46,7 @@ def view_copy(self: Tensor, size: Sequence[int]) -> Tensor:
 
 
 def view_copy_dtype(self: Tensor, dtype: ScalarType) -> Tensor:
-    """``view_copy(dtype)``: the bytes as another dtype."""
+    """Return ``view_copy(dtype)``: the bytes as another dtype."""
     return _own(_contiguous(self).view(dtype))
 
 
@@ -58,7 +58,7 @@ def _plan_strided_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
 def as_strided_copy(
     self: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
 ) -> Tensor:
-    """`torch.as_strided_copy`."""
+    """Return `torch.as_strided_copy`."""
     view = self.as_strided(size, stride, storage_offset)
     result: Tensor = packets["_strided_copy"].call(
         self, view._spec.sizes, view._spec.strides, view.storage_offset() - self.storage_offset()
@@ -73,77 +73,77 @@ def _strided_copy(self: Tensor, size: Sequence[int], stride: Sequence[int], offs
 
 
 def expand_copy(self: Tensor, size: Sequence[int], implicit: bool) -> Tensor:
-    """`torch.expand_copy`."""
+    """Return `torch.expand_copy`."""
     return _contiguous(self.expand(size, implicit=implicit))
 
 
 def permute_copy(self: Tensor, dims: Sequence[int]) -> Tensor:
-    """`torch.permute_copy`."""
+    """Return `torch.permute_copy`."""
     return _contiguous(self.permute(dims))
 
 
 def transpose_copy(self: Tensor, dim0: int, dim1: int) -> Tensor:
-    """`torch.transpose_copy`."""
+    """Return `torch.transpose_copy`."""
     return _contiguous(self.transpose(dim0, dim1))
 
 
 def t_copy(self: Tensor) -> Tensor:
-    """`torch.t_copy`."""
+    """Return `torch.t_copy`."""
     return _contiguous(self.t())
 
 
 def select_copy(self: Tensor, dim: int, index: int) -> Tensor:
-    """`torch.select_copy`."""
+    """Return `torch.select_copy`."""
     return _contiguous(self.select(dim, index))
 
 
 def slice_copy(self: Tensor, dim: int, start: int | None, end: int | None, step: int) -> Tensor:
-    """`torch.slice_copy`."""
+    """Return `torch.slice_copy`."""
     return _contiguous(self.slice(dim, start, end, step))
 
 
 def squeeze_copy(self: Tensor) -> Tensor:
-    """`torch.squeeze_copy`."""
+    """Return `torch.squeeze_copy`."""
     return _contiguous(self.squeeze())
 
 
 def squeeze_copy_dim(self: Tensor, dim: int | Sequence[int]) -> Tensor:
-    """`torch.squeeze_copy` of some dimensions."""
+    """Return `torch.squeeze_copy` of some dimensions."""
     return _contiguous(self.squeeze(dim))
 
 
 def unsqueeze_copy(self: Tensor, dim: int) -> Tensor:
-    """`torch.unsqueeze_copy`."""
+    """Return `torch.unsqueeze_copy`."""
     return _contiguous(self.unsqueeze(dim))
 
 
 def alias_copy(self: Tensor) -> Tensor:
-    """`torch.alias_copy`, `torch.detach_copy`."""
+    """Return `torch.alias_copy` and `torch.detach_copy`."""
     return _contiguous(self)
 
 
 def diagonal_copy(self: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
-    """`torch.diagonal_copy`."""
+    """Return `torch.diagonal_copy`."""
     return _contiguous(self.diagonal(offset, dim1, dim2))
 
 
 def unfold_copy(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """`torch.unfold_copy`."""
+    """Return `torch.unfold_copy`."""
     return _contiguous(self.unfold(dimension, size, step))
 
 
 def unbind_copy(self: Tensor, dim: int) -> tuple[Tensor, ...]:
-    """`torch.unbind_copy`."""
+    """Return `torch.unbind_copy`."""
     return tuple([_contiguous(part) for part in self.unbind(dim)])
 
 
 def split_copy(self: Tensor, split_size: int, dim: int) -> tuple[Tensor, ...]:
-    """`torch.split_copy`."""
+    """Return `torch.split_copy`."""
     return tuple([_contiguous(part) for part in self.split(split_size, dim)])
 
 
 def split_with_sizes_copy(self: Tensor, split_sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
-    """`torch.split_with_sizes_copy`."""
+    """Return `torch.split_with_sizes_copy`."""
     return tuple([_contiguous(part) for part in self.split_with_sizes(split_sizes, dim)])
 
 
@@ -176,12 +176,12 @@ split_with_sizes_copy_out = _into_several(
 
 
 def view_as_real_copy(self: Tensor) -> Tensor:
-    """`torch.view_as_real_copy`."""
+    """Return `torch.view_as_real_copy`."""
     return _contiguous(packets["view_as_real"].call(self))
 
 
 def view_as_complex_copy(self: Tensor) -> Tensor:
-    """`torch.view_as_complex_copy`."""
+    """Return `torch.view_as_complex_copy`."""
     return _own(packets["view_as_complex"].call(_contiguous(self)))
 
 
@@ -204,7 +204,7 @@ def _scattered(name: str, self: Tensor, part: Tensor, src: Tensor, out: Tensor) 
 
 
 def select_scatter(self: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
-    """`torch.select_scatter`."""
+    """Return `torch.select_scatter`."""
     out = _spread(self)
     return _scattered("select_scatter", self, out.select(dim, index), src, out)
 
@@ -212,13 +212,13 @@ def select_scatter(self: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 def slice_scatter(
     self: Tensor, src: Tensor, dim: int, start: int | None, end: int | None, step: int
 ) -> Tensor:
-    """`torch.slice_scatter`."""
+    """Return `torch.slice_scatter`."""
     out = _spread(self)
     return _scattered("slice_scatter", self, out.slice(dim, start, end, step), src, out)
 
 
 def diagonal_scatter(self: Tensor, src: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
-    """`torch.diagonal_scatter`."""
+    """Return `torch.diagonal_scatter`."""
     out = _spread(self)
     return _scattered("diagonal_scatter", self, out.diagonal(offset, dim1, dim2), src, out)
 
@@ -257,7 +257,7 @@ def _strided_scatter(
 
 
 def copy(self: Tensor, src: Tensor, non_blocking: bool) -> Tensor:
-    """``self.copy_(src)`` as a new tensor."""
+    """Return ``self.copy_(src)`` as a new tensor."""
     spec = self._spec
     expanded(src._spec, spec.sizes, False)
     if spec.overlaps:
@@ -281,60 +281,60 @@ def lift_fresh_copy(self: Tensor) -> Tensor:
 
 
 def zero(self: Tensor) -> Tensor:
-    """``zero_`` as a new tensor."""
+    """Return ``zero_`` as a new tensor."""
     return empty_like(self).zero_()
 
 
 def _arange(self: Tensor, start: Number, step: Number) -> Tensor:
-    """``_arange_`` as a new tensor."""
+    """Return ``_arange_`` as a new tensor."""
     result: Tensor = packets["_arange_"].call(empty_like(self), start, step)
     return result
 
 
 def _linspace(self: Tensor, start: Number, end: Number) -> Tensor:
-    """``_linspace_`` as a new tensor."""
+    """Return ``_linspace_`` as a new tensor."""
     result: Tensor = packets["_linspace_"].call(empty_like(self), start, end)
     return result
 
 
 def embedding_renorm(self: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
-    """``embedding_renorm_`` as a new tensor."""
+    """Return ``embedding_renorm_`` as a new tensor."""
     result: Tensor = packets["embedding_renorm_"].call(_spread(self), indices, max_norm, norm_type)
     return result
 
 
 def uniform(self: Tensor, low: float, high: float, generator: Generator | None) -> Tensor:
-    """``uniform_`` as a new tensor."""
+    """Return ``uniform_`` as a new tensor."""
     return empty_like(self).uniform_(low, high, generator=generator)
 
 
 def normal_functional(self: Tensor, mean: float, std: float, generator: Generator | None) -> Tensor:
-    """``normal_`` as a new tensor."""
+    """Return ``normal_`` as a new tensor."""
     return empty_like(self).normal_(mean, std, generator=generator)
 
 
 def log_normal(self: Tensor, mean: float, std: float, generator: Generator | None) -> Tensor:
-    """``log_normal_`` as a new tensor."""
+    """Return ``log_normal_`` as a new tensor."""
     return empty_like(self).log_normal_(mean, std, generator=generator)
 
 
 def cauchy(self: Tensor, median: float, sigma: float, generator: Generator | None) -> Tensor:
-    """``cauchy_`` as a new tensor."""
+    """Return ``cauchy_`` as a new tensor."""
     return empty_like(self).cauchy_(median, sigma, generator=generator)
 
 
 def exponential(self: Tensor, lambd: float, generator: Generator | None) -> Tensor:
-    """``exponential_`` as a new tensor."""
+    """Return ``exponential_`` as a new tensor."""
     return empty_like(self).exponential_(lambd, generator=generator)
 
 
 def geometric(self: Tensor, p: float, generator: Generator | None) -> Tensor:
-    """``geometric_`` as a new tensor."""
+    """Return ``geometric_`` as a new tensor."""
     return empty_like(self).geometric_(p, generator=generator)
 
 
 def random(self: Tensor, *bounds: Any) -> Tensor:
-    """``random_`` as a new tensor."""
+    """Return ``random_`` as a new tensor."""
     *given, generator = bounds
     return empty_like(self).random_(*given, generator=generator)
 
@@ -356,30 +356,30 @@ def _part_copy(self: Tensor, part: str) -> Tensor:
 
 
 def crow_indices_copy(self: Tensor) -> Tensor:
-    """`torch.crow_indices_copy`."""
+    """Return `torch.crow_indices_copy`."""
     return _part_copy(self, "crow_indices")
 
 
 def col_indices_copy(self: Tensor) -> Tensor:
-    """`torch.col_indices_copy`."""
+    """Return `torch.col_indices_copy`."""
     return _part_copy(self, "col_indices")
 
 
 def ccol_indices_copy(self: Tensor) -> Tensor:
-    """`torch.ccol_indices_copy`."""
+    """Return `torch.ccol_indices_copy`."""
     return _part_copy(self, "ccol_indices")
 
 
 def row_indices_copy(self: Tensor) -> Tensor:
-    """`torch.row_indices_copy`."""
+    """Return `torch.row_indices_copy`."""
     return _part_copy(self, "row_indices")
 
 
 def indices_copy(self: Tensor) -> Tensor:
-    """`torch.indices_copy`."""
+    """Return `torch.indices_copy`."""
     return _part_copy(self, "indices")
 
 
 def values_copy(self: Tensor) -> Tensor:
-    """`torch.values_copy`."""
+    """Return `torch.values_copy`."""
     return _part_copy(self, "values")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def grid_sampler(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
-    """`torch.grid_sampler`, over two or three spatial dimensions."""
+    """Compute `torch.grid_sampler`, over two or three spatial dimensions."""
     check_grid_sampler(input._spec, grid._spec, interpolation_mode, None)
     rank = input.dim() - 2
     if rank not in (2, 3) or grid.dim() != input.dim():

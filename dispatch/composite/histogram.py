@@ -188,7 +188,7 @@ def _as_points(self: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | No
 def histogram_bins_tensor(
     self: Tensor, bins: Tensor, weight: Tensor | None, density: bool
 ) -> tuple[Tensor, Tensor]:
-    """`torch.histogram` over bins between given edges, which ascend."""
+    """Compute `torch.histogram` over bins between given ascending edges."""
     points, weights = _as_points(self, weight)
     _check_inputs(points, [bins], weights)
     results: tuple[Tensor, Tensor] = named(
@@ -201,7 +201,7 @@ def histogram_bins_tensor(
 def histogram_bin_ct(
     self: Tensor, bins: int, range: Sequence[float] | None, weight: Tensor | None, density: bool
 ) -> tuple[Tensor, Tensor]:
-    """`torch.histogram` over bins of one width."""
+    """Compute `torch.histogram` over equal-width bins."""
     points, weights = _as_points(self, weight)
     _check_counts(points, [bins])
     _check_weight(points, weights)
@@ -234,7 +234,7 @@ def _check_outputs(self: Tensor, hist: Tensor, bin_edges: Tensor) -> None:
 def histogram_bins_tensor_out(
     self: Tensor, bins: Tensor, weight: Tensor | None, density: bool, hist: Tensor, bin_edges: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """`histogram` of given edges into `hist` and `bin_edges`."""
+    """Run `histogram` of given edges into `hist` and `bin_edges`."""
     _check_outputs(self, hist, bin_edges)
     return _written(self, histogram_bins_tensor(self, bins, weight, density), hist, bin_edges)
 
@@ -248,7 +248,7 @@ def histogram_bin_ct_out(
     hist: Tensor,
     bin_edges: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """`histogram` over bins of one width into `hist` and `bin_edges`."""
+    """Run `histogram` over equal-width bins into `hist` and `bin_edges`."""
     _check_outputs(self, hist, bin_edges)
     return _written(self, histogram_bin_ct(self, bins, range, weight, density), hist, bin_edges)
 
@@ -282,7 +282,7 @@ def _histogramdd_from_bin_tensors(
 def histogramdd(
     self: Tensor, bins: Sequence[int], range: Sequence[float] | None, weight: Tensor | None, density: bool
 ) -> tuple[Tensor, Sequence[Tensor]]:
-    """`torch.histogramdd` over bins of one width for each dimension."""
+    """Compute `torch.histogramdd` over equal-width bins for each dimension."""
     options: dict[str, Any] = {"range": range, "weight": weight, "density": density}
     hist = ops._histogramdd_from_bin_cts(self, bins, **options)
     results: tuple[Tensor, Sequence[Tensor]] = named(
@@ -294,7 +294,7 @@ def histogramdd(
 def histogramdd_int_bins(
     self: Tensor, bins: int, range: Sequence[float] | None, weight: Tensor | None, density: bool
 ) -> tuple[Tensor, Sequence[Tensor]]:
-    """`torch.histogramdd` over as many bins for each dimension."""
+    """Compute `torch.histogramdd` with the same number of bins for each dimension."""
     _check_dims(self)
     return histogramdd(self, [bins] * self._spec.sizes[-1], range, weight, density)
 
@@ -302,7 +302,7 @@ def histogramdd_int_bins(
 def histogramdd_TensorList_bins(
     self: Tensor, bins: Sequence[Tensor], range: Sequence[float] | None, weight: Tensor | None, density: bool
 ) -> tuple[Tensor, Sequence[Tensor]]:
-    """`torch.histogramdd` over bins between given edges; `range` does nothing."""
+    """Compute `torch.histogramdd` over bins between given edges; `range` has no effect."""
     hist = ops._histogramdd_from_bin_tensors(self, bins, weight=weight, density=density)
     results: tuple[Tensor, Sequence[Tensor]] = named("histogramdd", hist=hist, bin_edges=tuple(bins))
     return results

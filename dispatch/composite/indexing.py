@@ -204,7 +204,7 @@ def index_fill(self: Tensor, dim: int, index: Tensor, value: Tensor | Number) ->
 
 
 def index_fill_(self: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
-    """`Tensor.index_fill_`."""
+    """Run `Tensor.index_fill_`."""
     check_leaf(self)
     _check_filling(self, value)
     return self.masked_fill_(_entries(self, dim, index), value)
@@ -291,7 +291,7 @@ def masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 
 def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """`Tensor.masked_scatter_`."""
+    """Run `Tensor.masked_scatter_`."""
     _check_masked_scatter(self, mask, source)
     if self._spec.is_meta:
         return self
@@ -315,7 +315,7 @@ def nonzero_as(self: Tensor, as_tuple: bool) -> Tensor | tuple[Tensor, ...]:
 
 
 def nonzero_as_out(self: Tensor, as_tuple: bool, out: Tensor) -> Tensor:
-    """``nonzero(as_tuple=False, out=)``."""
+    """Run ``nonzero(as_tuple=False, out=)``."""
     if as_tuple:
         raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
     return ops.nonzero(self, out=out)
@@ -328,7 +328,7 @@ def nonzero_numpy(self: Tensor) -> tuple[Tensor, ...]:
 
 
 def argwhere(self: Tensor) -> Tensor:
-    """`torch.argwhere`."""
+    """Return `torch.argwhere`."""
     return ops.nonzero(self)
 
 
@@ -357,7 +357,7 @@ def put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor
 
 
 def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
-    """`Tensor.put_`."""
+    """Run `Tensor.put_`."""
     if self._spec.is_contiguous:
         where = _checked_put(self, index, source)
         self.view((-1,)).index_put_(where, source.reshape((-1,)), accumulate)

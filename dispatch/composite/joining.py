@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def concat(tensors: Sequence[Tensor], dim: int) -> Tensor:
-    """`torch.concat`, `torch.concatenate`."""
+    """Return `torch.concat` and `torch.concatenate`."""
     return ops.cat(tensors, dim)
 
 
@@ -194,22 +194,22 @@ def _chunk_cat_out(tensors: Sequence[Tensor], dim: int, num_chunks: int, out: Te
 
 
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
-    """`torch.hstack`."""
+    """Return `torch.hstack`."""
     return _joined("hstack", tensors, 1, 1)
 
 
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
-    """`torch.vstack`."""
+    """Return `torch.vstack`."""
     return _joined("vstack", tensors, 2, 0)
 
 
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
-    """`torch.dstack`."""
+    """Return `torch.dstack`."""
     return _joined("dstack", tensors, 3, 2)
 
 
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
-    """`torch.column_stack`."""
+    """Return `torch.column_stack`."""
     return hstack([x.reshape((x._spec.numel, 1)) if x._spec.ndim <= 1 else x for x in tensors])
 
 

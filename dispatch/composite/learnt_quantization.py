@@ -27,7 +27,7 @@ def _call(name: str, *args: object) -> tuple[Tensor, ...]:
 def fake_quantize_per_channel_affine(
     self: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
 ) -> Tensor:
-    """`torch.fake_quantize_per_channel_affine`."""
+    """Compute `torch.fake_quantize_per_channel_affine`."""
     return _call(f"{CHANNELS}_cachemask", self, scale, zero_point, axis, quant_min, quant_max)[0]
 
 
@@ -228,7 +228,7 @@ def fused_moving_avg_obs_fake_quant(
     per_row_fake_quant: bool = False,
     symmetric_quant: bool = False,
 ) -> Tensor:
-    """`torch.fused_moving_avg_obs_fake_quant`."""
+    """Compute `torch.fused_moving_avg_obs_fake_quant`."""
     seen = (running_min, running_max, scale, zero_point, averaging_const, quant_min, quant_max, ch_axis)
     name = "_fused_moving_avg_obs_fq_helper"
     return _call(name, self, observer_on, fake_quant_on, *seen, per_row_fake_quant, symmetric_quant)[0]

@@ -83,7 +83,7 @@ def _product(sizes: Sequence[int]) -> int:
 
 
 def matmul_out(self: Tensor, other: Tensor, out: Tensor) -> Tensor:
-    """``matmul(out=)``."""
+    """Run ``matmul(out=)``."""
     if self._spec.ndim == 2 and other._spec.ndim == 2:
         return mm(self, other, out=out)
     check_overlap((self, other), (out,))
@@ -99,7 +99,7 @@ def outer(self: Tensor, vec2: Tensor) -> Tensor:
 
 
 def outer_out(self: Tensor, vec2: Tensor, out: Tensor) -> Tensor:
-    """``outer(out=)``."""
+    """Run ``outer(out=)``."""
     check_overlap((self, vec2), (out,))
     return write_out("outer", out, outer(self, vec2))
 
@@ -163,5 +163,5 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def linear_out(input: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
-    """``linear(out=)``."""
+    """Run ``linear(out=)``."""
     return out_form("linear", linear, exact=True)(input, weight, bias, out)

@@ -34,7 +34,7 @@ def _linalg_det(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 @host_kernel("linalg_det", "_linalg_det", "linalg_lu_factor_ex", "prod")
 def linalg_det(A: Tensor) -> Tensor:
-    """`torch.linalg.det`."""
+    """Compute `torch.linalg.det`."""
     result: Tensor = packets["_linalg_det"].call(A)[0]
     return result
 
@@ -56,14 +56,14 @@ def _linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor]:
-    """`torch.linalg.slogdet`."""
+    """Compute `torch.linalg.slogdet`."""
     sign, logabsdet, _, _ = packets["_linalg_slogdet"].call(A)
     results: tuple[Tensor, Tensor] = named("linalg_slogdet", sign=sign, logabsdet=logabsdet)
     return results
 
 
 def slogdet(self: Tensor) -> tuple[Tensor, Tensor]:
-    """`torch.slogdet`."""
+    """Compute `torch.slogdet`."""
     sign, logabsdet = linalg_slogdet(self)
     results: tuple[Tensor, Tensor] = named("slogdet", sign=sign, logabsdet=logabsdet)
     return results
@@ -151,7 +151,7 @@ def _as_tensor(x: Tensor, value: float | None) -> Tensor | None:
 
 @host_kernel("linalg_pinv", "linalg_pinv.atol_rtol_tensor", "_linalg_svd", "_linalg_eigh", "mm")
 def linalg_pinv_float(self: Tensor, atol: float | None, rtol: float | None, hermitian: bool) -> Tensor:
-    """``linalg.pinv`` with tolerances in numbers."""
+    """Compute ``linalg.pinv`` with tolerances in numbers."""
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
         return ops.linalg_pinv(self, atol=None, rtol=None, hermitian=hermitian)
     absolute, relative = _as_tensor(self, atol), _as_tensor(self, rtol)
@@ -159,18 +159,18 @@ def linalg_pinv_float(self: Tensor, atol: float | None, rtol: float | None, herm
 
 
 def linalg_pinv_rcond(self: Tensor, rcond: float, hermitian: bool) -> Tensor:
-    """``linalg.pinv(A, rcond)``."""
+    """Compute ``linalg.pinv(A, rcond)``."""
     return linalg_pinv_float(self, 0.0, rcond, hermitian)
 
 
 def linalg_pinv_rcond_tensor(self: Tensor, rcond: Tensor, hermitian: bool) -> Tensor:
-    """``linalg.pinv(A, rcond)`` with a tensor."""
+    """Compute ``linalg.pinv(A, rcond)`` with a tensor."""
     return ops.linalg_pinv(self, atol=_as_tensor(self, 0.0), rtol=rcond, hermitian=hermitian)
 
 
 @host_kernel("pinverse", "linalg_pinv.atol_rtol_tensor", "_linalg_svd", "mm")
 def pinverse(self: Tensor, rcond: float) -> Tensor:
-    """`torch.pinverse`."""
+    """Compute `torch.pinverse`."""
     return linalg_pinv_rcond(self, rcond, False)
 
 
@@ -189,17 +189,17 @@ def linalg_matrix_rank(input: Tensor, atol: Any, rtol: Any, hermitian: bool) -> 
 
 @host_kernel("linalg_matrix_rank", "_linalg_svd", "_linalg_eigh")
 def linalg_matrix_rank_float(self: Tensor, atol: float | None, rtol: float | None, hermitian: bool) -> Tensor:
-    """``linalg.matrix_rank`` with tolerances in numbers."""
+    """Compute ``linalg.matrix_rank`` with tolerances in numbers."""
     return linalg_matrix_rank(self, atol, rtol, hermitian)
 
 
 def linalg_matrix_rank_tol(self: Tensor, tol: float, hermitian: bool) -> Tensor:
-    """``linalg.matrix_rank(A, tol)``: an absolute tolerance."""
+    """Compute ``linalg.matrix_rank(A, tol)``: an absolute tolerance."""
     return linalg_matrix_rank_float(self, tol, 0.0, hermitian)
 
 
 def linalg_matrix_rank_tol_tensor(input: Tensor, tol: Tensor, hermitian: bool) -> Tensor:
-    """``linalg.matrix_rank(A, tol)`` with a tensor."""
+    """Compute ``linalg.matrix_rank(A, tol)`` with a tensor."""
     return linalg_matrix_rank(input, tol, 0.0, hermitian)
 
 
@@ -276,7 +276,7 @@ def linalg_matrix_exp(self: Tensor) -> Tensor:
 
 
 def matrix_exp(self: Tensor) -> Tensor:
-    """`torch.matrix_exp`."""
+    """Compute `torch.matrix_exp`."""
     return ops.linalg_matrix_exp(self)
 
 
@@ -353,5 +353,5 @@ def vander(x: Tensor, N: int | None, increasing: bool) -> Tensor:
 
 
 def linalg_matmul(self: Tensor, other: Tensor) -> Tensor:
-    """`torch.linalg.matmul`."""
+    """Compute `torch.linalg.matmul`."""
     return ops.matmul(self, other)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def pin_memory(self: Tensor, device: Device | None) -> Tensor:
-    """`Tensor.pin_memory`."""
+    """Return `Tensor.pin_memory`."""
     _check(self, device)
     return self if self.is_pinned() else copy_to_pinned(self, device)
 

@@ -162,7 +162,7 @@ def linalg_norm(
 
 @host_kernel("dist", "sub.Tensor", "linalg_vector_norm", "_vector_norm")
 def dist(self: Tensor, other: Tensor, p: Number) -> Tensor:
-    """`torch.dist`: the norm of the difference."""
+    """Compute `torch.dist`: the norm of the difference."""
     dtype = result_type_of([self._spec, other._spec])
     if dtype.is_integral:
         raise RuntimeError(
@@ -254,7 +254,7 @@ def nuclear_norm(self: Tensor, keepdim: bool) -> Tensor:
 
 
 def nuclear_norm_dim(self: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
-    """`torch.nuclear_norm` of matrices over two dimensions."""
+    """Compute `torch.nuclear_norm` of matrices over two dimensions."""
     return ops.linalg_matrix_norm(self, "nuc", list(dim), keepdim)
 
 

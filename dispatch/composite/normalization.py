@@ -40,7 +40,7 @@ def layer_norm(
     eps: float,
     cudnn_enable: bool,
 ) -> Tensor:
-    """`torch.layer_norm`."""
+    """Compute `torch.layer_norm`."""
     return ops.native_layer_norm(input, normalized_shape, weight, bias, eps)[0]
 
 
@@ -82,7 +82,7 @@ def group_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Tensor:
-    """`torch.group_norm`."""
+    """Compute `torch.group_norm`."""
     sizes = _groups(input, num_groups, weight, bias)
     return ops.native_group_norm(input, weight, bias, *sizes, num_groups, eps)[0]
 

@@ -85,7 +85,7 @@ def _pad_enum(self: Tensor, pad: Sequence[int], mode: int, value: float | None) 
 
 
 def pad(self: Tensor, pad: Sequence[int], mode: str, value: float | None) -> Tensor:
-    """`torch.nn.functional.pad`."""
+    """Return `torch.nn.functional.pad`."""
     if mode not in MODES:
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     return _pad_enum(self, pad, MODES.index(mode), value)

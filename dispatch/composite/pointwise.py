@@ -125,27 +125,27 @@ def add_scalar(self: Tensor, other: Number, alpha: Number) -> Tensor:
 
 
 def add__scalar(self: Tensor, other: Number, alpha: Number) -> Tensor:
-    """``add_.Scalar``."""
+    """Run ``add_.Scalar``."""
     return add_(self, other, alpha=alpha)
 
 
 def sub_scalar(self: Any, other: Tensor | Number, alpha: Number) -> Tensor:
-    """``sub.Scalar``."""
+    """Compute ``sub.Scalar``."""
     return sub(self, other, alpha=alpha)
 
 
 def sub__scalar(self: Tensor, other: Number, alpha: Number) -> Tensor:
-    """``sub_.Scalar``."""
+    """Run ``sub_.Scalar``."""
     return sub_(self, other, alpha=alpha)
 
 
 def rsub_scalar(self: Tensor, other: Number, alpha: Number) -> Tensor:
-    """``rsub.Scalar``."""
+    """Compute ``rsub.Scalar``."""
     return rsub(self, other, alpha=alpha)
 
 
 def div_scalar_mode(self: Tensor, other: Tensor | Number, rounding_mode: str | None) -> Tensor:
-    """``div.Scalar_mode``."""
+    """Compute ``div.Scalar_mode``."""
     return div(self, other, rounding_mode=rounding_mode)
 
 

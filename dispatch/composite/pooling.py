@@ -83,7 +83,7 @@ def max_pool1d_with_indices(
 
 
 def max_pool1d(self: Tensor, *window: Any) -> Tensor:
-    """`torch.max_pool1d`."""
+    """Compute `torch.max_pool1d`."""
     check_dtype("max_pool1d", self._spec.dtype, self._spec.device)
     return max_pool1d_with_indices(self, *window)[0]
 
@@ -96,7 +96,7 @@ def avg_pool1d(
     ceil_mode: bool,
     count_include_pad: bool,
 ) -> Tensor:
-    """`torch.avg_pool1d`."""
+    """Compute `torch.avg_pool1d`."""
     name = "avg_pool1d"
     _check_rank(name, self)
     out = avg_pool2d(
@@ -191,14 +191,14 @@ def _check_line(name: str, self: Tensor) -> None:
 
 
 def adaptive_avg_pool1d(self: Tensor, output_size: Sequence[int]) -> Tensor:
-    """`torch.adaptive_avg_pool1d`."""
+    """Compute `torch.adaptive_avg_pool1d`."""
     _check_line("adaptive_avg_pool1d", self)
     means: Tensor = adaptive_avg_pool2d(self.unsqueeze(-2), (1, *output_size)).squeeze(-2)
     return means
 
 
 def adaptive_max_pool1d(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """`torch.adaptive_max_pool1d`."""
+    """Compute `torch.adaptive_max_pool1d`."""
     name = "adaptive_max_pool1d"
     _check_line(name, self)
     sizes = self._spec.sizes

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def fake_quantize_per_tensor_affine(
     self: Tensor, scale: float, zero_point: int, quant_min: int, quant_max: int
 ) -> Tensor:
-    """`torch.fake_quantize_per_tensor_affine`."""
+    """Compute `torch.fake_quantize_per_tensor_affine`."""
     find = Dispatcher.singleton().find_schema_or_throw
     with_mask = find("aten::fake_quantize_per_tensor_affine_cachemask")
     return with_mask.call(self, scale, zero_point, quant_min, quant_max)[0]  # type: ignore[no-any-return]

@@ -119,41 +119,41 @@ def randint_low_generator(
 
 @_filling_new_memory(_integers(0, 1, 2, None))
 def randint_low(low: int, high: int, size: Sequence[int], *options: Any) -> Tensor:
-    """``randint(low, high, size)``."""
+    """Return ``randint(low, high, size)``."""
     return randint_low_generator(low, high, size, None, *options)
 
 
 @_filling_new_memory(_integers(None, 0, 1, 2))
 def randint_generator(high: int, size: Sequence[int], generator: Generator | None, *options: Any) -> Tensor:
-    """``randint(high, size, generator=)``."""
+    """Return ``randint(high, size, generator=)``."""
     return randint_low_generator(0, high, size, generator, *options)
 
 
 @_filling_new_memory(_integers(None, 0, 1, None))
 def randint(high: int, size: Sequence[int], *options: Any) -> Tensor:
-    """``randint(high, size)``."""
+    """Return ``randint(high, size)``."""
     return randint_low_generator(0, high, size, None, *options)
 
 
 def randint_low_generator_out(
     low: int, high: int, size: Sequence[int], generator: Generator | None, out: Tensor
 ) -> Tensor:
-    """``randint(low, high, size, out=)``."""
+    """Run ``randint(low, high, size, out=)``."""
     return out.resize_(size).random_(low, high, generator=generator)
 
 
 def randint_low_out(low: int, high: int, size: Sequence[int], out: Tensor) -> Tensor:
-    """``randint(low, high, size, out=)``."""
+    """Run ``randint(low, high, size, out=)``."""
     return randint_low_generator_out(low, high, size, None, out)
 
 
 def randint_generator_out(high: int, size: Sequence[int], generator: Generator | None, out: Tensor) -> Tensor:
-    """``randint(high, size, generator=, out=)``."""
+    """Run ``randint(high, size, generator=, out=)``."""
     return randint_low_generator_out(0, high, size, generator, out)
 
 
 def randint_out(high: int, size: Sequence[int], out: Tensor) -> Tensor:
-    """``randint(high, size, out=)``."""
+    """Run ``randint(high, size, out=)``."""
     return randint_low_generator_out(0, high, size, None, out)
 
 
@@ -186,44 +186,44 @@ def randint_like_low_generator(
 
 @_filling_new_memory(_integers_like(1, 2, None))
 def randint_like_low(self: Tensor, low: int, high: int, *options: Any) -> Tensor:
-    """``randint_like(self, low, high)``."""
+    """Return ``randint_like(self, low, high)``."""
     return randint_like_low_generator(self, low, high, None, *options)
 
 
 @_filling_new_memory(_integers_like(None, 1, 2))
 def randint_like_generator(self: Tensor, high: Any, generator: Generator | None, *options: Any) -> Tensor:
-    """``randint_like(self, high, generator=)``; `high` may be a 0-d tensor."""
+    """Return ``randint_like(self, high, generator=)``; `high` may be a 0-d tensor."""
     return randint_like_low_generator(self, 0, high, generator, *options)
 
 
 @_filling_new_memory(_integers_like(None, 1, None))
 def randint_like(self: Tensor, high: Any, *options: Any) -> Tensor:
-    """``randint_like(self, high)``."""
+    """Return ``randint_like(self, high)``."""
     return randint_like_low_generator(self, 0, high, None, *options)
 
 
 def rand_generator_out(size: Sequence[int], generator: Generator | None, out: Tensor) -> Tensor:
-    """``rand(size, generator=, out=)``."""
+    """Run ``rand(size, generator=, out=)``."""
     return out.resize_(size).uniform_(0.0, 1.0, generator=generator)
 
 
 def rand_out(size: Sequence[int], out: Tensor) -> Tensor:
-    """``rand(size, out=)``."""
+    """Run ``rand(size, out=)``."""
     return rand_generator_out(size, None, out)
 
 
 def randn_generator_out(size: Sequence[int], generator: Generator | None, out: Tensor) -> Tensor:
-    """``randn(size, generator=, out=)``."""
+    """Run ``randn(size, generator=, out=)``."""
     return out.resize_(size).normal_(0.0, 1.0, generator=generator)
 
 
 def randn_out(size: Sequence[int], out: Tensor) -> Tensor:
-    """``randn(size, out=)``."""
+    """Run ``randn(size, out=)``."""
     return randn_generator_out(size, None, out)
 
 
 def randperm_generator_out(n: int, generator: Generator | None, out: Tensor) -> Tensor:
-    """``randperm(n, generator=, out=)``."""
+    """Run ``randperm(n, generator=, out=)``."""
     from ..generated.functions import randperm
 
     made = randperm(n, generator=generator, dtype=out.dtype, device=out.device)
@@ -231,12 +231,12 @@ def randperm_generator_out(n: int, generator: Generator | None, out: Tensor) -> 
 
 
 def randperm_out(n: int, out: Tensor) -> Tensor:
-    """``randperm(n, out=)``."""
+    """Run ``randperm(n, out=)``."""
     return randperm_generator_out(n, None, out)
 
 
 def bernoulli_out(self: Tensor, generator: Generator | None, out: Tensor) -> Tensor:
-    """``bernoulli(self, out=)``."""
+    """Run ``bernoulli(self, out=)``."""
     if shares_memory(out, self):
         check_write_overlap(out, self)
     made = bernoulli(self, generator=generator)
@@ -245,22 +245,22 @@ def bernoulli_out(self: Tensor, generator: Generator | None, out: Tensor) -> Ten
 
 
 def standard_gamma_out(self: Tensor, generator: Generator | None, out: Tensor) -> Tensor:
-    """``_standard_gamma(self, out=)``."""
+    """Run ``_standard_gamma(self, out=)``."""
     return out_form("_standard_gamma", partial(_standard_gamma, generator=generator))(self, out)
 
 
 def sample_dirichlet_out(self: Tensor, generator: Generator | None, out: Tensor) -> Tensor:
-    """``_sample_dirichlet(self, out=)``."""
+    """Run ``_sample_dirichlet(self, out=)``."""
     return out_form("_sample_dirichlet", partial(_sample_dirichlet, generator=generator))(self, out)
 
 
 def poisson_out(self: Tensor, generator: Generator | None, out: Tensor) -> Tensor:
-    """``poisson(self, out=)``."""
+    """Run ``poisson(self, out=)``."""
     return out_form("poisson", partial(poisson, generator=generator))(self, out)
 
 
 def binomial_out(count: Tensor, prob: Tensor, generator: Generator | None, out: Tensor) -> Tensor:
-    """``binomial(count, prob, out=)``."""
+    """Run ``binomial(count, prob, out=)``."""
     return out_form("binomial", partial(binomial, generator=generator))(count, prob, out)
 
 
@@ -275,7 +275,7 @@ def normal_float_float(
     device: Device | None,
     pin: bool | None,
 ) -> Tensor:
-    """``normal(mean, std, size)``."""
+    """Return ``normal(mean, std, size)``."""
     return empty(tuple(size), dtype=dtype, layout=layout, device=device, pin_memory=pin).normal_(
         mean, std, generator=generator
     )
@@ -284,12 +284,12 @@ def normal_float_float(
 def normal_float_float_out(
     mean: float, std: float, size: Sequence[int], generator: Generator | None, out: Tensor
 ) -> Tensor:
-    """``normal(mean, std, size, out=)``."""
+    """Run ``normal(mean, std, size, out=)``."""
     return out.resize_(size).normal_(mean, std, generator=generator)
 
 
 def normal_out(mean: Tensor | float, std: Tensor | float, generator: Generator | None, out: Tensor) -> Tensor:
-    """``normal(mean, std, out=)`` with tensors."""
+    """Run ``normal(mean, std, out=)`` with tensors."""
     if not out._spec.dtype.is_floating_point and not out._spec.dtype.is_complex:
         raise NotImplementedError(f"\"normal_kernel\" not implemented for '{out._spec.dtype.scalar_name}'")
     if isinstance(mean, TensorImpl) and mean._spec.dtype.is_integral:
@@ -300,7 +300,7 @@ def normal_out(mean: Tensor | float, std: Tensor | float, generator: Generator |
 def multinomial_out(
     self: Tensor, num_samples: int, replacement: bool, generator: Generator | None, out: Tensor
 ) -> Tensor:
-    """``multinomial(self, num_samples, replacement, out=)``."""
+    """Run ``multinomial(self, num_samples, replacement, out=)``."""
     made = multinomial(self, num_samples, replacement, generator=generator)
     if out.dtype is not int64:
         raise RuntimeError(f"multinomial expects Long tensor out, got: {out.dtype.scalar_name}")
@@ -325,7 +325,7 @@ def dropout(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 def dropout_(self: Tensor, p: float, train: bool) -> Tensor:
-    """`torch.dropout_`: `dropout` in place."""
+    """Run `torch.dropout_`: `dropout` in place."""
     made = dropout(self, p, train)
     return self if made is self else self.copy_(made)
 
@@ -377,17 +377,17 @@ def dropped(input: Tensor, p: float, train: bool, feature: bool, alpha: bool) ->
 
 
 def alpha_dropout_(self: Tensor, p: float, train: bool) -> Tensor:
-    """`alpha_dropout` in place."""
+    """Run `alpha_dropout` in place."""
     return written(self, alpha_dropout(self, p, train))
 
 
 def feature_dropout_(self: Tensor, p: float, train: bool) -> Tensor:
-    """`feature_dropout` in place."""
+    """Run `feature_dropout` in place."""
     return written(self, feature_dropout(self, p, train))
 
 
 def feature_alpha_dropout_(self: Tensor, p: float, train: bool) -> Tensor:
-    """`feature_alpha_dropout` in place."""
+    """Run `feature_alpha_dropout` in place."""
     return written(self, feature_alpha_dropout(self, p, train))
 
 
@@ -422,7 +422,7 @@ def rrelu(self: Tensor, lower: float, upper: float, training: bool, generator: G
 
 
 def rrelu_(self: Tensor, lower: float, upper: float, training: bool, generator: Generator | None) -> Tensor:
-    """`rrelu` in place."""
+    """Run `rrelu` in place."""
     if not training and lower <= upper:
         return leaky_relu_(self, (lower + upper) / 2)
     return self.copy_(rrelu(self, lower, upper, training, generator))

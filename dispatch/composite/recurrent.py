@@ -366,7 +366,7 @@ def lstm_input(
 def lstm_data(
     data: Tensor, batch_sizes: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], *options: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`torch.lstm` of packed sequences."""
+    """Compute `torch.lstm` of packed sequences."""
     return _lstm(Steps(data, _sizes(batch_sizes)), hx, params, *options)
 
 
@@ -388,7 +388,7 @@ def _check_cell(input: Tensor, w_ih: Tensor, w_hh: Tensor, *states: Tensor) -> N
 def lstm_cell(
     input: Tensor, hx: Sequence[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """`torch.lstm_cell`."""
+    """Compute `torch.lstm_cell`."""
     if len(hx) != 2:
         raise RuntimeError("lstm_cell expects two hidden states")
     _check_cell(input, w_ih, w_hh, *hx)

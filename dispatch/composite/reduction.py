@@ -22,7 +22,7 @@ def max_other(self: Tensor, other: Tensor) -> Tensor:
 
 
 def max_other_out(self: Tensor, other: Tensor, out: Tensor) -> Tensor:
-    """``max(self, other, out=out)``."""
+    """Run ``max(self, other, out=out)``."""
     return ops.maximum(self, other, out=out)
 
 
@@ -32,7 +32,7 @@ def min_other(self: Tensor, other: Tensor) -> Tensor:
 
 
 def min_other_out(self: Tensor, other: Tensor, out: Tensor) -> Tensor:
-    """``min(self, other, out=out)``."""
+    """Run ``min(self, other, out=out)``."""
     return ops.minimum(self, other, out=out)
 
 

@@ -18,14 +18,14 @@ from ..tensor import Tensor
 
 
 def fliplr(self: Tensor) -> Tensor:
-    """`torch.fliplr`."""
+    """Return `torch.fliplr`."""
     if self._spec.ndim < 2:
         raise RuntimeError("Input must be >= 2-d.")
     return self.flip((1,))
 
 
 def flipud(self: Tensor) -> Tensor:
-    """`torch.flipud`."""
+    """Return `torch.flipud`."""
     if self._spec.ndim < 1:
         raise RuntimeError("Input must be >= 1-d.")
     return self.flip((0,))
@@ -57,7 +57,7 @@ def roll(self: Tensor, shifts: Sequence[int], dims: Sequence[int]) -> Tensor:
 
 
 def rot90(self: Tensor, k: int, dims: Sequence[int]) -> Tensor:
-    """`torch.rot90`."""
+    """Return `torch.rot90`."""
     rank = self._spec.ndim
     if len(dims) != 2:
         raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")

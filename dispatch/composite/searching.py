@@ -174,7 +174,7 @@ def _unique2(
 def unique_consecutive(
     self: Tensor, return_inverse: bool, return_counts: bool, dim: int | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`torch.unique_consecutive`."""
+    """Return `torch.unique_consecutive`."""
     if dim is None:
         return _of_vector(self, False, return_inverse, return_counts)
     return unique_dim_consecutive(self, dim, return_inverse, return_counts)

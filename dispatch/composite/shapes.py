@@ -56,7 +56,7 @@ def hsplit_sections(self: Tensor, sections: int) -> tuple[Tensor, ...]:
 
 
 def hsplit_indices(self: Tensor, indices: Sequence[int]) -> tuple[Tensor, ...]:
-    """`torch.hsplit` at indices."""
+    """Return `torch.hsplit` at given indices."""
     return tensor_split_indices(self, indices, _divisible("hsplit", self, 1, min(self._spec.ndim - 1, 1), 1))
 
 
@@ -66,7 +66,7 @@ def vsplit_sections(self: Tensor, sections: int) -> tuple[Tensor, ...]:
 
 
 def vsplit_indices(self: Tensor, indices: Sequence[int]) -> tuple[Tensor, ...]:
-    """`torch.vsplit` at indices."""
+    """Return `torch.vsplit` at given indices."""
     return tensor_split_indices(self, indices, _divisible("vsplit", self, 2, 0, 1))
 
 
@@ -76,17 +76,17 @@ def dsplit_sections(self: Tensor, sections: int) -> tuple[Tensor, ...]:
 
 
 def dsplit_indices(self: Tensor, indices: Sequence[int]) -> tuple[Tensor, ...]:
-    """`torch.dsplit` at indices."""
+    """Return `torch.dsplit` at given indices."""
     return tensor_split_indices(self, indices, _divisible("dsplit", self, 3, 2, 1))
 
 
 def atleast_1d(self: Tensor) -> Tensor:
-    """`torch.atleast_1d`."""
+    """Return `torch.atleast_1d`."""
     return self.reshape((1,)) if self._spec.ndim == 0 else self
 
 
 def atleast_2d(self: Tensor) -> Tensor:
-    """`torch.atleast_2d`: a vector becomes a row."""
+    """Return `torch.atleast_2d`: a vector becomes a row."""
     rank = self._spec.ndim
     return self.reshape((1, 1)) if rank == 0 else unsqueeze(self, 0) if rank == 1 else self
 
@@ -100,17 +100,17 @@ def atleast_3d(self: Tensor) -> Tensor:
 
 
 def atleast_1d_sequence(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """`torch.atleast_1d` of each."""
+    """Return `torch.atleast_1d` of each tensor."""
     return tuple([atleast_1d(x) for x in tensors])
 
 
 def atleast_2d_sequence(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """`torch.atleast_2d` of each."""
+    """Return `torch.atleast_2d` of each tensor."""
     return tuple([atleast_2d(x) for x in tensors])
 
 
 def atleast_3d_sequence(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """`torch.atleast_3d` of each."""
+    """Return `torch.atleast_3d` of each tensor."""
     return tuple([atleast_3d(x) for x in tensors])
 
 
@@ -149,7 +149,7 @@ def meshgrid(tensors: Sequence[Tensor], indexing: str) -> tuple[Tensor, ...]:
 
 
 def linalg_diagonal(A: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
-    """`torch.linalg.diagonal`."""
+    """Return `torch.linalg.diagonal`."""
     return ops.diagonal(A, offset, dim1, dim2)
 
 
@@ -268,7 +268,7 @@ def _number_of_choices(numel: int, r: int, with_replacement: bool) -> int:
 
 
 def narrow_copy(self: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """`torch.narrow_copy`."""
+    """Return `torch.narrow_copy`."""
     return ops.clone(narrow(self, dim, start, length), memory_format=contiguous_format)
 
 

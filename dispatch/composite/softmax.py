@@ -33,23 +33,23 @@ def _served_by(part: str) -> Planner:
 
 @planned_by(_served_by("aten::_softmax"))
 def softmax(self: Tensor, dim: int, dtype: ScalarType | None) -> Tensor:
-    """`torch.softmax`."""
+    """Compute `torch.softmax`."""
     return ops._softmax(self if dtype is None else self.to(dtype), dim, False)
 
 
 def softmax_out(self: Tensor, dim: int, dtype: ScalarType | None, out: Tensor) -> Tensor:
-    """`torch.softmax` into `out`."""
+    """Run `torch.softmax` into `out`."""
     return ops._softmax(self if dtype is None else self.to(dtype), dim, False, out=out)
 
 
 @planned_by(_served_by("aten::_log_softmax"))
 def log_softmax(self: Tensor, dim: int, dtype: ScalarType | None) -> Tensor:
-    """`torch.log_softmax`."""
+    """Compute `torch.log_softmax`."""
     return ops._log_softmax(self if dtype is None else self.to(dtype), dim, False)
 
 
 def log_softmax_out(self: Tensor, dim: int, dtype: ScalarType | None, out: Tensor) -> Tensor:
-    """`torch.log_softmax` into `out`."""
+    """Run `torch.log_softmax` into `out`."""
     return ops._log_softmax(self if dtype is None else self.to(dtype), dim, False, out=out)
 
 

@@ -204,7 +204,7 @@ def sparse_coo_tensor_indices_size(
     pin_memory: bool | None,
     is_coalesced: bool | None,
 ) -> Any:
-    """``sparse_coo_tensor(indices, values, size)``."""
+    """Return ``sparse_coo_tensor(indices, values, size)``."""
     return _sparse_coo_tensor_unsafe(indices, values, size, dtype, layout, device, pin_memory, is_coalesced)
 
 
@@ -276,7 +276,7 @@ def coalesce(self: Any) -> Any:
 
 
 def to_dense(self: Any, dtype: ScalarType | None, masked_grad: bool | None) -> Any:
-    """``to_dense``."""
+    """Return ``to_dense``."""
     if self._spec.layout is strided:
         return self if dtype is None else self.to(dtype)
     return ops._to_dense(self, dtype, masked_grad)
@@ -293,7 +293,7 @@ def to_dense_backward(grad: Any, input: Any, masked_grad: bool | None) -> Any:
 
 
 def to_sparse_sparse_dim(self: Any, sparse_dim: int) -> Any:
-    """``to_sparse(sparse_dim)``."""
+    """Return ``to_sparse(sparse_dim)``."""
     if self._spec.layout is sparse_coo:
         if sparse_dim != self._data.sparse_dim:
             raise RuntimeError(
@@ -305,7 +305,7 @@ def to_sparse_sparse_dim(self: Any, sparse_dim: int) -> Any:
 
 
 def to_sparse(self: Any, layout: Layout | None, blocksize: Sizes | None, dense_dim: int | None) -> Any:
-    """``to_sparse(layout=)``."""
+    """Run ``to_sparse(layout=)``."""
     wanted = sparse_coo if layout is None else layout
     if self._spec.layout is wanted and (blocksize is None or wanted is sparse_coo):
         return self

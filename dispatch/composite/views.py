@@ -44,7 +44,7 @@ def _plan_reshape(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan 
 
 @planned_by(_plan_reshape)
 def reshape(self: Tensor, shape: Sequence[int]) -> Tensor:
-    """`torch.reshape`."""
+    """Return `torch.reshape`."""
     sizes, is_view = _reshaped(self._spec, tuple(shape))
     if is_view:
         return self.view(sizes)
@@ -132,7 +132,7 @@ def imag(self: Tensor) -> Tensor:
 
 
 def narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """`torch.narrow`."""
+    """Return `torch.narrow`."""
     spec = self._spec
     if spec.ndim == 0:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
@@ -163,22 +163,22 @@ def narrow_tensor(self: Tensor, dim: int, start: Tensor, length: int) -> Tensor:
 
 
 def view_as(self: Tensor, other: Tensor) -> Tensor:
-    """`Tensor.view_as`."""
+    """Return `Tensor.view_as`."""
     return self.view(other._spec.sizes)
 
 
 def reshape_as(self: Tensor, other: Tensor) -> Tensor:
-    """`Tensor.reshape_as`."""
+    """Return `Tensor.reshape_as`."""
     return self.reshape(other._spec.sizes)
 
 
 def expand_as(self: Tensor, other: Tensor) -> Tensor:
-    """`Tensor.expand_as`."""
+    """Return `Tensor.expand_as`."""
     return self.expand(other._spec.sizes)
 
 
 def broadcast_to(self: Tensor, size: Sequence[int]) -> Tensor:
-    """`torch.broadcast_to`."""
+    """Return `torch.broadcast_to`."""
     return self.expand(size)
 
 
@@ -273,7 +273,7 @@ def flatten(self: Tensor, start_dim: int, end_dim: int) -> Tensor:
 
 
 def unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    """`torch.unflatten`."""
+    """Return `torch.unflatten`."""
     spec = self._spec
     d = wrap_dim(dim, spec.ndim)
     if not sizes:
@@ -296,7 +296,7 @@ def unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 
 
 def ravel(self: Tensor) -> Tensor:
-    """`torch.ravel`."""
+    """Return `torch.ravel`."""
     return self.contiguous().view((-1,))
 
 

@@ -29,8 +29,8 @@ _specs: dict[tuple[TensorSpec, int], TensorSpec] = {}
 class BatchedValue:
     """Data of a batched tensor.
 
-    `base`, `nbytes` and the array interface answer `root_of` and `address_of` with the storage of all examples and
-    the address of the first one, so that views of a batched tensor know their offset in it.
+    `base`, `nbytes` and the array interface give `root_of` the storage of all examples, and `address_of` the address of
+    the first one. Views of a batched tensor thus know their offset in the storage.
     """
 
     __slots__ = ("dim", "level", "value")

@@ -52,7 +52,8 @@ class InterchangeMethods(_Base):
 
         Args:
             stream: On CUDA, the stream whose later work may use the memory; it waits for the current stream of the
-                tensor's device. None and 1 are the default stream. Default: -1, no synchronization.
+                tensor's device. None and 1 are the default stream; -1, like the omitted argument, means no
+                synchronization.
             max_version: The newest version of DLPack that the caller reads; None is a version before 1.0, which has no
                 flag for read-only memory.
             dl_device: Device of the exported memory, as DLPack's type and ordinal; memory elsewhere is copied there.

@@ -1,6 +1,6 @@
 """Reports of kernel factories on the algorithms that they choose, and on the sizes that decide.
 
-A factory that has several kernels says which one it took, in the middle of its branch::
+A factory with several kernels reports the selected one in its branch::
 
     chosen("rows in blocks", "the row of {} elements is contiguous and longer than {}", n, SHORT)
 

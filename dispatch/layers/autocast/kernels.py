@@ -250,7 +250,7 @@ def _casting(call: Call, dtype: ScalarType, *, keep: bool, optional_lists: bool 
         values = list(runtime)
         for index, cast in casters:
             values[index] = cast(values[index])
-        # Whether a cast requires grad depends on the grad mode at the call, and at the time of caching.
+        # The grad mode at the call and at the time of caching determines whether the cast requires grad.
         key = tuple([key_of(values[index]) for index, _ in casters])
         plan = plans.get(key)
         if plan is None:

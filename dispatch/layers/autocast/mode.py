@@ -39,9 +39,9 @@ class autocast:
     operators. Casts are recorded by autograd: the gradient of a float32 parameter is float32. Casts of float32 leaves
     that require grad are kept until the outermost region ends. In-place and ``out=`` forms are not affected.
 
-    Autocast affects calls with tensors on `device_type`, in this thread. (A call with tensors of several backends, such
-    as a zero-dimensional CPU tensor and CUDA tensors, belongs to the higher backend.) Regions nest, for one device type
-    or several, and ``enabled=False`` makes one without autocast inside another.
+    Autocast affects calls with tensors on `device_type`, in this thread. A call with tensors of several backends
+    belongs to the higher one, such as CUDA for a zero-dimensional CPU tensor and CUDA tensors. Regions nest, for one
+    device type or several, and ``enabled=False`` makes one without autocast inside another.
 
     Args:
         device_type: ``"cuda"``, ``"cpu"``, or another one for which `is_autocast_available`.

@@ -3,7 +3,7 @@
 Recording is a dispatch mode at the Python key, below autograd. Gradients taken inside the function are recorded as the
 operators that compute them, and composite operators as their parts. Kernels are not traced. The Tracer key is above
 autograd, where the calls are as the program wrote them. It is in the key set while a function is recorded, and falls
-through. A kernel registered there decides how its operator is recorded: the graph holds the operators that the kernel
+through. A kernel registered there decides how its operator is recorded. The graph holds the operators that the kernel
 calls::
 
     lib.impl("gelu", lambda x, *, approximate="none": 0.5 * x * (1 + tt.erf(x / 2**0.5)), "Tracer")

@@ -8,9 +8,9 @@ default scale is 1 / sqrt(E). With `is_causal` query i sees the keys up to i (Py
 - ``flash_attention_for_cpu_backward_stub(grad_query, grad_key, grad_value, grad, query, key, value, out, logsumexp,
   mask, scale)``
 - ``efficient_attention_stub(out, logsumexp, seed, offset, query, key, value, mask, p, scale, philox_seed, first)``,
-  with a `logsumexp` of no elements where none is wanted
+  with a `logsumexp` without elements if it is not requested
 - ``efficient_attention_backward_stub(grad_query, grad_key, grad_value, grad, query, key, value, mask, out, logsumexp,
-  seed, offset, p, scale)``, with None for gradients that are not wanted
+  seed, offset, p, scale)``, with None for gradients that are not requested
 
 `out` (B, H, L, Ev) and the gradients lie in memory as `query`, `key` and `value` do, the last dimension inner;
 `logsumexp` (B, H, L) is contiguous, float32 (float64 for float64), natural, and 0 for a row whose scores are all minus
@@ -294,7 +294,7 @@ def efficient_attention(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
 
 
 def efficient_attention_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``(grad_out_, query, key, value, attn_bias, out, logsumexp, philox_seed, philox_offset, dropout_p, scale)``.
+    """Plan ``(grad_out_, query, key, value, attn_bias, out, logsumexp, philox_seed, philox_offset, dropout_p, scale)``.
 
     Return the gradients that `grad_input_mask` asks for. PyTorch returns undefined tensors for the other gradients
     and for a missing mask; here they are tensors of sizes (0,).

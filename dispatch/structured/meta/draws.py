@@ -35,10 +35,9 @@ otherwise:
 - ``native_dropout_stub(out, mask, input, p)``: the mask is w < (1 - p) 2**32; kept elements are multiplied by
   1 / (1 - p) in float32 (float64).
 
-Rejection sampling needs an unknown number of random numbers. Element i has counter first + i for itself, and takes
-numbers from its blocks (c low, c high, k, 0), k = 1, 2, ..., which no other operator uses. A block is four 32-bit
-numbers v0 to v3, or two of 52 bits. Everything is computed in float64 (the sources are in
-`cpu_fallback/random/rejection.py`):
+Rejection sampling needs an unknown number of random numbers. Element i has its own counter first + i. It takes numbers
+from the blocks (c low, c high, k, 0), k = 1, 2, ..., which no other operator uses. A block is four 32-bit numbers v0 to
+v3, or two of 52 bits. Everything is computed in float64 (the sources are in `cpu_fallback/random/rejection.py`):
 
 - ``standard_gamma_stub(out, alpha)``: Marsaglia and Tsang's method, block k for the k-th attempt (two blocks each for
   float64): a normal number of v0 and v1, acceptance by v2; for a shape below 1, v3^(1 / alpha) scales the number of

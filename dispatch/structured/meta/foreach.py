@@ -228,10 +228,10 @@ def wrapped(data: Any, spec: TensorSpec) -> Any:
 
 
 pointwise_ = _planner("_multi_tensor_pointwise_", True)
-"""``_multi_tensor_pointwise_(self, operator, others, thirds, number, element)``."""
+"""Planner of ``_multi_tensor_pointwise_(self, operator, others, thirds, number, element)``."""
 
 pointwise = _planner("_multi_tensor_pointwise", False)
-"""``_multi_tensor_pointwise``, of the same arguments."""
+"""Planner of ``_multi_tensor_pointwise``, with the same arguments."""
 
 ORDERS = {1.0: "1", 2.0: "2", math.inf: "inf", -math.inf: "-inf"}
 """Orders of norms that are combined from partial results, with their names."""

@@ -6,8 +6,8 @@ one per line, each rounded to T: float64 for float64, float32 for the others. St
 the dtype; computation goes on with the unrounded values. Expressions of the call's numbers are computed in float64, and
 their results rounded to T.
 
-    found_inf, where given, is 1: nothing is written.
-    g = g / grad_scale, stored; where given.
+    If found_inf is given and 1, nothing is written.
+    g = g / grad_scale, stored; if given.
     g = -g; if maximize.
 
 ``_fused_sgd_``:
@@ -286,10 +286,10 @@ def _check_count(name: str, number: int, spec: TensorSpec, like: TensorSpec) -> 
 
 
 fused_adam = _adam(False)
-"""``_fused_adam_(self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, ...)``."""
+"""Planner of ``_fused_adam_(self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, ...)``."""
 
 fused_adamw = _adam(True)
-"""``_fused_adamw_``, of the same arguments."""
+"""Planner of ``_fused_adamw_``, with the same arguments."""
 
 
 def unscale_and_check(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:

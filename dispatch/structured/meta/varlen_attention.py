@@ -10,8 +10,8 @@ With a `block_table`, int32 of (sequences, entries), keys and values are a pool 
 `cu_seq_k` is ignored. Key s of sequence i is row ``s % page size`` of page ``block_table[i, s // page size]``;
 ``seqused_k[i]`` keys count. Entries whose keys no query sees may have any value.
 
-The operands of a *sliding window* are dense, as those of attention: query (B, H, L, E), key (B, G, S, E), value (B, G,
-S, Ev); each batch is a sequence.
+The operands of a *sliding window* are dense, like those of `attention`: query (B, H, L, E), key (B, G, S, E), value (B,
+G, S, Ev); each batch is a sequence.
 
 - ``varlen_attn_stub(out, logsumexp, query, key, value, cu_seq_q, cu_seq_k, scale, seqused_k, block_table)``
 - ``varlen_attn_backward_stub(grad_query, grad_key, grad_value, grad, query, key, value, out, logsumexp, cu_seq_q,
@@ -25,7 +25,8 @@ S, Ev); each batch is a sequence.
 one behind the last sequence, gives zeros, and minus infinity as its logarithm. ``call.extra["window"]`` is (left,
 right).
 
-Wrong bounds and pages reach no memory of others. The host raises RuntimeError; a kernel on a GPU reports it (`faults`).
+Invalid bounds and pages never access other memory. The host raises RuntimeError; a kernel on a GPU reports it
+(`faults`).
 """
 
 from __future__ import annotations
