@@ -24,7 +24,7 @@ def functional_form(name: str, written: int, keywords: Sequence[str]) -> Written
     """Return the functional form of the step `name`: it copies its first `written` arguments, and returns the copies.
 
     Args:
-        keywords: the names of its keyword-only arguments, which come last.
+        keywords: Names of its keyword-only arguments, which come last.
     """
 
     def form(*args: Any) -> tuple[Any, ...]:

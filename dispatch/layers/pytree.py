@@ -140,12 +140,13 @@ def register_pytree_node(
     (`torch.utils._pytree.register_pytree_node`).
 
     Args:
-        cls: the class. Its subclasses remain leaves.
-        flatten_fn: ``flatten_fn(obj)`` gives the list of children and a context.
-        unflatten_fn: ``unflatten_fn(children, context)`` builds the object again.
-        serialized_type_name: the class's name in `treespec_dumps`.
-        to_dumpable_context, from_dumpable_context: the context as JSON, and back; both or neither.
-        flatten_with_keys_fn: the children as pairs of a `KeyEntry` and a child, for functions with paths.
+        cls: The class. Its subclasses remain leaves.
+        flatten_fn: Function from an object to its list of children and a context.
+        unflatten_fn: Function from children and a context to the object.
+        serialized_type_name: Name of the class in `treespec_dumps`.
+        to_dumpable_context, from_dumpable_context: Functions from the context to JSON, and back; both or neither.
+        flatten_with_keys_fn: Function like `flatten_fn` that returns pairs of a `KeyEntry` and a child, for functions
+            with paths.
 
     Raises:
         ValueError: the class is a node already, or one of two functions for contexts is missing.
@@ -368,7 +369,7 @@ def tree_flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tup
     """Return the leaves of a tree, in order, and the spec that rebuilds it (`torch.utils._pytree.tree_flatten`).
 
     Args:
-        tree: any nesting of containers.
+        tree: Any nesting of containers.
         is_leaf: Function of a container; if it returns true, the container is a leaf.
 
     Example:
@@ -472,9 +473,9 @@ def tree_map(
     """Apply `func` to the leaves of a tree and of `rests` at the same positions (`torch.utils._pytree.tree_map`).
 
     Args:
-        func: gets a leaf, and a leaf or a subtree of each of `rests`.
-        tree: the tree whose structure the result has.
-        rests: trees of this structure, or such that go on where it has its leaves.
+        func: Function of a leaf, and of a leaf or a subtree of each of `rests`.
+        tree: The tree that determines the result's structure.
+        rests: Trees of this structure, which may have subtrees instead of its leaves.
         is_leaf: Function of a container; if it returns true, the container is a leaf.
 
     Raises:

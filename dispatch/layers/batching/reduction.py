@@ -16,9 +16,10 @@ def along(dim_at: int, keepdim_at: int | None = None, tensors: int = 1) -> Rule:
     """Return the rule of an operator along the dimensions in its argument `dim_at`.
 
     Args:
-        dim_at: the argument: a dimension or a list; None or an empty list means all, except where it may be one alone.
-        keepdim_at: the argument that says whether reduced dimensions stay; None for operators that reduce nothing.
-        tensors: how many leading arguments are tensors of one shape.
+        dim_at: Position of the dimension argument: a dimension or a list. None or an empty list means all, unless only
+            one is allowed.
+        keepdim_at: Position of the `keepdim` argument; None for operators that do not reduce.
+        tensors: Number of leading arguments that are tensors of one shape.
     """
 
     def rule(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:

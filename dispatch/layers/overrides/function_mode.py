@@ -39,13 +39,13 @@ class TensorFunctionMode:
         """Handle one call.
 
         Args:
-            func: the public callable.
-            types: the classes among the arguments that have handlers of their own.
-            args: positional arguments.
-            kwargs: keyword arguments.
+            func: The public callable.
+            types: The classes of arguments with their own handlers.
+            args: Positional arguments.
+            kwargs: Keyword arguments.
 
         Returns:
-            the call's result; NotImplemented leaves it to the arguments' handlers.
+            The call's result; NotImplemented delegates the call to the arguments' handlers.
         """
         raise NotImplementedError(f"{type(self).__name__} defines no __tensor_function__")
 

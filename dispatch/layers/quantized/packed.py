@@ -129,15 +129,16 @@ class ConvPackedParams(PackedWeight):
     """The filters of a convolution, and where they are applied.
 
     Args:
-        name: the operator that packs, for messages.
-        weight: of shape [outputs, inputs / groups, *window]; of a transposed one [inputs, outputs / groups, *window].
-        bias: as in `PackedWeight`.
-        stride: a number for each dimension of the window, as are the following three.
-        padding: how many zeros are put at both ends.
-        output_padding: how many elements longer the output of a transposed convolution is.
-        dilation: the distance between a window's elements.
-        groups: in how many parts inputs and outputs are divided.
-        transposes: whether the convolution is a transposed one.
+        name: Name of the packing operator, for messages.
+        weight: Tensor of shape [outputs, inputs / groups, *window]; for a transposed convolution, [inputs, outputs /
+            groups, *window].
+        bias: As in `PackedWeight`.
+        stride: One number per window dimension, like the following three.
+        padding: Number of zeros at both ends.
+        output_padding: Number of extra output elements of a transposed convolution.
+        dilation: Distance between a window's elements.
+        groups: Number of groups of inputs and outputs.
+        transposes: True for a transposed convolution.
     """
 
     def __init__(

@@ -50,8 +50,8 @@ TOGETHER = frozenset(
         *("copy", "fill"),
     }
 )
-"""Operators with multi-tensor kernels. `maximum` and `minimum` accept only tensors; `clamp_within` accepts a number,
-the upper bound, and clamps to 0 below.
+"""Operators with multi-tensor kernels. `maximum` and `minimum` accept only tensors; `clamp_within` accepts a number n,
+and clamps to [-n, n].
 """
 
 Specs = tuple[TensorSpec, ...]
