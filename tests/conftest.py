@@ -17,15 +17,6 @@ import random
 import sys
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
-
-# `python -m pytest` puts the root first, where the folder `distributed` would hide Dask's package.
-if (
-    sys.path[0]
-    == str(Path(__file__).resolve().parents[1])
-    not in os.environ.get("PYTHONPATH", "").split(os.pathsep)
-):
-    del sys.path[0]
 
 # Test processes are as many as the cores. With a thread of BLAS for each core in each of them, and in the programs that
 # they start, products wait for each other's spinning threads: tenfold the time. OpenBLAS reads this when it is loaded.
@@ -61,6 +52,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("fresh" if config.getoption("seed") else "fixed")
+    # `python -m pytest` puts the root first, where the folder `distributed` would hide Dask's package.
+    root = str(config.rootpath)
+    if sys.path[0] == root and root not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+        del sys.path[0]
 
 
 @pytest.hookimpl(wrapper=True)

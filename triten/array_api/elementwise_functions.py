@@ -116,7 +116,7 @@ __all__ = [
 
 
 def abs(x: Tensor, /) -> Tensor:
-    """The absolute values; of complex numbers, the magnitudes.
+    """Compute the absolute values; of complex numbers, the magnitudes.
 
     Args:
         x: An array of a numeric dtype.
@@ -135,7 +135,7 @@ def abs(x: Tensor, /) -> Tensor:
 
 
 def acos(x: Tensor, /) -> Tensor:
-    """The arc cosine, in radians.
+    """Compute the arc cosine, in radians.
 
     Args:
         x: An array of a floating-point dtype.
@@ -154,7 +154,7 @@ def acos(x: Tensor, /) -> Tensor:
 
 
 def acosh(x: Tensor, /) -> Tensor:
-    """The inverse hyperbolic cosine.
+    """Compute the inverse hyperbolic cosine.
 
     Args:
         x: An array of a floating-point dtype.
@@ -173,7 +173,7 @@ def acosh(x: Tensor, /) -> Tensor:
 
 
 def add(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The sum of two arrays.
+    """Compute the sum of two arrays.
 
     Args:
         x1: An array of a numeric dtype, or a Python number.
@@ -201,7 +201,7 @@ def add(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def asin(x: Tensor, /) -> Tensor:
-    """The arc sine, in radians.
+    """Compute the arc sine, in radians.
 
     Args:
         x: An array of a floating-point dtype.
@@ -220,7 +220,7 @@ def asin(x: Tensor, /) -> Tensor:
 
 
 def asinh(x: Tensor, /) -> Tensor:
-    """The inverse hyperbolic sine.
+    """Compute the inverse hyperbolic sine.
 
     Args:
         x: An array of a floating-point dtype.
@@ -239,7 +239,7 @@ def asinh(x: Tensor, /) -> Tensor:
 
 
 def atan(x: Tensor, /) -> Tensor:
-    """The arc tangent, in radians.
+    """Compute the arc tangent, in radians.
 
     Args:
         x: An array of a floating-point dtype.
@@ -258,7 +258,7 @@ def atan(x: Tensor, /) -> Tensor:
 
 
 def atan2(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The angle of the point (x2, x1), in radians from -pi to pi.
+    """Compute the angle of the point (x2, x1), in radians from -pi to pi.
 
     Args:
         x1: An array of a real floating-point dtype, or a Python number.
@@ -283,7 +283,7 @@ def atan2(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def atanh(x: Tensor, /) -> Tensor:
-    """The inverse hyperbolic tangent.
+    """Compute the inverse hyperbolic tangent.
 
     Args:
         x: An array of a floating-point dtype.
@@ -302,7 +302,7 @@ def atanh(x: Tensor, /) -> Tensor:
 
 
 def bitwise_and(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The bitwise and of two arrays.
+    """Compute the bitwise and of two arrays.
 
     Args:
         x1: An array of an integer or bool dtype, or a Python number.
@@ -330,7 +330,7 @@ def bitwise_and(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def bitwise_invert(x: Tensor, /) -> Tensor:
-    """Every bit inverted; of bools, the logical not.
+    """Invert every bit; for bools, compute the logical not.
 
     Args:
         x: An array of an integer or bool dtype.
@@ -349,7 +349,7 @@ def bitwise_invert(x: Tensor, /) -> Tensor:
 
 
 def bitwise_left_shift(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The bits of x1, shifted to the left by x2 places.
+    """Shift the bits of x1 left by x2.
 
     Args:
         x1: An array of an integer dtype, or a Python number.
@@ -377,7 +377,7 @@ def bitwise_left_shift(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def bitwise_or(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The bitwise or of two arrays.
+    """Compute the bitwise or of two arrays.
 
     Args:
         x1: An array of an integer or bool dtype, or a Python number.
@@ -405,7 +405,7 @@ def bitwise_or(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def bitwise_right_shift(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The bits of x1, shifted to the right by x2 places; the sign is kept.
+    """Shift the bits of x1 right by x2; the sign is kept.
 
     Args:
         x1: An array of an integer dtype, or a Python number.
@@ -433,7 +433,7 @@ def bitwise_right_shift(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def bitwise_xor(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The bitwise exclusive or of two arrays.
+    """Compute the bitwise exclusive or of two arrays.
 
     Args:
         x1: An array of an integer or bool dtype, or a Python number.
@@ -461,7 +461,7 @@ def bitwise_xor(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def ceil(x: Tensor, /) -> Tensor:
-    """The least integer that is not less than the element.
+    """Round up to an integer.
 
     Args:
         x: An array of a real numeric dtype.
@@ -480,7 +480,7 @@ def ceil(x: Tensor, /) -> Tensor:
 
 
 def conj(x: Tensor, /) -> Tensor:
-    """The complex conjugates.
+    """Compute the complex conjugates.
 
     Args:
         x: An array of a numeric dtype.
@@ -499,7 +499,7 @@ def conj(x: Tensor, /) -> Tensor:
 
 
 def copysign(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The magnitudes of x1 with the signs of x2.
+    """Return the magnitudes of x1 with the signs of x2.
 
     Args:
         x1: An array of a real floating-point dtype, or a Python number.
@@ -527,7 +527,7 @@ def copysign(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def cos(x: Tensor, /) -> Tensor:
-    """The cosine.
+    """Compute the cosine.
 
     Args:
         x: An array of a floating-point dtype.
@@ -546,7 +546,7 @@ def cos(x: Tensor, /) -> Tensor:
 
 
 def cosh(x: Tensor, /) -> Tensor:
-    """The hyperbolic cosine.
+    """Compute the hyperbolic cosine.
 
     Args:
         x: An array of a floating-point dtype.
@@ -565,7 +565,7 @@ def cosh(x: Tensor, /) -> Tensor:
 
 
 def divide(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The quotient of two arrays.
+    """Compute the quotient of two arrays.
 
     Args:
         x1: An array of a floating-point dtype, or a Python number.
@@ -593,7 +593,7 @@ def divide(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def equal(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """Whether x1 equals x2.
+    """Return whether x1 equals x2.
 
     Args:
         x1: An array of any dtype, or a Python number.
@@ -621,7 +621,7 @@ def equal(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def exp(x: Tensor, /) -> Tensor:
-    """The exponential.
+    """Compute the exponential.
 
     Args:
         x: An array of a floating-point dtype.
@@ -640,7 +640,7 @@ def exp(x: Tensor, /) -> Tensor:
 
 
 def expm1(x: Tensor, /) -> Tensor:
-    """The exponential less 1, exact near 0.
+    """Compute the exponential less 1, exact near 0.
 
     Args:
         x: An array of a floating-point dtype.
@@ -659,7 +659,7 @@ def expm1(x: Tensor, /) -> Tensor:
 
 
 def floor(x: Tensor, /) -> Tensor:
-    """The greatest integer that is not greater than the element.
+    """Round down to an integer.
 
     Args:
         x: An array of a real numeric dtype.
@@ -678,7 +678,7 @@ def floor(x: Tensor, /) -> Tensor:
 
 
 def floor_divide(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The quotient of two arrays, rounded down; of infinities, the floor of the true quotient.
+    """Compute the quotient of two arrays, rounded down; of infinities, the floor of the true quotient.
 
     Args:
         x1: An array of a real numeric dtype, or a Python number.
@@ -698,7 +698,7 @@ def floor_divide(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def greater(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """Whether x1 is greater than x2.
+    """Return whether x1 is greater than x2.
 
     Args:
         x1: An array of a real numeric dtype, or a Python number.
@@ -726,7 +726,7 @@ def greater(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def greater_equal(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """Whether x1 is greater than x2 or equal to it.
+    """Return whether x1 is greater than x2 or equal to it.
 
     Args:
         x1: An array of a real numeric dtype, or a Python number.
@@ -754,7 +754,7 @@ def greater_equal(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def hypot(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The square root of the sum of squares, without overflow on the way.
+    """Compute the square root of the sum of squares, without overflow on the way.
 
     Args:
         x1: An array of a real floating-point dtype, or a Python number.
@@ -779,7 +779,7 @@ def hypot(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def imag(x: Tensor, /) -> Tensor:
-    """The imaginary parts, as a view.
+    """Return the imaginary parts, as a view.
 
     Args:
         x: An array of a complex floating-point dtype.
@@ -798,7 +798,7 @@ def imag(x: Tensor, /) -> Tensor:
 
 
 def isfinite(x: Tensor, /) -> Tensor:
-    """Whether the element is finite.
+    """Return whether the element is finite.
 
     Args:
         x: An array of a numeric dtype.
@@ -817,7 +817,7 @@ def isfinite(x: Tensor, /) -> Tensor:
 
 
 def isinf(x: Tensor, /) -> Tensor:
-    """Whether the element is infinite.
+    """Return whether the element is infinite.
 
     Args:
         x: An array of a numeric dtype.
@@ -836,7 +836,7 @@ def isinf(x: Tensor, /) -> Tensor:
 
 
 def isnan(x: Tensor, /) -> Tensor:
-    """Whether the element is NaN.
+    """Return whether the element is NaN.
 
     Args:
         x: An array of a numeric dtype.
@@ -855,7 +855,7 @@ def isnan(x: Tensor, /) -> Tensor:
 
 
 def less(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """Whether x1 is less than x2.
+    """Return whether x1 is less than x2.
 
     Args:
         x1: An array of a real numeric dtype, or a Python number.
@@ -883,7 +883,7 @@ def less(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def less_equal(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """Whether x1 is less than x2 or equal to it.
+    """Return whether x1 is less than x2 or equal to it.
 
     Args:
         x1: An array of a real numeric dtype, or a Python number.
@@ -911,7 +911,7 @@ def less_equal(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def log(x: Tensor, /) -> Tensor:
-    """The natural logarithm.
+    """Compute the natural logarithm.
 
     Args:
         x: An array of a floating-point dtype.
@@ -930,7 +930,7 @@ def log(x: Tensor, /) -> Tensor:
 
 
 def log10(x: Tensor, /) -> Tensor:
-    """The logarithm to base 10.
+    """Compute the logarithm to base 10.
 
     Args:
         x: An array of a floating-point dtype.
@@ -949,7 +949,7 @@ def log10(x: Tensor, /) -> Tensor:
 
 
 def log1p(x: Tensor, /) -> Tensor:
-    """The natural logarithm of the element plus 1, exact near 0.
+    """Compute the natural logarithm of the element plus 1, exact near 0.
 
     Args:
         x: An array of a floating-point dtype.
@@ -968,7 +968,7 @@ def log1p(x: Tensor, /) -> Tensor:
 
 
 def log2(x: Tensor, /) -> Tensor:
-    """The logarithm to base 2.
+    """Compute the logarithm to base 2.
 
     Args:
         x: An array of a floating-point dtype.
@@ -987,7 +987,7 @@ def log2(x: Tensor, /) -> Tensor:
 
 
 def logaddexp(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The logarithm of the sum of exponentials.
+    """Compute the logarithm of the sum of exponentials.
 
     Args:
         x1: An array of a real floating-point dtype, or a Python number.
@@ -1012,7 +1012,7 @@ def logaddexp(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def logical_and(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The logical and of two arrays.
+    """Compute the logical and of two arrays.
 
     Args:
         x1: An array of a bool dtype, or a Python number.
@@ -1037,7 +1037,7 @@ def logical_and(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def logical_not(x: Tensor, /) -> Tensor:
-    """The logical not.
+    """Compute the logical not.
 
     Args:
         x: An array of a bool dtype.
@@ -1056,7 +1056,7 @@ def logical_not(x: Tensor, /) -> Tensor:
 
 
 def logical_or(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The logical or of two arrays.
+    """Compute the logical or of two arrays.
 
     Args:
         x1: An array of a bool dtype, or a Python number.
@@ -1081,7 +1081,7 @@ def logical_or(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def logical_xor(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The logical exclusive or of two arrays.
+    """Compute the logical exclusive or of two arrays.
 
     Args:
         x1: An array of a bool dtype, or a Python number.
@@ -1106,7 +1106,7 @@ def logical_xor(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def maximum(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The greater of two elements; NaN if one of them is.
+    """Compute the greater of two elements; NaN if one of them is.
 
     Args:
         x1: An array of a real numeric dtype, or a Python number.
@@ -1131,7 +1131,7 @@ def maximum(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def minimum(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The lesser of two elements; NaN if one of them is.
+    """Compute the lesser of two elements; NaN if one of them is.
 
     Args:
         x1: An array of a real numeric dtype, or a Python number.
@@ -1156,7 +1156,7 @@ def minimum(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def multiply(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The product of two arrays.
+    """Multiply two arrays.
 
     Args:
         x1: An array of a numeric dtype, or a Python number.
@@ -1184,7 +1184,7 @@ def multiply(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def negative(x: Tensor, /) -> Tensor:
-    """The elements with the other sign.
+    """Negate the elements.
 
     Args:
         x: An array of a numeric dtype.
@@ -1203,7 +1203,7 @@ def negative(x: Tensor, /) -> Tensor:
 
 
 def nextafter(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The next number after x1 in the direction of x2.
+    """Compute the next number after x1 in the direction of x2.
 
     Args:
         x1: An array of a real floating-point dtype, or a Python number.
@@ -1228,7 +1228,7 @@ def nextafter(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def not_equal(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """Whether x1 differs from x2.
+    """Return whether x1 differs from x2.
 
     Args:
         x1: An array of any dtype, or a Python number.
@@ -1256,7 +1256,7 @@ def not_equal(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def positive(x: Tensor, /) -> Tensor:
-    """The elements themselves.
+    """Return the elements unchanged.
 
     Args:
         x: An array of a numeric dtype.
@@ -1303,7 +1303,7 @@ def pow(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def real(x: Tensor, /) -> Tensor:
-    """The real parts, as a view; of real numbers, the array itself.
+    """Return the real parts, as a view; for real numbers, the array itself.
 
     Args:
         x: An array of a numeric dtype.
@@ -1341,7 +1341,7 @@ def reciprocal(x: Tensor, /) -> Tensor:
 
 
 def remainder(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The remainder of a division that rounds down: it has the sign of x2.
+    """Compute the remainder of a division that rounds down: it has the sign of x2.
 
     Args:
         x1: An array of a real numeric dtype, or a Python number.
@@ -1366,7 +1366,7 @@ def remainder(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def round(x: Tensor, /) -> Tensor:
-    """The nearest integer, the even one of two; of complex numbers, of both parts.
+    """Round to the nearest integer, ties to even; for complex numbers, both parts.
 
     Args:
         x: An array of a numeric dtype.
@@ -1404,7 +1404,7 @@ def sign(x: Tensor, /) -> Tensor:
 
 
 def signbit(x: Tensor, /) -> Tensor:
-    """Whether the sign is negative, that of zero too.
+    """Return whether the sign bit is set, also for -0.
 
     Args:
         x: An array of a real floating-point dtype.
@@ -1423,7 +1423,7 @@ def signbit(x: Tensor, /) -> Tensor:
 
 
 def sin(x: Tensor, /) -> Tensor:
-    """The sine.
+    """Compute the sine.
 
     Args:
         x: An array of a floating-point dtype.
@@ -1442,7 +1442,7 @@ def sin(x: Tensor, /) -> Tensor:
 
 
 def sinh(x: Tensor, /) -> Tensor:
-    """The hyperbolic sine.
+    """Compute the hyperbolic sine.
 
     Args:
         x: An array of a floating-point dtype.
@@ -1461,7 +1461,7 @@ def sinh(x: Tensor, /) -> Tensor:
 
 
 def sqrt(x: Tensor, /) -> Tensor:
-    """The square root.
+    """Compute the square root.
 
     Args:
         x: An array of a floating-point dtype.
@@ -1480,7 +1480,7 @@ def sqrt(x: Tensor, /) -> Tensor:
 
 
 def square(x: Tensor, /) -> Tensor:
-    """The element times itself.
+    """Multiply each element by itself.
 
     Args:
         x: An array of a numeric dtype.
@@ -1499,7 +1499,7 @@ def square(x: Tensor, /) -> Tensor:
 
 
 def subtract(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
-    """The difference of two arrays.
+    """Compute the difference of two arrays.
 
     Args:
         x1: An array of a numeric dtype, or a Python number.
@@ -1527,7 +1527,7 @@ def subtract(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
 
 
 def tan(x: Tensor, /) -> Tensor:
-    """The tangent.
+    """Compute the tangent.
 
     Args:
         x: An array of a floating-point dtype.
@@ -1546,7 +1546,7 @@ def tan(x: Tensor, /) -> Tensor:
 
 
 def tanh(x: Tensor, /) -> Tensor:
-    """The hyperbolic tangent.
+    """Compute the hyperbolic tangent.
 
     Args:
         x: An array of a floating-point dtype.
@@ -1565,7 +1565,7 @@ def tanh(x: Tensor, /) -> Tensor:
 
 
 def trunc(x: Tensor, /) -> Tensor:
-    """The integer that is left without the fraction.
+    """Round toward zero.
 
     Args:
         x: An array of a real numeric dtype.
