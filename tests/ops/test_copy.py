@@ -37,6 +37,23 @@ def test_small_numbers_cast_exactly(source, target):
     assert made.dtype is target and made.tolist() == wanted
 
 
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")
+@pytest.mark.parametrize("target", [tt.float32, tt.int32, tt.bool, tt.complex64, tt.complex128], ids=str)
+@pytest.mark.parametrize("source", [tt.float32, tt.int64, tt.bool, tt.complex64, tt.complex128], ids=str)
+def test_strided_copies_between_real_and_complex(source, target, device):
+    real = tt.tensor([[0, 1, 0, 2], [3, 0, 4, 0]], dtype=source)
+    x = real + 1j * real.flip(1) if source.is_complex else real
+    numbers = x[:, ::2].t().tolist()
+    made = x.to(device)[:, ::2].t().to(target)
+    if target is tt.bool:
+        wanted = [[bool(n) for n in row] for row in numbers]
+    elif target.is_complex:
+        wanted = [[complex(n) for n in row] for row in numbers]
+    else:
+        wanted = [[complex(n).real for n in row] for row in numbers]
+    assert made.dtype is target and made.cpu().tolist() == wanted
+
+
 @pytest.mark.parametrize("size", [1, 70000], ids=["small", "blocked"])
 @pytest.mark.parametrize("source", [tt.float32, tt.float64], ids=str)
 @pytest.mark.parametrize(
