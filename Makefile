@@ -274,7 +274,7 @@ $(TEST_READY): pyproject.toml | $(BIN)/python
 	$(call install,test$(comma)ecosystem$(if $(TEST_CUDA),$(comma)$(TEST_CUDA)),a few minutes)
 
 $(QUICK_READY): pyproject.toml | $(BIN)/python
-	$(call install,quick,about 1.3 GB$(comma) of which Triton is 1 GB)
+	$(call install,quick,about 1.5 GB$(comma) of which Triton is 1 GB)
 
 $(DEV_READY): pyproject.toml | $(BIN)/python
 	$(call install,test$(comma)dev$(EXTRA),a few minutes)
