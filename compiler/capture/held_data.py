@@ -5,7 +5,7 @@ lost.
 
 before, in a function that holds ``w``::
 
-    w.data.clamp_(0, 1)                 # a tensor that nobody knows is written to
+    w.data.clamp_(0, 1)                 # a tensor outside of the graph is written to
 
 after::
 

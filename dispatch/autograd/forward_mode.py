@@ -351,7 +351,8 @@ def _widened(tensor: Any, level: int, tangent: Tensor) -> Tensor:
     whole.copy_(before)
     set_tangents(base, {**tangents_of(base), level: whole})
     _tell_views(base, level, whole, replace=True)
-    return tangents_of(tensor)[level]  # type: ignore[no-any-return]
+    widened: Tensor = tangents_of(tensor)[level]
+    return widened
 
 
 def _part_of(whole: Tensor, view: Any, base: Any) -> Tensor:
