@@ -240,7 +240,7 @@ programs: $(DEMO_READY) $(ORACLE)/.installed $(PROGRAMS)/.installed
 # Each other version that the catalogue names is a folder of its own; a quick run needs none.
 clients: $(TEST_READY) $(CLIENTS)/.installed $(if $(findstring --quick,$(CLIENTS_ARGS)),,$(CLIENTS)/.versions)
 	$(RUN) -m triten.perf clients --packages $(CLIENTS) $(CLIENTS_ARGS)
-	PYTHONPATH=$(CLIENTS)/packages $(RUN) -m pytest -q -n 0 tests/examples/test_deploy.py  # it needs transformers
+	PYTHONPATH="$(abspath $(CLIENTS))/packages" $(RUN) -m pytest -q -n 0 tests/examples/test_deploy.py  # it needs transformers
 
 matrix: $(BIN)/python
 	$(RUN) tests/compatibility/matrix.py $(MATRIX_ARGS)
