@@ -24,9 +24,9 @@ def type_name(type_: tl.dtype) -> str:
 
 @triton.jit
 def convert(x, target: tl.constexpr):
-    """`x` as `target`: floats round to nearest even; to integers they truncate and wrap.
+    """Convert `x` to `target`: floats round to nearest even; to integers they truncate and wrap.
 
-    Where 8-bit floats overflow they become infinite, or the largest number where the format has no infinity.
+    On overflow, 8-bit floats become infinite, or the largest number if the format has no infinity.
     """
     if x.dtype == target:
         return x

@@ -19,7 +19,7 @@ LEAST_CAPABILITY = 90
 
 @triton.jit
 def wait_for_earlier(OVERLAPS: tl.constexpr):
-    """The beginning of a kernel with OVERLAPS; the launch after it may begin early in turn."""
+    """Begin a kernel that OVERLAPS its predecessor: allow the next launch to start, then wait for the previous one."""
     if OVERLAPS:
         cuda_extra.gdc_wait()
         cuda_extra.gdc_launch_dependents()
@@ -27,6 +27,6 @@ def wait_for_earlier(OVERLAPS: tl.constexpr):
 
 @triton.jit
 def let_later_begin(LEADS: tl.constexpr):
-    """The beginning of a kernel with LEADS."""
+    """Begin a kernel that LEADS: allow the next launch to start early."""
     if LEADS:
         cuda_extra.gdc_launch_dependents()

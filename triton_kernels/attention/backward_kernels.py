@@ -91,7 +91,8 @@ def keys_from_queries(
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """What the queries from `low` to `high` of a group's heads add to the gradients of a block of keys and values.
+    """Add the contribution of the queries from `low` to `high` of a group's heads to the gradients of a block of keys
+    and values.
 
     Tiles are (keys, queries), so that weights are an operand from registers. Queries that do not exist have an infinite
     logarithm of the sum, and so no weights. Heads and queries are one loop: in two, one in the other, the compiler
@@ -191,10 +192,10 @@ def attention_backward_keys(
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """The gradients of a block of keys and values: over all queries of every head that reads them.
+    """Compute the gradients of a block of keys and values over all queries of every head that reads them.
 
-    One that is None is not made: nobody wants it, or it is made apart since both sums are too many registers. Those of
-    the values alone need no values.
+    A gradient that is None is skipped: it is not needed, or another launch computes it since both sums need too many
+    registers. The gradient of the values alone does not read the values.
     """
     KEYS: tl.constexpr = grad_k is not None
     VALUES: tl.constexpr = grad_v is not None
@@ -230,7 +231,7 @@ def attention_backward_keys(
     if bias is not None:
         bias += batch * bb + head * bh
     if CAUSAL:
-        # Beside Philox's rounds a comparison is nothing, and two loops with a generator in each spill its keys.
+        # A comparison costs little beside Philox's rounds, and two loops with a generator each spill its keys.
         masked = length_q if DROPOUT else middle
         keys, values = keys_from_queries(
             keys, values, x, z, q, grad, bias, logsumexp, delta, line, length_q, key, None, low, masked, length_q,
@@ -288,7 +289,9 @@ def queries_from_keys(
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """What the keys from `low` to `high` add to the gradients of a block of queries; see `attend` for MASKED."""
+    """Add the contribution of the keys from `low` to `high` to the gradients of a block of queries; see `attend` for
+    MASKED.
+    """
     d, dv = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_DV)
     for start in range(low, high, BLOCK_N):
         key = start + tl.arange(0, BLOCK_N)
@@ -364,7 +367,7 @@ def attention_backward_queries(
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """The gradients of a block of queries of one head: over all keys that they see."""
+    """Compute the gradients of a block of queries of one head over all keys that they attend to."""
     tiles = tl.cdiv(length_q, BLOCK_M)
     program = tl.program_id(0)
     tile = tiles - 1 - program % tiles

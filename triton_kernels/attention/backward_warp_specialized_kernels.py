@@ -50,7 +50,9 @@ def gradients_of_keys(
     BLOCK_D: gl.constexpr,
     STAGES: gl.constexpr,
 ):
-    """A group's keys, from `begin` on: tiles of scores are (keys, queries)."""
+    """Compute the gradients of a warp group's keys and values, from key `begin` on. Tiles of scores are (keys,
+    queries).
+    """
     TILE: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_M, 16])
     SUMS: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_D, 16])
     LEFT: gl.constexpr = gl.DotOperandLayout(0, SUMS, 2)
@@ -165,7 +167,8 @@ def attention_backward_keys_warp_specialized(
     BLOCK_DV: gl.constexpr,
     STAGES: gl.constexpr,
 ):
-    """A block of keys and values of one head, and the queries of all heads that share it, the first head first.
+    """Compute the gradients of a block of keys and values of one head, over the queries of all heads that share it in
+    order.
 
     Operands and gradients are described as (batch, heads, length, head); `BLOCK_DV` is `BLOCK_D`, and blocks of `k`,
     `v` and their gradients have half of `BLOCK_N` rows.
@@ -173,7 +176,7 @@ def attention_backward_keys_warp_specialized(
     HALF: gl.constexpr = BLOCK_N // 2
     blocks = gl.cdiv(length_k, BLOCK_N)
     program = gl.program_id(0)
-    # Of a causal mask the first keys have the most queries, and the last programs to start are short ones.
+    # Under a causal mask the first keys have the most queries, so the last programs to start are short.
     begin = program % blocks * BLOCK_N
     heads_k = heads // group
     batch = program // blocks // heads_k
@@ -248,7 +251,9 @@ def add_tiles_of_keys(
     TILE: gl.constexpr,
     LEFT: gl.constexpr,
 ):
-    """The gradients of a group's queries with the keys of the tiles from `low` to `high`; `low` was waited for."""
+    """Add the contribution of the key tiles from `low` to `high` to the gradients of a warp group's queries. Tile
+    `low` has arrived.
+    """
     zeros = gl.zeros((BLOCK_M, BLOCK_N), gl.float32, TILE)
     for i in range(low, high):
         slot = i % STAGES
@@ -307,7 +312,7 @@ def gradients_of_queries(
     BLOCK_D: gl.constexpr,
     STAGES: gl.constexpr,
 ):
-    """A group's queries, from `begin` on: tiles of scores are (queries, keys)."""
+    """Compute the gradients of a warp group's queries, from query `begin` on. Tiles of scores are (queries, keys)."""
     TILE: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
     SUMS: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_D, 16])
     LEFT: gl.constexpr = gl.DotOperandLayout(0, SUMS, 2)
@@ -403,7 +408,7 @@ def attention_backward_queries_warp_specialized(
     BLOCK_DV: gl.constexpr,
     STAGES: gl.constexpr,
 ):
-    """A block of queries of one head.
+    """Compute the gradients of a block of queries of one head.
 
     Operands and the gradient are described as (batch, heads, length, head); `BLOCK_DV` is `BLOCK_D`, and blocks of
     `q`, `grad` and `grad_q` have half of `BLOCK_M` rows.

@@ -42,7 +42,7 @@ def attend_in_bulk(
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """The running (sum of weighted values, maximum, sum of weights) after the keys from `low` to `high`.
+    """Return the running (sum of weighted values, maximum, sum of weights) after the keys from `low` to `high`.
 
     Scores and their maximum are scaled in the exponent alone; see `forward_kernels.attend`.
     """
@@ -56,7 +56,7 @@ def attend_in_bulk(
                 seen = seen & (key[None, :] <= query[:, None])
             scores = tl.where(seen, scores, float("-inf"))
         highest = tl.maximum(top, tl.max(scores, 1))
-        # Where all scores so far are minus infinity, so are their differences to 0.
+        # If all scores so far are minus infinity, their differences to 0 are too.
         shift = tl.where(highest == float("-inf"), 0.0, highest)
         weights = tl.exp2(scores * scale - (shift * scale)[:, None])
         shrink = tl.exp2(top * scale - shift * scale)
@@ -88,7 +88,9 @@ def attention_bulk(
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """A block of queries of one head; all four operands are described as (batch, heads, length, head)."""
+    """Compute attention for a block of queries of one head. All four tensor descriptors are (batch, heads, length,
+    head dim).
+    """
     tiles = tl.cdiv(length_q, BLOCK_M)
     program = tl.program_id(0)
     # The longest rows of a causal mask first, so that the last programs to start are short ones.

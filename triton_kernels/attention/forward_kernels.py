@@ -65,12 +65,13 @@ def attend(
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """The running (sum of weighted values, maximum, sum of weights) after the keys from `low` to `high`.
+    """Return the running (sum of weighted values, maximum, sum of weights) after the keys from `low` to `high`.
 
-    Without MASKED all of them exist, and every query of the tile attends to them; with it a query does from the key
-    `earliest` on, where one is given, and if CAUSAL up to the key `query`. RAW scores, and their maximum, are
-    scaled in the exponent alone, by one fused multiply-add: the scale is positive, and there is no mask to add. With a
-    `table` keys lie in pages, `kb` and `vb` apart; WHOLE tiles lie in one page each, and always do without one.
+    - Without MASKED, all keys exist, and every query of the tile attends to them.
+    - With MASKED, a query attends to keys from `earliest` on, if given, and if CAUSAL up to the key `query`.
+    - RAW scores and their maximum are scaled in the exponent only, by one fused multiply-add. This needs a positive
+      scale and no additive mask.
+    - With a `table`, keys are in pages, which are `kb` and `vb` apart. A WHOLE tile is in one page, as without a table.
     """
     d, dv = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_DV)
     for start in range(low, high, BLOCK_N):
@@ -98,7 +99,7 @@ def attend(
                 seen = seen & (key[None, :] >= earliest[:, None])
             scores = tl.where(seen, scores, float("-inf"))
         highest = tl.maximum(top, tl.max(scores, 1))
-        # Where all scores so far are minus infinity, so are their differences to 0.
+        # If all scores so far are minus infinity, their differences to 0 are too.
         shift = tl.where(highest == float("-inf"), 0.0, highest)
         if RAW:
             weights = tl.exp2(scores * scale - (shift * scale)[:, None])
@@ -169,7 +170,8 @@ def attention(
     BLOCK_D: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """A block of queries of one head; PACKED, of all heads that share its keys; SPLIT, by a span of the keys.
+    """Compute attention for a block of queries of one head; if PACKED, of all heads that share its keys; if SPLIT,
+    over a span of keys.
 
     `out`, `logsumexp` and `tops` of a split are each part's sum of weighted values, sum of weights and maximum.
     """
@@ -285,7 +287,7 @@ def merge(
     BLOCK_M: tl.constexpr,
     BLOCK_DV: tl.constexpr,
 ):
-    """The rows of several spans of keys as one, the first span first: totals (parts, lines, DV)."""
+    """Merge the partial results of several spans of keys, first span first. `totals` is (parts, lines, DV)."""
     line = tl.program_id(0).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
     dv = tl.arange(0, BLOCK_DV)
     wanted = line < n_lines

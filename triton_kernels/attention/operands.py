@@ -49,7 +49,7 @@ class Sizes:
 
     @property
     def head(self) -> int:
-        """The wider of the two heads, as tiles have it."""
+        """Return the wider of the two head dimensions, which is the tiles' size."""
         return padded(max(self.width, self.width_v))
 
     def constants(self) -> dict[str, object]:

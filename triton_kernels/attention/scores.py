@@ -58,10 +58,10 @@ def with_bias(scores, bias, offsets, inside, TRANSPOSED: tl.constexpr):
 
 @triton.jit
 def kept(seed, first, lines, start, quads, limit, BLOCK_N: tl.constexpr):
-    """Which of the weights (lines, keys from `start` on) dropout keeps: (BLOCK_M, BLOCK_N).
+    """Return a mask (BLOCK_M, BLOCK_N) of the weights (lines, keys from `start` on) that dropout keeps.
 
-    A line's weights have the 32-bit draws 4 * quads * line and on, one for each key, as `native_dropout` numbers the
-    elements of a tensor whose rows have 4 * quads of them.
+    Each weight takes one 32-bit random number. Those of a line begin at 4 * quads * line, as `native_dropout`
+    numbers the elements of a tensor whose rows have 4 * quads elements.
     """
     counters = first + lines[:, None] * quads + (start // 4 + tl.arange(0, BLOCK_N // 4))[None, :]
     return draws(seed, counters, limit, None, None, None, f.bernoulli, False, False, tl.int1, 0)

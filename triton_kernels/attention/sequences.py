@@ -12,7 +12,7 @@ from ...runtime.cuda.triton.lazy_triton import tl, triton
 
 @triton.jit
 def bounds_of(starts, sequence, sequences, total):
-    """The first row of a sequence and how many it has."""
+    """Return the first row of a sequence and its number of rows."""
     low = tl.minimum(tl.maximum(tl.load(starts + sequence), 0), total)
     high = tl.load(starts + sequence + 1, mask=sequence < sequences, other=total)
     return low, tl.maximum(tl.minimum(high, total) - low, 0)
@@ -27,9 +27,10 @@ def other_bounds_of(starts, sequence, sequences, total):
 
 @triton.jit
 def tile_of_sequences(starts, sequences, total, tile, BLOCK: tl.constexpr, CHUNK: tl.constexpr):
-    """The sequence of a tile of BLOCK rows, and its first row there; every sequence begins with a tile of its own.
+    """Return the sequence of a tile of BLOCK rows and the tile's first row in it. Every sequence begins with its own
+    tile.
 
-    A tile that no sequence has left is one behind the end of the last.
+    A tile beyond those of all sequences starts after the end of the last sequence.
     """
     before, sequence, start = 0, sequences, total
     for first in range(0, sequences + 1, CHUNK):
@@ -71,7 +72,7 @@ def place_of_tile(
 
 @triton.jit
 def offset_of(starts, sequence, first, batch_stride, row_stride):
-    """How far the rows of a sequence are from those of the first one."""
+    """Return the offset in elements of a sequence's rows from the rows of the first sequence."""
     if starts is None:
         return sequence.to(tl.int64) * batch_stride
     else:
@@ -80,7 +81,7 @@ def offset_of(starts, sequence, first, batch_stride, row_stride):
 
 @triton.jit
 def line_of(starts, sequence, first, head, heads, length):
-    """The number of a sequence's first line: (sequences, heads, length) of them, or packed (heads, length)."""
+    """Return the number of a sequence's first line among (sequences, heads, length), or packed (heads, length)."""
     if starts is None:
         return (sequence.to(tl.int64) * heads + head) * length
     else:
@@ -89,10 +90,10 @@ def line_of(starts, sequence, first, head, heads, length):
 
 @triton.jit
 def place_in_pages(table, start, key, length, page_size, n_pages, WHOLE: tl.constexpr):
-    """Of the keys (1-d) that begin with `start`: pages, rows in them, and from which row on there are none.
+    """Return the pages of the keys (1-d) from `start` on, their rows in the pages, and the number of keys that exist.
 
-    WHOLE tiles lie in one page each, which is then a number, and a wrong one is held to those of the pool. In others a
-    key without a page has none of its rows.
+    A WHOLE tile lies in one page, so its page is a scalar; an invalid page number is clamped to the pool. In other
+    tiles, a key without a page has no rows.
     """
     if WHOLE:
         page = tl.minimum(tl.maximum(tl.load(table + start // page_size), 0), n_pages - 1)
@@ -106,7 +107,7 @@ def place_in_pages(table, start, key, length, page_size, n_pages, WHOLE: tl.cons
 
 @triton.jit
 def has_wrong_bounds(starts, sequences, total, CHUNK: tl.constexpr):
-    """Whether bounds begin elsewhere than with 0, descend, or go beyond `total`."""
+    """Return True if bounds do not start with 0, descend, or exceed `total`."""
     found = 0
     for first in range(0, sequences, CHUNK):
         i = first + tl.arange(0, CHUNK)
@@ -120,7 +121,7 @@ def has_wrong_bounds(starts, sequences, total, CHUNK: tl.constexpr):
 
 @triton.jit
 def has_wrong_counts(counts, starts, sequences, total, CHUNK: tl.constexpr):
-    """Whether a count is negative, or above its sequence's length, which without `starts` is `total`."""
+    """Return True if a count is negative or exceeds its sequence's length, which is `total` without `starts`."""
     found = 0
     for first in range(0, sequences, CHUNK):
         i = first + tl.arange(0, CHUNK)
@@ -137,7 +138,7 @@ def has_wrong_counts(counts, starts, sequences, total, CHUNK: tl.constexpr):
 
 @triton.jit
 def has_wrong_pages(table, first, end, n_pages, CHUNK: tl.constexpr):
-    """Whether one of the entries from `first` to `end` is no page of the pool."""
+    """Return True if an entry from `first` to `end` is not a page of the pool."""
     found = 0
     for start in range(first, end, CHUNK):
         i = start + tl.arange(0, CHUNK)

@@ -62,7 +62,7 @@ def softmax_of_tiles(
     COLUMNS: gl.constexpr,
     LAYOUT: gl.constexpr,
 ):
-    """The running maximum and sum after the tiles from `low` to `high` (the last tile of keys is number 0)."""
+    """Return the running maximum and sum after the key tiles from `low` to `high`; the last tile is number 0."""
     WEIGHTS: gl.constexpr = blackwell.TensorMemoryLayout([BLOCK_M, BLOCK_N], col_stride=1)
     PARTS: gl.constexpr = BLOCK_N // COLUMNS
     own = scores_all.index(GROUP)
@@ -76,7 +76,7 @@ def softmax_of_tiles(
             # The last ones are the first ones of the second time, for which the compiler keeps them.
             scores = scores_of(own, start, limit, MASKED, PARTS - 1 - part, COLUMNS, LAYOUT)
             highest = gl.maximum(highest, gl.max(scores, 1))
-        # Where all scores so far are minus infinity, so are their differences to 0.
+        # If all scores so far are minus infinity, their differences to 0 are too.
         shift = gl.where(highest == float("-inf"), 0.0, highest) * scale
         shrink = gl.exp2(top * scale - shift)
         blackwell.mbarrier.wait(shrink_free.index(GROUP), i & 1 ^ 1)
@@ -116,7 +116,9 @@ def softmax(
     BLOCK_N: gl.constexpr,
     TYPE: gl.constexpr,
 ):
-    """The weights of a tile of queries, from `begin` on, tile by tile of keys; at the end their sums."""
+    """Compute the softmax weights of a tile of queries, from query `begin` on, key tile by key tile; finally store
+    their logsumexp.
+    """
     COLUMNS: gl.constexpr = BLOCK_N // 4
     LAYOUT: gl.constexpr = scores_all.index(GROUP).slice(0, COLUMNS).get_reg_layout()
     ROWS: gl.constexpr = gl.SliceLayout(1, LAYOUT)
@@ -212,7 +214,9 @@ def multiply(
     BLOCK_D: gl.constexpr,
     STAGES: gl.constexpr,
 ):
-    """All products: the scores of the first keys, then for each tile those by its values and the next scores."""
+    """Issue all matmuls: the scores of the first keys, then for each tile its weights by its values and the next
+    scores.
+    """
     WEIGHTS: gl.constexpr = blackwell.TensorMemoryLayout([BLOCK_M, BLOCK_N], col_stride=1)
     blackwell.mbarrier.wait(ready.index(0), 0)
     y = k_all.index(0).reshape((BLOCK_N, BLOCK_D)).permute((1, 0))
@@ -301,7 +305,8 @@ def attention_tensor_memory(
     BLOCK_DV: gl.constexpr,
     STAGES: gl.constexpr,
 ):
-    """A block of queries of one head; all four operands are described as (batch, heads, length, head).
+    """Compute attention for a block of queries of one head. All four tensor descriptors are (batch, heads, length,
+    head dim).
 
     There is at least one key, `BLOCK_DV` is `BLOCK_D`, and blocks of `q` and `out` have half of `BLOCK_M` rows.
     """

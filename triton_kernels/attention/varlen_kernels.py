@@ -28,10 +28,10 @@ from .tiles import VARLEN_FORWARD, VARLEN_KEYS, VARLEN_QUERIES
 def keys_seen(
     place, last, length_k, left, right, LEFT: tl.constexpr, RIGHT: tl.constexpr, BLOCK_N: tl.constexpr
 ):
-    """Of queries at the places from `place` to `last`: the keys (begin, inner, middle, stop).
+    """Return the key ranges (begin, inner, middle, stop) of the queries at positions from `place` to `last`.
 
-    They look at those from `begin` to `stop`; all of them see all from `inner` to `middle`. Tiles of BLOCK_N begin at
-    `begin`, and all but the last of each range are whole.
+    The queries attend to keys from `begin` to `stop`; all of them attend to all keys from `inner` to `middle`.
+    Tiles of BLOCK_N start at `begin`, and all but the last tile of each range are full.
     """
     begin, inner, stop, all_stop = 0, 0, length_k, length_k
     if RIGHT:
@@ -93,14 +93,15 @@ def varlen_attention(
     BLOCK_DV: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
-    """A block of a sequence's queries of one head, or if SHARED of the heads that share keys, at most so many.
+    """Compute attention for a block of a sequence's queries of one head, or if SHARED of all heads that share keys.
 
-    `length_q` and `length_k` are rows of all packed sequences together. In a block of SHARED heads those of a query are
-    one after the other, so that keys are read once for all of them.
+    `length_q` and `length_k` are the total rows of the packed sequences. In a block of SHARED heads, the heads of a
+    query are adjacent, so keys are read once for all of them.
 
-    Without `starts_q` sequences lie in batches, without `starts_k` alone each has `length_k` keys in the pages that its
-    row of `entries` in `table` names. Of `used` the first so many keys of each count. The first program reports wrong
-    bounds and counts, those of the first head the wrong pages among those that their queries look at.
+    Without `starts_q`, sequences are batched. Without `starts_k` alone, each sequence has `length_k` keys in the
+    pages that its row of `entries` in `table` lists. `used` limits the keys of each sequence. The first program
+    reports wrong bounds and counts; the programs of the first head report wrong pages among those that their
+    queries read.
     """
     own_heads = heads // group if SHARED else heads
     tiles = tl.num_programs(0) // own_heads
@@ -249,7 +250,7 @@ def varlen_backward_keys(
     BLOCK_DV: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
-    """The gradients of a block of a sequence's keys and values; one that is None is not made."""
+    """Compute the gradients of a block of a sequence's keys and values; skip a gradient that is None."""
     KEYS: tl.constexpr = grad_k is not None
     VALUES: tl.constexpr = grad_v is not None
     WINDOW: tl.constexpr = LEFT or RIGHT
@@ -355,7 +356,7 @@ def varlen_backward_queries(
     BLOCK_DV: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
-    """The gradients of a block of a sequence's queries of one head."""
+    """Compute the gradients of a block of a sequence's queries of one head."""
     tiles = tl.num_programs(0) // heads
     program = tl.program_id(0)
     head = (program // tiles).to(tl.int64)

@@ -36,7 +36,7 @@ def softmax_of_tile(
     BLOCK_N: gl.constexpr,
     TILE: gl.constexpr,
 ):
-    """A tile's weights, the running maximum and sum with it, and by how much earlier sums shrink."""
+    """Return a tile's weights, the updated running maximum and sum, and the factor that rescales earlier sums."""
     if MASKED:
         key = start + gl.arange(0, BLOCK_N, gl.SliceLayout(0, TILE))
         seen = (key < length_k)[None, :]
@@ -44,7 +44,7 @@ def softmax_of_tile(
             seen = seen & (key[None, :] <= query[:, None])
         scores = gl.where(seen, scores, float("-inf"))
     highest = gl.maximum(top, gl.max(scores, 1))
-    # Where all scores so far are minus infinity, so are their differences to 0.
+    # If all scores so far are minus infinity, their differences to 0 are too.
     shift = gl.where(highest == float("-inf"), 0.0, highest)
     weights = gl.exp2(scores * scale - (shift * scale)[:, None])
     shrink = gl.exp2(top * scale - shift * scale)
@@ -83,10 +83,10 @@ def attend_to_tiles(
     SUMS: gl.constexpr,
     LEFT: gl.constexpr,
 ):
-    """What is running after the tiles from `low` to `high` (the last tile of keys is number 0).
+    """Return the running state after the key tiles from `low` to `high`. The last tile of keys is number 0.
 
-    `weights` are those of the tile before, whose product by the values is not in `total` yet; the keys of tile `low`
-    have been waited for.
+    `weights` are those of the previous tile, whose matmul by the values is not in `total` yet. The keys of tile
+    `low` have arrived.
     """
     for i in range(low, high):
         slot, before = i % STAGES, (i - 1) % STAGES
@@ -141,7 +141,7 @@ def compute(
     BLOCK_D: gl.constexpr,
     STAGES: gl.constexpr,
 ):
-    """A group's queries, from `begin` on."""
+    """Compute attention for a warp group's queries, from query `begin` on."""
     TILE: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
     SUMS: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_D, 16])
     LEFT: gl.constexpr = gl.DotOperandLayout(0, SUMS, 2)
@@ -169,7 +169,7 @@ def compute(
     hopper.mbarrier.wait(k_ready.index(1), 0, pred=tiles > 1)
     plain = 1
     if CAUSAL and BLOCK_N < 2 * BLOCK_M:
-        # Of keys in narrower tiles than the block has queries, several tiles are at the diagonal.
+        # If key tiles are narrower than the block of queries, several tiles cross the diagonal.
         plain = gl.maximum(masked, 1)
         total, weights, top, sums = attend_to_tiles(
             total, weights, top, sums, x, k, v, k_ready, k_free, v_ready, v_free, turns, 1, plain, tiles, query,
@@ -257,7 +257,8 @@ def attention_warp_specialized(
     BLOCK_DV: gl.constexpr,
     STAGES: gl.constexpr,
 ):
-    """A block of queries of one head; all four operands are described as (batch, heads, length, head).
+    """Compute attention for a block of queries of one head. All four tensor descriptors are (batch, heads, length,
+    head dim).
 
     There is at least one key, `BLOCK_DV` is `BLOCK_D`, and blocks of `q` and `out` have half of `BLOCK_M` rows.
     """

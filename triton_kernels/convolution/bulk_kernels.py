@@ -19,9 +19,9 @@ from ..products.product import tile_of
 def store_pixels(total, bias, out, image, line, pixel, column, columns, bs, images, lines, pixels, yn, yc, yh,
                  BLOCK_I: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_W: tl.constexpr, COLUMNS: tl.constexpr,
                  PLANES: tl.constexpr, Y_UNIT: tl.constexpr):  # fmt: skip
-    """The sums of a tile's pixels, with a bias for each column, on their way to memory. Returns what was stored.
+    """Add the bias to the sums of a tile's pixels and store them. Return the stored values.
 
-    PLANES: `out` is a pointer to an output whose pixels lie side by side, and whose planes lie `yc` apart.
+    If PLANES, `out` points to an output whose pixels are contiguous and whose planes are `yc` apart.
     """
     if bias is not None:
         at = column + tl.arange(0, COLUMNS)
@@ -82,9 +82,12 @@ def convolve_bulk(
     Y_UNIT: tl.constexpr,
     WIDTH_UNIT: tl.constexpr,
 ):
-    """The tap (r, s) of position (line, pixel) is the source's ``(line + START_H + r STEP_H, pixel + START_W + s
-    STEP_W)``. `w` is (columns, taps, channels) where the channels, which are summed, are INNER, else (channels, taps,
-    columns). The output's strides, and `pixels`, come divided by their units where its pixels lie side by side."""
+    """Compute a tile of a convolution whose operands arrive by tensor descriptors.
+
+    The tap (r, s) of position (line, pixel) reads the source at ``(line + START_H + r STEP_H, pixel + START_W + s
+    STEP_W)``. If INNER, `w` is (columns, taps, channels), with the channels summed; else (channels, taps, columns).
+    If the output's pixels are contiguous, its strides and `pixels` are divided by their units.
+    """
     pixels = pixels * WIDTH_UNIT
     tiles_h, tiles_w = tl.cdiv(lines, BLOCK_H), tl.cdiv(pixels, BLOCK_W)
     tiles_m, tiles_n = tl.cdiv(images, BLOCK_I) * tiles_h * tiles_w, tl.cdiv(columns, BLOCK_N)

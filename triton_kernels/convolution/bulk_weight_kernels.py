@@ -45,7 +45,7 @@ def convolve_backward_weight_bulk(
     BLOCK_K: tl.constexpr,
     PLANES: tl.constexpr,
 ):
-    """A program sums one tap over `chunk` blocks of pixels, for a tile of outputs by channels of a group.
+    """Compute the gradient of one tap over `chunk` blocks of pixels, for a tile of outputs by channels of a group.
 
     `out` is (outputs, channels, R, S) by its strides, and once for each part, `part` elements apart.
     """

@@ -16,8 +16,11 @@ from ..products.product import tile_of
 @triton.jit
 def phase_taps(phase, STRIDE: tl.constexpr, PADDING: tl.constexpr, DILATION: tl.constexpr,
                TAPS: tl.constexpr, LEAP: tl.constexpr):  # fmt: skip
-    """Of the positions ``phase + q * STRIDE`` of a transposed convolution: the first tap that meets them, how many do,
-    and the source position of the first at q = 0. LEAP taps lie between two that do."""
+    """Return the taps of the positions ``phase + q * STRIDE`` of a transposed convolution.
+
+    The result is the first tap that meets them, their number, and the source position of the first tap at q = 0.
+    The taps are LEAP apart.
+    """
     if STRIDE == 1:
         return 0, TAPS, PADDING
     else:
@@ -96,11 +99,14 @@ def convolve(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Sizes and strides come divided by their units, which tells the compiler how long the vectors are.
+    """Compute a tile of a convolution. Sizes and strides are divided by their units, so that the compiler knows the
+    vector widths.
 
-    FLAT: the inner side runs over channels and taps as one (`channels` is then a constant), else a tap at a time.
-    WHOLE: the channels are whole blocks. W_INNER: the weight's inner dimension is the one that is summed.
-    PIXELS_INNER: the output's inner dimension is the pixels'. CHECK: source positions may lie outside.
+    - FLAT: the K dimension runs over channels and taps together (`channels` is then constant), else one tap at a time.
+    - WHOLE: the channels are full blocks.
+    - W_INNER: the weight's contiguous dimension is the K dimension.
+    - PIXELS_INNER: the output's contiguous dimension is the pixels.
+    - CHECK: source positions may be out of bounds.
     """
     if not FLAT:
         channels = channels * CHANNEL_UNIT

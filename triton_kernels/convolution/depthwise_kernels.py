@@ -132,7 +132,7 @@ def convolve_depthwise(
                 b = tl.load(filters + t * wt + r * wr + s * ws, mask=is_output, other=0)
                 a, b = a.to(ACCUMULATOR), b.to(ACCUMULATOR)[None, :]
                 if TRANSPOSED:
-                    # What a tap does not meet is no term, were the weight infinite; a border's zeros are terms.
+                    # Elements that a tap does not reach add nothing, even for an infinite weight; zeros of a border do.
                     total += tl.where(inside[:, None], a * b, 0.0)
                 else:
                     total = tl.fma(a, b, total)
@@ -192,9 +192,9 @@ def convolve_depthwise_backward_weight(
     BLOCK_P: tl.constexpr,
     BLOCK_C: tl.constexpr,
 ):
-    """A program sums one tap's products over a part of the pixels, for pairs of an output and an input.
+    """Compute the gradient of one tap over a part of the pixels, for pairs of an output and an input.
 
-    The programs of a part's taps run beside each other, so that its pixels are read from memory once and then from L2.
+    The programs for a part's taps run concurrently, so its pixels come from memory once and then from L2.
     """
     pairs = pairs * PAIR_UNIT
     gn, gd, gh, gw = gn * UNIT, gd * UNIT, gh * UNIT, gw * UNIT

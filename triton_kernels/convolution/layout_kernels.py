@@ -29,9 +29,9 @@ def lay_tile(
     BLOCK_C: tl.constexpr,
     INDEX: tl.constexpr,
 ):
-    """One tile of an operand. Sizes and strides come divided by their units; `pitch` channels are written.
+    """Copy one tile of an operand. Sizes and strides are divided by their units; `pitch` channels are written.
 
-    C_INNER: the source's channels lie side by side, else its pixels do, or nothing does.
+    If C_INNER, the source's channels are contiguous; else its pixels are, or no dimension is.
     """
     channels, pixels, pitch = channels * C_UNIT, pixels * P_UNIT, pitch * PITCH_UNIT
     xn = xn * X_UNIT

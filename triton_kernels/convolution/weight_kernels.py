@@ -186,7 +186,7 @@ def add_parts(
     INDEX: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """The sum over parts (splits, outputs, T, R, S, channels), in their order, to (outputs, channels, T, R, S)."""
+    """Sum (splits, outputs, T, R, S, channels) over the splits, in order, to (outputs, channels, T, R, S)."""
     start = tl.program_id(0).to(INDEX) * BLOCK
     index = start + tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), parts.dtype.element_ty)

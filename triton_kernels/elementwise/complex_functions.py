@@ -209,7 +209,7 @@ def sqrt(a):
     other = divide_real(tl.abs(y), t * 2.0)
     real = tl.where(x >= 0, t, other) * back
     imaginary = libdevice.copysign(tl.where(x >= 0, other, t) * back, im)
-    # What the formula makes of zero and of infinities is NaN.
+    # The formula gives NaN for zero and infinities.
     zero = (re == 0) & (im == 0)
     real = tl.where(zero, 0.0, real)
     imaginary = tl.where(zero, im, imaginary)
@@ -279,7 +279,7 @@ def cos(a):
 
 @triton.jit
 def tanh(a):
-    """As Kahan has it; where exp(-2 |re|) is all that distinguishes the result from 1, from that."""
+    """Compute tanh by Kahan's algorithm, and from exp(-2 |re|) alone if only that distinguishes the result from 1."""
     re, im = a
     size = tl.abs(re)
     far = size > (22.0 if re.dtype == tl.float64 else 11.0)
@@ -309,7 +309,9 @@ def tan(a):
 
 @triton.jit
 def asin(a):
-    """As Kahan has it: by the roots of 1 - a and 1 + a, which keep what 1 - a**2 cancels."""
+    """Compute the arcsine by Kahan's algorithm, from the roots of 1 - a and 1 + a, which avoid the cancellation of 1 -
+    a**2.
+    """
     re, im = a
     lr, li = sqrt((1.0 - re, im * -1.0))
     rr, ri = sqrt((1.0 + re, im))
@@ -319,7 +321,7 @@ def asin(a):
 
 @triton.jit
 def inverse_outside(re, im, real, imaginary):
-    """The arcsine far from 1, where products of roots overflow or are no numbers: by the size and the angle."""
+    """Return the arcsine far from 1, from modulus and angle: products of roots would overflow or be NaN there."""
     large, small = tl.abs(re), tl.abs(im)
     far = (large > (1e150 if re.dtype == tl.float64 else 1e18)) | (
         small > (1e150 if re.dtype == tl.float64 else 1e18)

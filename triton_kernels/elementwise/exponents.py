@@ -10,7 +10,7 @@ from ...runtime.cuda.triton.lazy_triton import tl, triton
 
 @triton.jit
 def from_exponents(a):
-    """A byte as float32: the byte 0 is a subnormal number, and 255 is NaN."""
+    """Convert exponent bytes (E8M0) to float32: byte 0 is a subnormal number, and 255 is NaN."""
     exponent = a.to(tl.uint32)
     bits = tl.where(exponent == 0, 0x00400000, exponent << 23)
     return tl.where(exponent == 255, 0x7FC00000, bits).to(tl.float32, bitcast=True)
@@ -18,7 +18,7 @@ def from_exponents(a):
 
 @triton.jit
 def to_exponents(a):
-    """The nearest power of two of a magnitude, halves upwards, as a byte."""
+    """Return the power of two nearest to a magnitude as a byte (E8M0); halves round up."""
     bits = a.to(tl.float32).to(tl.uint32, bitcast=True) & 0x7FFFFFFF
     exponent = bits >> 23
     above = (bits & 0x7FFFFF) + (exponent > 0).to(tl.uint32) > 0x400000

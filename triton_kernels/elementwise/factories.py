@@ -45,7 +45,7 @@ def range_element(index, n, start, step, c, TYPE: tl.constexpr):
 
 @triton.jit
 def spaced_element(index, n, start, end, step, TYPE: tl.constexpr):
-    """Each half is counted from its own end."""
+    """Return an element of `linspace`, counted from the nearer end."""
     from_start = index.to(TYPE) * step + start
     from_end = end - (n - 1 - index).to(TYPE) * step
     return tl.where(index < tl.maximum(n // 2, 1), from_start, from_end)

@@ -16,7 +16,7 @@ def signbit(a):
     if a.dtype == tl.int1:
         return a & (a == 0)
     elif a.dtype.is_floating():
-        # Of NaN and zero the sign is a bit alone.
+        # Only the sign bit tells the sign of NaN and zero.
         if a.dtype == tl.float64:
             return a.to(tl.int64, bitcast=True) < 0
         else:
@@ -56,7 +56,7 @@ def frexp_mantissa(a):
 
 @triton.jit
 def nextafter(a, b):
-    """The neighbour of `a` towards `b` in the dtype itself, by its bits."""
+    """Return the neighbor of `a` towards `b` in the dtype itself, by its bits."""
     if a.dtype.primitive_bitwidth == 64:
         bits = a.to(tl.int64, bitcast=True)
         wide_a, wide_b = a, b
@@ -161,7 +161,7 @@ def gcd(a, b):
 
 @triton.jit
 def lcm(a, b):
-    """What is beyond the dtype wraps, and from 32 bits on loses its sign, as in C."""
+    """Return the least common multiple. On overflow it wraps, and from 32 bits on loses its sign, as in C."""
     high, low = magnitude(a), magnitude(b)
     divisor = common_divisor(high, low)
     found = (high // tl.where(divisor == 0, 1, divisor) * low).to(a.dtype)

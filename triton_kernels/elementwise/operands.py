@@ -31,7 +31,7 @@ def apply(FUNCTION: tl.constexpr, ARITY: tl.constexpr, a, b, c, d):
 
 @triton.jit
 def read(x, offset, mask, KIND: tl.constexpr, TYPE: tl.constexpr):
-    """An operand's values in the type that the function computes with."""
+    """Return an operand's values in the type that the function computes with."""
     if KIND == BLOCKED or KIND >= COLUMN:
         return convert(tl.load(x + offset, mask=mask), TYPE)
     elif KIND == ELEMENT:

@@ -236,7 +236,9 @@ def read_number(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """An operand over the tile: a pair where it is computed as one, else a real block. `in_rows` of a partial tile."""
+    """Load an operand over the tile: a pair if it is computed as one, else a real block. `in_rows` masks a partial
+    tile.
+    """
     if KIND == ABSENT:
         return 0
     elif KIND == NUMBER:
@@ -280,7 +282,7 @@ def as_stored(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """A result over the tile as memory takes it: parts of pairs in one row, or in a dimension of their own."""
+    """Return a result over the tile in memory layout: parts of pairs in one row, or in their own dimension."""
     if PAIRS == 0:
         return convert(value, TYPE)
     else:

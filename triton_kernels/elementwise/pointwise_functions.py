@@ -472,7 +472,7 @@ def where(condition, a, b):
 
 @triton.jit
 def _share(a, weight):
-    """The term of a weighted sum; infinity has none of weight 0."""
+    """Return the term of a weighted sum; an infinity of weight 0 contributes nothing."""
     return tl.where((weight == 0) & (tl.abs(a) == float("inf")), 0.0, a * weight)
 
 
@@ -480,7 +480,7 @@ def _share(a, weight):
 def lerp(start, end, weight):
     span = end - start
     made = tl.where(tl.abs(weight) < 0.5, start + weight * span, end - span * (1.0 - weight))
-    # Where the span is infinite, the weighted sum: infinite between a number and infinity.
+    # If the span is infinite, use the weighted sum, which is infinite between a number and infinity.
     return tl.where(made != made, _share(start, 1.0 - weight) + _share(end, weight), made)
 
 

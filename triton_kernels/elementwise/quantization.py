@@ -59,7 +59,7 @@ def fake_quantize(
 
 @triton.jit
 def quantized(x, step, zero, low, high, CLAMPED: tl.constexpr):
-    """The values of the nearest integers in a range, and whether they lie in it."""
+    """Return the nearest integers, clamped to a range, and a mask of those within it."""
     steps = libdevice.rint(x * tl.div_rn(1.0, step).to(x.dtype)) + zero.to(x.dtype)
     inside = (steps >= low.to(x.dtype)) & (steps <= high.to(x.dtype))
     clamped = steps.to(CLAMPED)

@@ -166,7 +166,7 @@ def read_row(
     COLUMNS: tl.constexpr,
     WHOLE: tl.constexpr,
 ):
-    """An operand's values over the tile, of which `in_rows` and `inside` are where it is not whole."""
+    """Load an operand over the tile; `in_rows` and `inside` mask a partial tile."""
     if (KIND == ELEMENT) | (KIND == NUMBER):
         return read(x, row, None, KIND, TYPE)
     elif KIND == PAIRED and WHOLE:

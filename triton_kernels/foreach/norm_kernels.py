@@ -61,7 +61,7 @@ def combined(
     TYPE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """What so many partial results from the first one on give, as a block of one element."""
+    """Combine `count` partial results from `first` on, as a block of one element."""
     index = tl.arange(0, BLOCK)[None, :]
     total = tl.full((1, BLOCK), START, TYPE)
     for done in range(0, count, BLOCK):
@@ -86,7 +86,7 @@ def multi_tensor_norms(
     CHUNK: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """The norm of one tensor; one element is its own norm, whatever its powers overflow to."""
+    """Compute the norm of each tensor; a single element is its own norm, even if its powers overflow."""
     row = tl.program_id(0)
     numel = column(table, rows, row, 1)
     first = column(table, rows, row, 0)
@@ -112,7 +112,7 @@ def multi_tensor_total_norm(
     TYPE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """The norm of all tensors, and by what they are multiplied to have the norm `most` at the most.
+    """Compute the norm of all tensors, and the coefficient that clips it to `most`.
 
     Each step rounds to the result's dtype, as ``(most / (total + 1e-6)).clamp(max=1)`` does.
     """

@@ -10,19 +10,19 @@ from ..optimizers.table_kernels import column, number, row_of, whole_vectors
 
 @triton.jit
 def filled(a, value):
-    """One number in each element's place."""
+    """Return one number for each element."""
     return tl.broadcast_to(value, a.shape)
 
 
 @triton.jit
 def clamped_within(a, bound):
-    """The nearest elements between -bound and bound."""
+    """Return the nearest elements between -bound and bound."""
     return clamp(a, -bound, bound)
 
 
 @triton.jit
 def copied(a, b):
-    """The elements of another tensor."""
+    """Return the elements of another tensor."""
     return b
 
 
@@ -88,7 +88,7 @@ def with_last(
     INDIRECT: tl.constexpr,
     TYPE: tl.constexpr,
 ):
-    """The function of the operands that there are."""
+    """Return the function of the operands that exist."""
     if LAST:
         given = number(last, INDIRECT).to(TYPE)
         if LISTS == 1:

@@ -5,7 +5,7 @@ from ...runtime.cuda.triton.lazy_triton import tl, triton
 
 @triton.jit
 def dense_tile(x, start, n, BLOCK: tl.constexpr):
-    """A tile of elements that lie side by side, 128 bits at a time where it is whole; zeros after the last."""
+    """Load a tile of contiguous elements, 128 bits at a time if it is full; zeros after the last element."""
     i = start + tl.arange(0, BLOCK)
     if start + BLOCK <= n:
         value = tl.load(x + i)

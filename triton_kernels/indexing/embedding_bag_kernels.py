@@ -72,7 +72,7 @@ def pool_bags(
             total = tl.where(better, value, total)
             best = tl.where(better, tl.zeros_like(best) + i[:, None], best)
         else:
-            # What is left out adds nothing, not even where a scale is infinite.
+            # Excluded elements add nothing, even if a scale is infinite.
             total += tl.where(taken, value, 0)
         count += kept.to(tl.int32)
     if (tl.program_id(1) == 0) & (bag == bags - 1):

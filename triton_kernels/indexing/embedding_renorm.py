@@ -43,7 +43,7 @@ def scale_rows(
     BLOCK_R: tl.constexpr,
     BLOCK_C: tl.constexpr,
 ):
-    """Each marked row whose p-norm exceeds `max_norm` is brought down to it; KIND names the norms spelt out."""
+    """Scale each marked row whose p-norm exceeds `max_norm` down to it; KIND selects the specialized norms."""
     r = tl.program_id(0).to(INDEX) * BLOCK_R + tl.arange(0, BLOCK_R).to(INDEX)
     marked = r < rows
     marked = marked & (tl.load(marks + r, mask=marked, other=0) != 0)

@@ -15,7 +15,7 @@ FEW = 4
 
 @triton.jit
 def given_address(row, x0, x1, x2, x3):
-    """The address of a row among few."""
+    """Return the address of a row, out of at most five."""
     return tl.where(row == 0, x0, tl.where(row == 1, x1, tl.where(row == 2, x2, x3)))
 
 

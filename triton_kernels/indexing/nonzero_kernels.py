@@ -40,7 +40,7 @@ def write_nonzero(
     INDEX: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """One coordinate, ``i // divisor % size``, of each of the first `limit` elements that are not zero, in order."""
+    """Store one coordinate, ``i // divisor % size``, of each of the first `limit` nonzero elements, in order."""
     base = tl.program_id(0).to(INDEX) * tiles * BLOCK
     before = tl.load(starts + tl.program_id(0)).to(INDEX)
     for tile in range(tiles):

@@ -8,7 +8,7 @@ from .dense_tiles import dense_tile
 
 @triton.jit
 def checked(i, size, flag, mask, WRAPS: tl.constexpr):
-    """The place that an index means; one out of bounds raises the flag and becomes negative."""
+    """Return the position of an index; an index out of bounds raises the flag and becomes negative."""
     i = i.to(tl.int64)
     if WRAPS:
         wrong = mask & ((i >= size) | (i < -size))
@@ -109,9 +109,9 @@ def pick_runs(
     RUNS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """out[d, c] = source[d, index[d], c], where the `width` elements of c lie side by side in both.
+    """Copy out[d, c] = source[d, index[d], c], where the `width` elements of c are contiguous in both.
 
-    Where an index is wrong they are 0.
+    If an index is invalid, they are 0.
     """
     d = tl.program_id(0).to(INDEX) * RUNS + tl.arange(0, RUNS).to(INDEX)
     c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)

@@ -26,7 +26,7 @@ def multiply(a, b):
 
 @triton.jit
 def larger(a, b):
-    """The larger of two, or the first that is NaN."""
+    """Return the larger of two, or the first that is NaN."""
     if a.dtype == tl.int1:
         return a | b
     else:
@@ -35,7 +35,7 @@ def larger(a, b):
 
 @triton.jit
 def smaller(a, b):
-    """The smaller of two, or the first that is NaN."""
+    """Return the smaller of two, or the first that is NaN."""
     if a.dtype == tl.int1:
         return a & b
     else:
@@ -44,7 +44,7 @@ def smaller(a, b):
 
 @triton.jit
 def mean_of(total, count):
-    """A sum over how many it was made of; integers are rounded down."""
+    """Return a sum over how many it was made of; integers are rounded down."""
     if total.dtype == tl.float64:
         return total / count.to(tl.float64)
     elif total.dtype.is_floating():
@@ -57,7 +57,7 @@ def mean_of(total, count):
 
 @triton.jit
 def run_length(keys, first, key, n, active):
-    """How many keys from `first` on equal `key`."""
+    """Return the number of keys from `first` on that equal `key`."""
     at = first
     count = tl.zeros_like(first)
     while tl.max(active.to(tl.int32), 0) > 0:
@@ -110,11 +110,11 @@ def combine_runs(
     BLOCK: tl.constexpr,
     OVERLAPS: tl.constexpr,
 ):
-    """out[key * step, c] combined with values[order[s], c] for the run of each key but `skip`, in order.
+    """Combine out[key * step, c] with values[order[s], c] over the run of each key except `skip`, in order.
 
-    The lane at a run's first key walks through the run; values are scaled by `alpha` if there is one, and
-    divided by the run's length if AVERAGED. What is there already, zeros if it was CLEARED, counts if it INCLUDES that;
-    a MEAN divides the sum by how many count.
+    The lane at a run's first key iterates over the run. Values are scaled by `alpha` if it is given, and divided by
+    the run's length if AVERAGED. CLEARED starts from zeros. INCLUDES counts the existing element; MEAN divides by
+    the number of values.
     """
     wait_for_earlier(OVERLAPS)
     t = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK).to(INDEX)

@@ -34,7 +34,7 @@ def triangle(
     INDEX: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """The part of each matrix on one side of a diagonal; zero on the other."""
+    """Copy the part of each matrix on one side of a diagonal; zero the other side."""
     t = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK).to(INDEX)
     mask = t < n
     column = t % columns

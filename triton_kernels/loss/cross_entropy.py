@@ -52,7 +52,7 @@ class Scores(NamedTuple):
 
     @property
     def axis(self) -> int:
-        """The dimension of the classes."""
+        """Return the dimension of the classes."""
         return 0 if self.spec.ndim == 1 else 1
 
     def sides(self, first: list[TensorSpec], samples: list[tuple[int, ...]]) -> Sides:

@@ -20,7 +20,7 @@ from .loss_kernels import class_and_weight
 
 @triton.jit
 def kept_of(smoothing, ACCUMULATOR: tl.constexpr):
-    """What smoothing leaves of a target."""
+    """Return the share of a target that label smoothing leaves to it."""
     return (1.0 - smoothing).to(ACCUMULATOR)
 
 
@@ -36,9 +36,10 @@ def masses_spread(
     PROBABILITIES: tl.constexpr,
     ACCUMULATOR: tl.constexpr,
 ):
-    """The masses that do not lie at a sample's own class: probabilities, or what smoothing gives to each class.
+    """Return the probability masses outside a sample's own class: given probabilities, or the smoothing's share of
+    each class.
 
-    `target` points at the probabilities of the columns. Smoothing is shared out among all classes.
+    `target` points at the probabilities of the columns. Smoothing is distributed evenly over all classes.
     """
     mass = tl.zeros(mask.shape, ACCUMULATOR)
     if PROBABILITIES:
@@ -54,7 +55,7 @@ def masses_spread(
 
 @triton.jit
 def losses_of(value, top, log_total, mass, mask):
-    """What elements add to the loss of their row, and their masses."""
+    """Return the contributions of elements to the loss of their row, and their masses."""
     return tl.where(mask, mass * (log_total - (value - top)), 0.0), tl.where(mask, mass, 0.0)
 
 
@@ -106,10 +107,10 @@ def cross_entropy(
     BLOCK_R: tl.constexpr,
     BLOCK_P: tl.constexpr,
 ):
-    """A program has `chunk` samples; rows are cut as in `vectors.py`, with EDGES one at a time.
+    """Compute the losses of `chunk` samples; rows are split as in `vectors.py`, with EDGES element by element.
 
-    With `partials`, losses and weights are added up in float64, and the last program divides; else `loss` has one for
-    each sample. `smoothing` and `weight` may be None. `flag` is raised by a wrong target.
+    With `partials`, losses and weights are summed in float64, and the last program divides; else `loss` has one
+    element for each sample. `smoothing` and `weight` may be None. A wrong target raises `flag`.
     """
     program = tl.program_id(0)
     first = program.to(INDEX) * chunk
@@ -365,7 +366,7 @@ def cross_entropy_backward(
     result = convert((result * change[:, None]).to(ACCUMULATOR), out.dtype.element_ty)
     tl.store(out + first_vector(to_start, VECTOR)[:, None] + at * or0, result, mask=mask)
     if EDGES:
-        # Of a row's programs one has its edges.
+        # One of a row's programs has its edges.
         own = sum_of_all(start)
         column, at_edge = edge_columns(own, n, VECTOR, INDEX)
         at_edge = at_edge & (part == 0)

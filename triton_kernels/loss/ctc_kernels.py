@@ -14,7 +14,7 @@ INFINITY = tl.constexpr(float("inf"))
 
 @triton.jit
 def state_labels(targets, flag, state, labels, first, step, blank, classes):
-    """Each state's class, the blank's beyond the last; raises the flag where a label is none, and takes the blank."""
+    """Return each state's class, the blank beyond the last; an invalid label raises the flag and becomes the blank."""
     is_label = ((state & 1) == 1) & (state < 2 * labels + 1)
     label = tl.load(targets + first + (state >> 1) * step, mask=is_label, other=blank).to(tl.int64)
     wrong = (label < 0) | (label >= classes)
@@ -25,7 +25,7 @@ def state_labels(targets, flag, state, labels, first, step, blank, classes):
 
 @triton.jit
 def joined(stay, step, jump):
-    """The logarithm of the sum of three exponentials, which is that of nothing where all three are."""
+    """Return the logarithm of the sum of three exponentials; minus infinity if all three are."""
     top = tl.maximum(tl.maximum(stay, step), jump)
     shift = tl.where(top == -INFINITY, 0.0, top)
     return log(exp(stay - shift) + exp(step - shift) + exp(jump - shift)) + shift
@@ -80,7 +80,7 @@ def ctc_forward(
     label_last = tl.where(labels > 0, label_last, -INFINITY)
     one = tl.zeros((1,), a.dtype)
     likelihood = joined(one + blank_last, one + label_last, one - INFINITY)
-    # Of a sequence without times only no label at all is certain.
+    # A sequence without times has probability 1 only without labels.
     likelihood = tl.where((length == 0) & (labels == 0), 0.0, likelihood)
     tl.store(loss + n + tl.arange(0, 1), likelihood * -1.0)
 
@@ -104,7 +104,7 @@ def ctc_shares(
     xc,
     BLOCK: tl.constexpr,
 ):
-    """Of the paths of a sequence the share that is in each state at each time, over the state's own probability."""
+    """Compute the share of a sequence's paths in each state at each time, divided by the state's own probability."""
     n = tl.program_id(0).to(tl.int64)
     length, labels = tl.load(counts + n), tl.load(counts + batch + n)
     first = tl.load(counts + 2 * batch + n)
@@ -172,7 +172,7 @@ def ctc_gradient(
         share = tl.load(shares + (n * times + time) * width + state, mask=state < counted, other=0.0)
         total += tl.where(c[:, None] == own[None, :], share[None, :], 0.0)
     through = tl.sum(total, 1)
-    # What has no paths at all, or a class without probability, has no gradient that is a number.
+    # A sequence without paths, or a class without probability, has a NaN gradient.
     through = tl.where((value == -INFINITY) | (cost == INFINITY), float("nan"), through)
     found = tl.where(counted > 0, (exp(value) - through) * g, 0.0)
     tl.store(out + program * classes + c, found, mask=inside)

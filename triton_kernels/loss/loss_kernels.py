@@ -20,7 +20,7 @@ def squared_difference_backward(grad, a, b, factor):
 
 @triton.jit
 def class_and_weight(target, weight, mask, classes, ignore_index, weight_stride, ACCUMULATOR: tl.constexpr):
-    """Each sample's class, its weight (0 where ignored or no class), and whether it is out of range."""
+    """Return each sample's class, its weight (0 where ignored or no class), and whether it is out of range."""
     index = target.to(tl.int64)
     counts = mask & (index != ignore_index)
     wrong = counts & ((index < 0) | (index >= classes))

@@ -59,7 +59,7 @@ def channel_moments(
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
 ):
-    """The mean and the sum of squared deviations of each part of each line, as [lines, splits]."""
+    """Compute the mean and the sum of squared deviations of each part of each line, as [lines, splits]."""
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     wanted = o < lines
     r = tl.arange(0, BLOCK_R).to(INDEX)[None, :]
@@ -121,10 +121,10 @@ def combine_moments(
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
 ):
-    """The mean and the reciprocal deviation of each statistic from its parts; running ones are brought up to date.
+    """Combine the parts of each statistic into mean and reciprocal deviation; update the running statistics.
 
-    `of_constant` is the reciprocal deviation of none, where `eps` adds nothing to it. `kept_mean` and `kept_rstd` are
-    the operator's results where those are of another type, or None.
+    `of_constant` is the reciprocal deviation of a zero variance to which `eps` adds nothing. `kept_mean` and
+    `kept_rstd` are the operator's results if those have another dtype, or None.
     """
     s = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     wanted = s < statistics
@@ -165,7 +165,7 @@ def of_line(values, at, wanted, ACCUMULATOR: tl.constexpr):
 
 @triton.jit
 def reciprocal_deviation(spread, at, wanted, eps, VARIANCE: tl.constexpr, ACCUMULATOR: tl.constexpr):
-    """What stands in `spread`, or where that is a variance what is made of it."""
+    """Return the value in `spread`, or, if it is a VARIANCE, the reciprocal deviation of it."""
     value = of_line(spread, at, wanted, ACCUMULATOR)
     if VARIANCE:
         value = rsqrt(value + eps.to(ACCUMULATOR))
@@ -238,7 +238,7 @@ def channel_gradient_sums(
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
 ):
-    """The sums of the gradient, and of it times the normalised input, of each part of each line: [lines, splits]."""
+    """Sum the gradient, and the gradient times the normalized input, over each part of each line: [lines, splits]."""
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     wanted = o < lines
     at = o // each % statistics
@@ -277,7 +277,7 @@ def group_sums(
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
 ):
-    """The sums of a group's channels, each times its weight, times `scale`."""
+    """Compute the sums of a group's channels, each times its weight, times `scale`."""
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     wanted = o < groups
     sums = tl.full((BLOCK_O, BLOCK_R), 0, ACCUMULATOR)

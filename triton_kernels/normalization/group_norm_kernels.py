@@ -14,7 +14,7 @@ from .vectors import sum_of_all
 
 @triton.jit
 def group_places(group, groups, each, sample, line, step, INDEX: tl.constexpr, c, p):
-    """Where the elements of a group lie, as [channels, positions]."""
+    """Return the offsets of a group's elements, as [channels, positions]."""
     start = group // groups * sample + group % groups * each * line
     return start + ((c * line)[:, None] + (p * step)[None, :])
 
@@ -93,7 +93,8 @@ def group_gradients(
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
 ):
-    """The gradient of one group's input, and what its channels add to those of bias and weight: [samples, channels].
+    """Compute the gradient of one group's input, and its channels' contributions to bias and weight: [samples,
+    channels].
 
     `to`, and `plain` with `scaled`, may be None.
     """

@@ -45,7 +45,7 @@ class Rows(NamedTuple):
 
     @property
     def body(self) -> int:
-        """The most elements of a row that a tile must hold to have it whole."""
+        """Return the number of elements that a tile must hold to contain a whole row."""
         return self.cut.body(self.n)
 
     @property

@@ -148,7 +148,7 @@ class Backward:
 
     @property
     def longest(self) -> int:
-        """The longest row that a program has room for."""
+        """Return the longest row for which a program has space."""
         return 8192 >> (self.double + self.is_crowded)
 
     @property

@@ -12,7 +12,7 @@ from .vectors import edge_columns, first_vector, sum_of_all
 
 @triton.jit
 def sums_down(tile, to):
-    """The sums of a tile's columns, of the type that `to` points at."""
+    """Sum a tile's columns, in the dtype that `to` points at."""
     return convert(tl.reduce(tile, 0, sum_of), to.dtype.element_ty)
 
 
@@ -56,9 +56,10 @@ def normalise_rows_backward(
     BLOCK_R: tl.constexpr,
     LEADS: tl.constexpr,
 ):
-    """A program has `chunk` rows and adds up their gradients of weight and bias; those of all are summed after.
+    """Compute the gradients of `chunk` rows, and their sums for weight and bias; another kernel adds those of all
+    programs.
 
-    Each of the three results may be None; without WHOLE those of weight and bias are.
+    Each of the three results may be None; without WHOLE, weight's and bias's are.
     """
     let_later_begin(LEADS)
     row, first, last = rows_alike(tl.program_id(0).to(INDEX), chunk, rows, PERIOD)
@@ -273,7 +274,7 @@ def add_up_parts(
     BLOCK_R: tl.constexpr,
     OVERLAPS: tl.constexpr,
 ):
-    """The gradients of weight and bias from those of each part of the rows; of one alone, the second is None.
+    """Sum the gradients of weight and bias over the parts of the rows; for one of them alone, the second is None.
 
     Each lane adds every BLOCK_O-th part, then a tree adds the lanes.
     """

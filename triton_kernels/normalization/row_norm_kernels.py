@@ -28,11 +28,11 @@ def loaded(at, mask, ACCUMULATOR: tl.constexpr):
 
 @triton.jit
 def of_columns(parameter, first, column, inside, ALONE: tl.constexpr, ACCUMULATOR: tl.constexpr):
-    """A parameter's values at some columns from the number `first` on, as a row of a tile.
+    """Load a parameter at some columns, from the number `first` on, as a row of a tile.
 
-    ALONE: where neighbouring elements of the tile are loaded together, but not those of the parameter. In one dimension
-    the compiler distributes them over lanes on their own, and exchanges them in shared memory: as many lanes that each
-    load one of several neighbours take as many lines of the cache more.
+    ALONE: neighboring elements of the tile are loaded together, but not those of the parameter. In one dimension,
+    the compiler would distribute them over lanes separately and exchange them in shared memory. Lanes that each
+    load one of several neighbors touch as many more cache lines.
     """
     if ALONE:
         return loaded(parameter + first + column, inside, ACCUMULATOR)[None, :]
@@ -54,9 +54,9 @@ def scaled_and_shifted(
 
 @triton.jit
 def rows_alike(program, chunk, rows, PERIOD: tl.constexpr):
-    """The first row of a program, and the first and the last index of its own: each is that plus PERIOD times an index.
+    """Return the first row of a program, and its first and last index; row i is the first plus PERIOD times i.
 
-    So all rows of a program begin at the same place in a vector, and have their columns in common.
+    All rows of a program thus start at the same offset in a vector and share their columns.
     """
     row = program % PERIOD
     first = program // PERIOD * chunk
@@ -65,7 +65,7 @@ def rows_alike(program, chunk, rows, PERIOD: tl.constexpr):
 
 @triton.jit
 def columns_inside(lane, base, n, skip, VECTOR: tl.constexpr):
-    """Which columns of the tile at `base` are of whole vectors, of rows that have `skip` elements before those."""
+    """Return a mask of the columns in whole vectors of the tile at `base`; `skip` elements precede them."""
     if VECTOR > 0:
         return lane // VECTOR * VECTOR + VECTOR <= n - skip - base
     else:

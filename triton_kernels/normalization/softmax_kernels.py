@@ -11,7 +11,7 @@ from .vectors import edge_columns, first_vector, inside, largest_of, room_after,
 
 @triton.jit
 def scale_of(total, LOG: tl.constexpr):
-    """The logarithm of a row's sum, or its reciprocal, rounded as IEEE 754 has it."""
+    """Return the logarithm of a row's sum, or its correctly rounded reciprocal."""
     if LOG:
         return log(total)
     else:
@@ -20,11 +20,11 @@ def scale_of(total, LOG: tl.constexpr):
 
 @triton.jit
 def quotient(value, divisor, reciprocal):
-    """`value / divisor`, without a division for each value.
+    """Return `value / divisor` without a division for each value.
 
-    The product with the reciprocal is off by at most 1.5 units in the last place. What it leaves of the value is exact,
-    since fused, and corrects it (Markstein, "Computation of elementary functions on the IBM RISC System/6000
-    processor", 1990): before it is rounded, a normal result is then off by no more than 2**-22 of a unit.
+    Multiplication by the reciprocal has an error of at most 1.5 ulp. A fused multiply-add gives the exact remainder,
+    which corrects it (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", 1990).
+    Before rounding, the error of a normal result is then at most 2**-22 ulp.
     """
     estimate = value * reciprocal
     return tl.fma(tl.fma(-estimate, divisor, value), reciprocal, estimate)
@@ -32,7 +32,7 @@ def quotient(value, divisor, reciprocal):
 
 @triton.jit
 def normalised(value, top, total, scale, LOG: tl.constexpr):
-    """An element's probability, or its logarithm, from the row's maximum, its sum and `scale_of` that."""
+    """Return an element's probability, or its logarithm, from the row's maximum, its sum and `scale_of` the sum."""
     if LOG:
         return (value - top) - scale
     else:
@@ -126,7 +126,7 @@ def softmax(
 
 @triton.jit
 def summand(grad, value, LOG: tl.constexpr):
-    """What the gradient of a row is summed of."""
+    """Return an element's term in the sum that a row's gradient needs."""
     if LOG:
         return grad
     else:
@@ -135,7 +135,7 @@ def summand(grad, value, LOG: tl.constexpr):
 
 @triton.jit
 def gradient(grad, value, total, LOG: tl.constexpr):
-    """The gradient of an input, from those of the output, the output, and the row's sum."""
+    """Return the gradient of an input, from those of the output, the output, and the row's sum."""
     if LOG:
         return grad - exp(value) * total
     else:

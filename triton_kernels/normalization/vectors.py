@@ -76,7 +76,7 @@ def cut_rows(n: int, itemsizes: Sequence[int], strides: Sequence[Sequence[int]])
 
 @triton.jit
 def first_vector(start, VECTOR: tl.constexpr):
-    """Where the bodies of rows begin that begin at `start`."""
+    """Return the first whole vector of rows that begin at `start`."""
     if VECTOR > 0:
         return (start + (VECTOR - 1)) // VECTOR * VECTOR
     else:
@@ -85,7 +85,7 @@ def first_vector(start, VECTOR: tl.constexpr):
 
 @triton.jit
 def room_after(begin, start, n, wanted, VECTOR: tl.constexpr):
-    """How many elements of each row there are from `begin` on; `n` where rows are not cut."""
+    """Return the number of elements of each row from `begin` on; `n` if rows are not split."""
     if VECTOR > 0:
         return tl.where(wanted, start + n - begin, 0)[:, None]
     else:
@@ -94,7 +94,7 @@ def room_after(begin, start, n, wanted, VECTOR: tl.constexpr):
 
 @triton.jit
 def inside(lane, base, room, wanted, VECTOR: tl.constexpr):
-    """Which elements of the tile at `base` belong to the body: whole vectors have one mask each."""
+    """Return a mask of the elements of the tile at `base` within the body; each whole vector has one mask bit."""
     if VECTOR > 0:
         return lane // VECTOR * VECTOR + VECTOR <= room - base
     else:
@@ -103,10 +103,11 @@ def inside(lane, base, room, wanted, VECTOR: tl.constexpr):
 
 @triton.jit
 def edge_columns(start, n, VECTOR: tl.constexpr, INDEX: tl.constexpr):
-    """The columns outside of whole vectors, of a row that begins at the number `start`, as [2 VECTOR], and their mask.
+    """Return the columns outside whole vectors of a row that begins at the number `start`, as [2 VECTOR], and their
+    mask.
 
-    Of one row, and in one dimension: what is reduced to a number has no layout. Else the compiler loads them once more
-    in that of the body, which takes as many loads as a vector has elements.
+    The result covers one row in one dimension, because a reduction to a scalar has no layout. Otherwise the
+    compiler would load the columns again in the body's layout, with one load for each element of a vector.
     """
     lane = tl.arange(0, 2 * VECTOR).to(INDEX)
     first = tl.minimum((start + (VECTOR - 1)) // VECTOR * VECTOR - start, n)
@@ -117,7 +118,7 @@ def edge_columns(start, n, VECTOR: tl.constexpr, INDEX: tl.constexpr):
 
 @triton.jit
 def sum_of_all(elements):
-    """The sum of a tensor of one dimension; of one element, that as a number."""
+    """Return the sum of a one-dimensional tensor; a single element becomes a scalar."""
     return tl.reduce(elements, 0, sum_of)
 
 

@@ -30,7 +30,7 @@ def adam_terms(
     AMSGRAD: tl.constexpr,
     MAXIMIZE: tl.constexpr,
 ):
-    """The next parameter, both averages and the largest second one, all in the type of the arithmetic."""
+    """Return the next parameter, both moments and the maximum of the second moment, in the dtype of the arithmetic."""
     if MAXIMIZE:
         gradient = -gradient
     if DECAY:

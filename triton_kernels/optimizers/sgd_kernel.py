@@ -21,7 +21,7 @@ def sgd_terms(
     NESTEROV: tl.constexpr,
     MAXIMIZE: tl.constexpr,
 ):
-    """The next parameter and momentum buffer of some elements, all in the type of the arithmetic."""
+    """Return the next parameter and momentum buffer, in the dtype of the arithmetic."""
     if MAXIMIZE:
         gradient = -gradient
     if DECAY:

@@ -11,7 +11,7 @@ from ...runtime.cuda.triton.lazy_triton import tl, triton
 
 @triton.jit
 def row_of(table, rows, program):
-    """The last row whose tensor begins at this program or before."""
+    """Return the last row whose tensor begins at this program or before it."""
     low, high = 0, rows
     while high - low > 1:
         middle = (low + high) // 2
@@ -23,19 +23,19 @@ def row_of(table, rows, program):
 
 @triton.jit
 def column(table, rows, row, INDEX: tl.constexpr):
-    """What a column says of a row, in 64 bits."""
+    """Load the 64-bit entry of a row in a table's column."""
     return tl.load(table + INDEX * rows.to(tl.int64) + row)
 
 
 @triton.jit
 def whole_vectors(place, V: tl.constexpr):
-    """A place that is a multiple of V, as the compiler sees it from its being multiplied."""
+    """Return an offset that is a multiple of V, in a form from which the compiler infers divisibility."""
     return place // V * V
 
 
 @triton.jit
 def unscaled(gradient, scale):
-    """The gradient without the scale of its loss; None scales nothing."""
+    """Return the gradient divided by the loss scale; a scale of None changes nothing."""
     if scale is not None:
         return divided(gradient, tl.load(scale).to(gradient.dtype))
     else:
@@ -54,7 +54,7 @@ def divided(a, b):
 
 @triton.jit
 def root_of(a):
-    """The square root as IEEE 754 rounds it."""
+    """Return the correctly rounded square root."""
     if a.dtype == tl.float32:
         return tl.sqrt_rn(a)
     else:
@@ -63,7 +63,7 @@ def root_of(a):
 
 @triton.jit
 def number(given, INDIRECT: tl.constexpr):
-    """A number in float64, given as such or by its place in memory."""
+    """Return a number in float64, passed by value or by address."""
     if INDIRECT:
         return tl.load(given).to(tl.float64)
     else:

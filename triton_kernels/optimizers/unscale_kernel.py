@@ -17,7 +17,9 @@ def unscale(
     V: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Whoever finds what is not finite writes the same 1, so that the order of programs does not matter."""
+    """Unscale gradients in place. Every program that finds a non-finite value writes the same 1, so their order does
+    not matter.
+    """
     stored = base.dtype.element_ty
     program = tl.program_id(0)
     row = row_of(table, rows, program)

@@ -16,7 +16,7 @@ from .pooling_kernels import GATHERING, place_of
 
 @triton.jit
 def rounded(x, kept: tl.constexpr):
-    """A step of the computation as the tensors' dtype holds it."""
+    """Round an intermediate value to the tensors' dtype."""
     return convert(convert(x, kept), x.dtype)
 
 
@@ -28,10 +28,10 @@ def whole(x):
 
 @triton.jit
 def window_start(position, sample, n, out, K: tl.constexpr):
-    """Where the window of an output position starts along a dimension: the last one ends with it.
+    """Return the start of an output position's window along a dimension; the last window ends with the dimension.
 
-    Every step is rounded to the tensors' dtype, as in PyTorch. Places outside, which no number in [0, 1) gives, are
-    moved inside.
+    Every step is rounded to the tensors' dtype, as in PyTorch. Positions outside, which no sample in [0, 1) gives,
+    are clamped.
     """
     kept = sample.dtype
     room, last = position * 0 + (n - K), position * 0 + (out - 1)

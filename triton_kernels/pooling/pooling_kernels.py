@@ -43,7 +43,7 @@ def place_of(
 def element_under(
     o, tap, n, out, STEP: tl.constexpr, PAD: tl.constexpr, SPREAD: tl.constexpr, ADAPTIVE: tl.constexpr
 ):
-    """The position of a tap of the window of output `o`, and whether there is one."""
+    """Return the position of a tap of output `o`'s window, and whether it is in the input."""
     if ADAPTIVE:
         at = o * n // out + tap
         return at, at < ((o + 1) * n + out - 1) // out
@@ -65,7 +65,7 @@ def window_over(
     BACK: tl.constexpr,
     ADAPTIVE: tl.constexpr,
 ):
-    """The output of one of up to BACK windows that hold position `p`, in their order, and whether there is one."""
+    """Return the output of one of at most BACK windows that contain position `p`, in order, and whether it exists."""
     if ADAPTIVE:
         o = p * out // n + back
         return o, o < ((p + 1) * out + n - 1) // n
@@ -99,7 +99,7 @@ def window_size(
     WITH_PAD: tl.constexpr,
     ADAPTIVE: tl.constexpr,
 ):
-    """How many elements the window of output `o` has along a dimension."""
+    """Return the number of elements in output `o`'s window along a dimension."""
     start = o * STEP - PAD
     if ADAPTIVE:
         return ((o + 1) * n + out - 1) // out - o * n // out
@@ -113,7 +113,7 @@ def window_size(
 def first_inside(
     o, n, out, STEP: tl.constexpr, PAD: tl.constexpr, SPREAD: tl.constexpr, ADAPTIVE: tl.constexpr
 ):
-    """The first element of a window that lies in the input."""
+    """Return the first element of a window that lies in the input."""
     if ADAPTIVE:
         return o * n // out
     else:

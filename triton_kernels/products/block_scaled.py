@@ -32,9 +32,10 @@ FIRST_CAPABILITY = 100
 
 @triton.jit
 def scale_addresses(scales, lines, first, chunks, BLOCKS: tl.constexpr):
-    """Where the scales of lines lie, of BLOCKS blocks from one whose number is a multiple of 4.
+    """Return the addresses of the scales of lines, for BLOCKS blocks from a block whose number is a multiple of 4.
 
-    128 lines and 4 blocks share 512 bytes; in these, 32 lines lie 16 bytes apart, and the others between them.
+    128 lines and 4 blocks share 512 bytes. In these, 32 lines are 16 bytes apart, with the other lines between
+    them.
     """
     blocks = first + tl.arange(0, BLOCKS)
     line = (lines // 128).to(tl.int64) * chunks * 512 + lines % 32 * 16 + lines % 128 // 32 * 4
@@ -70,9 +71,9 @@ def block_scaled_matmul(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """A tile of the product of k bytes; VECTOR inner elements share a scale, PACKED of them a byte.
+    """Compute a tile of a matmul over k bytes. VECTOR elements along K share a scale; PACKED elements share a byte.
 
-    WHOLE says that k is a multiple of a tile's.
+    WHOLE: k is a multiple of the tile's K.
     """
     tile_m, tile_n = tile_of(tl.program_id(0), tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N), 8)
     rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -99,7 +100,7 @@ def block_scaled_matmul(
             blocks = (done // (VECTOR // PACKED) + tl.arange(0, BLOCKS) < count)[None, :]
             x = tl.load(a_tile, mask=some_rows & (inner < left)[None, :], other=0.0)
             y = tl.load(b_tile, mask=(inner < left)[:, None] & some_columns, other=0.0)
-            # What pads the scales may be NaN.
+            # The padding of the scales may be NaN.
             by_row = tl.load(a_scales, mask=some_rows & blocks, other=0.0)
             by_column = tl.load(b_scales, mask=(columns < n)[:, None] & blocks, other=0.0)
         total = tl.dot_scaled(x, by_row, FORMAT_A, y, by_column, FORMAT_B, total)

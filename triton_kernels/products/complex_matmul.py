@@ -22,7 +22,7 @@ from .product import bounded, stride_arguments, tile_of
 
 @triton.jit
 def times(real, imaginary, by_real, by_imaginary):
-    """A complex tile times a number; one without an imaginary part makes no NaN of infinities."""
+    """Multiply a complex tile by a number; a real number makes no NaN of infinities."""
     no_imaginary = by_imaginary == 0
     first = tl.where(no_imaginary, real * by_real, real * by_real - imaginary * by_imaginary)
     second = tl.where(no_imaginary, imaginary * by_real, real * by_imaginary + imaginary * by_real)

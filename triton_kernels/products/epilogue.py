@@ -42,7 +42,7 @@ def saturated(total, scale_out, TYPE: tl.constexpr):
 
 @triton.jit
 def finish(total, value, alpha, beta, ACTIVATION: tl.constexpr):
-    """The activation of alpha * total + beta * value; None for a value or a scale leaves it out."""
+    """Return activation(alpha * total + beta * value); a value or scale of None is left out."""
     if alpha is not None:
         total = total * alpha
     if value is not None:

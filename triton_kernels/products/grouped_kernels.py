@@ -16,22 +16,22 @@ from .product import tile_of
 
 @triton.jit
 def larger(a, b):
-    """The larger integer."""
+    """Return the larger integer."""
     return tl.maximum(a, b)
 
 
 @triton.jit
 def ends_of_groups(offs, places, groups, total):
-    """Where groups end, each no earlier than those before it and no later than `total`."""
+    """Return the ends of groups, clamped to ascend and not to exceed `total`."""
     given = tl.load(offs + places, mask=(places >= 0) & (places < groups), other=0)
     return tl.associative_scan(tl.minimum(tl.maximum(given, 0), total), 0, larger)
 
 
 @triton.jit
 def group_of(offs, tile, m, groups, BLOCK_M: tl.constexpr, GROUPS: tl.constexpr):
-    """The group that a tile of rows belongs to, the tile's first row, and the row after the group's last one.
+    """Return the group of a tile of rows, the tile's first row, and the row after the group's last row.
 
-    The rest of the rows are of group number `groups`; tiles beyond that have no rows.
+    Rows after all groups belong to group number `groups`; tiles beyond them have no rows.
     """
     places = tl.arange(0, GROUPS)
     starts = ends_of_groups(offs, places - 1, groups, m)
@@ -76,7 +76,7 @@ def grouped_matmul(
     BLOCK_K: tl.constexpr,
     GROUPS: tl.constexpr,
 ):
-    """A tile of out = a @ b for each group.
+    """Compute a tile of out = a @ b for each group.
 
     `SHARED` is the dimension that groups share: "rows" of `a` and `out`, of which there are m; "inner", of which there
     are k; or "" for batches. `GROUPS` is a power of two greater than the number of groups.
@@ -161,9 +161,9 @@ def grouped_matmul_bulk(
     BLOCK_K: tl.constexpr,
     GROUPS: tl.constexpr,
 ):
-    """A tile of a group of rows, whose operands come by tensor descriptors.
+    """Compute a tile of a group of rows, whose operands arrive by tensor descriptors.
 
-    The last tile of a group multiplies rows of the next one too, and stores its own alone.
+    The last tile of a group also multiplies rows of the next group, and stores only its own rows.
     """
     tiles_m = (m + (groups + 1) * (BLOCK_M - 1)) // BLOCK_M
     tile_m, tile_n = tile_of(tl.program_id(0), tiles_m, tl.cdiv(n, BLOCK_N), 8)

@@ -45,7 +45,7 @@ def tile_sums(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """The sums of a tile over k places of the inner side, from `first` on; None is its beginning."""
+    """Return the sums of a tile over k elements of the K dimension from `first` on; None means from its start."""
     inner = tl.arange(0, BLOCK_K)
     a_tile = a + batch * az + rows[:, None] * am + inner[None, :] * ak
     b_tile = b + batch * bz + inner[:, None] * bk + columns[None, :] * bn

@@ -28,7 +28,7 @@ def operand_tile(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """The (ROWS, COLUMNS) tile of an operand at (row, column); `TRANSPOSED` ones are stored by columns."""
+    """Load the (ROWS, COLUMNS) tile of an operand at (row, column); TRANSPOSED operands are stored column-major."""
     if not BATCHED:
         batch = 0
     if TRANSPOSED:
@@ -66,9 +66,9 @@ def store_tile(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """The epilogue of a tile of sums, and its way to memory: by a descriptor, or by pointers with a mask.
+    """Apply the epilogue to a tile of sums and store it, by a descriptor or by masked pointers.
 
-    Returns what was stored, before it was rounded.
+    Return the stored values before rounding.
     """
     columns = column + tl.arange(0, COLUMNS)
     total = scaled(total, scale_a, scale_b, row + tl.arange(0, ROWS), columns, m, n, ROW_WISE)

@@ -44,7 +44,7 @@ def with_addend(total, addend, mask, alpha, beta):
 
 @triton.jit
 def tile_of(pid, tiles_m, tiles_n, GROUP: tl.constexpr):
-    """The row and column of a program's tile: GROUP rows of tiles at a time, so that operands stay in L2."""
+    """Return the row and column of a program's tile: GROUP rows of tiles at a time, so that operands stay in L2."""
     width = GROUP * tiles_n
     first = (pid // width) * GROUP
     rows = tl.minimum(tiles_m - first, GROUP)

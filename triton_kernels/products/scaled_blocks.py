@@ -54,7 +54,7 @@ def scaled_blocks_matmul(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """A tile of the product; ROWS rows and COLUMNS columns share a scale of `BLOCK_K` inner elements."""
+    """Compute a tile of a matmul; ROWS rows and COLUMNS columns share a scale for each `BLOCK_K` of K."""
     tile_m, tile_n = tile_of(tl.program_id(0), tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N), 8)
     rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)

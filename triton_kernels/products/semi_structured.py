@@ -28,10 +28,11 @@ from .weight_only import DIVISOR, FEW_ROWS
 
 @triton.jit
 def made_whole(kept, bits, FLOAT32: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """The tile (ROWS, COLUMNS) of kept elements (ROWS, COLUMNS / 2) and of four bits each (ROWS, COLUMNS / 4 or / 2).
+    """Expand a tile of kept elements (ROWS, COLUMNS / 2) and their metadata bits (ROWS, COLUMNS / 4 or / 2) to (ROWS,
+    COLUMNS).
 
-    The first of two kept elements is never that of the fourth column, nor the second one that of the first column: six
-    selections make four columns, which is most of what the arithmetic units have to do.
+    The first of two kept elements is never in the fourth column, and the second never in the first. Six selections
+    therefore give four columns, which is most of the arithmetic.
     """
     none = tl.zeros_like(kept)
     if FLOAT32:
@@ -71,9 +72,11 @@ def semi_structured_matmul(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """A tile of n packed rows, each of `half` kept elements, by m columns; BITS is how many a word has.
+    """Compute a tile of n packed rows, each with `half` kept elements, by m columns; BITS is the number of metadata
+    bits in a word.
 
-    `vs` is `half` again, and `ws` how far words of the next row are, or of the next two columns where interleaved.
+    `vs` is `half` again. `ws` is the distance between the words of adjacent rows, or of adjacent column pairs if
+    INTERLEAVED.
     """
     FLOAT32: tl.constexpr = values.dtype.element_ty == tl.float32
     INTEGER: tl.constexpr = values.dtype.element_ty == tl.int8

@@ -22,7 +22,7 @@ from .product import stride_arguments
 def part_sums(
     parts, batch, rows, columns, mask, count, m, n, apart, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
 ):
-    """The sums of a tile of the result: those of its parts, added in their order."""
+    """Return the sums of a tile of the result: its split-K parts, added in order."""
     part = parts + (batch * m + rows[:, None]) * n + columns[None, :]
     total = tl.zeros((BLOCK_M, BLOCK_N), parts.dtype.element_ty)
     for _ in range(count):

@@ -46,7 +46,7 @@ def finished(
     COLUMNS: gl.constexpr,
     PART: gl.constexpr,
 ):
-    """The epilogue of some columns of a tile's sums."""
+    """Apply the epilogue to some columns of a tile's sums."""
     rows = row + gl.arange(0, ROWS, gl.SliceLayout(1, PART))
     columns = column + gl.arange(0, COLUMNS, gl.SliceLayout(0, PART))
     total = scaled(total, scale_a, scale_b, rows, columns, m, n, ROW_WISE)
@@ -95,7 +95,7 @@ def store(
     ROWS: gl.constexpr,
     COLUMNS: gl.constexpr,
 ):
-    """Every tile of the program, out of tensor memory and through its epilogue to memory."""
+    """Move every tile of the program from tensor memory through its epilogue to global memory."""
     PART: gl.constexpr = sums.index(0).slice(0, COLUMNS).get_reg_layout()
     tiles_m, tiles_n = gl.cdiv(m, BLOCK_M), gl.cdiv(n, BLOCK_N)
     each = tiles_m * tiles_n
@@ -146,7 +146,7 @@ def multiply(
     ROWS: gl.constexpr,
     STAGES: gl.constexpr,
 ):
-    """The products of every tile of the program."""
+    """Issue the matmuls of every tile of the program."""
     GROUPS: gl.constexpr = BLOCK_M // ROWS
     done = 0
     number = 0

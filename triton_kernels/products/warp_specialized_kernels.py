@@ -23,7 +23,7 @@ from .product import tile_of
 
 @gluon.jit
 def columns_in_two(x, ROWS: gl.constexpr, COLUMNS: gl.constexpr):
-    """The left and the right half of a tile's columns; they lie in registers of their own, and nothing is moved."""
+    """Split a tile's columns into halves; each half has registers of its own, so no data moves."""
     HALF: gl.constexpr = COLUMNS // 2
     PART: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, HALF, 16])
     left, right = x.reshape((ROWS, 2, HALF)).permute((0, 2, 1)).split()
@@ -46,7 +46,7 @@ def finished(
     ADDEND: gl.constexpr,
     ACTIVATION: gl.constexpr,
 ):
-    """The epilogue of some columns of a group's sums."""
+    """Apply the epilogue to some columns of a warp group's sums."""
     if alpha is not None:
         total = total * alpha
     if ADDEND:
@@ -65,7 +65,7 @@ def finished(
 
 @gluon.jit
 def store_through(value, buffer, out, batch, row, column, ROWS: gl.constexpr, COLUMNS: gl.constexpr):
-    """A part of a tile on its way to memory. Its buffer's store before last has been read."""
+    """Store a part of a tile through shared memory. The previous TMA store but one from its buffer has completed."""
     hopper.tma.store_wait(1)
     buffer.reshape((ROWS, COLUMNS)).store(value.to(out.dtype))
     hopper.fence_async_shared()
@@ -92,7 +92,7 @@ def store_part(
     ROWS: gl.constexpr,
     COLUMNS: gl.constexpr,
 ):
-    """The epilogue of a part of a group's sums, and its way to memory."""
+    """Apply the epilogue to a part of a warp group's sums and store it."""
     PART: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, 16])
     columns = column + gl.arange(0, COLUMNS, gl.SliceLayout(0, PART))
     total = finished(total, addend, batch, columns, n, sz, sn, alpha, beta, ADDEND, ACTIVATION)
@@ -127,7 +127,7 @@ def compute(
     BLOCK_K: gl.constexpr,
     STAGES: gl.constexpr,
 ):
-    """A group's rows of every tile of the program."""
+    """Compute a warp group's rows of every tile of the program."""
     ROWS: gl.constexpr = BLOCK_M // 2
     LAG: gl.constexpr = (STAGES - 1) // 2
     SUMS: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])

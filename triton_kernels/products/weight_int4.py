@@ -33,7 +33,9 @@ def weight4_matmul(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """A tile of the product; WORDS words of a lane lie side by side, GROUP columns share a scale and a zero."""
+    """Compute a tile of a matmul with 4-bit weights; WORDS words of a lane are adjacent, GROUP columns share scale and
+    zero point.
+    """
     WIDE: tl.constexpr = scales.dtype.element_ty
     tile_m, tile_n = tile_of(tl.program_id(0), tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N), 8)
     rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)

@@ -12,13 +12,13 @@ from ..elementwise.elementwise import elementwise
 
 @triton.jit
 def steps_of(x, scale, zero_point):
-    """The nearest integers as float32, product and sum rounded once."""
+    """Return the nearest integers as float32; product and sum round once."""
     return libdevice.rint(tl.fma(x, tl.div_rn(1.0, scale), zero_point))
 
 
 @triton.jit
 def steps_rounded_twice(x, scale, zero_point):
-    """The same, product and sum rounded one after the other."""
+    """Return the nearest integers as float32; product and sum round separately."""
     return libdevice.rint(x * tl.div_rn(1.0, scale) + zero_point)
 
 

@@ -19,13 +19,15 @@ from .random import PHILOX_TYPES, block_of, drawn, draws, philox_numbers, start_
 
 @triton.jit
 def kept_of_counters(seed, counter, limit):
-    """Which elements are kept of blocks of counters, four for each counter, in the order of elements."""
+    """Return a mask of the elements that dropout keeps for blocks of counters, four elements for each counter, in
+    order.
+    """
     return draws(seed, counter, limit, None, None, None, f.bernoulli, False, False, tl.int1, 0)
 
 
 @triton.jit
 def kept_at(seed, first, index, limit):
-    """Which elements at any indices are kept."""
+    """Return a mask of the elements that dropout keeps, at any indices."""
     w0, w1, w2, w3 = tl.randint4x(seed, first + index // 4)
     place = index % 4
     word = tl.where(place < 2, tl.where(place == 0, w0, w1), tl.where(place == 2, w2, w3))

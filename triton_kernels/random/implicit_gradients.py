@@ -90,7 +90,7 @@ def dirichlet_grad(x, a, both):
 
 @triton.jit
 def shape_gradients(out, a, b, c, n, FUNCTION: tl.constexpr, BLOCK: tl.constexpr):
-    """A function of up to three parameters, one element for each thread: the sums need its registers."""
+    """Compute implicit gradients of up to three parameters, one element per thread: the sums need its registers."""
     index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = index < n
     one = convert(tl.load(a + index, mask=inside, other=0.5), tl.float64)

@@ -23,9 +23,9 @@ from .random_functions import open_unit
 
 @triton.jit
 def inspect(weights, flag, last_positive, columns, BLOCK: tl.constexpr):
-    """One program a row: the last of its positive weights.
+    """Find the last positive weight of a row, one program for each row.
 
-    The first flag says that a weight is infinite, NaN or negative, the second that no weight of a row is positive.
+    The first flag reports an infinite, NaN or negative weight; the second a row without positive weights.
     """
     row = tl.program_id(0).to(tl.int64)
     positive = tl.zeros((BLOCK,), tl.int32)
@@ -58,7 +58,7 @@ def running_sums(weights, sums, columns, BLOCK: tl.constexpr):
 
 @triton.jit
 def search(words, sums, last_positive, out, columns, samples, steps, BLOCK: tl.constexpr):
-    """The first index whose running sum exceeds u times the whole sum, by bisection."""
+    """Find by bisection the first index whose running sum exceeds u times the whole sum."""
     row = tl.program_id(0).to(tl.int64)
     i = tl.program_id(1).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = i < samples
@@ -85,7 +85,7 @@ def race(draw, weight):
 
 @triton.jit
 def rank(times, out, columns, samples, BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr):
-    """The smallest times of a row in order, the smaller index first among equal ones."""
+    """Store the indices of a row's smallest times in order; of equal times, the smaller index comes first."""
     row = tl.program_id(0).to(tl.int64)
     i = tl.program_id(1).to(tl.int64) * BLOCK_I + tl.arange(0, BLOCK_I)
     inside = i < columns

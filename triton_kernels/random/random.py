@@ -41,7 +41,9 @@ Numbers = Callable[..., Sequence[int | float]]
 
 @triton.jit
 def start_of_draws(seed, first, state):
-    """Where draws begin. A captured graph has seed and offset in memory, and `first` counts from that offset."""
+    """Return the counter where random numbers begin. A captured graph has seed and offset in memory; `first` counts
+    from that offset.
+    """
     if state.to(tl.int64) != 0:
         seed = tl.load(state)
         first += tl.load(state + 1)
@@ -62,7 +64,7 @@ def draws(
     OUT: tl.constexpr,
     BITS: tl.constexpr,
 ):
-    """The values of a block of counters, four or (of wide draws) two for each, in the order of elements."""
+    """Return the random values of a block of counters, four (two if WIDE) per counter, in the order of elements."""
     w0, w1, w2, w3 = tl.randint4x(seed, counter)
     if WIDE:
         q0 = w0.to(tl.uint64) | (w1.to(tl.uint64) << 32)

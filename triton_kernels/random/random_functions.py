@@ -28,7 +28,7 @@ def uniform(draw, scale, low, edge, floor, OUT: tl.constexpr, BITS: tl.constexpr
 
 @triton.jit
 def standard_normal(even, odd):
-    """Box-Muller in float64 over pairs of draws."""
+    """Compute normal samples by Box-Muller in float64 from pairs of random words."""
     if even.dtype == tl.uint64:
         a = ((even >> 11).to(tl.float64) + 1.0) * 1.1102230246251565e-16
         b = (odd >> 11).to(tl.float64) * 1.1102230246251565e-16
@@ -54,7 +54,7 @@ def log_normal(even, odd, mean, std, c, d, OUT: tl.constexpr, BITS: tl.constexpr
 
 @triton.jit
 def open_unit(draw):
-    """Draws as float64 strictly between 0 and 1."""
+    """Convert random words to float64 strictly between 0 and 1."""
     if draw.dtype == tl.uint64:
         return ((draw >> 12).to(tl.float64) + 0.5) * 2.220446049250313e-16
     else:
@@ -83,7 +83,7 @@ def bernoulli(draw, threshold, b, c, d, OUT: tl.constexpr, BITS: tl.constexpr):
 
 @triton.jit
 def integers(draw, span, low, c, d, OUT: tl.constexpr, BITS: tl.constexpr):
-    """low + floor(draw * span / 2**bits), modulo 2**64; a span of 0 stands for 2**64."""
+    """Return low + floor(draw * span / 2**bits), modulo 2**64; a span of 0 stands for 2**64."""
     span = span.to(tl.uint64)
     if draw.dtype == tl.uint64:
         value = tl.where(span == 0, draw, tl.umulhi(draw, span + tl.zeros_like(draw)))
@@ -98,7 +98,7 @@ def integers(draw, span, low, c, d, OUT: tl.constexpr, BITS: tl.constexpr):
 
 @triton.jit
 def below(draw, p):
-    """Whether a 32-bit draw is below p * 2**32, exactly."""
+    """Return True if a 32-bit random word is below p * 2**32, exactly."""
     return draw.to(tl.float64) < p * 4294967296.0
 
 

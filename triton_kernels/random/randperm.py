@@ -29,7 +29,9 @@ BLOCK = 64
 
 @triton.jit
 def rank_in(keys, numbers, start, count, i, key, number, BLOCK_J: tl.constexpr):
-    """How many of `count` keys from `start` on come before each key; `numbers` is None where they are indices."""
+    """Return the number of keys that come before each key, among `count` keys from `start` on; `numbers` is None for
+    indices.
+    """
     rank = i * 0
     for base in range(0, count, BLOCK_J):
         j = base + tl.arange(0, BLOCK_J)
@@ -55,7 +57,7 @@ def rank_all(keys, out, n, stride, BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr)
 
 @triton.jit
 def count_buckets(keys, counts, places, n, SHIFT: tl.constexpr, BLOCK_I: tl.constexpr):
-    """Each key takes the next place in its bucket."""
+    """Assign each key the next position in its bucket."""
     i = tl.program_id(0).to(tl.int64) * BLOCK_I + tl.arange(0, BLOCK_I)
     inside = i < n
     bucket = (tl.load(keys + i, mask=inside, other=0) >> SHIFT).to(tl.int64)
@@ -65,7 +67,7 @@ def count_buckets(keys, counts, places, n, SHIFT: tl.constexpr, BLOCK_I: tl.cons
 
 @triton.jit
 def add_up_buckets(counts, starts, buckets, BLOCK_I: tl.constexpr):
-    """One program: where each bucket begins."""
+    """Compute the start of each bucket, in one program."""
     total = tl.zeros((1,), tl.int64)
     for base in range(0, buckets, BLOCK_I):
         i = base + tl.arange(0, BLOCK_I)

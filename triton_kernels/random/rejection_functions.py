@@ -18,7 +18,7 @@ INFINITY = tl.constexpr(float("inf"))
 
 @triton.jit
 def words(seed, counter, number):
-    """The four words of counters with a third word of `number`."""
+    """Return the four random words of counters whose third word is `number`."""
     low = counter.to(tl.uint32)
     high = (counter >> 32).to(tl.uint32)
     zero = low * 0
@@ -125,7 +125,7 @@ def deviance(k, mean):
 
 @triton.jit
 def poisson(rate, other, seed, counter, inside, WIDE: tl.constexpr):
-    """A search below a rate of 10, transformed rejection from there."""
+    """Sample a Poisson distribution: by search below a rate of 10, else by transformed rejection."""
     value = tl.where(rate == INFINITY, INFINITY, rate * 0.0)
     few = inside & (rate > 0.0) & (rate < SEARCHED)
     mean = tl.where(few, rate, 1.0)
@@ -167,7 +167,7 @@ def poisson(rate, other, seed, counter, inside, WIDE: tl.constexpr):
 
 @triton.jit
 def binomial_excess(k, n, mean, other_mean):
-    """The logarithm of the probability of k, but for a summand of n alone."""
+    """Return the logarithm of the probability of k, up to a term that depends on n alone."""
     rest = n - k
     return (
         -log_factorial_excess(k) - log_factorial_excess(rest) - deviance(k, mean) - deviance(rest, other_mean)
@@ -176,7 +176,9 @@ def binomial_excess(k, n, mean, other_mean):
 
 @triton.jit
 def binomial(count, prob, seed, counter, inside, WIDE: tl.constexpr):
-    """Of the smaller of p and 1 - p: a search below a mean of 10, transformed rejection from there."""
+    """Sample a binomial distribution with the smaller of p and 1 - p: by search below a mean of 10, else by
+    transformed rejection.
+    """
     n = libdevice.floor(count)
     flipped = prob > 0.5
     p = tl.where(flipped, 1.0 - prob, prob)

@@ -18,7 +18,7 @@ from ..normalization.row_norm_kernels import loaded
 
 @triton.jit
 def tile_of(rows, hidden, INDEX: tl.constexpr, BLOCK_ROWS: tl.constexpr, BLOCK_COLS: tl.constexpr):
-    """The rows and columns of a program's tile."""
+    """Return the rows and columns of a program's tile."""
     across = tl.cdiv(hidden, BLOCK_COLS)
     block = tl.program_id(0)
     row = (block // across * BLOCK_ROWS).to(INDEX) + tl.arange(0, BLOCK_ROWS)
@@ -28,7 +28,7 @@ def tile_of(rows, hidden, INDEX: tl.constexpr, BLOCK_ROWS: tl.constexpr, BLOCK_C
 
 @triton.jit
 def share(x, bias, at, gate, column, hidden, mask, TYPE: tl.constexpr):
-    """One share of a gate, by its number among the gates, with a bias that may be None."""
+    """Load one contribution to a gate, by the gate's number, plus a bias that may be None."""
     value = loaded(x + gate * hidden + at, mask, TYPE)
     if bias is not None:
         value += loaded(bias + gate * hidden + column, column < hidden, TYPE)[None, :]
@@ -104,7 +104,7 @@ def lstm_step_backward(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
 ):
-    """The gradients of the gates before activation, and of the cell's state; a gradient that is None is zero."""
+    """Compute the gradients of the gates before activation and of the cell state; a gradient of None is zero."""
     row, column = tile_of(rows, hidden, INDEX, BLOCK_ROWS, BLOCK_COLS)
     mask = (row < rows)[:, None] & (column < hidden)[None, :]
     at = (row * k_row)[:, None] + column[None, :]
@@ -186,7 +186,7 @@ def gru_step_backward(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
 ):
-    """The gradients of both kinds of gates before activation, and of the hidden state."""
+    """Compute the gradients of both kinds of gates before activation, and of the hidden state."""
     row, column = tile_of(rows, hidden, INDEX, BLOCK_ROWS, BLOCK_COLS)
     mask = (row < rows)[:, None] & (column < hidden)[None, :]
     at = (row * k_row)[:, None] + column[None, :]

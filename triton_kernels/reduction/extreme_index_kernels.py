@@ -13,7 +13,7 @@ from .reduction_kernels import edge_positions, largest, largest_across, offset_o
 
 @triton.jit
 def beats(a, b, LARGEST: tl.constexpr):
-    """Whether `a` takes the place of `b`, which came first: NaN is beaten by nothing, and beats all else."""
+    """Return True if `a` replaces `b`, which came first; NaN beats every number, and nothing beats NaN."""
     if a.dtype.is_floating():
         # Of two comparisons the first is also true where either is NaN.
         if LARGEST:
@@ -37,7 +37,7 @@ def extreme_across(best, LARGEST: tl.constexpr):
 
 @triton.jit
 def first_index(best, extreme, index, NONE: tl.constexpr):
-    """The least index of those that hold the extreme; if that is NaN, of those that hold NaN."""
+    """Return the least index of the extreme; if that is NaN, the least index of a NaN."""
     found = (best == extreme[:, None]) | (best != best)
     return smallest_across(tl.where(found, index, NONE))
 
@@ -85,11 +85,11 @@ def extreme_with_index(
     BLOCK_R: tl.constexpr,
     BLOCK_P: tl.constexpr,
 ):
-    """Of each line. With `parts` and `at_parts`, the extremes of parts of lines first, then theirs.
+    """Compute the extreme of each line and its index; with `parts` and `at_parts`, first of parts of lines, then of
+    the parts.
 
-    The last program of a block of outputs does that, as in `reduce`.
-
-    With VECTOR the reduced elements are runs of memory, as `reduce` has them.
+    The last program of a block of outputs combines the parts, as in `reduce`. With VECTOR, the reduced elements are
+    contiguous runs, as in `reduce`.
     """
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     part = tl.program_id(1).to(INDEX)

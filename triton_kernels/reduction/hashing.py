@@ -25,7 +25,7 @@ def exclusive_or_across(tile):
 
 @triton.jit
 def widened(bits, value, MANTISSA: tl.constexpr):
-    """The float64 bits of `value`, whose own are `bits`; a NaN keeps its payload and becomes quiet."""
+    """Return the float64 bits of `value`, whose own bits are `bits`; a NaN keeps its payload and becomes quiet."""
     wide = value.to(tl.float64).to(tl.int64, bitcast=True)
     payload = (bits & ((1 << MANTISSA) - 1)) << (52 - MANTISSA)
     nan = payload | 0x7FF8000000000000

@@ -29,7 +29,7 @@ def finite(a):
 
 @triton.jit
 def shifted_sums(a, a_sum, b, b_sum):
-    """The maximum, and the sum of exponentials shifted by it (Milakov, Gimelshein, 2018)."""
+    """Combine two pairs of a maximum and a sum of exponentials shifted by it (Milakov, Gimelshein, 2018)."""
     top = largest(a, b)
     shift = finite(top)
     return top, a_sum * exp(a - shift) + b_sum * exp(b - shift)
@@ -57,9 +57,9 @@ def pairs_across(t):
 
 @triton.jit
 def add_rounded(a, a_left, b, b_left):
-    """The rounded sum, and what rounding left over so far (Knuth, TAOCP 2, 4.2.2, theorem B).
+    """Return the rounded sum and the accumulated rounding error (Knuth, TAOCP 2, 4.2.2, theorem B).
 
-    What is left over of an infinite sum is NaN, and means nothing.
+    The rounding error of an infinite sum is NaN and has no meaning.
     """
     total = a + b
     part = total - a
@@ -78,13 +78,13 @@ def unrounded(a, b):
 
 @triton.jit
 def both_parts(a, left):
-    """A sum with what rounding left over; -0.0 stays, as infinities and NaN do."""
+    """Return a sum plus its rounding error; -0.0, infinities and NaN stay."""
     return tl.where((left == 0) | (a - a != 0), a, a + left)
 
 
 @triton.jit
 def as_one(t, number):
-    """A sum and what rounding left over as a wider number."""
+    """Return a sum and its rounding error as one wider number."""
     return (both_parts(t[0].to(tl.float64), t[1].to(tl.float64)),)
 
 
@@ -193,7 +193,7 @@ def starting(
     TYPE1: tl.constexpr,
     TYPE2: tl.constexpr,
 ):
-    """The accumulators of nothing."""
+    """Return the accumulators' identity elements."""
     first = tl.full((ROWS, COLUMNS), START0, TYPE0)
     if ARITY == 1:
         return (first,)

@@ -11,7 +11,7 @@ from ...runtime.cuda.triton.lazy_triton import tl, triton
 
 @triton.jit
 def is_last(counter, programs):
-    """Whether all other programs have been here, so that what they stored before can be read; the counter is then 0."""
+    """Return True in the program that arrives last, which can read what the others stored; the counter is then 0."""
     # Every lane's stores come before the one lane that counts.
     tl.debug_barrier()
     last = tl.atomic_add(counter, 1, sem="acq_rel") == programs - 1

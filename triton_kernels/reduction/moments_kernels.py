@@ -149,11 +149,11 @@ def reduce_moments(
     BLOCK_R: tl.constexpr,
     BLOCK_P: tl.constexpr,
 ):
-    """The spread and the mean of each line; with `part_mean` those of each part of it first, as in `reduce`.
+    """Compute the variance and mean of each line; with `part_mean`, of each part first, as in `reduce`.
 
-    Elements are taken relative to the program's first one, so that the deviations of numbers far from zero are not
-    lost in their mean's rounding. SINGLE tiles hold whole lines: elements are their own means. With VECTOR the
-    reduced elements are runs of memory, as `reduce` has them.
+    Elements are taken relative to the program's first element, so that the mean's rounding does not lose small
+    deviations of large numbers. SINGLE tiles hold whole lines: each element is its own mean. With VECTOR, the
+    reduced elements are contiguous runs, as in `reduce`.
     """
     o = tl.program_id(0).to(INDEX) * BLOCK_O + tl.arange(0, BLOCK_O).to(INDEX)
     part = tl.program_id(1).to(INDEX)

@@ -30,7 +30,7 @@ def sum_across(tile):
 
 @triton.jit
 def sum_in_order(parts, programs, BLOCK: tl.constexpr):
-    """The sum of the parts that all programs left, one after another."""
+    """Return the sum of the parts that all programs stored, in order."""
     lane = tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), parts.dtype.element_ty)
     for base in range(0, programs, BLOCK):
@@ -58,7 +58,7 @@ def product_across(tile):
 
 @triton.jit
 def largest(a, b):
-    """The larger of two, NaN before any number: one instruction for float32."""
+    """Return the larger of two; NaN is larger than any number. For float32, it is one instruction."""
     if a.dtype == tl.float32:
         return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
     else:
@@ -128,7 +128,7 @@ def root_of(a, count):
 
 @triton.jit
 def offset_of(i, n0, n1, n2, s0, s1, s2, s3, NDIM: tl.constexpr):
-    """The offset of a linear index over up to four dimensions, the inner one first."""
+    """Return the offset of a linear index over up to four dimensions, the inner one first."""
     if NDIM == 0:
         return i * 0
     elif NDIM == 1:
@@ -144,7 +144,7 @@ def offset_of(i, n0, n1, n2, s0, s1, s2, s3, NDIM: tl.constexpr):
 
 @triton.jit
 def edge_positions(start, end, V: tl.constexpr, INDEX: tl.constexpr):
-    """Where runs [start, end) lie that begin and end within vectors of `V` elements.
+    """Return the positions of the runs [start, end) that begin and end within vectors of `V` elements.
 
     Gives the first whole vector of each run, and the up to 2 V - 2 positions outside of whole vectors, as
     [runs, 2 V], with their mask.

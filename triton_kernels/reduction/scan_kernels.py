@@ -116,7 +116,7 @@ def prefix_scan(
 
 @triton.jit
 def is_taken(a, i, b, j, beyond, equal):
-    """Whether (b, j) is taken: it is beyond the other or as far and later, or NaN and later than any other NaN.
+    """Return True if (b, j) replaces the other: it is farther, equally far and later, or a later NaN.
 
     The indices decide, not the order of the operands, which a reduction does not keep.
     """
@@ -126,7 +126,7 @@ def is_taken(a, i, b, j, beyond, equal):
 
 @triton.jit
 def later_larger(a, i, b, j):
-    """The larger with its index; of equals, and of NaNs, the later one."""
+    """Return the larger with its index; of equal elements, and of NaNs, the later one."""
     taken = is_taken(a, i, b, j, b > a, b == a)
     return tl.where(taken, b, a), tl.where(taken, j, i)
 

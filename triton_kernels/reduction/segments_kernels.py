@@ -17,7 +17,7 @@ NEGATIVE, UNEQUAL, DESCENDING = (tl.constexpr(i) for i in range(3))
 
 @triton.jit
 def segment_bounds(bounds, flag, row, within, count, size, FROM_ENDS: tl.constexpr):
-    """Where a segment begins and ends, both within the row."""
+    """Return the start and end of a segment, clamped to the row."""
     if FROM_ENDS:
         at = bounds + row * count + within
         end = tl.load(at).to(tl.int64)
@@ -97,7 +97,8 @@ def segments_backward(
     COLUMNS: tl.constexpr,
     REDUCED: tl.constexpr,
 ):
-    """The gradient of each element: of an extreme's, those that attain it share; of a product's, all others' product.
+    """Compute the gradient of each element: tied extremes share it; in a product, it is multiplied by all other
+    elements.
 
     A factor that is zero or NaN is not divided out: zeros and NaN are counted, and the others multiplied alone.
     """

@@ -21,7 +21,7 @@ def safe(x):
 
 @triton.jit
 def reflected(x, n, ALIGN: tl.constexpr):
-    """A place mirrored at the edges until it lies between them, and the sign with which it moves."""
+    """Reflect a position at the edges until it lies between them; return it with the sign of its derivative."""
     if ALIGN:
         least = 0.0
         span = (n - 1).to(x.dtype)
@@ -42,7 +42,7 @@ def reflected(x, n, ALIGN: tl.constexpr):
 
 @triton.jit
 def clipped(x, n):
-    """A place in [0, n - 1], what is no number at 0, and whether it moves."""
+    """Clip a position to [0, n - 1], NaN to 0; return it with whether it moves."""
     last = (n - 1).to(x.dtype)
     moving = (x > 0.0) & (x < last)
     return tl.where(x > 0.0, tl.where(x < last, x, last), 0.0), tl.where(moving, 1.0, 0.0)
@@ -50,7 +50,7 @@ def clipped(x, n):
 
 @triton.jit
 def place_in(coordinate, n, MODE: tl.constexpr, PADDING: tl.constexpr, ALIGN: tl.constexpr):
-    """The place of a coordinate in a dimension, and how fast it moves with the coordinate."""
+    """Return the position of a coordinate in a dimension, and its derivative by the coordinate."""
     if ALIGN:
         at = (coordinate + 1.0) * 0.5 * (n - 1).to(coordinate.dtype)
         speed = 0.5 * (n - 1).to(coordinate.dtype)
@@ -70,7 +70,7 @@ def place_in(coordinate, n, MODE: tl.constexpr, PADDING: tl.constexpr, ALIGN: tl
 
 @triton.jit
 def nearest_even(x):
-    """The nearest integer, of two equally near ones the even one."""
+    """Round to the nearest integer, halves to even."""
     low = tl.floor(x)
     part = x - low
     odd = low - 2.0 * tl.floor(low * 0.5)
@@ -116,7 +116,7 @@ def places_of(
     RANK: tl.constexpr, MODE: tl.constexpr, PADDING: tl.constexpr, ALIGN: tl.constexpr, TYPE: tl.constexpr,
     INDEX: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A program's images and places, which there are, and each dimension's place and speed."""
+    """Return a program's images and positions, their mask, and each dimension's position and derivative."""
     i = tl.program_id(0).to(INDEX) * BLOCK + tl.arange(0, BLOCK).to(INDEX)
     inside = i < n_places
     image, place = i // places, i % places
@@ -174,7 +174,7 @@ def sample_taps(
     RANK: tl.constexpr, MODE: tl.constexpr, PADDING: tl.constexpr, ALIGN: tl.constexpr, K: tl.constexpr,
     TYPE: tl.constexpr, INDEX: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Each place's elements by their numbers in a plane, its size for none, and their weights."""
+    """Store each position's elements by their index in a plane (its size if there is none), and their weights."""
     image, place, inside, pz, py, px, _sz, _sy, _sx = places_of(
         grid, n_places, places, gn, gp, g1, d, h, w, RANK, MODE, PADDING, ALIGN, TYPE, INDEX, BLOCK
     )
@@ -200,7 +200,7 @@ def sample_grid_backward(
     RANK: tl.constexpr, MODE: tl.constexpr, PADDING: tl.constexpr, ALIGN: tl.constexpr, K: tl.constexpr,
     TYPE: tl.constexpr, INDEX: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of each coordinate: channels and taps are added up in their order."""
+    """Compute the gradient of each coordinate; channels and taps are added in order."""
     image, place, inside, pz, py, px, speed_z, speed_y, speed_x = places_of(
         grid, n_places, places, gn, gp, g1, d, h, w, RANK, MODE, PADDING, ALIGN, TYPE, INDEX, BLOCK
     )

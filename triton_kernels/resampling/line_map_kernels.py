@@ -42,7 +42,7 @@ def keys(x, a):
 
 @triton.jit
 def source_of(o, n, out, scale, KIND: tl.constexpr, ALIGN: tl.constexpr):
-    """Where position `o` of an interpolation lies in the input, in `scale`'s type."""
+    """Return the input position of output position `o` of an interpolation, in `scale`'s dtype."""
     at = o.to(scale.dtype)
     if ALIGN:
         at = at * scale
@@ -55,7 +55,7 @@ def source_of(o, n, out, scale, KIND: tl.constexpr, ALIGN: tl.constexpr):
 
 @triton.jit
 def antialiased_reach(o, n, scale, KIND: tl.constexpr):
-    """The center, the first tap and the number of taps of an antialiased position."""
+    """Return the center, the first tap and the number of taps of an antialiased position."""
     widened = tl.maximum(scale, 1.0)
     support = widened if KIND == LINEAR_ANTIALIASED else widened * 2.0
     center = scale * (o.to(scale.dtype) + 0.5)
@@ -66,7 +66,7 @@ def antialiased_reach(o, n, scale, KIND: tl.constexpr):
 
 @triton.jit
 def antialiased_weight(i, center, scale, KIND: tl.constexpr):
-    """The weight, not divided by the sum of all, of the element `i`."""
+    """Return the unnormalized weight of element `i`."""
     x = tl.abs((i.to(scale.dtype) - center + 0.5) * (1.0 / tl.maximum(scale, 1.0)))
     if KIND == LINEAR_ANTIALIASED:
         return tl.maximum(1.0 - x, 0.0)
@@ -127,7 +127,7 @@ def total_of(o, n, taps, scale, KIND: tl.constexpr):
 
 @triton.jit
 def ends_of(o, n, out, pad, scale, KIND: tl.constexpr, ALIGN: tl.constexpr):
-    """The first and the last tap of position `o` of an interpolation, both of which grow with `o`."""
+    """Return the first and the last tap of position `o` of an interpolation, both of which grow with `o`."""
     if KIND <= NEAREST_EXACT:
         i, _ = tap_of(o, 0, n, out, pad, scale, 1, 1.0, KIND, ALIGN)
         return i, i
@@ -144,7 +144,9 @@ def ends_of(o, n, out, pad, scale, KIND: tl.constexpr, ALIGN: tl.constexpr):
 
 @triton.jit
 def results_of(i, n, out, pad, scale, KIND: tl.constexpr, ALIGN: tl.constexpr):
-    """The first result that may have element `i` as a tap, and how many follow it; of REFLECT three in no order."""
+    """Return the first output that may have element `i` as a tap, and the number of candidates from it; REFLECT has
+    three in any order.
+    """
     if KIND == KEEP:
         return i, i * 0 + 1
     elif KIND == REFLECT:
@@ -184,7 +186,7 @@ def results_of(i, n, out, pad, scale, KIND: tl.constexpr, ALIGN: tl.constexpr):
 
 @triton.jit
 def most_of(count, KIND: tl.constexpr):
-    """How many candidates the elements of a tile have at most."""
+    """Return the largest number of candidates of a tile's elements."""
     if KIND == KEEP:
         return 1
     elif KIND == REFLECT:
@@ -217,7 +219,7 @@ def weight_in(
     KIND: tl.constexpr,
     ALIGN: tl.constexpr,
 ):
-    """Whether element `i` is a tap of result `o`, candidate `b` of `count`, and the sum of its weights there."""
+    """Return whether element `i` is a tap of output `o` (candidate `b` of `count`), and the sum of its weights."""
     inside = (b < count) & (o >= 0) & (o < out)
     if KIND == REFLECT:
         # At the ends two of the three are the same one.
@@ -408,7 +410,7 @@ def map_lines_backward(
     BLOCK_L: tl.constexpr,
     BLOCK_C: tl.constexpr,
 ):
-    """The gradient of the input, of size (d, h, w); `g` is that of the result, of size (od, oh, ow)."""
+    """Compute the gradient of the input, of size (d, h, w), from that of the output `g`, of size (od, oh, ow)."""
     a, b, z, row, col, column, inside = lines_of(
         n_lines, columns, nb, d, h, w, column_blocks, INDEX, LAST, BLOCK_L, BLOCK_C
     )

@@ -50,13 +50,13 @@ def key_format(dtype: ScalarType) -> KeyFormat:
 
 @triton.jit
 def sign_bit(x):
-    """One in the first bit of `x`'s type."""
+    """Return the sign bit of `x`'s dtype as a constant."""
     return tl.full((), 1, x.dtype) << (x.dtype.primitive_bitwidth - 1)
 
 
 @triton.jit
 def ordered_key(bits, INFINITY: tl.constexpr, SIGNED: tl.constexpr, DESCENDING: tl.constexpr):
-    """The key of an element; that of a descending order is its complement, so that equal ones keep theirs."""
+    """Return the sort key of an element; a descending order complements it, so that equal elements keep their order."""
     sign = sign_bit(bits)
     if INFINITY:
         magnitude = bits & ~sign
@@ -73,7 +73,7 @@ def ordered_key(bits, INFINITY: tl.constexpr, SIGNED: tl.constexpr, DESCENDING: 
 
 @triton.jit
 def bits_of_key(key, INFINITY: tl.constexpr, SIGNED: tl.constexpr, DESCENDING: tl.constexpr):
-    """The element of a key, and whether it is one of several: a zero or NaN, which must be looked up."""
+    """Return the element of a key, and whether the key is ambiguous: a zero or NaN, which must be looked up."""
     sign = sign_bit(key)
     if DESCENDING:
         key = ~key

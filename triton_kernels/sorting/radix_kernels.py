@@ -25,7 +25,7 @@ OF_TILE, OF_ALL_BEFORE = tl.constexpr(1), tl.constexpr(2)
 
 @triton.jit
 def part_of_line(parts, chunk, n, INDEX: tl.constexpr):
-    """The program's line, its part of it, and where that begins and ends."""
+    """Return the program's line, its part of it, and the part's bounds."""
     program = tl.program_id(0).to(INDEX)
     line = program // parts
     part = program % parts
@@ -69,7 +69,7 @@ def count_every_digit(
 
 @triton.jit
 def counted_before(words, is_first, BUCKETS: tl.constexpr):
-    """How often each digit occurs in the tiles before; `words` are those of the program's own tile."""
+    """Return how often each digit occurs in earlier tiles; `words` are those of the program's own tile."""
     before = tl.zeros((BUCKETS,), words.dtype.element_ty)
     back = tl.full((BUCKETS,), BUCKETS, tl.int64)
     waiting = tl.zeros((BUCKETS,), tl.int32) == tl.where(is_first, 1, 0)

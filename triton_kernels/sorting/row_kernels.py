@@ -16,9 +16,9 @@ FIRST, LAST, MEDIAN, MEDIAN_OF_NUMBERS = (tl.constexpr(i) for i in range(4))
 
 @triton.jit
 def places_in_order(key, i, x, mask, INFINITY: tl.constexpr, SIGNED: tl.constexpr, DESCENDING: tl.constexpr):
-    """The places of a tile's keys in their rows, in the order of the keys; `i` counts along rows, which start at `x`.
+    """Return the indices of a tile's keys in their rows, in key order; `i` counts along rows, which start at `x`.
 
-    Places beyond a row are greater than those in it, so that they stay behind even where keys are equal.
+    Indices beyond a row are greater than those in it, so they stay behind even if keys are equal.
     """
     width: tl.constexpr = key.dtype.primitive_bitwidth
     if width <= 16:
@@ -50,9 +50,9 @@ def sort_rows(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """The first `k` of each row of `n` in order, and the places that they come from, or what `order` has there.
+    """Store the first `k` of each row of `n` in order, and their indices, or the entries of `order` at them.
 
-    If RANK says so one alone of each row: the last of the first `k`, or the median, of which see `rank_of_median`.
+    If RANK is set, store one element of each row: the last of the first `k`, or the median (see `rank_of_median`).
     """
     row = tl.program_id(0).to(INDEX) * ROWS + tl.arange(0, ROWS).to(INDEX)[:, None]
     i = tl.broadcast_to(tl.arange(0, BLOCK)[None, :], (ROWS, BLOCK))

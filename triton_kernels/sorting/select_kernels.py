@@ -50,7 +50,9 @@ def count_candidates(
 
 @triton.jit
 def rank_of_median(n, missing, IGNORES: tl.constexpr):
-    """The rank of the lower median of `n` numbers of which `missing` are NaN: if not ignored, the first of those."""
+    """Return the rank of the lower median of `n` numbers of which `missing` are NaN; unless it IGNORES them, that of
+    the first NaN.
+    """
     if IGNORES:
         return tl.maximum(n - missing - 1, 0) // 2
     else:
@@ -157,9 +159,9 @@ def write_selected(
     PARTS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """The elements before ``found[line]`` in the order of their places, then as many equal ones as the rank says.
+    """Store the elements before ``found[line]`` in index order, then as many equal elements as the rank says.
 
-    If ONE only the last of these.
+    If ONE, store only the last of these.
     """
     line, part, first, last = part_of_line(parts, chunk, n, INDEX)
     each = tl.arange(0, PARTS)

@@ -17,7 +17,7 @@ ROWS, COLUMN = (tl.constexpr(i) for i in range(2))
 
 @triton.jit
 def bound(crow, row, nnz, INDEX: tl.constexpr):
-    """Where a row begins, within the values whatever is written there."""
+    """Return the start of a row, clamped to the values."""
     return tl.minimum(tl.maximum(tl.load(crow + row).to(tl.int64), 0), nnz).to(INDEX)
 
 
@@ -112,7 +112,7 @@ def add_pieces(
     STEPS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """The sums of rows that were cut: each by the program of the first multiple of CHUNK inside the row."""
+    """Add up the pieces of rows that were split; the program of the first multiple of CHUNK inside a row adds it."""
     number = tl.program_id(0).to(INDEX) + 1
     cut = number * CHUNK
     row = number * 0
@@ -150,7 +150,7 @@ def sampled_pairs(
     PAIRS: tl.constexpr,
     INNER: tl.constexpr,
 ):
-    """The product of a row of `left` and one of `right` for each pair."""
+    """Compute the dot product of a row of `left` and a row of `right` for each pair."""
     at = tl.program_id(0).to(INDEX) * PAIRS + tl.arange(0, PAIRS)
     mask = at < count
     i = tl.load(rows + at, mask=mask, other=0)
@@ -189,9 +189,9 @@ def bsr_rows(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """A tile of a row of blocks: the blocks in order, each times its rows of the dense matrix.
+    """Compute a tile of a block row: its blocks in order, each times its rows of the dense matrix.
 
-    The tile is multiplied transposed: matrix instructions of sm_90 want 64 rows, and blocks often have 16.
+    The tile is multiplied transposed: matrix instructions of sm_90 need 64 rows, and blocks often have 16.
     """
     row = tl.program_id(0).to(INDEX)
     check_row(crow, flag, row, rows, nnz)

@@ -165,7 +165,9 @@ def k0_near(x):
 
 @triton.jit
 def k1_near(x):
-    """K1 up to 2: 1 / x + log(x / 2) I1(x) - x / 4 the sum of (psi(k + 1) + psi(k + 2)) (x^2 / 4)^k / (k! (k + 1)!)."""
+    """Compute K1 for x up to 2: 1 / x + log(x / 2) I1(x) - x / 4 * sum((psi(k + 1) + psi(k + 2)) (x^2 / 4)^k / (k! (k
+    + 1)!)).
+    """
     q = x * x * 0.25
     term = tl.full(x.shape, 1.0, x.dtype)
     regular, other = term, term * (HARMONIC[0] + HARMONIC[1] - 1.1544313298030658)

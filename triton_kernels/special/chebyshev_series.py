@@ -8,7 +8,7 @@ from ...runtime.cuda.triton.lazy_triton import tl, triton
 
 @triton.jit
 def chebyshev_series(t, SERIES: tl.constexpr, COUNT: tl.constexpr):
-    """The sum of SERIES[k] T_k(t) over the first COUNT coefficients, for t in [-1, 1]."""
+    """Return the sum of SERIES[k] T_k(t) over the first COUNT coefficients, for t in [-1, 1]."""
     after = t * 0.0
     later = after
     for k in tl.static_range(COUNT - 1):

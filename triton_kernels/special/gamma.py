@@ -31,7 +31,7 @@ CORRECTIONS = tl.constexpr(
 
 @triton.jit
 def any_of(condition):
-    """Whether a condition holds in any lane, as 0 or 1."""
+    """Return 1 if a condition holds in any lane, else 0."""
     flags = condition.to(tl.int32)
     if len(flags.shape) == 0:
         return flags
@@ -124,7 +124,7 @@ def trigamma(a):
 
 @triton.jit
 def zeta(s, q):
-    """The sum of (q + k)^-s: terms until q is above 9, then the corrections of Euler and Maclaurin."""
+    """Return the sum of (q + k)^-s: terms until q exceeds 9, then the Euler-Maclaurin correction."""
     s, q = tl.broadcast(s, q)
     pole = (q <= 0.0) & (q == libdevice.floor(q))
     a = tl.where(pole | (tl.abs(q) == INFINITY), 1.0, q)
@@ -156,5 +156,5 @@ def zeta(s, q):
 
 @triton.jit
 def polygamma(a, order, factor):
-    """The derivative of digamma of an order from 2 on; `factor` is (-1)^(order + 1) order!."""
+    """Return the derivative of digamma of an order from 2 on; `factor` is (-1)^(order + 1) order!."""
     return zeta(order + 1.0, a) * factor

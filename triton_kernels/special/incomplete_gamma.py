@@ -39,7 +39,7 @@ def leading_factor(a, x):
 
 @triton.jit
 def series(a, x, going):
-    """The sum of x^n / ((a + 1) ... (a + n))."""
+    """Return the sum of x^n / ((a + 1) ... (a + n))."""
     total = tl.full(x.shape, 1.0, x.dtype)
     term = total
     n = 0
@@ -53,7 +53,7 @@ def series(a, x, going):
 
 @triton.jit
 def fraction(a, x, going):
-    """The continued fraction of gamma(a, x) / (x^a exp(-x)), by Lentz's algorithm."""
+    """Return the continued fraction of gamma(a, x) / (x^a exp(-x)), by Lentz's algorithm."""
     b = x + 1.0 - a
     c = tl.full(b.shape, 1e300, b.dtype)
     d = 1.0 / tl.where(b == 0.0, 1e-300, b)

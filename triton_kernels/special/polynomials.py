@@ -45,7 +45,7 @@ def odd(n):
 
 @triton.jit
 def finite_or_nan(value, x):
-    """The value in the dtype of x; NaN for what is too large, as the recurrence gives it."""
+    """Convert a value to the dtype of x; overflow becomes NaN, as in the recurrence."""
     rounded = value.to(x.dtype)
     return tl.where(tl.abs(rounded) < INFINITY, rounded, float("nan"))
 

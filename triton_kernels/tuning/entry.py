@@ -20,7 +20,8 @@ class Entry:
 
     Args:
         kernel: ``module:function``.
-        source: the hash of the kernel's source and of all that it reaches; another version's entry counts for nothing.
+        source: hash of the code of the kernel and all that it reaches, without comments, docstrings and line numbers.
+            An entry of other code is ignored.
         dtype, shape: as `Question` has them.
         tile, warps, stages: the configuration.
         microseconds: the medians of all that were timed, by the configurations' text.
@@ -84,7 +85,7 @@ def source_of(kernel: str) -> str | None:
     if declaration is None:
         return None
     try:
-        key: str = declaration.kernel.cache_key
+        key: str = declaration.kernel.code_key
     except NoKeyError:
         return None
     return key

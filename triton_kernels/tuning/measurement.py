@@ -26,7 +26,7 @@ class Times(NamedTuple):
 
     @property
     def median(self) -> float:
-        """The middle one."""
+        """Return the median."""
         return statistics.median(self.runs)
 
     @property

@@ -7,12 +7,14 @@ compiler that the wheel records. It also covers the environment variables that a
 
 from __future__ import annotations
 
+import ast
 import functools
 import glob
 import hashlib
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -133,11 +135,26 @@ def request_key(request: KernelRequest) -> str | None:
     return None if described is None else hashlib.sha256(repr(described).encode()).hexdigest()
 
 
-def digest(kernel: Any) -> str:
-    """Return a new hash of a kernel's source and of everything that it reaches. Raise NoKeyError if there is none."""
-    encoder = _Encoder()
+def digest(kernel: Any, code_only: bool = False) -> str:
+    """Return a new hash of a kernel's source and of everything that it reaches. Raise NoKeyError if there is none.
+
+    Args:
+        kernel: A lazy kernel, or a `@triton.jit` function.
+        code_only: If True, ignore comments, docstrings, layout and line numbers, which do not change the machine
+            code's speed. Default: False, since a compiled kernel contains line numbers.
+    """
+    encoder = _Encoder(code_only)
     encoder.value(kernel)
     return encoder.hashed()
+
+
+def code_of(source: str) -> str:
+    """Return a function's text without comments, docstrings and layout."""
+    tree = ast.parse(textwrap.dedent(source))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
 
 
 def _digest_of(kernel: Any) -> str:
@@ -148,7 +165,8 @@ def _digest_of(kernel: Any) -> str:
 class _Encoder:
     """Encoder of values as nested tuples of text; kernels are numbered in the order of discovery."""
 
-    def __init__(self) -> None:
+    def __init__(self, code_only: bool = False) -> None:
+        self._code_only = code_only
         self._kernels: list[Any] = []
         self._numbers: dict[int, int] = {}
 
@@ -223,11 +241,14 @@ class _Encoder:
             options = {"noinline": kernel.noinline, "debug": kernel.debug, "repr": kernel._repr}
             language = GLUON if getattr(kernel, "is_gluon", bool)() else TRITON
         fn = kernel.fn
+        line = fn.__code__.co_firstlineno  # in the machine code, for profilers
+        if self._code_only:
+            source, line = code_of(source), 0
+            reached = {name: value for name, value in named_values(fn, source).items() if name in reached}
         return (
             language,
             source,
-            # Line numbers are in the code, for profilers.
-            fn.__code__.co_firstlineno,
+            line,
             sorted((name, self.value(options.get(name))) for name in ("noinline", "debug", "repr")),
             self.value(fn.__defaults__),
             sorted((name, self.value(value)) for name, value in (fn.__kwdefaults__ or {}).items()),

@@ -46,6 +46,7 @@ class LazyKernel:
         self.real: Any = None
         """Triton's kernel, once it has been created; see `real_triton.py`."""
         self._cache_key: str | None = None
+        self._code_key: str | None = None
         self._module_source = _source_of_module(fn)
         self._source: str | None = None
         self._reached: dict[str, Any] | None = None
@@ -79,6 +80,16 @@ class LazyKernel:
             from .kernel_key import digest  # which imports this module
 
             found = self._cache_key = digest(self)
+        return found
+
+    @property
+    def code_key(self) -> str:
+        """Hash like `cache_key` that does not change with comments, docstrings and line numbers."""
+        found = self._code_key
+        if found is None:
+            from .kernel_key import digest  # which imports this module
+
+            found = self._code_key = digest(self, code_only=True)
         return found
 
     def __call__(self, *_: Any, **__: Any) -> NoReturn:

@@ -13,7 +13,7 @@ from triten.runtime.cuda.driver import driver
 from triten.triton_kernels.budget import Configuration
 from triten.triton_kernels.tuning import choice, table
 from triten.triton_kernels.tuning.choice import configuration
-from triten.triton_kernels.tuning.entry import FORMAT, read_entry
+from triten.triton_kernels.tuning.entry import FORMAT, read_entry, source_of
 from triten.triton_kernels.tuning.table import FOLDER, read_table, table_path, table_text
 
 DEFAULT = Configuration((256,), 4)
@@ -164,6 +164,16 @@ def test_shipped_tables_can_be_read():
         # Each entry of a table was measured on a device of the capability, and names the device.
         assert all(entry.device and entry.microseconds for entry in entries)
     assert read_table(table_path(75)) == []
+
+
+STALE = {"triten.triton_kernels.products.warp_specialized_kernels:matmul_warp_specialized"}
+"""Kernels whose code has changed since their entries were measured; a tuning run on a GPU renews them."""
+
+
+@pytest.mark.parametrize("capability", [80, 90, 100])
+def test_shipped_entries_were_measured_with_the_kernels_code(capability):
+    for entry in read_table(table_path(capability)):
+        assert (entry.source != source_of(entry.kernel)) == (entry.kernel in STALE), entry
 
 
 def test_a_table_that_is_none_is_an_error(tmp_path, entry_for):
