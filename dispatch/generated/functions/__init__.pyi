@@ -274,28 +274,28 @@ def batch_norm_backward_elemt(
 def isclose(
     input: Tensor, other: Tensor, rtol: float = ..., atol: float = ..., equal_nan: bool = ...
 ) -> Tensor:
-    """Where two tensors are equal within a tolerance, element by element (`torch.isclose`)."""
+    """Test element by element if two tensors are equal within a tolerance (`torch.isclose`)."""
 
 def allclose(
     input: Tensor, other: Tensor, rtol: float = ..., atol: float = ..., equal_nan: bool = ...
 ) -> bool:
-    """Whether two tensors are equal within a tolerance in every element (`torch.allclose`)."""
+    """Test if two tensors are equal within a tolerance in every element (`torch.allclose`)."""
 
 def equal(input: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have the same shape and equal elements (`torch.equal`)."""
+    """Test if two tensors have the same shape and equal elements (`torch.equal`)."""
 
 def isreal(input: Tensor) -> Tensor:
-    """Where an element has no imaginary part (`torch.isreal`)."""
+    """Test each element for a zero imaginary part (`torch.isreal`)."""
 
 @overload
 def isposinf(input: Tensor) -> Tensor:
-    """Where an element is positive infinity (`torch.isposinf`)."""
+    """Test each element for positive infinity (`torch.isposinf`)."""
 
 @overload
 def isposinf(input: Tensor, *, out: Tensor) -> Tensor: ...
 @overload
 def isneginf(input: Tensor) -> Tensor:
-    """Where an element is negative infinity (`torch.isneginf`)."""
+    """Test each element for negative infinity (`torch.isneginf`)."""
 
 @overload
 def isneginf(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4768,7 +4768,7 @@ def leaky_relu_backward(
 ) -> Tensor: ...
 @overload
 def eq(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Where two tensors are equal, element by element (`torch.eq`)."""
+    """Test element by element if two tensors are equal (`torch.eq`)."""
 
 @overload
 def eq(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -4777,7 +4777,7 @@ def eq_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 @overload
 def ne(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Where two tensors differ, element by element (`torch.ne`)."""
+    """Test element by element if two tensors differ (`torch.ne`)."""
 
 @overload
 def ne(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -4786,7 +4786,7 @@ def ne_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 @overload
 def lt(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Where the first tensor is smaller than the second one (`torch.lt`)."""
+    """Test element by element if the first tensor is less than the second one (`torch.lt`)."""
 
 @overload
 def lt(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -4795,7 +4795,7 @@ def lt_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 @overload
 def le(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Where the first tensor is smaller than the second one or equal to it (`torch.le`)."""
+    """Test element by element if the first tensor is less than or equal to the second one (`torch.le`)."""
 
 @overload
 def le(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -4804,7 +4804,7 @@ def le_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 @overload
 def gt(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Where the first tensor is greater than the second one (`torch.gt`)."""
+    """Test element by element if the first tensor is greater than the second one (`torch.gt`)."""
 
 @overload
 def gt(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -4813,7 +4813,7 @@ def gt_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 @overload
 def ge(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Where the first tensor is greater than the second one or equal to it (`torch.ge`)."""
+    """Test element by element if the first tensor is greater than or equal to the second one (`torch.ge`)."""
 
 @overload
 def ge(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -4822,7 +4822,7 @@ def ge_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 @overload
 def greater(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Where the first tensor is greater than the second one (`torch.greater`)."""
+    """Test element by element if the first tensor is greater than the second one (`torch.greater`)."""
 
 @overload
 def greater(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -4831,7 +4831,7 @@ def greater_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 @overload
 def greater_equal(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Where the first tensor is greater than the second one or equal to it (`torch.greater_equal`)."""
+    """Test element by element if the first tensor is greater than or equal to the second one (`torch.greater_equal`)."""
 
 @overload
 def greater_equal(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -4840,7 +4840,7 @@ def greater_equal_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 @overload
 def less(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Where the first tensor is smaller than the second one (`torch.less`)."""
+    """Test element by element if the first tensor is less than the second one (`torch.less`)."""
 
 @overload
 def less(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -4849,7 +4849,7 @@ def less_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 @overload
 def less_equal(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Where the first tensor is smaller than the second one or equal to it (`torch.less_equal`)."""
+    """Test element by element if the first tensor is less than or equal to the second one (`torch.less_equal`)."""
 
 @overload
 def less_equal(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -4858,7 +4858,7 @@ def less_equal_(input: Tensor, other: Tensor | Number) -> Tensor:
 
 @overload
 def not_equal(input: Tensor, other: Tensor | Number) -> Tensor:
-    """Where two tensors differ, element by element (`torch.not_equal`)."""
+    """Test element by element if two tensors differ (`torch.not_equal`)."""
 
 @overload
 def not_equal(input: Tensor, other: Tensor | Number, *, out: Tensor) -> Tensor: ...
@@ -4866,13 +4866,13 @@ def not_equal_(input: Tensor, other: Tensor | Number) -> Tensor:
     """In-place version of `tt.not_equal` (`torch.Tensor.not_equal_`)."""
 
 def isnan(input: Tensor) -> Tensor:
-    """Where an element is not a number (`torch.isnan`)."""
+    """Test each element for nan (`torch.isnan`)."""
 
 def isinf(input: Tensor) -> Tensor:
-    """Where an element is infinite, of either sign (`torch.isinf`)."""
+    """Test each element for infinity of either sign (`torch.isinf`)."""
 
 def isfinite(input: Tensor) -> Tensor:
-    """Where an element is neither infinite nor nan (`torch.isfinite`)."""
+    """Test if each element is finite, neither infinite nor nan (`torch.isfinite`)."""
 
 @overload
 def logical_not(input: Tensor) -> Tensor:
@@ -4885,7 +4885,7 @@ def logical_not_(input: Tensor) -> Tensor:
 
 @overload
 def logical_and(input: Tensor, other: Tensor) -> Tensor:
-    """Whether both elements are true (`torch.logical_and`)."""
+    """Compute the logical and of two tensors, element by element (`torch.logical_and`)."""
 
 @overload
 def logical_and(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4894,7 +4894,7 @@ def logical_and_(input: Tensor, other: Tensor) -> Tensor:
 
 @overload
 def logical_or(input: Tensor, other: Tensor) -> Tensor:
-    """Whether at least one of the two elements is true (`torch.logical_or`)."""
+    """Compute the logical or of two tensors, element by element (`torch.logical_or`)."""
 
 @overload
 def logical_or(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
@@ -4903,7 +4903,7 @@ def logical_or_(input: Tensor, other: Tensor) -> Tensor:
 
 @overload
 def logical_xor(input: Tensor, other: Tensor) -> Tensor:
-    """Whether exactly one of the two elements is true (`torch.logical_xor`)."""
+    """Compute the logical exclusive or of two tensors, element by element (`torch.logical_xor`)."""
 
 @overload
 def logical_xor(input: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
@@ -5099,7 +5099,7 @@ def sgn_(input: Tensor) -> Tensor:
 
 @overload
 def signbit(input: Tensor) -> Tensor:
-    """Whether the sign bit of each element is set (`torch.signbit`)."""
+    """Test if the sign bit of each element is set (`torch.signbit`)."""
 
 @overload
 def signbit(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -6574,7 +6574,7 @@ def argmin(input: Tensor, dim: int | None = ..., keepdim: bool = ...) -> Tensor:
 def argmin(input: Tensor, dim: int | None = ..., keepdim: bool = ..., *, out: Tensor) -> Tensor: ...
 @overload
 def any(input: Tensor) -> Tensor:
-    """Whether at least one element is not zero, of all or along given dimensions (`torch.any`)."""
+    """Test if any element is not zero, of all or along given dimensions (`torch.any`)."""
 
 @overload
 def any(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -6590,7 +6590,7 @@ def any(input: Tensor, dim: Sequence[int] | None = ..., keepdim: bool = ..., *, 
 def any(input: Tensor, dim: str, keepdim: bool = ...) -> Tensor: ...
 @overload
 def all(input: Tensor) -> Tensor:
-    """Whether no element is zero, of all or along given dimensions (`torch.all`)."""
+    """Test if all elements are not zero, of all or along given dimensions (`torch.all`)."""
 
 @overload
 def all(input: Tensor, *, out: Tensor) -> Tensor: ...
@@ -6928,7 +6928,7 @@ def bucketize(
 ) -> Tensor: ...
 @overload
 def isin(elements: Tensor, test_elements: Tensor, *, assume_unique: bool = ..., invert: bool = ...) -> Tensor:
-    """Whether each element occurs among other ones (`torch.isin`)."""
+    """Test if each element occurs among the test elements (`torch.isin`)."""
 
 @overload
 def isin(

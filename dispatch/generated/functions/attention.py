@@ -79,8 +79,7 @@ def scaled_dot_product_attention(
             of the others with `enable_gqa`.
 
     Note:
-        A query that sees no key gives 0. Where a fused kernel serves, the matrix of L x S weights is
-        never stored.
+        A query that sees no key gives 0. A fused kernel never stores the matrix of L x S weights.
 
     References:
         Vaswani et al., Attention is all you need (2017).

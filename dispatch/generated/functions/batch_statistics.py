@@ -365,9 +365,9 @@ def batch_norm_backward_reduce(
         mean: The common means of the channels, of shape (C,).
         invstd: The common reciprocal standard deviations, of shape (C,).
         weight: The factor of each channel, of shape (C,), or None.
-        input_g: Whether the batch needs a gradient.
-        weight_g: Whether `weight` does.
-        bias_g: Whether the bias does.
+        input_g: If True, compute the gradient of the batch.
+        weight_g: If True, compute the gradient of `weight`.
+        bias_g: If True, compute the gradient of the bias.
 
     Returns:
         A tuple `(sum_dy, sum_dy_xmu, grad_weight, grad_bias)` of shape (C,), with None for what is not

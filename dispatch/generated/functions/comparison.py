@@ -46,7 +46,7 @@ def isclose(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Where two tensors are equal within a tolerance, element by element (`torch.isclose`).
+    """Test element by element if two tensors are equal within a tolerance (`torch.isclose`).
 
         |input - other| <= atol + rtol * |other|
 
@@ -56,7 +56,7 @@ def isclose(
             relative to its elements.
         rtol: The relative tolerance, at least 0.
         atol: The absolute tolerance, at least 0.
-        equal_nan: Whether nan is close to nan.
+        equal_nan: If True, nan is close to nan.
 
     Returns:
         A tensor of bools of the broadcast shape.
@@ -102,7 +102,7 @@ def allclose(
     x1: Any = None,
     x2: Any = None,
 ) -> bool:
-    """Whether two tensors are equal within a tolerance in every element (`torch.allclose`).
+    """Test if two tensors are equal within a tolerance in every element (`torch.allclose`).
 
         all(|input - other| <= atol + rtol * |other|)
 
@@ -112,7 +112,7 @@ def allclose(
             relative to its elements.
         rtol: The relative tolerance, at least 0.
         atol: The absolute tolerance, at least 0.
-        equal_nan: Whether nan is close to nan.
+        equal_nan: If True, nan is close to nan.
 
     Returns:
         A Python bool; True if there are no elements.
@@ -155,7 +155,7 @@ def equal(
     x1: Any = None,
     x2: Any = None,
 ) -> bool:
-    """Whether two tensors have the same shape and equal elements (`torch.equal`).
+    """Test if two tensors have the same shape and equal elements (`torch.equal`).
 
     Args:
         input: A tensor. The method's `self`.
@@ -193,7 +193,7 @@ def equal(
 
 
 def isreal(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """Where an element has no imaginary part (`torch.isreal`).
+    """Test each element for a zero imaginary part (`torch.isreal`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -229,7 +229,7 @@ def isposinf(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Where an element is positive infinity (`torch.isposinf`).
+    """Test each element for positive infinity (`torch.isposinf`).
 
     Args:
         input: A tensor of real numbers of any shape. The method's `self`.
@@ -276,7 +276,7 @@ def isneginf(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Where an element is negative infinity (`torch.isneginf`).
+    """Test each element for negative infinity (`torch.isneginf`).
 
     Args:
         input: A tensor of real numbers of any shape. The method's `self`.

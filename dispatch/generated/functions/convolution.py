@@ -100,7 +100,7 @@ def conv1d(
         NotImplementedError: The dtype is bool, or of integers on CUDA.
 
     Note:
-        Where 'same' needs an odd number of zeros, the end gets one more than the beginning.
+        If 'same' needs an odd number of zeros, the end gets one more than the beginning.
 
     Example:
         >>> import triten as tt
@@ -197,7 +197,7 @@ def conv2d(
         NotImplementedError: The dtype is bool, or of integers on CUDA.
 
     Note:
-        Where 'same' needs an odd number of zeros, the end gets one more than the beginning.
+        If 'same' needs an odd number of zeros, the end gets one more than the beginning.
 
     Example:
         >>> import triten as tt
@@ -295,7 +295,7 @@ def conv3d(
         NotImplementedError: The dtype is bool, or of integers on CUDA.
 
     Note:
-        Where 'same' needs an odd number of zeros, the end gets one more than the beginning.
+        If 'same' needs an odd number of zeros, the end gets one more than the beginning.
 
     Example:
         >>> import triten as tt
@@ -698,7 +698,7 @@ def convolution(
         padding: The numbers of zeros added at both ends of each spatial dimension (cut off the result
             where `transposed`).
         dilation: The distances of the filter's elements.
-        transposed: Whether the transpose of the convolution is computed.
+        transposed: If True, compute the transposed convolution.
         output_padding: The numbers of elements added at the end of each dimension of the transpose's
             result; else zeros.
         groups: The number of groups into which channels are split.

@@ -206,7 +206,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
         input1: A tensor of shape (*, C), where * is any number of dimensions.
         input2: A tensor of shape (*, D), with the same dimensions *; they are not broadcast.
         weight: The weights, of shape (K, C, D).
-        bias: What is added, of shape (K,); by default nothing.
+        bias: Bias of shape (K,). None (the default) adds nothing.
 
     Returns:
         A tensor of shape (*, K) and of the operands' dtype.

@@ -59,12 +59,13 @@ def embedding_bag(
         indices: The indices of all bags, one after another, int32 or int64 of shape (N,).
         offsets: The places in `indices` at which the B bags start, integers of shape (B,); the first is
             0.
-        scale_grad_by_freq: Whether a row's gradient is divided by the number of times that its index
+        scale_grad_by_freq: If True, divide a row's gradient by the number of times that its index
             occurs.
         mode: 0 gives the sum of a bag's rows, 1 their mean, 2 their elementwise maximum.
         sparse: Has no effect; gradients are dense.
         per_sample_weights: A factor for each looked-up row, of shape (N,); with mode 0 only.
-        include_last_offset: Whether `offsets` ends with an additional element, the end of the last bag.
+        include_last_offset: If True, `offsets` ends with an additional element, the end of the last
+            bag.
         padding_idx: An index whose rows do not count; None, as by default, for none. It is passed after
             all others.
 

@@ -129,7 +129,7 @@ def linalg_lu_factor_ex(
 
     Args:
         A: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128.
-        pivot: Whether rows are interchanged for the sake of accuracy. False exists on CUDA only.
+        pivot: If True, interchange rows (pivoting) for accuracy. False exists on CUDA only.
         check_errors: Whether a singular matrix raises an error, as in `tt.linalg.lu_factor`. On CUDA
             the check waits for the device.
         out: A tuple of tensors that take the results (LU, pivots, info) and are returned: each of the
@@ -210,7 +210,7 @@ def linalg_cholesky_ex(
         input: Hermitian positive definite matrices A, of shape (*, n, n), of dtype float32, float64,
             complex64 or complex128. Only the lower triangle is read, or the upper one if `upper` is
             True.
-        upper: Whether the upper triangular factor U is computed instead of the lower one.
+        upper: If True, compute the upper triangular factor U instead of the lower one.
         check_errors: Whether a matrix that is not positive definite raises an error, as in
             `tt.linalg.cholesky`. On CUDA the check waits for the device.
         out: A tuple of tensors that take the results (L, info) and are returned: each of the result's
@@ -283,9 +283,9 @@ def linalg_solve_triangular(
             complex128. The other triangle is not read.
         B: The right-hand sides, of shape (*, n, k), or (*, k, n) if `left` is False; the dimensions *
             broadcast.
-        upper: Whether A is upper triangular; it must be given.
-        left: Whether the unknowns stand at the right of A.
-        unitriangular: Whether the diagonal of A counts as ones and is not read.
+        upper: If True, A is upper triangular, else lower triangular. Required.
+        left: If True, solve A X = B, else X A = B.
+        unitriangular: If True, the diagonal of A counts as ones and is not read.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -478,8 +478,8 @@ def ormqr(
             is True, otherwise n. The method's `self`.
         input2: The factors tau of the reflectors, of shape (*, k).
         input3: The matrices C, of shape (*, m, n).
-        left: Whether Q stands at the left of C.
-        transpose: Whether Q^H takes the place of Q.
+        left: If True, compute Q C, else C Q.
+        transpose: If True, use Q^H instead of Q.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -873,7 +873,7 @@ def linalg_lu_factor(
 
     Args:
         A: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128.
-        pivot: Whether rows are interchanged for the sake of accuracy. False exists on CUDA only.
+        pivot: If True, interchange rows (pivoting) for accuracy. False exists on CUDA only.
         out: A tuple of tensors that take the results (LU, pivots) and are returned: each of the
             result's shape, or empty and then resized.
 
@@ -959,8 +959,8 @@ def lu_unpack(
     Args:
         LU_data: The compact factors, of shape (*, m, n), from `tt.linalg.lu_factor`.
         LU_pivots: The interchanges of rows, int32 of shape (*, min(m, n)), from the same factorisation.
-        unpack_data: Whether `L` and `U` are made; otherwise they are empty.
-        unpack_pivots: Whether `P` is made; otherwise it is empty.
+        unpack_data: If True, compute `L` and `U`, else they are empty.
+        unpack_pivots: If True, compute `P`, else it is empty.
         out: A tuple of tensors that take the results (P, L, U) and are returned: each of the result's
             shape, or empty and then resized.
 
@@ -1011,8 +1011,8 @@ def linalg_lu(
 
     Args:
         A: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128.
-        pivot: Whether rows are interchanged for the sake of accuracy. False exists on CUDA only; `P` is
-            then empty.
+        pivot: If True, interchange rows (pivoting) for accuracy. False exists on CUDA only; `P` is then
+            empty.
         out: A tuple of tensors that take the results (P, L, U) and are returned: each of the result's
             shape, or empty and then resized.
 
@@ -1080,8 +1080,8 @@ def linalg_lu_solve(
         pivots: The interchanges of rows, int32 of shape (*, n), from the same factorisation.
         B: The right-hand sides, of shape (*, n, k), or (*, k, n) if `left` is False; the dimensions *
             broadcast.
-        left: Whether the unknowns stand at the right of A.
-        adjoint: Whether A's conjugate transpose takes the place of A.
+        left: If True, solve A X = B, else X A = B.
+        adjoint: If True, use A's conjugate transpose instead of A.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -1388,7 +1388,7 @@ def linalg_solve_ex(
     Args:
         A: Matrices of shape (*, n, n), of dtype float32, float64, complex64 or complex128.
         B: The right-hand sides, as in `tt.linalg.solve`.
-        left: Whether the unknowns stand at the right of A.
+        left: If True, solve A X = B, else X A = B.
         check_errors: Whether a singular matrix raises an error, as in `tt.linalg.solve`. On CUDA the
             check waits for the device.
         out: A tuple of tensors that take the results (result, info) and are returned: each of the
@@ -1446,7 +1446,7 @@ def linalg_solve(
         B: The right-hand sides, of shape (*, n, k), or (*, k, n) if `left` is False, and of `A`'s
             dtype; the dimensions * broadcast. A tensor of shape (n,), or of `A`'s shape without its
             last dimension, holds vectors.
-        left: Whether the unknowns stand at the right of A.
+        left: If True, solve A X = B, else X A = B.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -1510,9 +1510,9 @@ def triangular_solve(
     Args:
         input: The right-hand sides B, of shape (*, n, k). The method's `self`.
         A: Triangular matrices, of shape (*, n, n); the other triangle is not read.
-        upper: Whether A is upper triangular.
-        transpose: Whether A's transpose takes the place of A.
-        unitriangular: Whether the diagonal of A counts as ones and is not read.
+        upper: If True, A is upper triangular, else lower triangular.
+        transpose: If True, use A's transpose instead of A.
+        unitriangular: If True, the diagonal of A counts as ones and is not read.
         out: A tuple of tensors that take the results (solution, cloned_coefficient) and are returned:
             each of the result's shape, or empty and then resized.
 
@@ -1582,7 +1582,7 @@ def linalg_cholesky(
         input: Hermitian positive definite matrices A, of shape (*, n, n), of dtype float32, float64,
             complex64 or complex128. Only the lower triangle is read, or the upper one if `upper` is
             True.
-        upper: Whether the upper triangular factor U is computed instead of the lower one.
+        upper: If True, compute the upper triangular factor U instead of the lower one.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -1647,7 +1647,7 @@ def cholesky(
     Args:
         input: Hermitian positive definite matrices A, of shape (*, n, n), of dtype float32, float64,
             complex64 or complex128. The method's `self`.
-        upper: Whether the upper triangular factor U is computed instead of the lower one.
+        upper: If True, compute the upper triangular factor U instead of the lower one.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -1712,7 +1712,7 @@ def cholesky_solve(
         input: The right-hand sides B, of shape (*, n, k). The method's `self`.
         input2: The triangular factors, of shape (*, n, n), from `tt.linalg.cholesky`; the other
             triangle is not read.
-        upper: Whether `input2` holds upper triangular factors.
+        upper: If True, `input2` has upper triangular factors, else lower triangular ones.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -1770,7 +1770,7 @@ def cholesky_inverse(
     Args:
         input: The triangular factors, of shape (*, n, n), of dtype float32, float64, complex64 or
             complex128; the other triangle is not read. The method's `self`.
-        upper: Whether `input` holds upper triangular factors.
+        upper: If True, `input` has upper triangular factors, else lower triangular ones.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -1887,7 +1887,7 @@ def qr(
     Args:
         input: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128. The
             method's `self`.
-        some: Whether Q has min(m, n) columns; otherwise it has all m.
+        some: If True, Q has min(m, n) columns, else all m.
         out: A tuple of tensors that take the results (Q, R) and are returned: each of the result's
             shape, or empty and then resized.
 
@@ -2187,7 +2187,7 @@ def linalg_svd(
 
     Args:
         A: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128.
-        full_matrices: Whether `U` has all m columns and `Vh` all n rows; otherwise they have min(m, n).
+        full_matrices: If True, `U` has all m columns and `Vh` all n rows, else min(m, n).
         driver: On CUDA, cuSOLVER's method, 'gesvd' or the library's choice (None); not taken on the
             CPU.
         out: A tuple of tensors that take the results (U, S, Vh) and are returned: each of the result's
@@ -2316,9 +2316,9 @@ def svd(
     Args:
         input: Matrices of shape (*, m, n), of dtype float32, float64, complex64 or complex128. The
             method's `self`.
-        some: Whether `U` and `V` have min(m, n) columns; otherwise they are square.
-        compute_uv: Whether the singular vectors are computed; otherwise `U` and `V` are square and full
-            of zeros.
+        some: If True, `U` and `V` have min(m, n) columns, else they are square.
+        compute_uv: If True, compute the singular vectors, else `U` and `V` are square and full of
+            zeros.
         out: A tuple of tensors that take the results (U, S, V) and are returned: each of the result's
             shape, or empty and then resized.
 

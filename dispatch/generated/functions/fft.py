@@ -2044,7 +2044,7 @@ def stft(
         center: Whether the signal is padded by n_fft // 2 at both ends, so that section t is centred at
             t * hop_length. Otherwise it starts there.
         pad_mode: How the signal is padded with `center`, one of the modes of `tt.nn.functional.pad`.
-        normalized: Whether the result is divided by sqrt(n_fft).
+        normalized: If True, divide the result by sqrt(n_fft).
         onesided: Whether only the frequencies from 0 to n_fft // 2 are returned; by default so if both
             the signal and the window are real.
         return_complex: Whether the result is complex. It must be given for a real signal without a
@@ -2164,13 +2164,13 @@ def istft(
         hop_length: The distance between the starts of neighbouring sections; by default n_fft // 4.
         win_length: The length of the window; by default `n_fft`.
         window: The factors that the transform was given, of shape (win_length,); by default ones.
-        center: Whether the signal was padded, so that the padding is cut off again.
-        normalized: Whether the spectra were divided by sqrt(n_fft).
-        onesided: Whether the spectra hold only the frequencies from 0 to n_fft // 2; by default so if N
-            is not `n_fft`.
+        center: If True, the signal was padded, and the padding is removed.
+        normalized: If True, the spectra were divided by sqrt(n_fft).
+        onesided: If True, the spectra have only the frequencies from 0 to n_fft // 2. It is True by
+            default if N is not `n_fft`.
         length: The length of the signal, to which the result is cut off or filled with zeros; by
             default all that the sections hold.
-        return_complex: Whether the signal is complex; the spectra must then be two-sided.
+        return_complex: If True, the signal is complex, and the spectra must be two-sided.
 
     Returns:
         A tensor of shape (B, length) or (length,).

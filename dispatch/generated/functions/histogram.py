@@ -48,8 +48,8 @@ def histogram(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         input: A float32 or float64 tensor of any shape. The method's `self`.
         bins: The number of bins of equal width, or their edges as an ascending vector of `input`'s
             dtype.
-        weight: What each element counts, a tensor of `input`'s shape and dtype; by default 1.
-        density: Whether to divide by the total and by each bin's width, so that the integral over all
+        weight: Weight of each element, a tensor of `input`'s shape and dtype; 1 by default.
+        density: If True, divide by the total and by each bin's width, so that the integral over all
             bins is 1.
         range: The outer edges, as two numbers, where `bins` is a number; by default the least and the
             largest element. Elements outside are not counted.
@@ -244,7 +244,7 @@ def histogramdd(*args: Any, **kwargs: Any) -> tuple[Tensor, Sequence[Tensor]]:
             default the least and the largest coordinates. Points outside are not counted.
         weight: What each point counts, a tensor of `input`'s dtype and of its shape without the last
             dimension; by default 1.
-        density: Whether to divide by the total and by each cell's volume, so that the integral over all
+        density: If True, divide by the total and by each cell's volume, so that the integral over all
             cells is 1.
 
     Returns:

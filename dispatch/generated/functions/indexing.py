@@ -1086,7 +1086,7 @@ def index_reduce(
         source: A tensor of `input`'s dtype, and of its shape but for `dim`, where its size is
             `len(index)`.
         reduce: 'prod', 'mean', 'amax' or 'amin'.
-        include_self: Whether `input`'s own elements at these indices take part in the reduction.
+        include_self: If True, include `input`'s own elements at these indices in the reduction.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -1224,7 +1224,7 @@ def index_copy(
         RuntimeError: `source`'s dtype or the shape of its slices is not `input`'s.
 
     Note:
-        Where an index occurs more than once, the last slice is kept.
+        If an index occurs more than once, the last slice is kept.
 
     Example:
         >>> import triten as tt
@@ -1534,8 +1534,7 @@ def scatter(*args: Any, **kwargs: Any) -> Tensor:
         IndexError: `dim` is out of range.
 
     Note:
-        Where an index occurs more than once, the last value is kept, and the gradient goes to all of
-        them.
+        If an index occurs more than once, the last value is kept, and the gradient goes to all of them.
 
     Example:
         >>> import triten as tt
@@ -2335,8 +2334,8 @@ def embedding(
         indices: The indices of rows, int32 or int64, of any shape; none is negative.
         padding_idx: A row whose gradient remains zero; -1 means none. The row itself is read like any
             other.
-        scale_grad_by_freq: Whether the gradient of a row is divided by the number of times that its
-            index occurs.
+        scale_grad_by_freq: If True, divide the gradient of a row by the number of times that its index
+            occurs.
         sparse: Accepted for programs written for PyTorch; the gradient is a dense tensor in either
             case.
 
@@ -2697,7 +2696,7 @@ def repeat_interleave(*args: Any, **kwargs: Any) -> Tensor:
             resized.
 
     Returns:
-        A new tensor of `input`'s dtype. Of `repeats` alone, a vector in which index i occurs
+        A new tensor of `input`'s dtype. With `repeats` alone, return a vector in which index i occurs
         `repeats[i]` times.
 
     Raises:

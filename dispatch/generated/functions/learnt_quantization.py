@@ -149,7 +149,7 @@ def _fake_quantize_learnable_per_tensor_affine(
         zero_point: The number that stands for 0, a tensor of one element, which is rounded.
         quant_min: The smallest quantized integer.
         quant_max: The largest quantized integer.
-        grad_factor: What the gradients of scale and zero point are multiplied by.
+        grad_factor: Factor of the gradients of scale and zero point.
 
     Returns:
         A tensor of `input`'s shape and dtype.
@@ -265,7 +265,7 @@ def _fake_quantize_learnable_per_channel_affine(
         axis: The dimension along which they differ.
         quant_min: The smallest quantized integer.
         quant_max: The largest quantized integer.
-        grad_factor: What the gradients of scales and zero points are multiplied by.
+        grad_factor: Factor of the gradients of scales and zero points.
 
     Returns:
         A tensor of `input`'s shape and dtype.
@@ -395,8 +395,8 @@ def fused_moving_avg_obs_fake_quant(
         quant_min: The smallest quantized integer.
         quant_max: The largest quantized integer.
         ch_axis: The dimension of `per_row_fake_quant`.
-        per_row_fake_quant: Whether each index of `ch_axis` has extremes of its own.
-        symmetric_quant: Whether the range reaches as far below 0 as above, where `input` has both.
+        per_row_fake_quant: If True, each index of `ch_axis` has its own extremes.
+        symmetric_quant: If True, the range is symmetric around 0 if `input` has values of both signs.
 
     Returns:
         A tensor of `input`'s shape and dtype, whose gradient is that of

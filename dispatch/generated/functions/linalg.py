@@ -1272,7 +1272,7 @@ def linear(
         input: A tensor of shape (*, C), where * is any number of dimensions.
         weight: The weights, of shape (D, C), or of shape (C,) for a single output without its
             dimension.
-        bias: What is added, of shape (D,); by default nothing.
+        bias: Bias of shape (D,). None (the default) adds nothing.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 

@@ -1030,7 +1030,7 @@ def kl_div(
         input: Log-probabilities x, a floating tensor of any shape.
         target: The probabilities y, or with `log_target` their logarithms, of `input`'s shape.
         reduction: 0 gives each element's term, 1 their mean, 2 their sum, which is the divergence.
-        log_target: Whether `target` holds logarithms.
+        log_target: If True, `target` has logarithms.
 
     Returns:
         A tensor without dimensions, or of `input`'s shape where `reduction` is 0.
@@ -1214,9 +1214,9 @@ def poisson_nll_loss(
         input: The distributions' means x, or with `log_input` the logarithms of these; a floating
             tensor of any shape.
         target: The counts y, whose shape broadcasts with `input`'s.
-        log_input: Whether `input` holds logarithms.
-        full: Whether Stirling's approximation of log(y!), y * log(y) - y + log(2 * pi * y) / 2, is
-            added where y > 1.
+        log_input: If True, `input` has logarithms.
+        full: If True, add Stirling's approximation of log(y!), y * log(y) - y + log(2 * pi * y) / 2,
+            where y > 1.
         eps: A small number that keeps the logarithm finite where x = 0 and `log_input` is False.
         reduction: 0 gives each element's loss, 1 the mean, 2 the sum.
 
@@ -1315,7 +1315,7 @@ def triplet_margin_loss(
         p: The order of the norm that gives the distance d.
         eps: A small number added to each difference of coordinates, so that the gradient exists at
             distance 0.
-        swap: Whether d(positive, negative) takes the place of d(anchor, negative) where it is smaller.
+        swap: If True, use d(positive, negative) instead of d(anchor, negative) where it is smaller.
         reduction: 0 gives each triplet's loss, 1 the mean, 2 the sum.
 
     Returns:

@@ -971,7 +971,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     Args:
         x: A vector of n elements.
         N: The number of columns; by default n.
-        increasing: Whether the powers ascend from left to right.
+        increasing: If True, the powers ascend from left to right.
 
     Returns:
         A matrix of shape (n, N); integers give int64.

@@ -81,7 +81,7 @@ def linalg_vector_norm(
             largest and smallest absolute value, 0 the number of elements that are not 0; any other real
             number follows the formula.
         dim: The dimension or dimensions whose elements make up a vector; by default all of them.
-        keepdim: Whether the result keeps those dimensions, with size 1.
+        keepdim: If True, keep those dimensions with size 1.
         dtype: The floating or complex dtype to which `input` is converted before the computation; by
             default its own.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
@@ -189,7 +189,7 @@ def linalg_matrix_norm(*args: Any, **kwargs: Any) -> Tensor:
             and -1 the largest and smallest sum of a column's absolute values, inf and -inf those of a
             row.
         dim: Two different dimensions, those of the rows and of the columns.
-        keepdim: Whether the result keeps those two dimensions, with size 1.
+        keepdim: If True, keep those two dimensions with size 1.
         dtype: The floating or complex dtype to which `input` is converted before the computation; by
             default its own.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
@@ -252,7 +252,7 @@ def linalg_norm(*args: Any, **kwargs: Any) -> Tensor:
         dim: An integer gives norms of vectors along that dimension, two integers norms of matrices over
             those dimensions. If it is not given but `ord` is, `input` must have one dimension (a
             vector) or two (a matrix).
-        keepdim: Whether the result keeps the dimensions that are reduced, with size 1.
+        keepdim: If True, keep the reduced dimensions with size 1.
         dtype: The floating or complex dtype to which `input` is converted before the computation; by
             default its own.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
@@ -387,7 +387,7 @@ def pairwise_distance(
         p: The order of the norm, as `ord` of `tt.linalg.vector_norm`.
         eps: A number that is added to each difference, so that the gradient exists where the vectors
             are equal.
-        keepdim: Whether the result keeps the last dimension, with size 1.
+        keepdim: If True, keep the last dimension with size 1.
 
     Returns:
         A tensor of the broadcast shape without its last dimension, (N,) or (); of shape (N, 1) or (1,)
@@ -590,7 +590,7 @@ def frobenius_norm(
     Args:
         input: A tensor of a floating or complex dtype.
         dim: The dimension or the two dimensions of the sum; an empty tuple means all dimensions.
-        keepdim: Whether the result keeps those dimensions, with size 1.
+        keepdim: If True, keep those dimensions with size 1.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -671,7 +671,7 @@ def nuclear_norm(*args: Any, **kwargs: Any) -> Tensor:
 
     Args:
         input: A tensor of shape (*, n, m), of dtype float32, float64, complex64 or complex128.
-        keepdim: Whether the result keeps the two dimensions of the matrix, with size 1.
+        keepdim: If True, keep the two dimensions of the matrix with size 1.
         dim: The two dimensions of the rows and columns; by default the last two.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.

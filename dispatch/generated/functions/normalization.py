@@ -746,7 +746,7 @@ def native_batch_norm(
         bias: A summand for each channel, of shape (C,), or None.
         running_mean: The running means of the channels, of shape (C,), or None; written in training.
         running_var: The running variances of the channels, of shape (C,), or None; written in training.
-        training: Whether the batch's own mean and variance are used, and the running ones updated.
+        training: If True, use the batch's own mean and variance, and update the running statistics.
         momentum: The share of the new value in the running ones.
         eps: A small number added to the variance.
         out: A tuple of tensors that take the results (out, save_mean, save_invstd) and are returned:

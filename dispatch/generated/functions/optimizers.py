@@ -69,9 +69,9 @@ def _fused_sgd_(
         momentum: The share of the running sum that stays.
         lr: The learning rate, a number or a tensor of one element.
         dampening: The share of the gradient that is left out of the running sum.
-        nesterov: Whether the step looks ahead by the momentum.
-        maximize: Whether the step follows the gradient upwards.
-        is_first_step: Whether running sums begin with the gradient.
+        nesterov: If True, use Nesterov momentum.
+        maximize: If True, maximize by stepping along the gradient.
+        is_first_step: If True, the momentum buffers are initialized with the gradient.
         grad_scale: A number by which gradients are divided first, in place; a float32 tensor.
         found_inf: A float32 tensor of one element; where it is 1, nothing is written.
 
@@ -214,8 +214,8 @@ def _fused_adam_(
         beta2: The share of v that stays.
         weight_decay: The factor of p that is added to the gradient first.
         eps: A small number added to the divisor.
-        amsgrad: Whether the largest v so far takes the place of v.
-        maximize: Whether the step follows the gradient upwards.
+        amsgrad: If True, use the largest v so far instead of v.
+        maximize: If True, maximize by stepping along the gradient.
         grad_scale: A number by which gradients are divided first, in place; a float32 tensor.
         found_inf: A float32 tensor of one element; where it is 1, nothing is written.
 
@@ -397,8 +397,8 @@ def _fused_adamw_(
         beta2: The share of v that stays.
         weight_decay: The share of p, times `lr`, that is taken off p first.
         eps: A small number added to the divisor.
-        amsgrad: Whether the largest v so far takes the place of v.
-        maximize: Whether the step follows the gradient upwards.
+        amsgrad: If True, use the largest v so far instead of v.
+        maximize: If True, maximize by stepping along the gradient.
         grad_scale: A number by which gradients are divided first, in place; a float32 tensor.
         found_inf: A float32 tensor of one element; where it is 1, nothing is written.
 

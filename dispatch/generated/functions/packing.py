@@ -107,8 +107,8 @@ def pad_sequence(
     Args:
         sequences: A non-empty list of B tensors of shape (L, ...), where L differs and the other sizes
             do not.
-        batch_first: Whether the result is of shape (B, T, ...), where T is the greatest length, and not
-            (T, B, ...).
+        batch_first: If True, the result has shape (B, T, ...), where T is the greatest length, else (T,
+            B, ...).
         padding_value: The value of the elements that are filled up.
         padding_side: 'right' to fill up behind a sequence, 'left' in front of it.
 

@@ -1630,7 +1630,7 @@ def maximum(
         TypeError: `input` or `other` is a number; `tt.clamp` takes numbers.
 
     Note:
-        Where the two are equal the gradient goes to each by half. `tt.fmax` passes over nan.
+        If the two are equal, each gets half of the gradient. `tt.fmax` passes over nan.
 
     Example:
         >>> import triten as tt
@@ -1696,7 +1696,7 @@ def minimum(
         TypeError: `input` or `other` is a number; `tt.clamp` takes numbers.
 
     Note:
-        Where the two are equal the gradient goes to each by half. `tt.fmin` passes over nan.
+        If the two are equal, each gets half of the gradient. `tt.fmin` passes over nan.
 
     Example:
         >>> import triten as tt
@@ -5853,7 +5853,7 @@ def eq(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Where two tensors are equal, element by element (`torch.eq`).
+    """Test element by element if two tensors are equal (`torch.eq`).
 
         input == other
 
@@ -5963,7 +5963,7 @@ def ne(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Where two tensors differ, element by element (`torch.ne`).
+    """Test element by element if two tensors differ (`torch.ne`).
 
         input != other
 
@@ -6073,7 +6073,7 @@ def lt(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Where the first tensor is smaller than the second one (`torch.lt`).
+    """Test element by element if the first tensor is less than the second one (`torch.lt`).
 
         input < other
 
@@ -6184,7 +6184,7 @@ def le(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Where the first tensor is smaller than the second one or equal to it (`torch.le`).
+    """Test element by element if the first tensor is less than or equal to the second one (`torch.le`).
 
         input <= other
 
@@ -6295,7 +6295,7 @@ def gt(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Where the first tensor is greater than the second one (`torch.gt`).
+    """Test element by element if the first tensor is greater than the second one (`torch.gt`).
 
         input > other
 
@@ -6406,7 +6406,7 @@ def ge(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Where the first tensor is greater than the second one or equal to it (`torch.ge`).
+    """Test element by element if the first tensor is greater than or equal to the second one (`torch.ge`).
 
         input >= other
 
@@ -6517,7 +6517,7 @@ def greater(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Where the first tensor is greater than the second one (`torch.greater`).
+    """Test element by element if the first tensor is greater than the second one (`torch.greater`).
 
     Another name of `tt.gt`.
 
@@ -6632,7 +6632,7 @@ def greater_equal(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Where the first tensor is greater than the second one or equal to it (`torch.greater_equal`).
+    """Test element by element if the first tensor is greater than or equal to the second one (`torch.greater_equal`).
 
     Another name of `tt.ge`.
 
@@ -6747,7 +6747,7 @@ def less(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Where the first tensor is smaller than the second one (`torch.less`).
+    """Test element by element if the first tensor is less than the second one (`torch.less`).
 
     Another name of `tt.lt`.
 
@@ -6860,7 +6860,7 @@ def less_equal(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Where the first tensor is smaller than the second one or equal to it (`torch.less_equal`).
+    """Test element by element if the first tensor is less than or equal to the second one (`torch.less_equal`).
 
     Another name of `tt.le`.
 
@@ -6975,7 +6975,7 @@ def not_equal(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Where two tensors differ, element by element (`torch.not_equal`).
+    """Test element by element if two tensors differ (`torch.not_equal`).
 
     Another name of `tt.ne`.
 
@@ -7080,7 +7080,7 @@ def not_equal_(
 
 
 def isnan(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """Where an element is not a number (`torch.isnan`).
+    """Test each element for nan (`torch.isnan`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -7112,7 +7112,7 @@ def isnan(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 
 
 def isinf(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """Where an element is infinite, of either sign (`torch.isinf`).
+    """Test each element for infinity of either sign (`torch.isinf`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -7144,7 +7144,7 @@ def isinf(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 
 
 def isfinite(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """Where an element is neither infinite nor nan (`torch.isfinite`).
+    """Test if each element is finite, neither infinite nor nan (`torch.isfinite`).
 
     Args:
         input: A tensor of any shape. The method's `self`.
@@ -7255,7 +7255,7 @@ def logical_and(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Whether both elements are true (`torch.logical_and`).
+    """Compute the logical and of two tensors, element by element (`torch.logical_and`).
 
         input and other
 
@@ -7351,7 +7351,7 @@ def logical_or(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Whether at least one of the two elements is true (`torch.logical_or`).
+    """Compute the logical or of two tensors, element by element (`torch.logical_or`).
 
         input or other
 
@@ -7447,7 +7447,7 @@ def logical_xor(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """Whether exactly one of the two elements is true (`torch.logical_xor`).
+    """Compute the logical exclusive or of two tensors, element by element (`torch.logical_xor`).
 
         input != other, both as bools
 
@@ -9290,7 +9290,7 @@ def signbit(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """Whether the sign bit of each element is set (`torch.signbit`).
+    """Test if the sign bit of each element is set (`torch.signbit`).
 
     Args:
         input: A tensor of real numbers of any shape. The method's `self`.
@@ -9723,7 +9723,7 @@ def nextafter(
         TypeError: `input` or `other` is a number.
 
     Note:
-        Where the two are equal the result is `other`; nan in either gives nan.
+        If the two are equal, the result is `other`; nan in either gives nan.
 
     Example:
         >>> import triten as tt

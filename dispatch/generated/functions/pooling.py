@@ -119,7 +119,8 @@ def max_pool2d(
         NotImplementedError: `input` is complex or of bools.
 
     Note:
-        A nan in a window gives nan. Of equal largest elements the first gets the gradient.
+        A nan in a window gives nan. If several elements are the largest, the first one gets the
+        gradient.
 
     Example:
         >>> import triten as tt
@@ -205,7 +206,7 @@ def max_pool2d_with_indices(
         NotImplementedError: `input` is complex or of bools.
 
     Note:
-        A nan in a window gives nan. Of equal largest elements the first one's place is given.
+        A nan in a window gives nan. If several elements are the largest, the index is the first one's.
         `max_unpool2d` puts the values back to their places.
 
     Example:
@@ -362,7 +363,8 @@ def max_pool1d(
         NotImplementedError: `input` is complex, or of integers or bools.
 
     Note:
-        A nan in a window gives nan. Of equal largest elements the first gets the gradient.
+        A nan in a window gives nan. If several elements are the largest, the first one gets the
+        gradient.
 
     Example:
         >>> import triten as tt
@@ -449,7 +451,7 @@ def max_pool1d_with_indices(
         NotImplementedError: `input` is complex or of bools.
 
     Note:
-        A nan in a window gives nan. Of equal largest elements the first one's place is given.
+        A nan in a window gives nan. If several elements are the largest, the index is the first one's.
 
     Example:
         >>> import triten as tt
@@ -529,7 +531,7 @@ def avg_pool2d(
             most half of `kernel_size`.
         ceil_mode: Whether the size of the result is rounded up, so that a last window may reach over
             the end, if it starts inside.
-        count_include_pad: Whether zeros from `padding` count as elements in the divisor.
+        count_include_pad: If True, count the zeros of `padding` in the divisor.
         divisor_override: A number by which sums are divided in place of the number of elements.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
@@ -713,7 +715,7 @@ def avg_pool1d(
         padding: The number of zeros added at both ends, a number; at most half of `kernel_size`.
         ceil_mode: Whether the size of the result is rounded up, so that a last window may reach over
             the end, if it starts inside.
-        count_include_pad: Whether zeros from `padding` count as elements in the divisor.
+        count_include_pad: If True, count the zeros of `padding` in the divisor.
 
     Returns:
         A tensor of shape (N, C, L_out) or (C, L_out) and `input`'s dtype, with L_out = (L + 2 * padding
@@ -811,7 +813,8 @@ def max_pool3d(
         NotImplementedError: `input` is complex or of bools.
 
     Note:
-        A nan in a window gives nan. Of equal largest elements the first gets the gradient.
+        A nan in a window gives nan. If several elements are the largest, the first one gets the
+        gradient.
 
     Example:
         >>> import triten as tt
@@ -897,7 +900,7 @@ def max_pool3d_with_indices(
         NotImplementedError: `input` is complex or of bools.
 
     Note:
-        A nan in a window gives nan. Of equal largest elements the first one's place is given.
+        A nan in a window gives nan. If several elements are the largest, the index is the first one's.
         `max_unpool3d` puts the values back to their places.
 
     Example:
@@ -1043,7 +1046,7 @@ def avg_pool3d(
             most half of `kernel_size`.
         ceil_mode: Whether the size of the result is rounded up, so that a last window may reach over
             the end, if it starts inside.
-        count_include_pad: Whether zeros from `padding` count as elements in the divisor.
+        count_include_pad: If True, count the zeros of `padding` in the divisor.
         divisor_override: A number by which sums are divided in place of the number of elements.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
@@ -1701,7 +1704,7 @@ def max_unpool2d(
         NotImplementedError: `input` is not floating.
 
     Note:
-        Where windows overlapped, a place that is named several times gets one of its values, which are
+        If windows overlapped, an index that occurs several times gets one of its values, which are
         equal.
 
     Example:
@@ -1772,7 +1775,7 @@ def max_unpool3d(
         NotImplementedError: `input` is not floating.
 
     Note:
-        Where windows overlapped, a place that is named several times gets one of its values, which are
+        If windows overlapped, an index that occurs several times gets one of its values, which are
         equal.
 
     Example:

@@ -213,7 +213,7 @@ def quantize_per_tensor_dynamic(
     Args:
         input: A float32 tensor of any shape.
         dtype: `tt.quint8` or `tt.qint8`; `tt.float16` gives the tensor in half precision.
-        reduce_range: Whether one bit less is used, as some kernels of other libraries need it.
+        reduce_range: If True, use one bit less, as some kernels of other libraries require.
 
     Returns:
         A quantized tensor of `input`'s shape.
@@ -767,7 +767,7 @@ def quantized_max_pool1d(
         stride: The step of the windows, a number or a tuple of 1; by default `kernel_size`.
         padding: The number of elements at both ends that no window takes, a number or a tuple of 1.
         dilation: The distance of a window's elements, a number or a tuple of 1.
-        ceil_mode: Whether the size of the result is rounded up.
+        ceil_mode: If True, round the size of the result up.
 
     Returns:
         A quantized tensor of `input`'s dtype, scale and zero point.
@@ -848,7 +848,7 @@ def quantized_max_pool2d(
         stride: The step of the windows, a number or a tuple of 2; by default `kernel_size`.
         padding: The number of elements at both ends that no window takes, a number or a tuple of 2.
         dilation: The distance of a window's elements, a number or a tuple of 2.
-        ceil_mode: Whether the size of the result is rounded up.
+        ceil_mode: If True, round the size of the result up.
 
     Returns:
         A quantized tensor of `input`'s dtype, scale and zero point.
@@ -929,7 +929,7 @@ def quantized_max_pool3d(
         stride: The step of the windows, a number or a tuple of 3; by default `kernel_size`.
         padding: The number of elements at both ends that no window takes, a number or a tuple of 3.
         dilation: The distance of a window's elements, a number or a tuple of 3.
-        ceil_mode: Whether the size of the result is rounded up.
+        ceil_mode: If True, round the size of the result up.
 
     Returns:
         A quantized tensor of `input`'s dtype, scale and zero point.

@@ -212,7 +212,7 @@ def rand(
         NotImplementedError: `dtype` is of integers or bools.
 
     Note:
-        Of complex elements both parts are drawn from [0, 1).
+        Both parts of complex elements are sampled from [0, 1).
 
     Example:
         >>> import triten as tt
@@ -839,7 +839,7 @@ def multinomial(
         input: The weights of K indices, a floating tensor of shape (K,) or of rows (N, K). They need
             not sum to 1. The method's `self`.
         num_samples: The number of indices that are drawn from each row.
-        replacement: Whether an index may be drawn several times.
+        replacement: If True, sample with replacement.
         generator: The source of the random numbers; by default the device's own generator.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
@@ -1335,7 +1335,7 @@ def dropout(
     Args:
         input: A floating tensor of any shape.
         p: The probability with which an element is set to 0, between 0 and 1.
-        train: Whether elements are dropped; otherwise the result is `input` itself.
+        train: If True, drop elements, else return `input` itself.
 
     Returns:
         A tensor of `input`'s shape and dtype. Kept elements are multiplied by 1 / (1 - p).
@@ -1499,7 +1499,7 @@ def alpha_dropout(
     Args:
         input: A floating tensor of any shape.
         p: The probability with which an element is dropped, between 0 and 1.
-        train: Whether elements are dropped; otherwise the result is `input` itself.
+        train: If True, drop elements, else return `input` itself.
 
     Returns:
         A tensor of `input`'s shape and dtype.
@@ -1580,7 +1580,7 @@ def feature_dropout(
         input: A floating tensor of shape (N, C, ...); a channel is all that one pair of indices (n, c)
             leads to.
         p: The probability with which a channel is set to 0, between 0 and 1.
-        train: Whether channels are dropped; otherwise the result is `input` itself.
+        train: If True, drop channels, else return `input` itself.
 
     Returns:
         A tensor of `input`'s shape and dtype. Kept channels are multiplied by 1 / (1 - p).
@@ -1667,7 +1667,7 @@ def feature_alpha_dropout(
         input: A floating tensor of shape (N, C, ...); a channel is all that one pair of indices (n, c)
             leads to.
         p: The probability with which a channel is dropped, between 0 and 1.
-        train: Whether channels are dropped; otherwise the result is `input` itself.
+        train: If True, drop channels, else return `input` itself.
 
     Returns:
         A tensor of `input`'s shape and dtype.

@@ -339,14 +339,14 @@ def lstm(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor, Tensor]:
         params: The weights of all layers, one after another, each layer's directions one after another:
             w_ih of shape (4 * H, I), w_hh of shape (4 * H, H) and, with `has_biases`, b_ih and b_hh of
             shape (4 * H,). From the second layer on, I is H (twice that with two directions).
-        has_biases: Whether `params` holds biases.
+        has_biases: If True, `params` contains biases.
         num_layers: The number of layers, each of which reads the results of the one before.
         dropout: The probability with which, in training, results of all layers but the last are set to
             0.
-        train: Whether `dropout` applies.
-        bidirectional: Whether each layer also reads the sequences backwards; results of both directions
-            are joined.
-        batch_first: Whether the batch stands first in `input` and in the result.
+        train: If True, apply `dropout`.
+        bidirectional: If True, each layer also reads the sequences backwards; the results of both
+            directions are concatenated.
+        batch_first: If True, the batch is the first dimension of `input` and the result.
         data: In place of `input`, packed sequences without padding, of shape (sum of batch_sizes, I):
             first the first elements of all sequences, then the second ones, and so on.
         batch_sizes: With `data`, the number of sequences that reach each step, int64 on the CPU, never
@@ -402,14 +402,14 @@ def gru(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         params: The weights of all layers, one after another, each layer's directions one after another:
             w_ih of shape (3 * H, I), w_hh of shape (3 * H, H) and, with `has_biases`, b_ih and b_hh of
             shape (3 * H,). From the second layer on, I is H (twice that with two directions).
-        has_biases: Whether `params` holds biases.
+        has_biases: If True, `params` contains biases.
         num_layers: The number of layers, each of which reads the results of the one before.
         dropout: The probability with which, in training, results of all layers but the last are set to
             0.
-        train: Whether `dropout` applies.
-        bidirectional: Whether each layer also reads the sequences backwards; results of both directions
-            are joined.
-        batch_first: Whether the batch stands first in `input` and in the result.
+        train: If True, apply `dropout`.
+        bidirectional: If True, each layer also reads the sequences backwards; the results of both
+            directions are concatenated.
+        batch_first: If True, the batch is the first dimension of `input` and the result.
         data: In place of `input`, packed sequences without padding, of shape (sum of batch_sizes, I):
             first the first elements of all sequences, then the second ones, and so on.
         batch_sizes: With `data`, the number of sequences that reach each step, int64 on the CPU, never
@@ -462,14 +462,14 @@ def rnn_tanh(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         params: The weights of all layers, one after another, each layer's directions one after another:
             w_ih of shape (H, I), w_hh of shape (H, H) and, with `has_biases`, b_ih and b_hh of shape
             (H,). From the second layer on, I is H (twice that with two directions).
-        has_biases: Whether `params` holds biases.
+        has_biases: If True, `params` contains biases.
         num_layers: The number of layers, each of which reads the results of the one before.
         dropout: The probability with which, in training, results of all layers but the last are set to
             0.
-        train: Whether `dropout` applies.
-        bidirectional: Whether each layer also reads the sequences backwards; results of both directions
-            are joined.
-        batch_first: Whether the batch stands first in `input` and in the result.
+        train: If True, apply `dropout`.
+        bidirectional: If True, each layer also reads the sequences backwards; the results of both
+            directions are concatenated.
+        batch_first: If True, the batch is the first dimension of `input` and the result.
         data: In place of `input`, packed sequences without padding, of shape (sum of batch_sizes, I):
             first the first elements of all sequences, then the second ones, and so on.
         batch_sizes: With `data`, the number of sequences that reach each step, int64 on the CPU, never
@@ -522,14 +522,14 @@ def rnn_relu(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         params: The weights of all layers, one after another, each layer's directions one after another:
             w_ih of shape (H, I), w_hh of shape (H, H) and, with `has_biases`, b_ih and b_hh of shape
             (H,). From the second layer on, I is H (twice that with two directions).
-        has_biases: Whether `params` holds biases.
+        has_biases: If True, `params` contains biases.
         num_layers: The number of layers, each of which reads the results of the one before.
         dropout: The probability with which, in training, results of all layers but the last are set to
             0.
-        train: Whether `dropout` applies.
-        bidirectional: Whether each layer also reads the sequences backwards; results of both directions
-            are joined.
-        batch_first: Whether the batch stands first in `input` and in the result.
+        train: If True, apply `dropout`.
+        bidirectional: If True, each layer also reads the sequences backwards; the results of both
+            directions are concatenated.
+        batch_first: If True, the batch is the first dimension of `input` and the result.
         data: In place of `input`, packed sequences without padding, of shape (sum of batch_sizes, I):
             first the first elements of all sequences, then the second ones, and so on.
         batch_sizes: With `data`, the number of sequences that reach each step, int64 on the CPU, never

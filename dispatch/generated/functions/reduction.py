@@ -115,7 +115,7 @@ def sum(
         input: A tensor of any shape and dtype. The method's `self`.
         dim: The dimension, or a tuple of dimensions (numbers or names), that is summed; None and ()
             mean all of them.
-        keepdim: Whether summed dimensions stay in the result with size 1.
+        keepdim: If True, keep the summed dimensions with size 1.
         dtype: The dtype to which `input` is converted before the sum. By default integers and bools are
             summed as int64, other dtypes as themselves.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
@@ -220,7 +220,7 @@ def mean(
         input: A tensor of any shape. Integers and bools need `dtype`. The method's `self`.
         dim: The dimension, or a tuple of dimensions (numbers or names), that is averaged; None and ()
             mean all of them.
-        keepdim: Whether averaged dimensions stay in the result with size 1.
+        keepdim: If True, keep the averaged dimensions with size 1.
         dtype: The floating or complex dtype to which `input` is converted first; by default its own.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
@@ -324,7 +324,7 @@ def prod(
         input: A tensor of any shape and dtype. The method's `self`.
         dim: The one dimension (a number or a name) along which elements are multiplied; by default all
             of them are.
-        keepdim: Whether `dim` stays in the result with size 1.
+        keepdim: If True, keep `dim` with size 1.
         dtype: The dtype to which `input` is converted first. By default integers and bools become
             int64.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
@@ -411,7 +411,7 @@ def amax(
     Args:
         input: A tensor of real numbers or bools. The method's `self`.
         dim: The dimension, or a tuple of dimensions, that is reduced; () means all of them.
-        keepdim: Whether reduced dimensions stay in the result with size 1.
+        keepdim: If True, keep the reduced dimensions with size 1.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -501,7 +501,7 @@ def amin(
     Args:
         input: A tensor of real numbers or bools. The method's `self`.
         dim: The dimension, or a tuple of dimensions, that is reduced; () means all of them.
-        keepdim: Whether reduced dimensions stay in the result with size 1.
+        keepdim: If True, keep the reduced dimensions with size 1.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -591,7 +591,7 @@ def aminmax(
     Args:
         input: A tensor of real numbers or bools. The method's `self`.
         dim: The one dimension that is reduced; by default all of them are.
-        keepdim: Whether reduced dimensions stay in the results with size 1.
+        keepdim: If True, keep the reduced dimensions with size 1.
         out: A tuple of tensors that take the results (min, max) and are returned: each of the result's
             shape, or empty and then resized.
 
@@ -681,7 +681,7 @@ def hash_tensor(
         input: A tensor of real numbers or bools. Floating elements are hashed as float64, integers and
             bools as int64. The method's `self`.
         dim: The dimension, or a tuple of dimensions, that is hashed; () means all of them.
-        keepdim: Whether hashed dimensions stay in the result with size 1.
+        keepdim: If True, keep the hashed dimensions with size 1.
         mode: The kind of hash; 0, exclusive or, is the only one.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
@@ -768,7 +768,7 @@ def max(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor] | Tensor:
         input: A tensor of real numbers or bools. The method's `self`.
         dim: The dimension (a number or a name) along which the largest elements and their indices are
             sought.
-        keepdim: Whether `dim` stays in both results with size 1.
+        keepdim: If True, keep `dim` with size 1 in both results.
         other: A second tensor, whose shape broadcasts with `input`'s; the result is then
             `maximum(input, other)`.
         out: The tensor that takes the result, or a tuple of those that take (values, indices): each of
@@ -837,7 +837,7 @@ def min(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor] | Tensor:
         input: A tensor of real numbers or bools. The method's `self`.
         dim: The dimension (a number or a name) along which the smallest elements and their indices are
             sought.
-        keepdim: Whether `dim` stays in both results with size 1.
+        keepdim: If True, keep `dim` with size 1 in both results.
         other: A second tensor, whose shape broadcasts with `input`'s; the result is then
             `minimum(input, other)`.
         out: The tensor that takes the result, or a tuple of those that take (values, indices): each of
@@ -911,7 +911,7 @@ def argmax(
         input: A tensor of real numbers. The method's `self`.
         dim: The dimension that is searched. By default all elements are, and the index is that into the
             flattened tensor.
-        keepdim: Whether searched dimensions stay in the result with size 1.
+        keepdim: If True, keep the searched dimensions with size 1.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -997,7 +997,7 @@ def argmin(
         input: A tensor of real numbers. The method's `self`.
         dim: The dimension that is searched. By default all elements are, and the index is that into the
             flattened tensor.
-        keepdim: Whether searched dimensions stay in the result with size 1.
+        keepdim: If True, keep the searched dimensions with size 1.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -1077,7 +1077,7 @@ def any(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor:
-    """Whether at least one element is not zero, of all or along given dimensions (`torch.any`).
+    """Test if any element is not zero, of all or along given dimensions (`torch.any`).
 
     Signatures::
 
@@ -1090,7 +1090,7 @@ def any(
             The method's `self`.
         dim: The dimension, or a tuple of dimensions, that is reduced, or a name; None means all of
             them, () none.
-        keepdim: Whether reduced dimensions stay in the result with size 1.
+        keepdim: If True, keep the reduced dimensions with size 1.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -1102,7 +1102,7 @@ def any(
         RuntimeError: A dimension stands twice in `dim`.
 
     Note:
-        Of no elements the answer is False.
+        Without elements, the result is False.
 
     Example:
         >>> import triten as tt
@@ -1178,7 +1178,7 @@ def all(
     axis: Any = None,
     keepdims: Any = None,
 ) -> Tensor:
-    """Whether no element is zero, of all or along given dimensions (`torch.all`).
+    """Test if all elements are not zero, of all or along given dimensions (`torch.all`).
 
     Signatures::
 
@@ -1191,7 +1191,7 @@ def all(
             The method's `self`.
         dim: The dimension, or a tuple of dimensions, that is reduced, or a name; None means all of
             them, () none.
-        keepdim: Whether reduced dimensions stay in the result with size 1.
+        keepdim: If True, keep the reduced dimensions with size 1.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -1203,7 +1203,7 @@ def all(
         RuntimeError: A dimension stands twice in `dim`.
 
     Note:
-        Of no elements the answer is True.
+        Without elements, the result is True.
 
     Example:
         >>> import triten as tt
@@ -1342,7 +1342,7 @@ def var(*args: Any, **kwargs: Any) -> Tensor:
         unbiased: The older way to choose the correction: True means 1, False means 0.
         dim: The dimension, or a tuple of dimensions (numbers or names), that is reduced; None and ()
             mean all of them.
-        keepdim: Whether reduced dimensions stay in the result with size 1.
+        keepdim: If True, keep the reduced dimensions with size 1.
         correction: The number by which the divisor is smaller than n, the number of elements. The
             default 1 estimates the variance of a population from a sample; 0 gives the variance of the
             elements themselves.
@@ -1357,7 +1357,7 @@ def var(*args: Any, **kwargs: Any) -> Tensor:
         RuntimeError: `input` is of integers or bools, or a dimension stands twice in `dim`.
 
     Note:
-        Where n is not greater than `correction` the division is by 0, and the result nan or inf.
+        If n is not greater than `correction`, the division is by 0, and the result is nan or inf.
 
     Example:
         >>> import triten as tt
@@ -1407,7 +1407,7 @@ def std(*args: Any, **kwargs: Any) -> Tensor:
         unbiased: The older way to choose the correction: True means 1, False means 0.
         dim: The dimension, or a tuple of dimensions (numbers or names), that is reduced; None and ()
             mean all of them.
-        keepdim: Whether reduced dimensions stay in the result with size 1.
+        keepdim: If True, keep the reduced dimensions with size 1.
         correction: The number by which the divisor is smaller than n, the number of elements. The
             default 1 suits a sample of a population; 0 gives the standard deviation of the elements
             themselves.
@@ -1422,7 +1422,7 @@ def std(*args: Any, **kwargs: Any) -> Tensor:
         RuntimeError: `input` is of integers or bools, or a dimension stands twice in `dim`.
 
     Note:
-        Where n is not greater than `correction` the division is by 0, and the result nan or inf.
+        If n is not greater than `correction`, the division is by 0, and the result is nan or inf.
 
     Example:
         >>> import triten as tt
@@ -1468,7 +1468,7 @@ def var_mean(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         unbiased: The older way to choose the correction: True means 1, False means 0.
         dim: The dimension, or a tuple of dimensions (numbers or names), that is reduced; None and ()
             mean all of them.
-        keepdim: Whether reduced dimensions stay in the results with size 1.
+        keepdim: If True, keep the reduced dimensions with size 1.
         correction: The number by which the variance's divisor is smaller than the number of elements,
             by default 1.
 
@@ -1523,7 +1523,7 @@ def std_mean(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         unbiased: The older way to choose the correction: True means 1, False means 0.
         dim: The dimension, or a tuple of dimensions (numbers or names), that is reduced; None and ()
             mean all of them.
-        keepdim: Whether reduced dimensions stay in the results with size 1.
+        keepdim: If True, keep the reduced dimensions with size 1.
         correction: The number by which the variance's divisor is smaller than the number of elements,
             by default 1.
 
@@ -1585,7 +1585,7 @@ def logsumexp(
             `self`.
         dim: The dimension, or a tuple of dimensions (numbers or names), that is reduced. It has no
             default.
-        keepdim: Whether reduced dimensions stay in the result with size 1.
+        keepdim: If True, keep the reduced dimensions with size 1.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 

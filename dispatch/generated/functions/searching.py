@@ -62,8 +62,8 @@ def searchsorted(
             sequences; otherwise the result is undefined, unless `sorter` is given.
         input: The values, a tensor or a number. For a vector they have any shape; otherwise every
             dimension but the last has `sorted_sequence`'s size.
-        out_int32: Whether the result is int32 instead of int64.
-        right: Whether a value stands behind elements equal to it, and not before them.
+        out_int32: If True, the result is int32 instead of int64.
+        right: If True, the index is after elements equal to the value, else before them.
         side: 'left' or 'right', another way to give `right`.
         sorter: For a `sorted_sequence` that is not sorted, the int64 indices that sort it, such as
             `argsort` gives, of its shape.
@@ -170,7 +170,7 @@ def bucketize(
     Args:
         input: The values, a tensor of any shape or a number.
         boundaries: An ascending vector of n boundaries.
-        out_int32: Whether the result is int32 instead of int64.
+        out_int32: If True, the result is int32 instead of int64.
         right: Whether a value equal to a boundary belongs to the interval that begins there, and not to
             the one that ends there.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
@@ -231,7 +231,7 @@ def bucketize(
 
 
 def isin(*args: Any, **kwargs: Any) -> Tensor:
-    """Whether each element occurs among other ones (`torch.isin`).
+    """Test if each element occurs among the test elements (`torch.isin`).
 
     Signatures::
 
@@ -246,7 +246,7 @@ def isin(*args: Any, **kwargs: Any) -> Tensor:
         element: One number instead of `elements`.
         assume_unique: A promise that neither tensor holds an element twice, which may save work; the
             result is the same.
-        invert: Whether to say which elements do not occur.
+        invert: If True, test which elements do not occur instead.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -362,7 +362,7 @@ def mode(
         input: A tensor of any shape; not complex. The method's `self`.
         dim: The dimension along which elements are counted, or its name; negative dimensions count from
             the end.
-        keepdim: Whether `dim` remains in the result, with size 1.
+        keepdim: If True, keep `dim` with size 1.
         out: A tuple of tensors that take the results (values, indices) and are returned: each of the
             result's shape, or empty and then resized.
 

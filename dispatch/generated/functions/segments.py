@@ -51,8 +51,8 @@ def segment_reduce(
             also along the last dimension.
         axis: The dimension along which the segments lie; it is the last dimension of `lengths` or
             `offsets`.
-        unsafe: Whether to skip the check that lengths are not negative and add up to `data`'s size
-            along `axis`.
+        unsafe: If True, skip the check that lengths are not negative and add up to `data`'s size along
+            `axis`.
         initial: The value with which each segment's reduction begins; it is the result for an empty
             segment.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then

@@ -127,7 +127,7 @@ def _sparse_semi_structured_mm(
     Args:
         mat1: The kept elements, contiguous, of shape (M, K / 2) and dtype float16, bfloat16, float32 or
             int8.
-        mat1_meta: Where they are, as `tt._to_sparse_semi_structured` gives it.
+        mat1_meta: The indices of the kept elements, as `tt._to_sparse_semi_structured` gives it.
         mat2: The dense matrix, of shape (K, N) and `mat1`'s dtype.
         out_dtype: The result's dtype; by default `mat1`'s. int8 also gives int32, other dtypes float32.
 
@@ -269,7 +269,7 @@ def _sparse_semi_structured_linear(
     Args:
         input: Rows of activations, of shape (..., K) and `weight`'s dtype.
         weight: The kept elements, of shape (N, K / 2).
-        meta: Where they are, as `tt._to_sparse_semi_structured` gives it.
+        meta: The indices of the kept elements, as `tt._to_sparse_semi_structured` gives it.
         bias: A number for each row of the weight, of shape (N,).
         activation: None, "none", "relu" or "silu".
         out_dtype: As of `tt._sparse_semi_structured_mm`.
@@ -361,13 +361,13 @@ def _cslt_sparse_mm(
         alpha * (A @ dense_B) + bias[:, None]
 
     Args:
-        compressed_A: What `tt._cslt_compress` made of a matrix of shape (M, K).
+        compressed_A: Result of `tt._cslt_compress` for a matrix of shape (M, K).
         dense_B: The dense matrix, of shape (K, N) and `compressed_A`'s dtype.
         bias: A number for each row of the compressed matrix, of shape (M,).
         alpha: The factor of the product, one number.
         out_dtype: The result's dtype, for int8 alone; float16, bfloat16 or int32. By default
             `dense_B`'s dtype.
-        transpose_result: Whether the result is the transposed product, of shape (N, M).
+        transpose_result: If True, the result is the transposed matmul, of shape (N, M).
         alg_id: Not used, there being one algorithm.
         split_k: Not used.
         split_k_mode: Not used.

@@ -728,7 +728,7 @@ def combinations(
     Args:
         input: A vector of n elements.
         r: The number of elements in a combination; not negative.
-        with_replacement: Whether an element may be taken more than once.
+        with_replacement: If True, an element may be taken more than once.
 
     Returns:
         A matrix of r columns with `n! / (r! (n - r)!)` rows; with replacement, `(n + r - 1)! / (r! (n -

@@ -49,8 +49,8 @@ def sort(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         input: A tensor of any shape and of a dtype that has an order; bools too. The method's `self`.
         dim: The dimension along which elements are sorted, or its name; negative dimensions count from
             the end.
-        descending: Whether the largest elements come first.
-        stable: Whether equal elements keep their order; by default they may change it.
+        descending: If True, sort in descending order.
+        stable: If True, equal elements keep their order; by default they may not.
         out: A tuple of tensors that take the results (values, indices) and are returned: each of the
             result's shape, or empty and then resized.
 
@@ -107,8 +107,8 @@ def argsort(*args: Any, **kwargs: Any) -> Tensor:
         input: A tensor of any shape and of a dtype that has an order. The method's `self`.
         dim: The dimension along which elements are sorted, or its name; negative dimensions count from
             the end.
-        descending: Whether the largest elements come first.
-        stable: Whether equal elements keep their order; by default they may change it.
+        descending: If True, sort in descending order.
+        stable: If True, equal elements keep their order; by default they may not.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -217,8 +217,8 @@ def topk(
             `self`.
         k: The number of elements, from 0 to the dimension's size.
         dim: The dimension along which elements compete; negative dimensions count from the end.
-        largest: Whether the largest elements are taken, and not the smallest.
-        sorted: Whether the results stand in order; otherwise their order may be any.
+        largest: If True, take the largest elements, else the smallest.
+        sorted: If True, sort the results, else their order is arbitrary.
         out: A tuple of tensors that take the results (values, indices) and are returned: each of the
             result's shape, or empty and then resized.
 
@@ -300,7 +300,7 @@ def kthvalue(
         k: The rank, from 1 for the smallest to the dimension's size.
         dim: The dimension along which elements are ranked, or its name; negative dimensions count from
             the end.
-        keepdim: Whether `dim` remains in the result, with size 1.
+        keepdim: If True, keep `dim` with size 1.
         out: A tuple of tensors that take the results (values, indices) and are returned: each of the
             result's shape, or empty and then resized.
 
@@ -313,7 +313,8 @@ def kthvalue(
         NotImplementedError: `input` is complex or bool.
 
     Note:
-        nan counts as larger than any number. Of equal elements, the index may be any one's.
+        nan counts as larger than any number. If several elements are equal, the index may be that of
+        any of them.
 
     Example:
         >>> import triten as tt
@@ -392,7 +393,7 @@ def median(
         input: A real tensor of any shape. The method's `self`.
         dim: The dimension along which the median is taken, or its name; by default it is that of all
             elements.
-        keepdim: Whether `dim` remains in the result, with size 1.
+        keepdim: If True, keep `dim` with size 1.
         out: The tensor that takes the result, or a tuple of those that take (values, indices): each of
             the result's shape, or empty and then resized.
 
@@ -488,7 +489,7 @@ def nanmedian(
         input: A real tensor of any shape. The method's `self`.
         dim: The dimension along which the median is taken, or its name; by default it is that of all
             elements.
-        keepdim: Whether `dim` remains in the result, with size 1.
+        keepdim: If True, keep `dim` with size 1.
         out: The tensor that takes the result, or a tuple of those that take (values, indices): each of
             the result's shape, or empty and then resized.
 
@@ -501,7 +502,7 @@ def nanmedian(
         NotImplementedError: `input` is complex or bool.
 
     Note:
-        Where all elements are nan, so is the median.
+        If all elements are nan, the median is nan.
 
     Example:
         >>> import triten as tt

@@ -3888,7 +3888,7 @@ def special_logsumexp(
         input: A tensor of any shape; integers and bools give the default floating dtype.
         dim: The dimension, or a tuple of dimensions (numbers or names), that is reduced. It has no
             default.
-        keepdim: Whether reduced dimensions stay in the result with size 1.
+        keepdim: If True, keep the reduced dimensions with size 1.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 

@@ -57,7 +57,7 @@ def nansum(
     Args:
         input: A tensor of any shape; nan counts as 0. The method's `self`.
         dim: The dimension, or a tuple of dimensions, that is summed; None and () mean all of them.
-        keepdim: Whether summed dimensions stay in the result with size 1.
+        keepdim: If True, keep the summed dimensions with size 1.
         dtype: The dtype to which `input` is converted before the sum. By default integers and bools are
             summed as int64.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
@@ -151,7 +151,7 @@ def nanmean(
     Args:
         input: A floating tensor of any shape. The method's `self`.
         dim: The dimension, or a tuple of dimensions, that is averaged; None and () mean all of them.
-        keepdim: Whether averaged dimensions stay in the result with size 1.
+        keepdim: If True, keep the averaged dimensions with size 1.
         dtype: The floating dtype in which the sum is computed and the mean given; by default `input`'s.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
@@ -252,7 +252,7 @@ def quantile(
         q: The shares, between 0 and 1: a number, or a tensor without dimensions or of one dimension
             with `input`'s dtype.
         dim: The dimension along which elements are sorted; by default `input` is flattened first.
-        keepdim: Whether `dim` (or, by default, every dimension) stays in the result with size 1.
+        keepdim: If True, keep `dim` (or, by default, every dimension) with size 1.
         interpolation: The value where q falls between two sorted elements a and b. 'linear' gives a +
             (b - a) * fraction, 'lower' a, 'higher' b, 'nearest' the one whose rank is nearer (at a tie
             the even rank) and 'midpoint' (a + b) / 2.
@@ -369,7 +369,7 @@ def nanquantile(
         q: The shares, between 0 and 1: a number, or a tensor without dimensions or of one dimension
             with `input`'s dtype.
         dim: The dimension along which elements are sorted; by default `input` is flattened first.
-        keepdim: Whether `dim` (or, by default, every dimension) stays in the result with size 1.
+        keepdim: If True, keep `dim` (or, by default, every dimension) with size 1.
         interpolation: The value between two sorted elements: 'linear', 'lower', 'higher', 'midpoint' or
             'nearest', as in `quantile`.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
@@ -386,7 +386,7 @@ def nanquantile(
             and float64.
 
     Note:
-        Where all elements are nan the result is nan.
+        If all elements are nan, the result is nan.
 
     Example:
         >>> import triten as tt

@@ -1475,7 +1475,7 @@ def split(
         IndexError: `dim` is out of range.
 
     Note:
-        Where autograd records, the pieces cannot be written to in place.
+        While autograd records, the pieces cannot be modified in place.
 
     Example:
         >>> import triten as tt

@@ -40,17 +40,17 @@ class TensorMethods:
 
     # comparison
     def isclose(self, other: Tensor, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Tensor:
-        """Where two tensors are equal within a tolerance, element by element (`torch.isclose`)."""
+        """Test element by element if two tensors are equal within a tolerance (`torch.isclose`)."""
     def allclose(self, other: Tensor, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> bool:
-        """Whether two tensors are equal within a tolerance in every element (`torch.allclose`)."""
+        """Test if two tensors are equal within a tolerance in every element (`torch.allclose`)."""
     def equal(self, other: Tensor) -> bool:
-        """Whether two tensors have the same shape and equal elements (`torch.equal`)."""
+        """Test if two tensors have the same shape and equal elements (`torch.equal`)."""
     def isreal(self) -> Tensor:
-        """Where an element has no imaginary part (`torch.isreal`)."""
+        """Test each element for a zero imaginary part (`torch.isreal`)."""
     def isposinf(self) -> Tensor:
-        """Where an element is positive infinity (`torch.isposinf`)."""
+        """Test each element for positive infinity (`torch.isposinf`)."""
     def isneginf(self) -> Tensor:
-        """Where an element is negative infinity (`torch.isneginf`)."""
+        """Test each element for negative infinity (`torch.isneginf`)."""
 
     # contraction
     def inner(self, other: Tensor) -> Tensor:
@@ -517,7 +517,7 @@ class TensorMethods:
     def record_stream(self, s: Stream) -> None:
         """Tells the allocator that a CUDA stream uses this tensor's memory (`torch.Tensor.record_stream`)."""
     def is_pinned(self, device: device | str | int | None = ...) -> bool:
-        """Whether a tensor lies in page-locked host memory (`torch.Tensor.is_pinned`)."""
+        """Test if a tensor is in page-locked host memory (`torch.Tensor.is_pinned`)."""
     def pin_memory(self, device: device | str | int | None = ...) -> Tensor:
         """A copy of a CPU tensor in page-locked host memory (`torch.Tensor.pin_memory`)."""
 
@@ -790,69 +790,69 @@ class TensorMethods:
     def leaky_relu_(self, negative_slope: Number = ...) -> Tensor:
         """In-place version of `tt.leaky_relu` (`torch.ops.aten.leaky_relu_`)."""
     def eq(self, other: Tensor | Number) -> Tensor:
-        """Where two tensors are equal, element by element (`torch.eq`)."""
+        """Test element by element if two tensors are equal (`torch.eq`)."""
     def eq_(self, other: Tensor | Number) -> Tensor:
         """In-place version of `tt.eq` (`torch.Tensor.eq_`)."""
     def ne(self, other: Tensor | Number) -> Tensor:
-        """Where two tensors differ, element by element (`torch.ne`)."""
+        """Test element by element if two tensors differ (`torch.ne`)."""
     def ne_(self, other: Tensor | Number) -> Tensor:
         """In-place version of `tt.ne` (`torch.Tensor.ne_`)."""
     def lt(self, other: Tensor | Number) -> Tensor:
-        """Where the first tensor is smaller than the second one (`torch.lt`)."""
+        """Test element by element if the first tensor is less than the second one (`torch.lt`)."""
     def lt_(self, other: Tensor | Number) -> Tensor:
         """In-place version of `tt.lt` (`torch.Tensor.lt_`)."""
     def le(self, other: Tensor | Number) -> Tensor:
-        """Where the first tensor is smaller than the second one or equal to it (`torch.le`)."""
+        """Test element by element if the first tensor is less than or equal to the second one (`torch.le`)."""
     def le_(self, other: Tensor | Number) -> Tensor:
         """In-place version of `tt.le` (`torch.Tensor.le_`)."""
     def gt(self, other: Tensor | Number) -> Tensor:
-        """Where the first tensor is greater than the second one (`torch.gt`)."""
+        """Test element by element if the first tensor is greater than the second one (`torch.gt`)."""
     def gt_(self, other: Tensor | Number) -> Tensor:
         """In-place version of `tt.gt` (`torch.Tensor.gt_`)."""
     def ge(self, other: Tensor | Number) -> Tensor:
-        """Where the first tensor is greater than the second one or equal to it (`torch.ge`)."""
+        """Test element by element if the first tensor is greater than or equal to the second one (`torch.ge`)."""
     def ge_(self, other: Tensor | Number) -> Tensor:
         """In-place version of `tt.ge` (`torch.Tensor.ge_`)."""
     def greater(self, other: Tensor | Number) -> Tensor:
-        """Where the first tensor is greater than the second one (`torch.greater`)."""
+        """Test element by element if the first tensor is greater than the second one (`torch.greater`)."""
     def greater_(self, other: Tensor | Number) -> Tensor:
         """In-place version of `tt.greater` (`torch.Tensor.greater_`)."""
     def greater_equal(self, other: Tensor | Number) -> Tensor:
-        """Where the first tensor is greater than the second one or equal to it (`torch.greater_equal`)."""
+        """Test element by element if the first tensor is greater than or equal to the second one (`torch.greater_equal`)."""
     def greater_equal_(self, other: Tensor | Number) -> Tensor:
         """In-place version of `tt.greater_equal` (`torch.Tensor.greater_equal_`)."""
     def less(self, other: Tensor | Number) -> Tensor:
-        """Where the first tensor is smaller than the second one (`torch.less`)."""
+        """Test element by element if the first tensor is less than the second one (`torch.less`)."""
     def less_(self, other: Tensor | Number) -> Tensor:
         """In-place version of `tt.less` (`torch.Tensor.less_`)."""
     def less_equal(self, other: Tensor | Number) -> Tensor:
-        """Where the first tensor is smaller than the second one or equal to it (`torch.less_equal`)."""
+        """Test element by element if the first tensor is less than or equal to the second one (`torch.less_equal`)."""
     def less_equal_(self, other: Tensor | Number) -> Tensor:
         """In-place version of `tt.less_equal` (`torch.Tensor.less_equal_`)."""
     def not_equal(self, other: Tensor | Number) -> Tensor:
-        """Where two tensors differ, element by element (`torch.not_equal`)."""
+        """Test element by element if two tensors differ (`torch.not_equal`)."""
     def not_equal_(self, other: Tensor | Number) -> Tensor:
         """In-place version of `tt.not_equal` (`torch.Tensor.not_equal_`)."""
     def isnan(self) -> Tensor:
-        """Where an element is not a number (`torch.isnan`)."""
+        """Test each element for nan (`torch.isnan`)."""
     def isinf(self) -> Tensor:
-        """Where an element is infinite, of either sign (`torch.isinf`)."""
+        """Test each element for infinity of either sign (`torch.isinf`)."""
     def isfinite(self) -> Tensor:
-        """Where an element is neither infinite nor nan (`torch.isfinite`)."""
+        """Test if each element is finite, neither infinite nor nan (`torch.isfinite`)."""
     def logical_not(self) -> Tensor:
         """True where an element is zero or False, and False elsewhere (`torch.logical_not`)."""
     def logical_not_(self) -> Tensor:
         """In-place version of `tt.logical_not` (`torch.Tensor.logical_not_`)."""
     def logical_and(self, other: Tensor) -> Tensor:
-        """Whether both elements are true (`torch.logical_and`)."""
+        """Compute the logical and of two tensors, element by element (`torch.logical_and`)."""
     def logical_and_(self, other: Tensor) -> Tensor:
         """In-place version of `tt.logical_and` (`torch.Tensor.logical_and_`)."""
     def logical_or(self, other: Tensor) -> Tensor:
-        """Whether at least one of the two elements is true (`torch.logical_or`)."""
+        """Compute the logical or of two tensors, element by element (`torch.logical_or`)."""
     def logical_or_(self, other: Tensor) -> Tensor:
         """In-place version of `tt.logical_or` (`torch.Tensor.logical_or_`)."""
     def logical_xor(self, other: Tensor) -> Tensor:
-        """Whether exactly one of the two elements is true (`torch.logical_xor`)."""
+        """Compute the logical exclusive or of two tensors, element by element (`torch.logical_xor`)."""
     def logical_xor_(self, other: Tensor) -> Tensor:
         """In-place version of `tt.logical_xor` (`torch.Tensor.logical_xor_`)."""
     def bitwise_and(self, other: Tensor | Number) -> Tensor:
@@ -952,7 +952,7 @@ class TensorMethods:
     def sgn_(self) -> Tensor:
         """In-place version of `tt.sgn` (`torch.Tensor.sgn_`)."""
     def signbit(self) -> Tensor:
-        """Whether the sign bit of each element is set (`torch.signbit`)."""
+        """Test if the sign bit of each element is set (`torch.signbit`)."""
     def frac(self) -> Tensor:
         """The fraction of each element, with the element's sign (`torch.frac`)."""
     def frac_(self) -> Tensor:
@@ -1161,7 +1161,7 @@ class TensorMethods:
         """The index of the smallest element, of all or along one dimension (`torch.argmin`)."""
     @overload
     def any(self) -> Tensor:
-        """Whether at least one element is not zero, of all or along given dimensions (`torch.any`)."""
+        """Test if any element is not zero, of all or along given dimensions (`torch.any`)."""
     @overload
     def any(self, dim: int, keepdim: bool = ...) -> Tensor: ...
     @overload
@@ -1170,7 +1170,7 @@ class TensorMethods:
     def any(self, dim: str, keepdim: bool = ...) -> Tensor: ...
     @overload
     def all(self) -> Tensor:
-        """Whether no element is zero, of all or along given dimensions (`torch.all`)."""
+        """Test if all elements are not zero, of all or along given dimensions (`torch.all`)."""
     @overload
     def all(self, dim: int, keepdim: bool = ...) -> Tensor: ...
     @overload
@@ -1348,11 +1348,11 @@ class TensorMethods:
 
     # sparse_compressed
     def crow_indices(self) -> Tensor:
-        """Where each row, or row of blocks, begins among the values (`torch.Tensor.crow_indices`)."""
+        """Start of each row, or block row, among the values (`torch.Tensor.crow_indices`)."""
     def col_indices(self) -> Tensor:
         """The column of each value, or block (`torch.Tensor.col_indices`)."""
     def ccol_indices(self) -> Tensor:
-        """Where each column, or column of blocks, begins among the values (`torch.Tensor.ccol_indices`)."""
+        """Start of each column, or block column, among the values (`torch.Tensor.ccol_indices`)."""
     def row_indices(self) -> Tensor:
         """The row of each value, or block (`torch.Tensor.row_indices`)."""
     def to_sparse_csr(self, dense_dim: int | None = ...) -> Tensor:
@@ -1494,7 +1494,7 @@ class TensorMethods:
     @overload
     def set_(self) -> Tensor: ...
     def is_set_to(self, tensor: Tensor) -> bool:
-        """Whether two tensors are the same view of the same memory (`torch.Tensor.is_set_to`)."""
+        """Test if two tensors are the same view of the same memory (`torch.Tensor.is_set_to`)."""
 
     # views
     @overload

@@ -139,8 +139,9 @@ class CopyMethods:
             device: The device of the result, as in `x.to('cuda')` or `x.to('cuda', tt.float16)`; by default
                 `input`'s.
             dtype: The dtype of the result; by default `input`'s.
-            non_blocking: Whether a copy between pinned host memory and a GPU may return before it is done.
-            copy: Whether to copy even where nothing changes.
+            non_blocking: If True, a copy between pinned host memory and a GPU may return before it
+                completes.
+            copy: If True, copy even if nothing changes.
             memory_format: The order of the result's dimensions in memory, such as `tt.channels_last`;
                 `tt.preserve_format` keeps that of `input`.
             layout: The result's layout, which is `tt.strided`.

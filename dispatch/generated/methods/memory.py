@@ -72,7 +72,7 @@ class MemoryMethods:
         return plan(self, s)
 
     def is_pinned(self, device: device | str | int | None = None) -> bool:
-        """Whether a tensor lies in page-locked host memory (`torch.Tensor.is_pinned`).
+        """Test if a tensor is in page-locked host memory (`torch.Tensor.is_pinned`).
 
         Args:
             input: A tensor. The method's `self`.

@@ -41,7 +41,7 @@ class RandomMethods:
         """Fills the tensor with numbers drawn uniformly from [from, to) (`torch.Tensor.uniform_`).
 
         Args:
-            input: A floating or complex tensor. Of complex elements both parts are drawn. The method's
+            input: A floating or complex tensor. Both parts of complex elements are sampled. The method's
                 `self`.
             from_: The lower end of the range.
             to: The upper end of the range, which is not drawn itself.

@@ -34,7 +34,7 @@ class SparseCompressedMethods:
     _spec: Any
 
     def crow_indices(self) -> Tensor:
-        """Where each row, or row of blocks, begins among the values (`torch.Tensor.crow_indices`).
+        """Start of each row, or block row, among the values (`torch.Tensor.crow_indices`).
 
         Args:
             input: A tensor of layout `tt.sparse_csr` or `tt.sparse_bsr`. The method's `self`.
@@ -92,7 +92,7 @@ class SparseCompressedMethods:
         return plan(self)
 
     def ccol_indices(self) -> Tensor:
-        """Where each column, or column of blocks, begins among the values (`torch.Tensor.ccol_indices`).
+        """Start of each column, or block column, among the values (`torch.Tensor.ccol_indices`).
 
         Args:
             input: A tensor of layout `tt.sparse_csc` or `tt.sparse_bsc`. The method's `self`.

@@ -183,7 +183,7 @@ class StorageMethods:
         return plan(self, source)
 
     def is_set_to(self, tensor: Tensor) -> bool:
-        """Whether two tensors are the same view of the same memory (`torch.Tensor.is_set_to`).
+        """Test if two tensors are the same view of the same memory (`torch.Tensor.is_set_to`).
 
         Args:
             input: A tensor. The method's `self`.
