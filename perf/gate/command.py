@@ -1,7 +1,8 @@
 """Gate a change on its benchmarks: compare it with a baseline, print Markdown, and exit by policy.
 
-`--baseline BRANCH` measures HEAD and its merge base with the branch, interleaved on this machine. With
-`--baseline RESULT.json`, the suites of that file are measured now, unless `--new` names a result.
+`--baseline BRANCH` measures HEAD and its merge base with the branch, interleaved on this machine. Slower rows
+are measured a second time, which decides. With `--baseline RESULT.json`, the suites of that file are measured
+now, unless `--new` names a result.
 `--history FILE` takes the last comparable run of the store, and its newest run without `--new`.
 
 Exit status 0: no row is slower by more than the tolerance.

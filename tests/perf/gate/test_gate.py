@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -258,6 +259,29 @@ def test_a_branch_is_measured_at_the_merge_base(
     ancestor = gate("--baseline", "topic", "--rows", "add")
     assert ancestor.returncode == 2
     assert "HEAD has no commit that 'topic' lacks" in ancestor.stderr
+
+
+def test_a_slower_row_is_measured_again_and_the_second_time_decides(
+    gate: Command, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def measure(base: str, new: str, *, rows: str, **options: object) -> tuple[Result, Result]:
+        asked.append(rows)
+        sides = (
+            measured(1, 1, a=1.0, b=1.0, c=1.0),
+            measured(2, 2, a=1.0, b=2.0, c=2.0 if len(asked) == 1 else 1.0),
+        )
+        for side in sides:
+            side.rows = [row for row in side.rows if re.search(rows, row.title)]
+        return sides
+
+    monkeypatch.setattr(sources, "measure_commits", measure)
+    done = gate("--baseline", "main", "--output", "json")
+    found = {row["name"]: row["kind"] for row in json.loads(done.stdout)["rows"]}
+    assert found == {"a": "unchanged", "b": "slower", "c": "unchanged"}
+    assert (done.returncode, len(asked), asked[0]) == (1, 2, "")
+    assert "2 rows are slower; they are measured again" in done.stderr
 
 
 @pytest.mark.parametrize(
