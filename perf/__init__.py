@@ -1,10 +1,12 @@
 """Performance measurements against a baseline, and costs and predictions of programs: `python -m
-triten.perf`, `tt.perf.cost`, `tt.perf.plan`.
+triten.perf`, `tt.perf.benchmark`, `tt.perf.cost`, `tt.perf.plan`.
 
 - `costs/` counts bytes and operations on Meta tensors; `planning/` predicts memory and time from them.
 - `suite/` is the benchmark suite with its result file.
 - `gpu/` times kernels on a GPU against targets.
 - `ahead_of_time/` compiles kernels without a GPU.
+- `history/` stores runs and finds change points; `gate/` judges a change in CI; `report/` shows runs.
+- `user_benchmarks/` are benchmarks in the user's own files: `tt.perf.benchmark`.
 - `programs/` runs third-party programs written for PyTorch.
 
 Each other module is a single measurement, or a tool for measuring. The package is imported when `tt.perf` is
@@ -24,8 +26,10 @@ from .planning import (
     TensorParallel,
     plan,
 )
+from .user_benchmarks import Benchmark, benchmark
 
 __all__ = [
+    "Benchmark",
     "Cost",
     "DataParallel",
     "DistributedPlan",
@@ -37,6 +41,7 @@ __all__ = [
     "Pipeline",
     "Plan",
     "TensorParallel",
+    "benchmark",
     "cost",
     "plan",
 ]

@@ -14,6 +14,8 @@ from .refusal import RefusalError
 MEASUREMENTS = {
     "run": (".suite.run", "time the suites beside peers and limits, into a result file"),
     "compare": (".suite.compare", "two result files, or two commits: what became faster or slower"),
+    "history": (".history.command", "runs in one SQLite file: add, list, export, change points"),
+    "gate": (".gate.command", "judge a change by its benchmarks: Markdown for CI, exit status by policy"),
     "profile": (".host_profile.command", "where a script's host time goes, by operator and layer"),
     "report": (".report.command", "result files as a page that works offline, as markdown or JSON"),
     "memory": (".memory", "bytes of a small tensor"),

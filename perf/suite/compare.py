@@ -165,11 +165,11 @@ def format_comparisons(found: Sequence[Comparison], base: Result, new: Result) -
         alone = [key for key in result.by_key if key not in other.by_key]
         if alone:
             lines.append(f"only in {name}: {len(alone)} rows, such as {alone[0]}")
-    lines += _doubts(base, new)
+    lines += comparison_doubts(base, new)
     return "\n".join(lines)
 
 
-def _doubts(base: Result, new: Result) -> list[str]:
+def comparison_doubts(base: Result, new: Result) -> list[str]:
     """Return reasons why a comparison of the two is less reliable."""
     said = [
         f"note: {name} differs: {base.machine.get(name)}, {new.machine.get(name)}"

@@ -140,7 +140,7 @@ class Measurement:
             return Rival(library, self._device.slice(codes.timed, namespaces, library), value)
         timed = f"{statement}\n{workload.reset}"
         work = statement_slice(timed, namespaces[0], collect_garbage=self._effort.collect_garbage)
-        return Rival(library, _between_idleness(work, library), value)
+        return Rival(library, after_synchronization(work, library), value)
 
     def _cost(self, workload: Workload) -> Cost:
         ours = self._libraries[0]
@@ -246,7 +246,7 @@ class _NoCollector:
             gc.enable()
 
 
-def _between_idleness(work: Slice, library: Library) -> Slice:
+def after_synchronization(work: Slice, library: Library) -> Slice:
     """Wrap a slice to start on an idle device without waiting for its work, to measure host time alone."""
     if library.device == "cpu":
         return work

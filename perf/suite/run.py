@@ -1,4 +1,4 @@
-"""Time triten against its baselines, suite by suite, into a result file.
+"""Time triten against its baselines, suite by suite, or your own benchmarks, into a result file.
 
 Libraries run interleaved in one process. The result has medians over the rounds, with confidence intervals of
 their ratios, and the machine's limits, measured in the same run. A full run on the CPU uses several
@@ -22,6 +22,8 @@ from ...runtime.cuda.driver import is_simulated
 from ..machine import describe_machine
 from ..refusal import expression, require_positive, require_writable
 from ..result_file import installed_versions, kernel_driver_version, source_commit
+from ..user_benchmarks.loading import FunctionWorkload, load_benchmarks
+from ..user_benchmarks.measurement import FunctionMeasurement
 from .cores import Cores, available_cores
 from .device_work import DeviceWork
 from .display import format_head, format_result, progress
@@ -47,6 +49,10 @@ INTERRUPTED = 130
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `python -m triten.perf run`."""
+    parser.add_argument(
+        "files", nargs="*", type=Path, metavar="FILE.py",
+        help="files with your own benchmarks (@tt.perf.benchmark), in place of the suites",
+    )  # fmt: skip
     parser.add_argument(
         "--suite", nargs="+", action="extend", metavar="NAME", help=f"default: all of {', '.join(SUITES)}"
     )
@@ -93,7 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure, keep, print. Raises RefusalError, of which `SetupError` and `ResultFileError` are kinds."""
-    workloads = chosen(arguments.suite or list(SUITES), arguments.rows, _scale(arguments))
+    workloads = _chosen(arguments)
     if arguments.list:
         print("\n".join(workload.title.replace("  ", " ").rstrip() for workload in workloads))
         return 0
@@ -105,7 +111,10 @@ def run(arguments: argparse.Namespace) -> int:
             f"TRITEN_CUDA={os.environ['TRITEN_CUDA']} simulates a device, whose times say nothing: --rehearse runs "
             "every row"
         )
-    peers = installed_peers(arguments.device) if arguments.peers is None else arguments.peers
+    own = [workload for workload in workloads if isinstance(workload, FunctionWorkload)]
+    peers = arguments.peers
+    if peers is None:
+        peers = installed_peers(arguments.device) if len(own) < len(workloads) else []
     libraries = load_libraries(peers, arguments.device, simulated)
     threads = _threads(arguments.threads)
     if processes > 1:
@@ -118,12 +127,14 @@ def run(arguments: argparse.Namespace) -> int:
             result.settings = {**result.settings, "cores": cores.held or None, "blas_held": all(held)}
             writer = ResultWriter(result, arguments.output)
             measurement = Measurement(libraries, effort, threads, device, cores)
+            functions = FunctionMeasurement(libraries[0], own, effort, threads, device, cores)
             result.limits = measure_limits(_scale(arguments), libraries[0], device, cores)
             print(format_head(result), file=sys.stderr)
             with progress(len(workloads)) as shown:
                 for workload in workloads:
                     shown.begin(workload.title)
-                    writer.add(measurement.row(workload))
+                    measured_by = functions if isinstance(workload, FunctionWorkload) else measurement
+                    writer.add(measured_by.row(workload))
                     shown.done()
             writer.finish()
     except KeyboardInterrupt:
@@ -191,6 +202,19 @@ def chosen(suites: Sequence[str], rows: str, scale: Scale) -> list[Workload]:
     if not found:
         raise SetupError(f"no row of {', '.join(suites)} matches {rows!r}")
     return found
+
+
+def _chosen(arguments: argparse.Namespace) -> list[Workload]:
+    """Return the matching workloads of the suites and of the user's files."""
+    if not arguments.files:
+        return chosen(arguments.suite or list(SUITES), arguments.rows, _scale(arguments))
+    wanted = expression(arguments.rows)
+    of_suites = chosen(arguments.suite, "", _scale(arguments)) if arguments.suite else []
+    found = [*load_benchmarks(arguments.files), *of_suites]
+    matching = [workload for workload in found if wanted.search(workload.title)]
+    if not matching:
+        raise SetupError(f"no row of {', '.join(map(str, arguments.files))} matches {arguments.rows!r}")
+    return matching
 
 
 def _processes(arguments: argparse.Namespace) -> int:
