@@ -107,13 +107,32 @@ def load() -> None:
     from .generated import functions
     from .generated.registrations.operator_index import OPERATORS
     from .layers import plan_batched
-    from .layers.python_key import PYTHON, python_fallback
+    from .layers.python_key import python_fallback
     from .layers.quantized.schemas import NAMES as quantized_names
     from .methods import attach
     from .tensor import Tensor
 
     attach()
     set_public_places(functions, Tensor)
+    recorded = KernelFunction(None, planner=not_differentiable, source="autograd fallback")
+    passed = KernelFunction.fallthrough("functionality without kernel")
+    fallbacks: dict[Functionality, KernelFunction | None] = {
+        Functionality.Dense: None,
+        Functionality.Quantized: None,
+        Functionality.Sparse: None,
+        Functionality.SparseCsr: None,
+        Functionality.Python: KernelFunction(python_fallback, boxed=True, source="modes and subclasses"),
+        Functionality.FuncTorchDynamicLayerBackMode: KernelFunction(
+            None, planner=plan_batched, source="batching rules of vmap"
+        ),
+        Functionality.Functionalize: KernelFunction(_functionalize, boxed=True, source="functionalize"),
+        Functionality.Named: KernelFunction(None, planner=_plan_named, source="named tensors"),
+        Functionality.AutogradOther: recorded,
+        Functionality.AutogradFunctionality: recorded,
+        Functionality.ForwardAD: KernelFunction(_forward_mode, boxed=True, source="forward mode"),
+    }
+    """Kernel that every key of a functionality falls back to, lowest first. None: there is no fallback; each operator
+    has kernels there. Calls pass by all other functionalities."""
     dispatcher = Dispatcher.singleton()
     late_kernels[Functionality.Sparse] = late_kernels[Functionality.SparseCsr] = _sparse_kernel
     late_kernels[Functionality.Quantized] = _quantized_kernel
@@ -124,36 +143,9 @@ def load() -> None:
             dispatcher.defer(names, partial(_registration, family))
         dispatcher.defer(quantized_names, _quantized_operators)
         for (functionality, _), key in RUNTIME.items():
-            if functionality in (Functionality.AutogradFunctionality, Functionality.AutogradOther):
-                kernel = KernelFunction(None, planner=not_differentiable, source="autograd fallback")
+            kernel = fallbacks.get(functionality, passed)
+            if kernel is not None:
                 dispatcher.register_fallback(key, kernel)
-            elif functionality is Functionality.ForwardAD:
-                dispatcher.register_fallback(
-                    key, KernelFunction(_forward_mode, boxed=True, source="forward mode")
-                )
-            elif key is PYTHON:
-                dispatcher.register_fallback(
-                    key, KernelFunction(python_fallback, boxed=True, source="modes and subclasses")
-                )
-            elif functionality is Functionality.Named:
-                dispatcher.register_fallback(
-                    key, KernelFunction(None, planner=_plan_named, source="named tensors")
-                )
-            elif functionality is Functionality.FuncTorchDynamicLayerBackMode:
-                dispatcher.register_fallback(
-                    key, KernelFunction(None, planner=plan_batched, source="batching rules of vmap")
-                )
-            elif functionality is Functionality.Functionalize:
-                dispatcher.register_fallback(
-                    key, KernelFunction(_functionalize, boxed=True, source="functionalize")
-                )
-            elif functionality not in (
-                Functionality.Dense,
-                Functionality.Quantized,
-                Functionality.Sparse,
-                Functionality.SparseCsr,
-            ):
-                dispatcher.register_fallback(key, KernelFunction.fallthrough("functionality without kernel"))
     if os.environ.get("TRITEN_SHOW_DISPATCH_TRACE", "0") not in ("", "0"):
         from .layers.trace import trace_everything
 

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -56,6 +57,15 @@ def test_package_data_covers_every_data_file() -> None:
     ]
     assert "py.typed" in files and "dispatch/tensor.pyi" in files
     assert [name for name in files if not any(fnmatch(name, pattern) for pattern in patterns)] == []
+
+
+def test_mypy_checks_every_module_but_the_benchmarks_and_tests() -> None:
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
+    is_excluded = re.compile(table["exclude"]).search
+    folders = [folder.relative_to(PACKAGE.parent).as_posix() + "/" for folder in package_folders()]
+    excluded = [folder for folder in folders if is_excluded(folder)]
+    assert table["packages"] == [PACKAGE.name]
+    assert excluded == [each for each in folders if each.startswith(("triten/perf/", "triten/tests/"))]
 
 
 def test_the_root_shows_the_architecture() -> None:

@@ -1,8 +1,7 @@
 """Object code of loops: compiled by LLVM, cached on disk, and wrapped as Python functions.
 
-The folder is ``$TRITEN_CACHE_DIR/objects``. A cache key hashes the IR, the versions of LLVM and llvmlite, and the
-processor's features. An entry starts with a checksum. A damaged entry is recompiled, as is one written by a user other
-than this one or root. `TRITEN_CACHE_MAXSIZE=0` disables the cache.
+Object code is the part ``objects`` of the disk cache (`runtime/disk_cache.py`). A cache key hashes the IR, the versions
+of LLVM and llvmlite, and the processor's features. A damaged entry is recompiled, as is one that the cache refuses.
 
 LLVM compiles in this process if memory is not limited, and otherwise in a separate process (`llvm_compiler`): LLVM
 aborts its process when an allocation fails. `object_loader` loads the code without LLVM.
@@ -26,28 +25,21 @@ import weakref
 from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...dispatch.structured.compiled_loops import background
-from ...runtime.cache_files import (
-    UntrustedFileError,
-    make_own_folder,
-    read_own_file,
-    warn_once,
-    write_own_file,
-)
+from ...runtime.cache_files import UntrustedFileError, warn_once
+from ...runtime.disk_cache import disk_cache
 from ...runtime.fork_lock import forkable, hold_across_fork
 from ...runtime.spare_memory import can_run_out, require_memory
-from ..triton.source_files import directory as sources
 from . import llvm_compiler
 from .calling_convention import DATA
 from .object_loader import IS_SUPPORTED, LoadedObject, library_address
 
 METH_FASTCALL = 0x80
-DIGEST_SIZE = 32
+PART = "objects"
 LIBRARY_BYTES = 1 << 28
 """Memory that must be there to import llvmlite, which takes 154 MiB of address space."""
 COMPILER_BYTES = 1 << 27
@@ -281,36 +273,22 @@ def _compile(text: str, optimizes: bool) -> bytes:
     return llvm_compiler.compile_text(text, optimizes)
 
 
-def _path(key: str) -> Path | None:
-    """Return the path of an entry; None if the cache is disabled."""
-    if os.environ.get("TRITEN_CACHE_MAXSIZE") == "0":
-        return None
-    try:
-        return sources().parent / "objects" / f"{key}.o"
-    except RuntimeError:  # no home
-        return None
-
-
 def _read(key: str) -> bytes | None:
-    path = _path(key)
-    if path is None:
+    cache = disk_cache()
+    if cache is None:
         return None
     try:
-        found = read_own_file(path, MOST_BYTES, path.parent.parent)
+        return cache.read(PART, key, is_sealed=True, most=MOST_BYTES)
     except UntrustedFileError as error:
-        warn_once(path.parent, f"compiled loops are not read from {path.parent}, but compiled anew: {error}")
+        folder = cache.folder(PART)
+        warn_once(folder, f"compiled loops are not read from {folder}, but compiled anew: {error}")
         return None
     except OSError:
         return None
-    data = b"" if found is None else found[0]
-    body = data[DIGEST_SIZE:]
-    return body if hashlib.sha256(key.encode() + body).digest() == data[:DIGEST_SIZE] else None
 
 
 def _write(key: str, body: bytes) -> None:
-    path = _path(key)
-    if path is None:
-        return
-    with contextlib.suppress(OSError):  # a folder that cannot be written to: each process compiles
-        make_own_folder(path.parent)
-        write_own_file(path, hashlib.sha256(key.encode() + body).digest() + body)
+    cache = disk_cache()
+    if cache is not None:
+        with contextlib.suppress(OSError):  # a folder that cannot be written to: each process compiles
+            cache.write(PART, key, body, is_sealed=True)

@@ -1,35 +1,24 @@
-"""Generated sources as modules in files: ``$TRITEN_CACHE_DIR/sources``, one for each text.
+"""Generated sources as modules in files: the part ``sources`` of the disk cache, one file for each text.
 
-A hash of its text names a file. A file with another text is rewritten; the executed text is the generated one, never
-the file's.
+A hash of its text names a file. A file with another text is rewritten. The executed text is the generated one, never
+the file's, and `linecache` has its lines: Triton and tracebacks show it even after the cache has removed the file.
 """
 
 from __future__ import annotations
 
 import hashlib
 import linecache
-import os
-import secrets
 import sys
 import threading
-from pathlib import Path
 from types import ModuleType
 
-from ...runtime.cache_files import make_own_folder
+from ...runtime.disk_cache import disk_cache
 from ...runtime.fork_lock import forkable
 
 PREFIX = "triten_generated_"
+PART = "sources"
 
 _lock = forkable(threading.Lock())
-
-
-def directory() -> Path:
-    """Return the folder of sources, beside the compiled kernels (see `docs/environment_variables.md`)."""
-    named = os.environ.get("TRITEN_CACHE_DIR")
-    if named:
-        return Path(named) / "sources"
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "triten" / "sources"
 
 
 def module_of(text: str) -> ModuleType:
@@ -39,7 +28,8 @@ def module_of(text: str) -> ModuleType:
         made = sys.modules.get(name)
         if made is not None:
             return made
-        path = _written(name, text)
+        path = _written(name, text) or f"<triten generated {name}>"
+        linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
         made = ModuleType(name)
         made.__file__ = path
         exec(compile(text, path, "exec"), made.__dict__)
@@ -47,19 +37,15 @@ def module_of(text: str) -> ModuleType:
         return made
 
 
-def _written(name: str, text: str) -> str:
-    """Return the path of a file with this text, or a virtual path in `linecache` if no file can be written."""
-    folder = directory()
-    path = folder / f"{name}.py"
+def _written(name: str, text: str) -> str | None:
+    """Return the path of a file with this text; None if no file can be written, or the cache is disabled."""
+    cache = disk_cache()
+    if cache is None:
+        return None
+    data = text.encode()
     try:
-        if path.is_file() and path.read_text(encoding="utf-8") == text:
-            return str(path)
-        make_own_folder(folder)
-        beside = folder / f"{name}.{secrets.token_hex(8)}.tmp"
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-        return str(path)
+        if cache.read(PART, name) != data:
+            cache.write(PART, name, data)
     except OSError:
-        virtual = f"<triten generated {name}>"
-        linecache.cache[virtual] = (len(text), None, text.splitlines(keepends=True), virtual)
-        return virtual
+        return None
+    return cache.path(PART, name)

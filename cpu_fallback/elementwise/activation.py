@@ -7,6 +7,7 @@ from typing import Any
 
 from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN and goes over the data once
 
+from ...dispatch.structured.dtype_kinds import FLOAT, INEXACT, REAL
 from ...dispatch.structured.stub import (
     KernelFactory,
     PlannedKernel,
@@ -18,7 +19,7 @@ from ..plain_numpy import np
 from ..widen import compute_np
 from .chains import SMALL, Chain, Maker, chained, general, is_plain
 from .elementwise import planned
-from .pointwise import FLOAT, INEXACT, REAL, check_kind
+from .pointwise import check_kind
 from .pointwise_math import log1p, silu
 from .selection import selected
 

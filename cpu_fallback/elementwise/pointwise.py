@@ -14,6 +14,7 @@ from typing import Any
 
 from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN and goes over the data once
 
+from ...dispatch.structured.dtype_kinds import ANY, BITS, FLOAT, INEXACT, INTEGER, NUMBERS, REAL, REAL_NUMBERS
 from ...dispatch.structured.exponent_check import exponent_check
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...dispatch.structured.supported_dtypes import kernel_name
@@ -36,30 +37,28 @@ OVERWRITTEN = 1 << 12
 AT_ONCE = 1 << 17
 """Elements up to which a gradient under a mask is made in one piece: its temporaries stay in the cache."""
 
-ANY, REAL, FLOAT, INEXACT = "biufc", "biuf", "f", "fc"
-
 Row = tuple[Callable[..., Any] | str, str]
 
 OPERATORS: dict[str, Row] = {
     "_frexp_exponent": (representation.exponent, FLOAT),
     "_frexp_mantissa": (representation.mantissa, FLOAT),
-    "abs": (np.absolute, "iufc"),
+    "abs": (np.absolute, NUMBERS),
     "acos": (np.arccos, INEXACT),
     "acosh": (np.arccosh, INEXACT),
     "add": (m.add_scaled, ANY),
     "addcdiv": (m.addcdiv, INEXACT),
-    "addcmul": (m.addcmul, "iufc"),
+    "addcmul": (m.addcmul, NUMBERS),
     "asin": (np.arcsin, INEXACT),
     "asinh": (np.arcsinh, INEXACT),
     "atan": (np.arctan, INEXACT),
     "atan2": (np.arctan2, FLOAT),
     "atanh": (np.arctanh, INEXACT),
-    "bitwise_and": (np.bitwise_and, "biu"),
-    "bitwise_left_shift": (np.left_shift, "iu"),
-    "bitwise_not": (np.invert, "biu"),
-    "bitwise_or": (np.bitwise_or, "biu"),
-    "bitwise_right_shift": (np.right_shift, "iu"),
-    "bitwise_xor": (np.bitwise_xor, "biu"),
+    "bitwise_and": (np.bitwise_and, BITS),
+    "bitwise_left_shift": (np.left_shift, INTEGER),
+    "bitwise_not": (np.invert, BITS),
+    "bitwise_or": (np.bitwise_or, BITS),
+    "bitwise_right_shift": (np.right_shift, INTEGER),
+    "bitwise_xor": (np.bitwise_xor, BITS),
     "_conj_physical": (m.conjugate, ANY),
     "copysign": (np.copysign, FLOAT),
     "cos": (np.cos, INEXACT),
@@ -73,13 +72,13 @@ OPERATORS: dict[str, Row] = {
     "fmax": (np.fmax, REAL),
     "fmin": (np.fmin, REAL),
     "frac": (representation.frac, FLOAT),
-    "gcd": (np.gcd, "iu"),
+    "gcd": (np.gcd, INTEGER),
     "ge": (np.greater_equal, REAL),
     "gt": (np.greater, REAL),
     "heaviside": (representation.heaviside, REAL),
     "hypot": (np.hypot, FLOAT),
     "le": (np.less_equal, REAL),
-    "lcm": (representation.least_multiple, "iu"),
+    "lcm": (representation.least_multiple, INTEGER),
     "leaky_relu_backward": (m.leaky_relu_backward, FLOAT),
     "lerp": (m.lerp, INEXACT),
     "log": (np.log, INEXACT),
@@ -100,7 +99,7 @@ OPERATORS: dict[str, Row] = {
     "mul": (np.multiply, ANY),
     "reciprocal": (m.reciprocal, INEXACT),
     "rsqrt": (m.rsqrt, INEXACT),
-    "rsub": (m.rsub, "iufc"),
+    "rsub": (m.rsub, NUMBERS),
     "sgn": (representation.sgn, ANY),
     "sigmoid_backward": (m.sigmoid_backward, INEXACT),
     "sign": (representation.sgn, REAL),
@@ -111,7 +110,7 @@ OPERATORS: dict[str, Row] = {
     "sinh": (np.sinh, INEXACT),
     "softplus_backward": (m.softplus_backward, FLOAT),
     "sqrt": (np.sqrt, INEXACT),
-    "sub": (m.sub_scaled, "iufc"),
+    "sub": (m.sub_scaled, NUMBERS),
     "tan": (np.tan, INEXACT),
     "tanh": (np.tanh, INEXACT),
     "tanh_backward": (m.tanh_backward, INEXACT),
@@ -206,7 +205,7 @@ def dividing(name: str) -> Callable[[StructuredCall], PlannedKernel]:
     """Return the factory of a row of `DIVIDING`; integers check for zero divisors first."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
-        check_kind(call, "iuf", name if name.endswith("_divide") else None)
+        check_kind(call, REAL_NUMBERS, name if name.endswith("_divide") else None)
         kind = compute_np(call.common_dtype).kind
         floats, integers, unsigned = DIVIDING[name]
         if kind == "f":
@@ -329,9 +328,11 @@ def clamp(call: StructuredCall) -> PlannedKernel:
     low = call.args.get("min") is not None
     high = call.args.get("max") is not None
     if not isinstance(call.args.get("min", call.args.get("max")), TensorSpec):
-        check_kind(call, "iuf", "clamp_scalar" if low and high else f"clamp_{'min' if low else 'max'}_scalar")
+        check_kind(
+            call, REAL_NUMBERS, "clamp_scalar" if low and high else f"clamp_{'min' if low else 'max'}_scalar"
+        )
     elif low and high:
-        check_kind(call, "iuf")
+        check_kind(call, REAL_NUMBERS)
     if low and high:
         kernel = planned(call, clip)
         if not any(
@@ -442,7 +443,7 @@ def negative_of(call: StructuredCall) -> Callable[..., Any]:
 
 def neg(call: StructuredCall) -> PlannedKernel:
     """-a."""
-    check_kind(call, "iufc")
+    check_kind(call, NUMBERS)
     return planned(call, negative_of(call))
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...dispatch.structured.dtype_kinds import FLOAT
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..elementwise.elementwise import SLOW, planned
-from ..elementwise.pointwise import FLOAT, Row, by_passes, check_kind, loaded
+from ..elementwise.pointwise import Row, by_passes, check_kind, loaded
 from . import special_math as m
 
 OPERATORS: dict[str, Row] = {

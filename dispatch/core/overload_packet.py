@@ -51,12 +51,28 @@ from .kernel_function import Plan
 from .operator_entry import MAX_PLANS, PYTHON_BIT, OperatorEntry
 from .public_spelling import FUNCTION, METHOD, public_callable
 
+
+class _Prefix:
+    """First element of a key, which tells one use of a table from the others."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
 SHORT = frozenset({int, str, scalar_type.dtype, device.device})
 """Classes of the last argument of general calls that the generated functions look up in `short` themselves."""
 
 FIRST: list[int | str] = [0]
 """Positions of a general call's runtime arguments if the first argument is the only one."""
 
+
+GUARDED, BELOW, KIND = _Prefix("guarded"), _Prefix("below"), _Prefix("kind")
+"""First elements of keys that no argument equals."""
 
 _lock = forkable(threading.Lock())
 _epoch = [0]
@@ -98,25 +114,28 @@ class OverloadPacket:
     - `plans` maps the first argument's key element to a plan, or to a table by the other elements.
     - `scaled` is the same for calls whose ``alpha``-like arguments differ from their defaults.
     - `outs` is for calls with ``out=``.
-    - `guarded` is for calls under modes; its keys include the thread's key sets.
     - `short` is for calls of a general name that one or two arguments decide: a number for a factory, else a tensor's
       spec with or without a number. It also holds a factory's calls by sizes whose other parameters equal `unset`.
+
+    The generated functions look these up. `_made` is the table of the packet's own calls:
+
+    - calls of a general name, by the arguments as given
+    - `GUARDED`: calls under modes, by the thread's key sets and the arguments
+    - `BELOW`: calls with disabled overrides
+    - `KIND`: how to plan the calls of a kind
 
     Methods have separate entries if a call may be handled elsewhere: the handler receives the public callable.
     `parameters` and `roles` are built from `declared` by the name's first call, since import has thousands of names.
     """
 
     __slots__ = (
-        "_below",
         "_entries",
-        "_general",
-        "_kinds",
+        "_made",
         "_parameters",
         "_roles",
         "count",
         "declared",
         "deprecated",
-        "guarded",
         "name",
         "numbers_as_tensors",
         "outs",
@@ -141,11 +160,8 @@ class OverloadPacket:
         self.plans: dict[Any, Any] = {}
         self.scaled: dict[Any, Any] = {}
         self.outs: dict[Any, Plan] = {}
-        self.guarded: dict[Any, Plan] = {}
         self.short: dict[Any, Plan] = {}
-        self._kinds: dict[Any, CallKind] = {}
-        self._general: dict[Any, tuple[Plan, list[int | str]]] = {}
-        self._below: dict[Any, Plan] = {}
+        self._made: dict[Any, Any] = {}
         self._entries: dict[int, OperatorEntry] | None = None
         self._parameters: tuple[Parameter, ...] | None = None
         self._roles: list[tuple[str, Any]] = []
@@ -172,11 +188,8 @@ class OverloadPacket:
         self.plans.clear()
         self.scaled.clear()
         self.outs.clear()
-        self.guarded.clear()
-        self._kinds.clear()
-        self._general.clear()
         self.short.clear()
-        self._below.clear()
+        self._made.clear()
         self.count = 0
 
     def schemas(self) -> dict[int, OperatorEntry]:
@@ -259,7 +272,7 @@ class OverloadPacket:
             if found is not None:
                 return found  # type: ignore[no-any-return]
         epoch = _epoch[0]
-        call_kind = None if kind is None else self._kinds.get(kind)
+        call_kind: CallKind | None = None if kind is None else self._made.get(kind)
         if call_kind is None:
             handled = self._plan_overridden(args, elements, scaled, keep, spelling, epoch)
             if handled is not None:
@@ -289,7 +302,7 @@ class OverloadPacket:
             if it holds a value that the wrapper cannot look up: a list, a bool or a complex number in a tensor's place.
         """
         elements: list[Any] = []
-        kind: list[Any] = []
+        kind: list[Any] = [KIND]
         plain, keep, has_lists = not scaled, True, False
         for (role, default), value in zip(self._roles or self.roles, args):  # noqa: B905 - as many as the wrapper has
             cls = value.__class__
@@ -338,17 +351,30 @@ class OverloadPacket:
                     kind.append(element)
         return elements, tuple(kind) if plain else None, keep, has_lists and keep
 
+    def _may_store(self, epoch: int) -> bool:
+        """Return False if a registration happened since `epoch`. Otherwise make room. The caller holds the lock."""
+        if epoch != _epoch[0]:
+            return False
+        _planned.add(self)
+        self.count += 1
+        if self.count > MAX_PLANS:
+            self.clear()
+            self.count = 1
+        return True
+
+    def _store_made(self, epoch: int, key: Any, made: Any) -> None:
+        """Store what was planned for the packet's own calls, unless a registration happened meanwhile."""
+        with _lock:
+            if self._may_store(epoch):
+                self._made[key] = made
+
     def _store(
         self, epoch: int, table: dict[Any, Any], first: Any, rest: Any, nested: bool, plan: Plan
     ) -> None:
         """Store a plan, unless a registration happened while it was made."""
         with _lock:
-            if epoch != _epoch[0]:
+            if not self._may_store(epoch):
                 return
-            _planned.add(self)
-            self.count += 1
-            if self.count > MAX_PLANS:
-                self.clear()
             if nested:
                 found = table.get(first)
                 if found is None:
@@ -372,12 +398,8 @@ class OverloadPacket:
         plan, holds, picks = adapted(entry, bound, self._runtime(args, scaled))
         if kind is not None and holds:
             call_kind = CallKind.of(self.parameters, args, entry, bound, plan, picks)
-            with _lock:
-                if call_kind is not None and epoch == _epoch[0]:
-                    if len(self._kinds) >= MAX_PLANS:
-                        self._kinds.clear()
-                    self._kinds[kind] = call_kind
-                    _planned.add(self)
+            if call_kind is not None:
+                self._store_made(epoch, kind, call_kind)
         return plan, holds
 
     def _plan_overridden(
@@ -399,8 +421,8 @@ class OverloadPacket:
             return _first_run(lambda *_: self.handled_in(spelling, askers, *self._as_written(args)), {})
         if not overrides.is_marked(elements):
             return None
-        key = (scaled, *elements)
-        plan = self._below.get(key) if keep else None
+        key = (BELOW, scaled, *elements)
+        plan: Plan | None = self._made.get(key) if keep else None
         if plan is None:
             entry, bound = self.resolve(*self._split(args))
             inner, holds, _ = adapted(entry, bound, self._runtime(args, scaled))
@@ -410,12 +432,7 @@ class OverloadPacket:
 
             plan = below
             if keep and holds:
-                with _lock:
-                    if epoch == _epoch[0]:
-                        _planned.add(self)
-                        if len(self._below) >= MAX_PLANS:
-                            self._below.clear()
-                        self._below[key] = plan
+                self._store_made(epoch, key, plan)
         return plan
 
     def _as_written(self, args: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -646,7 +663,7 @@ class OverloadPacket:
 
     def _call_parameters(self, args: Sequence[Any], out: Any = None) -> Any:
         if out is None and not inference_enabled:
-            key: list[Any] = [local.included, local.excluded, local.autocast]
+            key: list[Any] = [GUARDED, local.included, local.excluded, local.autocast]
             runtime: list[Any] = []
             for (role, default), value in zip(self.roles, args, strict=True):
                 if role == "static":
@@ -664,7 +681,7 @@ class OverloadPacket:
             else:
                 elements = tuple(key)
                 try:
-                    plan = self.guarded.get(elements)
+                    plan = self._made.get(elements)
                 except TypeError:
                     plan = None
                 if plan is None:
@@ -682,7 +699,7 @@ class OverloadPacket:
         entry, bound = self.resolve(*self._split(args))
         plan, holds, _ = adapted(entry, bound, self._runtime(args, False))
         if holds and is_hashable(key) and not any(holds_tensor(element) for element in key):
-            self._store(epoch, self.guarded, key, None, False, plan)
+            self._store_made(epoch, key, plan)
         return plan
 
     def call_named(
@@ -776,7 +793,7 @@ class OverloadPacket:
         try:
             is_hashable = True
             try:
-                found = self._general.get(key)
+                found = self._made.get(key)
             except TypeError:  # as in `OperatorEntry.call_with_keys`
                 is_hashable = False
             if not is_hashable:
@@ -818,12 +835,8 @@ class OverloadPacket:
         element = first._spec if isinstance(first, TensorImpl) else first
         result = _called(plan, where, args, kwargs)
         with _lock:
-            if epoch == _epoch[0]:
-                _planned.add(self)
-                if len(self._general) >= MAX_PLANS:
-                    self._general.clear()
-                    self.short.clear()
-                self._general[key] = (plan, where)
+            if self._may_store(epoch):
+                self._made[key] = (plan, where)
                 if where == FIRST and not kwargs:
                     if len(args) == 1 and (element is not first or first.__class__ in SHORT):
                         self.short[element] = plan

@@ -17,7 +17,7 @@ import numpy as np
 from ...runtime.data_ptr import DataPtr
 from ...runtime.device import CPU
 from ...runtime.device import device as Device
-from ...runtime.dispatch_key import BY_NAME, Functionality, functionality_bit
+from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.dispatch_key_set import DispatchKeySet
 from ...runtime.grad_mode import inference_enabled, is_inference_mode_enabled
 from ...runtime.layout import layout as Layout
@@ -407,6 +407,3 @@ def share_storage(tensor: TensorImpl, source: TensorImpl) -> None:
     elif root_of(tensor._data) is not root_of(data):
         offset = tensor.storage_offset() * tensor._spec.itemsize
         tensor._data = view_at(storage_of(data, source._spec.device), offset, tensor._spec)
-
-
-PYTHON = BY_NAME["Python"]

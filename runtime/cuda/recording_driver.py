@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import driver as cuda
+from .memory.block import block_size
 from .occupancy import WARP_SIZE, Target
 from .tensor_map import DescribedTensor
 
@@ -86,7 +87,7 @@ class RecordingDriver(cuda.Driver):
         )
 
     def malloc(self, device: int, nbytes: int) -> int:
-        self._top += nbytes + -nbytes % 512
+        self._top += block_size(nbytes)
         return self._top
 
     def malloc_host(self, nbytes: int) -> int:

@@ -65,7 +65,7 @@ SOURCES = {
         f"{constant('distributed.elastic.multiprocessing.process_context.LAST_WAIT'):.0f} seconds later",
     ],
     "docs/environment_variables.md": lambda: [
-        f"{constant('runtime.cuda.triton.cubin_store.DEFAULT_MAXSIZE') // 2**30} GiB by default",
+        f"{constant('runtime.disk_cache.DEFAULT_MAXSIZE') // 2**30} GiB by default",
     ],
     "docs/fuzzing.md": lambda: [
         f"about {round(constant('tests.fuzz.files.guarded.LEAST') / 1e6, -1):.0f} MB, "

@@ -11,6 +11,7 @@ from triten.compiler.host import object_code
 from triten.runtime import cache_files
 from triten.runtime.cache_files import UntrustedFileError, make_own_folder, read_own_file, write_own_file
 from triten.runtime.cuda.triton.cubin_store import CubinStore, KernelBinary
+from triten.runtime.disk_cache import DiskCache
 from triten.tests.compiled_code import needs_llvm
 from triten.triton_kernels.tuning.entry import Entry
 from triten.triton_kernels.tuning.records import Records
@@ -121,7 +122,8 @@ def test_a_refused_entry_is_compiled_anew_with_one_warning(tmp_path, monkeypatch
 
 
 def test_refused_kernels_and_records_are_made_anew(tmp_path):
-    store, records = CubinStore(tmp_path / "cache" / "cubins"), Records(tmp_path / "cache" / "tuning")
+    cache = DiskCache(tmp_path / "cache")
+    store, records = CubinStore(cache), Records(cache)
     binary = KernelBinary("add", 90, b"code", {}, ("*fp32", "i32"), 4, 1, 0, 0, 1)
     entry = Entry("module:kernel", "0a1b", "bf16", "4096:16", (128, 64), 4, 3)
     store.write("0123", binary)

@@ -19,6 +19,7 @@ import pytest
 
 from triten.runtime.cuda.driver import DeviceProperties, Driver
 from triten.runtime.cuda.interpreter.driver import InterpreterDriver
+from triten.runtime.cuda.memory.block import GRANULARITY
 from triten.runtime.cuda.memory.caching_allocator import CachingAllocator
 from triten.runtime.cuda.memory.inspection import (
     nested_stats,
@@ -36,7 +37,7 @@ DEVICES = (Device("cuda", 0), Device("cuda", 1))
 STREAMS = (0, 1, 2)
 TOTAL = 256 * 2**20
 SMALL = 8
-SIZES = [1, 511, 512, 513, 2000, 4096, 70_000, 2**20 - 1, 2**20, 2**20 + 1]
+SIZES = [1, GRANULARITY - 1, GRANULARITY, GRANULARITY + 1, 2000, 4096, 70_000, 2**20 - 1, 2**20, 2**20 + 1]
 SIZES += [mib * 2**20 for mib in (3, 9, 10, 30)]
 METRICS = ("allocation", "allocated_bytes", "requested_bytes", "active", "active_bytes")
 METRICS += ("inactive_split", "inactive_split_bytes", "segment", "reserved_bytes")
@@ -167,7 +168,7 @@ class Model:
         self.cuda = driver()
         self.allocator = CachingAllocator(self.cuda, options or AllocatorOptions())
         self.interpreted = driver is InterpretedDriver
-        self.guard = self.cuda.guard_bytes and 512
+        self.guard = self.cuda.guard_bytes and GRANULARITY
         self.live = []
         self.hazards = []
         self.open = {}
@@ -188,7 +189,7 @@ class Model:
         pointer = self.allocator.allocate(nbytes, DEVICES[device])
         self.cuda.launch(device, stream, pointer)
         self.requests[device] += 1
-        assert pointer.address % 512 == 0 and pointer.nbytes == nbytes
+        assert pointer.address % GRANULARITY == 0 and pointer.nbytes == nbytes
         end = pointer.address + nbytes
         for start, stop, place, position in self.hazards:
             if start < end and pointer.address < stop:

@@ -4,7 +4,9 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import cast
 
+from ..utils._config_module import ConfigModule
 from . import config
 
 __all__ = ["counters", "disable_cache_limit", "is_compile_supported", "warn_once"]
@@ -35,5 +37,5 @@ def warn_once(msg: str, stacklevel: int = 1) -> None:
 @contextmanager
 def disable_cache_limit() -> Iterator[None]:
     """Lift the limit on recompilations of a function inside a ``with`` block."""
-    with config.patch(recompile_limit=2**31):
+    with cast(ConfigModule, config).patch(recompile_limit=2**31):
         yield

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...dispatch.structured.dtype_kinds import FLOAT, REAL_NUMBERS
 from ...dispatch.structured.stub import register_stub, with_defaults
 from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
-from .pointwise import FLOAT, pointwise
+from .pointwise import pointwise
 from .pointwise_functions import divide
 
 
@@ -64,7 +65,7 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
     "log_sigmoid": (log_sigmoid, FLOAT),
     "mish": (mish, FLOAT),
     "softshrink": (softshrink, FLOAT),
-    "threshold": (threshold, "iuf"),
+    "threshold": (threshold, REAL_NUMBERS),
 }
 """The scalar function of each operator, and the kinds of dtype that it serves."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...dispatch.scalars import ROUNDED_IN_WHERE, element_of, fitting_number, readable
 from ...dispatch.structured.complex_half import SCALES
+from ...dispatch.structured.dtype_kinds import BITS, FLOAT, INTEGER, REAL, REAL_NUMBERS
 from ...dispatch.structured.exponent_check import exponent_check
 from ...dispatch.structured.stub import (
     ElementFunction,
@@ -30,12 +31,10 @@ from . import pointwise_functions as f
 from .elementwise import HEAVY, check_dtypes, complex_elementwise, elementwise
 from .pairs import part_type
 
-ANY, REAL, FLOAT, INTEGER, BITS = "biuf", "biuf", "f", "iu", "biu"
-
 FUNCTIONS: dict[str, tuple[Any, str]] = {
     "_frexp_exponent": (representation.frexp_exponent, FLOAT),
     "_frexp_mantissa": (representation.frexp_mantissa, FLOAT),
-    "abs": (f.abs, "biuf"),
+    "abs": (f.abs, REAL),
     "acos": (f.acos, FLOAT),
     "acosh": (f.acosh, FLOAT),
     "asin": (f.asin, FLOAT),
@@ -49,7 +48,7 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
     "bitwise_or": (f.bitwise_or, BITS),
     "bitwise_right_shift": (f.right_shift, INTEGER),
     "bitwise_xor": (f.bitwise_xor, BITS),
-    "_conj_physical": (f.conjugate, ANY),
+    "_conj_physical": (f.conjugate, REAL),
     "copysign": (representation.copysign, FLOAT),
     "cos": (f.cos, FLOAT),
     "cosh": (f.cosh, FLOAT),
@@ -59,10 +58,10 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
     "exp": (f.exp, FLOAT),
     "exp2": (f.exp2, FLOAT),
     "expm1": (f.expm1, FLOAT),
-    "floor_divide": (f.floor_divide, "iuf"),
+    "floor_divide": (f.floor_divide, REAL_NUMBERS),
     "fmax": (f.fmax, REAL),
     "fmin": (f.fmin, REAL),
-    "fmod": (f.fmod, "iuf"),
+    "fmod": (f.fmod, REAL_NUMBERS),
     "frac": (representation.frac, FLOAT),
     "gcd": (representation.gcd, INTEGER),
     "ge": (f.ge, REAL),
@@ -80,18 +79,18 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
     "log2": (f.log2, FLOAT),
     "logaddexp": (representation.logaddexp, FLOAT),
     "logaddexp2": (representation.logaddexp2, FLOAT),
-    "logical_and": (f.logical_and, ANY),
-    "logical_not": (f.logical_not, ANY),
-    "logical_or": (f.logical_or, ANY),
-    "logical_xor": (f.logical_xor, ANY),
+    "logical_and": (f.logical_and, REAL),
+    "logical_not": (f.logical_not, REAL),
+    "logical_or": (f.logical_or, REAL),
+    "logical_xor": (f.logical_xor, REAL),
     "lt": (f.lt, REAL),
     "maximum": (f.maximum, REAL),
     "minimum": (f.minimum, REAL),
-    "mul": (f.mul, ANY),
-    "neg": (f.neg, "iuf"),
+    "mul": (f.mul, REAL),
+    "neg": (f.neg, REAL_NUMBERS),
     "reciprocal": (f.reciprocal, FLOAT),
-    "relu": (f.relu, "iuf"),
-    "remainder": (f.remainder, "iuf"),
+    "relu": (f.relu, REAL_NUMBERS),
+    "remainder": (f.remainder, REAL_NUMBERS),
     "rsqrt": (f.rsqrt, FLOAT),
     "sgn": (f.sgn, REAL),
     "sigmoid": (f.sigmoid, FLOAT),
@@ -115,11 +114,11 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
 HEAVY.update((representation.gcd, representation.lcm))
 
 SCALED: dict[str, tuple[Any, Any, str]] = {
-    "add": (f.add, f.add_scaled, ANY),
+    "add": (f.add, f.add_scaled, REAL),
     "addcdiv": (f.addcdiv, f.addcdiv_scaled, FLOAT),
-    "addcmul": (f.addcmul, f.addcmul_scaled, "iuf"),
-    "rsub": (f.rsub, f.rsub_scaled, "iuf"),
-    "sub": (f.sub, f.sub_scaled, "iuf"),
+    "addcmul": (f.addcmul, f.addcmul_scaled, REAL_NUMBERS),
+    "rsub": (f.rsub, f.rsub_scaled, REAL_NUMBERS),
+    "sub": (f.sub, f.sub_scaled, REAL_NUMBERS),
 }
 """Operators with a scale, which is a runtime argument only where it is not 1: the function without and with it."""
 
@@ -172,7 +171,7 @@ def kind_of(dtype: ScalarType) -> str:
 
 
 def computed(
-    call: StructuredCall, function: Any, kinds: str = ANY, masks: Sequence[str] = ()
+    call: StructuredCall, function: Any, kinds: str = REAL, masks: Sequence[str] = ()
 ) -> PlannedKernel:
     """Return the kernel of a scalar function over the runtime arguments; `masks` are read as bool.
 
@@ -283,7 +282,7 @@ def not_implemented(call: StructuredCall, dtype: ScalarType) -> NotImplementedEr
     return NotImplementedError(f"\"{call.kernel_name()}\" not implemented for '{dtype.scalar_name}'")
 
 
-def pointwise(function: Any, kinds: str = ANY) -> Callable[[StructuredCall], PlannedKernel]:
+def pointwise(function: Any, kinds: str = REAL) -> Callable[[StructuredCall], PlannedKernel]:
     """Return the kernel factory of a scalar function over the common dtype."""
     return lambda call: computed(call, function, kinds)
 
@@ -319,7 +318,7 @@ def scaled(plain: Any, with_scale: Any, kinds: str) -> Callable[[StructuredCall]
 
 def rounding(function: Any) -> Callable[[StructuredCall], PlannedKernel]:
     """Return the kernel factory of a row of `ROUNDING`."""
-    return lambda call: computed(call, f.same if call.common_dtype.is_integral else function, "iuf")
+    return lambda call: computed(call, f.same if call.common_dtype.is_integral else function, REAL_NUMBERS)
 
 
 def wide_of(dtype: ScalarType) -> ScalarType:
@@ -379,8 +378,12 @@ def div_mode(call: StructuredCall) -> PlannedKernel:
     """Division by rounding mode; quotients of narrow tensors are rounded to their dtype before they are truncated."""
     mode, other = call.args["rounding_mode"], call.args["other"]
     if mode == "trunc" and isinstance(other, TensorSpec) and other.ndim:
-        return computed(call, TRUNCATED_IN.get(call.common_dtype.name, f.trunc_divide), "iuf")
-    modes = {None: (f.divide, FLOAT), "trunc": (f.trunc_divide, "iuf"), "floor": (f.floor_divide, "iuf")}
+        return computed(call, TRUNCATED_IN.get(call.common_dtype.name, f.trunc_divide), REAL_NUMBERS)
+    modes = {
+        None: (f.divide, FLOAT),
+        "trunc": (f.trunc_divide, REAL_NUMBERS),
+        "floor": (f.floor_divide, REAL_NUMBERS),
+    }
     return computed(call, *modes[mode])
 
 
@@ -389,7 +392,7 @@ def power(call: StructuredCall) -> PlannedKernel:
     function = f.pow if isinstance(call.args["exponent"], TensorSpec) else f.pow_number
     if call.args["exponent"] is bool and getattr(call.args["self"], "dtype", None) is bool_:
         return computed(call, representation.truth_power, "b")
-    kernel, common = computed(call, function, "iuf"), call.common_dtype
+    kernel, common = computed(call, function, REAL_NUMBERS), call.common_dtype
     if isinstance(call.args["exponent"], type) and common.is_integral:
         return PlannedKernel(exponent_check(common.np, common.name)(kernel.into), any_shape=kernel.any_shape)
     return kernel
@@ -397,7 +400,7 @@ def power(call: StructuredCall) -> PlannedKernel:
 
 def where(call: StructuredCall) -> PlannedKernel:
     """Select `self` where the condition holds, else `other`."""
-    kernel = computed(call, f.where, ANY, masks=("condition",))
+    kernel = computed(call, f.where, REAL, masks=("condition",))
     return kernel if call.common_dtype.name in ROUNDED_IN_WHERE else with_fitting(kernel, call)
 
 
@@ -429,7 +432,7 @@ def nan_to_num(call: StructuredCall) -> PlannedKernel:
     """Replace NaN and infinities, by default with 0 and the finite limits; integers stay."""
     common = call.common_dtype
     if not (common.is_floating_point or common.is_complex):
-        into = computed(call._replace(runtime=("self",)), f.same, ANY).into
+        into = computed(call._replace(runtime=("self",)), f.same, REAL).into
         return PlannedKernel(lambda out, a, *replacements: into(out, a))
     limits = finfo(common.to_real() if common.is_complex else common)
     defaults = (0.0, limits.max, limits.min)

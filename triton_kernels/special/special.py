@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ...dispatch.structured.dtype_kinds import FLOAT
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..elementwise.elementwise import HEAVY
-from ..elementwise.pointwise import FLOAT, computed, pointwise
+from ..elementwise.pointwise import computed, pointwise
 from . import airy, bessel, gamma, incomplete_gamma, normal
 from .polynomials import POLYNOMIALS
 

@@ -1,9 +1,7 @@
-"""Measurements on disk: in ``tuning`` next to the folder of compiled kernels
-(`runtime/cuda/triton/cubin_store.py`).
+"""Measurements on disk: the part ``tuning`` of the disk cache (`runtime/disk_cache.py`).
 
 A device, by name and capability, has a folder, and a kernel has one in it. A question has one file in that,
-named by the hash of kernel, source version, dtype and class of shapes. An entry is written to a temporary
-file and renamed, so that a reader sees a whole entry or none. Writers of different questions write different
+named by the hash of kernel, source version, dtype and class of shapes. Writers of different questions write different
 files, so none overwrites another's result. No lock is needed, which some network file systems lack. If two
 processes answer the same question, the last answer stays, and both were measured. Damaged files and those of
 another version are skipped.
@@ -19,58 +17,46 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-from ...runtime.cache_files import (
-    UntrustedFileError,
-    make_own_folder,
-    read_own_file,
-    warn_once,
-    write_own_file,
-)
+from ...runtime.cache_files import UntrustedFileError, warn_once
 from ...runtime.cuda.device_properties import DeviceProperties
-from ...runtime.cuda.triton.cubin_store import default_directory
+from ...runtime.disk_cache import DiskCache, disk_cache
 from .entry import Entry, read_entry
 
-SUFFIX = ".json"
+PART = "tuning"
 MOST_BYTES = 1 << 16
 """A file that is longer is none of ours."""
 
 
 class Records:
-    """A folder of entries, shared by threads and processes.
+    """Entries in a disk cache, shared by threads and processes.
 
     Example:
         >>> import tempfile
+        >>> from pathlib import Path
         >>> from triten.triton_kernels.tuning.entry import Entry
-        >>> records = Records(Path(tempfile.mkdtemp()))
+        >>> records = Records(DiskCache(Path(tempfile.mkdtemp())))
         >>> entry = Entry("module:kernel", "0a1b", "bf16", "4096:16", (128, 64), 4, 3)
         >>> records.write("H100-sm_90", entry)
         >>> list(records.read("H100-sm_90", "module:kernel")) == [entry]
         True
     """
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    def folder(self, device: str, kernel: str) -> Path:
-        """Return the folder of a device's entries of a kernel."""
-        return self.directory / _slug(device) / _slug(kernel)
+    def __init__(self, cache: DiskCache) -> None:
+        self.cache = cache
+        self.directory = cache.folder(PART)
 
     def read(self, device: str, kernel: str) -> Iterator[Entry]:
         """Yield every readable entry of a kernel, of any version."""
-        folder = self.folder(device, kernel)
         try:
-            files = sorted(path for path in folder.iterdir() if path.suffix == SUFFIX)
-        except (FileNotFoundError, NotADirectoryError):
-            return
+            names = self.cache.names(PART, _folder(device, kernel))
         except OSError as error:
             self._warn(f"cannot be read ({error})")
             return
-        for path in files:
+        for name in names:
             try:
-                found = read_own_file(path, MOST_BYTES, self.directory.parent)
-                entry = None if found is None else read_entry(json.loads(found[0]))
+                found = self.cache.read(PART, name, most=MOST_BYTES)
+                entry = None if found is None else read_entry(json.loads(found))
             except UntrustedFileError as error:
                 self._warn(f"cannot be read ({error})")
                 return
@@ -81,12 +67,10 @@ class Records:
 
     def write(self, device: str, entry: Entry) -> None:
         """Write an entry, replacing one for the same question. If that fails, warn once with a RuntimeWarning."""
-        folder = self.folder(device, entry.kernel)
         question = json.dumps([entry.kernel, entry.source, entry.dtype, entry.shape])
-        path = folder / (hashlib.sha256(question.encode()).hexdigest()[:32] + SUFFIX)
+        name = f"{_folder(device, entry.kernel)}/{hashlib.sha256(question.encode()).hexdigest()[:32]}"
         try:
-            make_own_folder(folder)
-            write_own_file(path, (json.dumps(entry.as_json(), indent=1) + "\n").encode())
+            self.cache.write(PART, name, (json.dumps(entry.as_json(), indent=1) + "\n").encode())
         except OSError as error:
             self._warn(f"cannot be written ({error}), what was measured holds for this process")
 
@@ -96,6 +80,11 @@ class Records:
             f"the records of measured configurations in {self.directory} {what}; TRITEN_CACHE_DIR names another "
             "folder, TRITEN_TUNING_STORE=0 does without",
         )
+
+
+def _folder(device: str, kernel: str) -> str:
+    """Return the folder of a device's entries of a kernel."""
+    return f"{_slug(device)}/{_slug(kernel)}"
 
 
 def _slug(name: str) -> str:
@@ -118,7 +107,5 @@ def records() -> Records | None:
         raise ValueError(f"TRITEN_TUNING_STORE: expected 0 or 1, got {given!r}")
     if given == "0":
         return None
-    try:
-        return Records(default_directory().parent / "tuning")
-    except RuntimeError:  # a user without a home
-        return None
+    cache = disk_cache()
+    return None if cache is None else Records(cache)

@@ -13,7 +13,7 @@ def allocate_for_cupy(nbytes: int, allocator: CachingAllocator = CUDA_ALLOCATOR)
     """Allocate memory on CuPy's current device and stream; when CuPy drops it, it is freed in stream order."""
     check_real(allocator.driver)
     index, stream = current_place()
-    data = allocator.allocate_on(nbytes, Device("cuda", index), stream)
+    data = allocator.allocate(nbytes, Device("cuda", index), stream)
     return cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(data.address, nbytes, data, index), 0)
 
 

@@ -142,7 +142,7 @@ class CuPyDriver(CuPyCopies, CuPyCapture):
         """Allocate memory for one launch; the caller may drop it at once, as reuse is in stream order."""
         if self._scratch is None:
             self._scratch = CUDA_ALLOCATOR if current_driver() is self else CachingAllocator(self)
-        return self._scratch.allocate_on(nbytes, Device("cuda", self.current_device()), stream)
+        return self._scratch.allocate(nbytes, Device("cuda", self.current_device()), stream)
 
     def memory_info(self, device: int) -> tuple[int, int]:
         with _current(self, device):

@@ -115,7 +115,7 @@ class EmulatorDriver(SimulatedDriver):
         """Allocate memory for one launch on the current device."""
         if self._scratch is None:
             self._scratch = CUDA_ALLOCATOR if current_driver() is self else CachingAllocator(self)
-        return self._scratch.allocate_on(nbytes, Device("cuda", self.current_device()), stream)
+        return self._scratch.allocate(nbytes, Device("cuda", self.current_device()), stream)
 
     def load_variables(self, module: Module) -> dict[str, int]:
         """Copy a module's variables into the current device's memory; return their addresses."""

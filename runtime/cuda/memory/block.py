@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-from .block_events import BlockEvents
+from .block_events import UNIT_BITS, BlockEvents
 
-GRANULARITY = 512
+GRANULARITY = 1 << UNIT_BITS
+"""Unit of block sizes, and alignment of addresses, in bytes."""
 SMALL_LIMIT = 2**20
 SMALL_SEGMENT = 2 * 2**20
 LARGE_SEGMENT = 20 * 2**20
@@ -27,6 +28,17 @@ OVERSIZE_SLACK = 20 * 2**20
 
 PoolId = tuple[int, int]
 NO_POOL: PoolId = (0, 0)
+
+
+def block_size(nbytes: int) -> int:
+    """Return the size of the smallest block that holds `nbytes`.
+
+    Example:
+        >>> from triten.runtime.cuda.memory.block import block_size
+        >>> block_size(1), block_size(512), block_size(513)
+        (512, 512, 1024)
+    """
+    return nbytes + GRANULARITY - 1 & -GRANULARITY
 
 
 def segment_size(nbytes: int) -> int:

@@ -2,12 +2,13 @@
 
 Counting seven quantities for two pools, each with its peak, would cost more than allocating a block. An event is
 therefore one signed number: positive for an allocation, negative for a free. From the lowest bit it holds 27 bits of
-bytes beyond the request, 31 bits of size in units of 512, and five flags.
+bytes beyond the request, 31 bits of size in units, and five flags.
 """
 
 from __future__ import annotations
 
 UNIT_BITS = 9
+"""Bits of a unit: sizes of blocks are multiples of 512 bytes, as in c10/cuda/CUDACachingAllocator."""
 WASTE_BITS = 27
 SIZE_BITS = 31
 MAX_WASTE = (1 << WASTE_BITS) - 1

@@ -20,14 +20,18 @@ from ...data_ptr import DataPtr
 from ...device import device as Device
 from ...errors import OutOfMemoryError
 from ..driver import Driver, driver
-from .block import GRANULARITY, Block, BlockPool
+from .block import GRANULARITY, Block, BlockPool, block_size
 from .block_events import ACTIVE, ALLOCATED, LARGE, LOG_LIMIT, MAX_WASTE, SPLIT
 from .cache import DeviceCache
+from .exact_sizes import NOTHING, Exact, RoundedSizes
 from .options import VARIABLE, AllocatorOptions, parse_options
-from .pools import NOTHING, Exact, PrivatePools
+from .pools import PrivatePools
 from .report import out_of_memory_message
 from .snapshot import live_blocks
 from .stream_uses import PendingUses
+
+WHOLE_UNITS = -GRANULARITY
+"""Mask that rounds a size down to whole units."""
 
 
 class CachingAllocator(PrivatePools, Allocator):
@@ -61,8 +65,10 @@ class CachingAllocator(PrivatePools, Allocator):
             if self._driver is None:
                 if self._options is None:
                     self._options = parse_options(os.environ.get(VARIABLE, ""))
-                self._guard = cuda.guard_bytes + -cuda.guard_bytes % GRANULARITY
+                self._guard = block_size(cuda.guard_bytes)
                 self._slack = self._guard + GRANULARITY - 1
+                if self._options.roundup_power2_divisions:
+                    self._exact = RoundedSizes(self._options, self._guard)
                 # Only the interpreter tracks allocations. On a GPU no call is made.
                 self._notes = type(cuda).note_allocated is not Driver.note_allocated
                 self._thread = cuda.thread_state
@@ -122,29 +128,22 @@ class CachingAllocator(PrivatePools, Allocator):
                     if block.watch is None:
                         block.watch = set()
 
-    def allocate(self, nbytes: int, device: Device) -> DataPtr:
-        """Allocate uninitialized memory on the current stream of `device`, aligned to 512 bytes.
+    def allocate(self, nbytes: int, device: Device, stream: int | None = None) -> DataPtr:
+        """Allocate uninitialized memory on a stream of `device`, aligned to `GRANULARITY`.
+
+        `stream` is the current stream by default.
 
         Raises OutOfMemoryError if the device is out of memory even after the cache has been emptied.
         """
         index = device.index
         try:
-            # Inline `Driver.current_stream` to save a call: read the thread's own dictionary.
-            stream = self._thread.__dict__["streams"].get(index, 0)
-            block = self._fast[index, stream, nbytes + self._slack & -GRANULARITY].pop()  # type: ignore[index]
-        except (KeyError, IndexError):
-            return self._allocate(nbytes, device, None)
-        block.charge = charge = block.weight - nbytes
-        log = block.log
-        log.append(charge)
-        if len(log) > LOG_LIMIT:
-            self._count(block)
-        return DataPtr(block.address, nbytes, device, None, self._give_back, block)
-
-    def allocate_on(self, nbytes: int, device: Device, stream: int) -> DataPtr:
-        """Allocate like `allocate`, on the given stream."""
-        try:
-            block = self._fast[device.index, stream, nbytes + self._slack & -GRANULARITY].pop()  # type: ignore[index]
+            if stream is None:
+                # Inline `Driver.current_stream` to save a call: read the thread's own dictionary.
+                own = self._thread.__dict__["streams"].get(index, 0)
+            else:
+                own = stream
+            # `block_size` is inlined for the same reason.
+            block = self._fast[index, own, nbytes + self._slack & WHOLE_UNITS].pop()  # type: ignore[index]
         except (KeyError, IndexError):
             return self._allocate(nbytes, device, stream)
         block.charge = charge = block.weight - nbytes
@@ -216,9 +215,7 @@ class CachingAllocator(PrivatePools, Allocator):
 
     def _rounded(self, nbytes: int) -> int:
         assert self._options is not None
-        if self._options.roundup_power2_divisions:
-            nbytes = self._options.round(nbytes)
-        return nbytes + self._slack & -GRANULARITY
+        return block_size(self._options.round(nbytes)) + self._guard
 
     def _hand_out(self, cuda: Driver, cache: DeviceCache, block: Block, nbytes: int, event: int) -> Block:
         pool = block.segment.pool
@@ -364,7 +361,7 @@ class CachingAllocator(PrivatePools, Allocator):
 
     def raw_allocate(self, nbytes: int, device: Device, stream: int) -> int:
         """Return an address that only `raw_delete` frees; return 0 for 0 bytes."""
-        data = self.allocate_on(nbytes, device, stream)
+        data = self.allocate(nbytes, device, stream)
         if data.address:
             self._raw[data.address] = data
         return data.address

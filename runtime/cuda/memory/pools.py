@@ -11,12 +11,9 @@ from collections import deque
 from collections.abc import Callable
 
 from ..driver import Driver
-from .block import NO_POOL, FreeList, PoolId
+from .block import NO_POOL, PoolId
 from .cache import DeviceCache, PrivatePool
-
-Exact = dict[tuple[int, int, int], FreeList]
-NOTHING: Exact = {}
-"""Empty table of exact sizes, used while every request has to take the lock."""
+from .exact_sizes import NOTHING
 
 
 class PrivatePools(ABC):

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import AcceleratorError, OutOfMemoryError
+from ..memory.block import GRANULARITY
 
-SEGMENT_ALIGNMENT = 512
 POISON = 0xCB
 INVALID_VALUE, ALREADY_REGISTERED, NOT_REGISTERED = 1, 712, 713
 """Fills uninitialized memory: -2.7e7 as float32 or bfloat16, and no plausible index."""
@@ -148,9 +148,9 @@ class DeviceMemory:
             raise OutOfMemoryError(
                 f"CUDA out of memory: {nbytes} bytes requested, {self.total - self.reserved} are free"
             )
-        buffer = np.empty(nbytes + SEGMENT_ALIGNMENT, np.uint8)
+        buffer = np.empty(nbytes + GRANULARITY, np.uint8)
         address = buffer.__array_interface__["data"][0]
-        address += -address % SEGMENT_ALIGNMENT
+        address += -address % GRANULARITY
         self._buffers[address] = (buffer, nbytes)
         self.reserved += nbytes
         return int(address)
@@ -189,9 +189,9 @@ class HostMemory:
                 f"CUDA error: out of memory: {nbytes} bytes of page-locked memory requested, "
                 f"{self.total - self.used} are free"
             )
-        buffer = np.full(nbytes + SEGMENT_ALIGNMENT, POISON, np.uint8)
+        buffer = np.full(nbytes + GRANULARITY, POISON, np.uint8)
         start = buffer.__array_interface__["data"][0]
-        piece = buffer[-start % SEGMENT_ALIGNMENT :][:nbytes]
+        piece = buffer[-start % GRANULARITY :][:nbytes]
         address = int(piece.__array_interface__["data"][0])
         self._buffers[address] = piece
         self.used += nbytes

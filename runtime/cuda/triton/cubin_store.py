@@ -1,32 +1,19 @@
 """On-disk store of compiled kernels: a process that finds its kernels there needs no compiler.
 
-The directory is ``$TRITEN_CACHE_DIR/cubins``, else ``$XDG_CACHE_HOME/triten/cubins``, else
-``~/.cache/triten/cubins``. An entry is one file, named by its key (see `kernel_key.py`): a checksum, a header, the
-cubin. A writer renames a complete temporary file, so that a reader sees a whole entry or none. A damaged entry fails
-its checksum and is compiled again. Nothing is synced to disk: after a crash the checksum decides.
-
-Entries are code. An entry is ignored unless this user or root owns it, or if any user may write to it.
-
-``TRITEN_CACHE_MAXSIZE`` bounds the directory in bytes (1 GiB; 0 disables the store). If a write exceeds the bound,
-the least recently used entries are removed until nine tenths are left. The file's modification time records the last
-use, updated once an hour at most. The store measures the directory after writing a sixteenth of the bound, so each
-process can exceed the bound by that much.
+Kernels are the part ``cubins`` of the disk cache (`runtime/disk_cache.py`). An entry is one file, named by its key (see
+`kernel_key.py`): a checksum, a header, the cubin. A damaged entry fails its checksum and is compiled again.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
-import os
-import threading
-import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from ...cache_files import make_own_folder, read_own_file, warn_once, write_own_file
+from ...cache_files import warn_once
+from ...disk_cache import DiskCache, disk_cache
 from ..driver import kernel_name
 from .architecture import check_architecture
 from .assembler import ptx_version_of
@@ -37,14 +24,7 @@ from .real_triton import TritonMissingError
 
 MAGIC = b"TRITENCUBIN\x00"
 DIGEST_SIZE = 32
-SUFFIX = ".kernel"
-DEFAULT_MAXSIZE = 1 << 30
-KEPT = 0.9
-"""Fraction of the bound that is left after an eviction."""
-UNLOOKED = 1 / 16
-"""Fraction of the bound that is written between two measurements of the directory."""
-NOTED_EVERY = 3600.0
-"""Seconds between two updates of an entry's last use; older temporary files of other writers are orphans."""
+PART = "cubins"
 
 _HEADER_KINDS = {
     name: tuple if hint.startswith("tuple") else {"str": str, "int": int, "bool": bool}[hint]
@@ -55,60 +35,38 @@ _HEADER_FIELDS = sorted(_HEADER_KINDS)
 
 
 class CubinStore:
-    """Directory of compiled kernels, shared by threads and processes.
-
-    Args:
-        directory: The directory; the first write creates it.
-        maxsize: Maximum total size of the entries in bytes.
+    """Compiled kernels in a disk cache, shared by threads and processes.
 
     Example:
         >>> import tempfile
-        >>> store = CubinStore(Path(tempfile.mkdtemp()), 1 << 20)
+        >>> from pathlib import Path
+        >>> store = CubinStore(DiskCache(Path(tempfile.mkdtemp()), 1 << 20))
         >>> binary = KernelBinary("add", 90, b"code", {}, ("*fp32", "i32"), 4, 1, 0, 0, 1)
         >>> store.write("0123", binary)
         >>> store.read("0123") == binary, store.read("4567")
         (True, None)
     """
 
-    def __init__(self, directory: Path, maxsize: int = DEFAULT_MAXSIZE) -> None:
-        self.directory = directory
-        self.maxsize = maxsize
-        self._lock = threading.Lock()
-        self._size: int | None = None
-        self._unlooked = 0
+    def __init__(self, cache: DiskCache) -> None:
+        self.cache = cache
+        self.directory = cache.folder(PART)
         self._is_writable = True
-
-    def _path(self, key: str) -> str:
-        return f"{self.directory}{os.sep}{key}{SUFFIX}"
 
     def read(self, key: str) -> KernelBinary | None:
         """Return the kernel of a key, without its assembly; return None if it is missing or damaged."""
-        path = self._path(key)
         try:
-            found = read_own_file(path, max(self.maxsize, DEFAULT_MAXSIZE), self.directory.parent)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+            data = self.cache.read(PART, key)
         except OSError as error:
             self._warn(f"cannot be read ({error})")
             return None
-        if found is None:
-            return None
-        data, used = found
-        binary = unpack(key, data)
-        if binary is not None and time.time() - used > NOTED_EVERY:
-            with contextlib.suppress(OSError):  # a shared store may be read-only
-                os.utime(path)
-        return binary
+        return None if data is None else unpack(key, data)
 
     def write(self, key: str, binary: KernelBinary) -> None:
         """Store a kernel. On failure, emit a RuntimeWarning once and stop writing."""
-        data = pack(key, binary)
-        if not self._is_writable or len(data) > self.maxsize:
+        if not self._is_writable:
             return
         try:
-            make_own_folder(self.directory)
-            write_own_file(self._path(key), data)
-            self._bound(len(data))
+            self.cache.write(PART, key, pack(key, binary))
         except OSError as error:
             self._is_writable = False
             self._warn(f"cannot be written ({error}), kernels are compiled anew by each process")
@@ -118,41 +76,6 @@ class CubinStore:
             self.directory,
             f"the store of compiled kernels in {self.directory} {what}; TRITEN_CACHE_DIR names another folder",
         )
-
-    def _bound(self, written: int) -> None:
-        """Remove the least recently used entries if the directory has grown beyond its bound."""
-        with self._lock:
-            self._unlooked += written
-            if self._size is not None:
-                self._size += written
-                if self._size <= self.maxsize and self._unlooked <= self.maxsize * UNLOOKED:
-                    return
-            entries = self._entries()
-            size = sum(nbytes for _, nbytes, _ in entries)
-            if size > self.maxsize:
-                for _, nbytes, path in sorted(entries):
-                    if size <= self.maxsize * KEPT:
-                        break
-                    with contextlib.suppress(FileNotFoundError):
-                        os.unlink(path)
-                    size -= nbytes
-            self._size, self._unlooked = size, 0
-
-    def _entries(self) -> list[tuple[float, int, str]]:
-        """Return (last use, bytes, path) of each entry; remove orphans of killed writers."""
-        found = []
-        now = time.time()
-        with os.scandir(self.directory) as files:
-            for file in files:
-                try:
-                    status = file.stat(follow_symlinks=False)
-                    if file.name.endswith(SUFFIX):
-                        found.append((status.st_mtime, status.st_size, file.path))
-                    elif SUFFIX in file.name and now - status.st_mtime > NOTED_EVERY:
-                        os.unlink(file.path)
-                except FileNotFoundError:
-                    continue
-        return found
 
 
 def pack(key: str, binary: KernelBinary) -> bytes:
@@ -188,41 +111,16 @@ def unpack(key: str, data: bytes) -> KernelBinary | None:
     return KernelBinary(cubin=bytes(body[end:]), asm={}, **values)
 
 
-def default_directory() -> Path:
-    """Return the store's directory from the environment. Raise RuntimeError if the user has no home."""
-    own = os.environ.get("TRITEN_CACHE_DIR")
-    if own:
-        return Path(own) / "cubins"
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    # The specification says to ignore a path that is not absolute.
-    base = Path(cache) if os.path.isabs(cache) else Path.home() / ".cache"
-    return base / "triten" / "cubins"
-
-
-def default_maxsize() -> int:
-    """Return the bound from the environment. Raise ValueError for anything but a number of bytes."""
-    given = os.environ.get("TRITEN_CACHE_MAXSIZE", "")
-    if not given:
-        return DEFAULT_MAXSIZE
-    if not given.isdecimal():
-        raise ValueError(f"TRITEN_CACHE_MAXSIZE: expected a number of bytes, got {given!r}")
-    return int(given)
-
-
-_stores: dict[tuple[Path, int], CubinStore] = {}
+_stores: dict[DiskCache, CubinStore] = {}
 
 
 def store() -> CubinStore | None:
     """Return the store that the environment names; return None if it is disabled or has no directory."""
-    maxsize = default_maxsize()
-    if maxsize == 0:
+    cache = disk_cache()
+    if cache is None:
         return None
-    try:
-        directory = default_directory()
-    except RuntimeError:  # a user without a home
-        return None
-    found = _stores.get((directory, maxsize))
-    return found or _stores.setdefault((directory, maxsize), CubinStore(directory, maxsize))
+    found = _stores.get(cache)
+    return found or _stores.setdefault(cache, CubinStore(cache))
 
 
 def find_or_compile(

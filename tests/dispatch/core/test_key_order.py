@@ -5,6 +5,7 @@ import threading
 import pytest
 
 import triten as tt
+from triten.dispatch.core.operator_entry import fallbacks
 from triten.runtime.dispatch_key import PER_BACKEND, Functionality
 from triten.runtime.local_dispatch_key_set import local, modes
 
@@ -159,3 +160,26 @@ def test_an_empty_key_set_runs_the_composite_kernel(lib, key):
     assert aten.dropout.default.redispatch(tt.DispatchKeySet(key), x, 0.5, False).tolist() == [1, 1, 1]
     with pytest.raises(NotImplementedError, match="names no backend"):
         aten.nonzero.default.redispatch(tt.DispatchKeySet(key), x)
+
+
+OWN_KERNELS = {"Dense", "Quantized", "Sparse", "SparseCsr"}
+FALLBACKS = {
+    "Python": "modes and subclasses",
+    "FuncTorchDynamicLayerBackMode": "batching rules of vmap",
+    "Functionalize": "functionalize",
+    "Named": "named tensors",
+    "AutogradOther": "autograd fallback",
+    "Autograd": "autograd fallback",
+    "ForwardAD": "forward mode",
+}
+
+
+@pytest.mark.parametrize("backend", ["CPU", "CUDA", "PrivateUse1"])
+@pytest.mark.parametrize("name", ORDER)
+def test_fallbacks_of_keys(name, backend):
+    found = fallbacks.get(key_of(name, backend))
+    if name in OWN_KERNELS:
+        assert found is None
+    else:
+        assert found.source == FALLBACKS.get(name, "functionality without kernel")
+        assert found.is_fallthrough == (name not in FALLBACKS)

@@ -13,6 +13,7 @@ import triten as tt
 from triten.dispatch.core import operator_entry, overload_packet
 from triten.dispatch.core.dispatcher import Dispatcher
 from triten.dispatch.core.overload_packet import clear_plans, packets
+from triten.dispatch.core.tensor_function import DisableTensorFunctionSubclass
 from triten.library import Library
 from triten.runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard, IncludeDispatchKeyGuard
 
@@ -294,8 +295,40 @@ def test_tables_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         relu.call(x)
         assert add.count <= 50
         held = sum(len(v) if isinstance(v, dict) else 1 for t in (add.plans, add.scaled) for v in t.values())
-        assert held <= 51
+        assert held + len(add._made) == add.count <= 50
         assert len(relu._plans) <= 50
+
+
+def test_the_table_of_a_packets_own_calls_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overload_packet, "MAX_PLANS", 50)
+    clear_plans()
+    add, arange = packets["add"], packets["arange"]
+    for n in range(1, 120):
+        x = tt.ones(n)
+        with IncludeDispatchKeyGuard(tt.DispatchKeySet(tt.DispatchKey.Tracer)):
+            assert (x + 1).shape == (n,)
+        assert tt.arange(0, n, 1).tolist() == list(range(n))
+        assert 0 < len(add._made) == add.count <= 50
+        assert 0 < len(arange._made) == arange.count <= 50
+
+
+class Marked(tt.Tensor):
+    """Subclass whose calls are handled."""
+
+
+def test_each_use_of_a_packets_table_has_its_own_keys() -> None:
+    clear_plans()
+    x, add = tt.ones(3), packets["add"]
+    for _ in range(2):
+        x + 1
+        with IncludeDispatchKeyGuard(tt.DispatchKeySet(tt.DispatchKey.Tracer)):
+            x + 1
+        with DisableTensorFunctionSubclass():
+            tt.add(x.as_subclass(Marked), 1)
+    found = [key[0] for key in add._made]
+    assert sorted(map(str, found)) == ["below", "guarded", "kind"]
+    clear_plans()
+    assert not add._made and add.count == 0
 
 
 # --- registrations

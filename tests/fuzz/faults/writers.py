@@ -26,6 +26,7 @@ from triten.perf.ahead_of_time.compilation import Cache
 from triten.perf.result_file import read_result, write_section
 from triten.runtime.cuda.triton.compile import KernelBinary
 from triten.runtime.cuda.triton.cubin_store import CubinStore
+from triten.runtime.disk_cache import DiskCache
 from triten.safetensors import SafetensorError, load_file, save_file
 from triten.tests.fuzz.campaign import AGREED, OUTSIDE, Finding
 from triten.tests.fuzz.faults.actions import bits
@@ -122,11 +123,13 @@ WRITERS = {
         lambda f, n: Cache(f).put("key", {"numbers": [n] * ELEMENTS}), lambda f: Cache(f).get("key")
     ),
     "kernel store": Writer(
-        lambda f, n: CubinStore(f).write("key", _binary(n)), lambda f: CubinStore(f).read("key"), ()
+        lambda f, n: CubinStore(DiskCache(f)).write("key", _binary(n)),
+        lambda f: CubinStore(DiskCache(f)).read("key"),
+        (),
     ),
     "tuning records": Writer(
-        lambda f, n: Records(f).write("device", _entry(n)),
-        lambda f: list(Records(f).read("device", "module:kernel")) or None,
+        lambda f, n: Records(DiskCache(f)).write("device", _entry(n)),
+        lambda f: list(Records(DiskCache(f)).read("device", "module:kernel")) or None,
         (),
     ),
     "object code": Writer(_write_object, _read_object, ()),

@@ -14,6 +14,7 @@ from triten.perf.ahead_of_time.compilation import Cache
 from triten.perf.result_file import read_result
 from triten.perf.suite.results import ResultFileError, read_results
 from triten.runtime.cuda.triton.cubin_store import CubinStore
+from triten.runtime.disk_cache import PARTS, DiskCache
 from triten.safetensors import SafetensorError, safe_open
 from triten.safetensors import load as load_safetensors
 from triten.safetensors import load_file as load_safetensors_file
@@ -97,15 +98,21 @@ def _whole_checkpoint(path):
     return _unwrapped(lambda: _load_state_dict_from_keys(checkpoint_id=path))
 
 
+def _cache(path):
+    """Return a disk cache whose entries lie in a folder without parts."""
+    cache = DiskCache(path)
+    cache.path = lambda part, name: str(path / f"{name}{PARTS[part]}")
+    cache.names = lambda part, folder: [file.stem for file in path.glob(f"*{PARTS[part]}")]
+    return cache
+
+
 def _kernel(path):
-    found = CubinStore(path).read(KEY)
+    found = CubinStore(_cache(path)).read(KEY)
     return None if found is None else [found.cubin, str(found)]
 
 
 def _tuning(path):
-    records = Records(path)
-    records.folder = lambda device, kernel: path
-    return [str(entry) for entry in records.read("device", "module:kernel")]
+    return [str(entry) for entry in Records(_cache(path)).read("device", "module:kernel")]
 
 
 def _compilation(path):

@@ -8,6 +8,7 @@ import pytest
 
 from triten.runtime.cuda.driver import driver
 from triten.runtime.device import device as Device
+from triten.runtime.disk_cache import DiskCache
 from triten.triton_kernels import budget
 from triten.triton_kernels.tuning import choice
 from triten.triton_kernels.tuning.entry import Entry, source_of
@@ -41,7 +42,7 @@ def store(tmp_path, monkeypatch):
     monkeypatch.setenv("TRITEN_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("TRITEN_TUNING_STORE", raising=False)
     choice.forget()
-    yield Records(tmp_path / "cache" / "tuning")
+    yield Records(DiskCache(tmp_path / "cache"))
     choice.forget()
 
 

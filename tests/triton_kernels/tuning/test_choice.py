@@ -113,7 +113,7 @@ def test_another_device_knows_nothing(ask, ship, store, entry_for):
 def test_damaged_records_are_passed_over(ask, store, device, entry_for, damage):
     entry = entry_for()
     store.write(device, entry)
-    (path,) = store.folder(device, entry.kernel).iterdir()
+    (path,) = store.directory.rglob("*.json")
     whole = path.read_bytes()
     path.write_bytes(damage(whole) if callable(damage) else damage)
     assert path.read_bytes() != whole

@@ -2,8 +2,8 @@
 
 import json
 import multiprocessing
-import os
 
+from triten.runtime.disk_cache import DiskCache
 from triten.tests.shared.threads import PATIENCE
 from triten.triton_kernels.tuning.entry import Entry
 from triten.triton_kernels.tuning.records import Records
@@ -18,7 +18,7 @@ def entry(shape, warps=4):
 
 def write_many(directory, writer, barrier):
     """Write records under keys of one writer, and repeatedly one under a shared key."""
-    records = Records(directory)
+    records = Records(DiskCache(directory))
     barrier.wait(PATIENCE)
     for number in range(QUESTIONS):
         records.write("GPU", entry(f"{writer} {number}"))
@@ -33,9 +33,9 @@ def test_no_writer_loses_another_ones_results(tmp_path):
     for writer in writers:
         writer.start()
     barrier.wait(PATIENCE)
-    records = Records(tmp_path)
+    records = Records(DiskCache(tmp_path))
     while any(writer.is_alive() for writer in writers):
-        for path in records.folder("GPU", KERNEL).glob("*.json"):
+        for path in records.directory.rglob("*.json"):
             json.loads(path.read_text())  # whole, whenever it is read
     for writer in writers:
         writer.join()
@@ -45,20 +45,20 @@ def test_no_writer_loses_another_ones_results(tmp_path):
     assert set(found) == expected
     assert found["shared"].warps in (1, 2, 4, 8)
     assert all(e == entry(shape) for shape, e in found.items() if shape != "shared")
-    assert len(os.listdir(records.folder("GPU", KERNEL))) == len(expected)
+    assert len(list(records.directory.rglob("*.json"))) == len(expected)
 
 
 def test_what_a_killed_writer_left_is_no_entry(tmp_path):
-    records = Records(tmp_path)
+    records = Records(DiskCache(tmp_path))
     records.write("GPU", entry("1"))
-    (whole,) = records.folder("GPU", KERNEL).iterdir()
+    (whole,) = records.directory.rglob("*.json")
     (whole.parent / f"{whole.name}.4711.0a1b").write_text(whole.read_text())
     (whole.parent / "other.json").mkdir()
     assert [e.shape for e in records.read("GPU", KERNEL)] == ["1"]
 
 
 def test_devices_kernels_and_versions_have_their_own(tmp_path):
-    records = Records(tmp_path)
+    records = Records(DiskCache(tmp_path))
     records.write("GPU", entry("1"))
     records.write("GPU", Entry(KERNEL, "4567", "bf16", "1", (8, 8), 1, 1))
     records.write("a b/c", Entry("other/../x:kernel", "0", "fp32", "", (), 1, 1))

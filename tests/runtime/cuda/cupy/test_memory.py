@@ -38,7 +38,7 @@ def test_arrays_and_tensors_share_blocks(shared):
     assert held(shared) == 400, "a view holds the memory"
     del view
     assert held(shared) == 0
-    data = shared.allocate_on(400, Device("cuda", 0), 5)
+    data = shared.allocate(400, Device("cuda", 0), 5)
     assert data.address == address
     del data
     assert cupy.ndarray((50,), "f8").data.ptr == address

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from triten.runtime.cuda.memory import inspection
+from triten.runtime.cuda.memory.block import GRANULARITY
 from triten.runtime.device import device as Device
 from triten.runtime.errors import OutOfMemoryError
 from triten.tests.runtime.cuda.memory.allocation import blocks, stats
@@ -32,12 +33,12 @@ def refuse(allocator, monkeypatch, times=10**9):
 @pytest.mark.parametrize(
     ("nbytes", "block", "segment"),
     [
-        (1, 512, 2 * MIB),
-        (512, 512, 2 * MIB),
-        (513, 1024, 2 * MIB),
+        (1, GRANULARITY, 2 * MIB),
+        (GRANULARITY, GRANULARITY, 2 * MIB),
+        (GRANULARITY + 1, 2 * GRANULARITY, 2 * MIB),
         (MIB, MIB, 2 * MIB),
-        (MIB + 1, MIB + 512, 20 * MIB),
-        (10 * MIB - 512, 10 * MIB - 512, 20 * MIB),
+        (MIB + 1, MIB + GRANULARITY, 20 * MIB),
+        (10 * MIB - GRANULARITY, 10 * MIB - GRANULARITY, 20 * MIB),
         (10 * MIB - 1, 10 * MIB, 10 * MIB),
         (10 * MIB, 10 * MIB, 10 * MIB),
         (11 * MIB, 12 * MIB, 12 * MIB),
@@ -66,7 +67,7 @@ def test_a_size_is_kept_for_the_next_request(allocator, nbytes):
 
 def test_the_smallest_block_that_fits_is_taken(allocator):
     sizes = [8 * KIB, 2 * KIB, 5 * KIB]
-    held = [(allocator.allocate(size, CUDA), allocator.allocate(512, CUDA)) for size in sizes]
+    held = [(allocator.allocate(size, CUDA), allocator.allocate(GRANULARITY, CUDA)) for size in sizes]
     addresses = [data.address for data, _ in held]
     walls = [wall for _, wall in held]
     del held
@@ -75,20 +76,31 @@ def test_the_smallest_block_that_fits_is_taken(allocator):
     assert len(walls) == 3
 
 
-@pytest.mark.parametrize(("nbytes", "left"), [(1536, [1536, 512]), (2048, [2048]), (1537, [2048])])
-def test_small_blocks_are_split_where_512_bytes_are_left(allocator, nbytes, left):
-    block, wall = allocator.allocate(2048, CUDA), allocator.allocate(512, CUDA)
+@pytest.mark.parametrize(
+    ("nbytes", "left"),
+    [
+        (3 * GRANULARITY, [3 * GRANULARITY, GRANULARITY]),
+        (4 * GRANULARITY, [4 * GRANULARITY]),
+        (3 * GRANULARITY + 1, [4 * GRANULARITY]),
+    ],
+)
+def test_small_blocks_are_split_where_a_unit_is_left(allocator, nbytes, left):
+    block, wall = allocator.allocate(4 * GRANULARITY, CUDA), allocator.allocate(GRANULARITY, CUDA)
     address = block.address
     del block
     taken = allocator.allocate(nbytes, CUDA)
     assert taken.address == address
     assert [size for size, _ in blocks(allocator)][: len(left)] == left
-    assert wall.address == address + 2048
+    assert wall.address == address + 4 * GRANULARITY
 
 
 @pytest.mark.parametrize(
     ("nbytes", "left"),
-    [(11 * MIB, [12 * MIB]), (11 * MIB - 1, [12 * MIB]), (11 * MIB - 512, [11 * MIB - 512, MIB + 512])],
+    [
+        (11 * MIB, [12 * MIB]),
+        (11 * MIB - 1, [12 * MIB]),
+        (11 * MIB - GRANULARITY, [11 * MIB - GRANULARITY, MIB + GRANULARITY]),
+    ],
 )
 def test_large_blocks_are_split_where_more_than_1_mib_is_left(allocator, nbytes, left):
     allocator.allocate(12 * MIB, CUDA)
@@ -117,9 +129,9 @@ def test_blocks_in_use_do_not_merge(allocator):
 
 
 def test_lists_of_sizes_that_no_block_has_are_forgotten(allocator):
-    for size in range(512, 512 * 500, 512):
+    for size in range(GRANULARITY, 500 * GRANULARITY, GRANULARITY):
         allocator.allocate(size, CUDA)
-    pool = allocator.cache(0).pool(0, 512)
+    pool = allocator.cache(0).pool(0, GRANULARITY)
     assert len(pool.lists) == len(pool.sizes) == len(allocator._exact) < 200
     allocator.empty_cache()
     assert not pool.lists and not pool.sizes and not allocator._exact
@@ -213,13 +225,13 @@ def test_the_fraction_is_a_limit(allocator):
 def test_a_finaliser_may_allocate_while_its_thread_is_at_work_here(allocator, monkeypatch):
     """Allocate in a finalizer, as garbage collection may run it in the middle of a split."""
     nested = []
-    pool = allocator.cache(0).pool(0, 512)
+    pool = allocator.cache(0).pool(0, GRANULARITY)
     given = type(pool).split
 
     def split(self, *arguments):
         if not nested:
             nested.append(None)
-            nested[0] = allocator.allocate(512, CUDA)
+            nested[0] = allocator.allocate(GRANULARITY, CUDA)
             inspection.nested_stats(allocator, 0)
             allocator.empty_cache()
             with pytest.raises(RuntimeError, match="in this very thread"):
@@ -227,7 +239,7 @@ def test_a_finaliser_may_allocate_while_its_thread_is_at_work_here(allocator, mo
         return given(self, *arguments)
 
     monkeypatch.setattr(type(pool), "split", split)
-    outer = allocator.allocate(512, CUDA)
+    outer = allocator.allocate(GRANULARITY, CUDA)
     monkeypatch.undo()
     assert outer.address != nested[0].address
     assert stats(allocator)["allocation.all.current"] == 2

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from triten.runtime.cuda.driver import driver
 from triten.runtime.cuda.interpreter.driver import InterpreterDriver
+from triten.runtime.cuda.memory.block import GRANULARITY
 from triten.runtime.cuda.memory.caching_allocator import CUDA_ALLOCATOR, CachingAllocator
 from triten.runtime.cuda.memory.inspection import device_stats, nested_stats, reset_peaks
 from triten.runtime.cuda.simulated.memory import DeviceMemory
@@ -51,7 +52,7 @@ def test_live_blocks_never_overlap(requests):
     live = []
     for nbytes, keep in requests:
         pointer = allocator.allocate(nbytes, CUDA)
-        assert pointer.address % 512 == 0
+        assert pointer.address % GRANULARITY == 0
         for other in live:
             assert (
                 pointer.address + nbytes <= other.address or other.address + other.nbytes <= pointer.address
@@ -69,7 +70,7 @@ def test_live_blocks_never_overlap(requests):
     assert reserved(allocator) == 0
 
 
-@pytest.mark.parametrize("nbytes", [1, 512, 4096, 5000, 2**20, 2**20 + 1, 5 * 2**20])
+@pytest.mark.parametrize("nbytes", [1, GRANULARITY, 4096, 5000, 2**20, 2**20 + 1, 5 * 2**20])
 def test_a_block_is_reused_on_its_stream(allocator, nbytes):
     first = allocator.allocate(nbytes, CUDA)
     address = first.address
@@ -152,7 +153,7 @@ def test_a_device_without_index_is_the_current_one(allocator):
 
 def test_a_view_keeps_the_block(allocator):
     pointer = allocator.allocate(1024, CUDA)
-    view = pointer.offset_by(512)
+    view = pointer.offset_by(GRANULARITY)
     address = pointer.address
     del pointer
     assert allocated(allocator) == 1024
@@ -217,17 +218,17 @@ def test_a_full_cache_is_emptied_before_giving_up():
 def test_each_device_has_its_own_memory(allocator):
     first, second = allocator.allocate(100, CUDA), allocator.allocate(100, SECOND)
     assert second.device is SECOND
-    assert allocated(allocator, 1) == allocated(allocator) == 512
+    assert allocated(allocator, 1) == allocated(allocator) == GRANULARITY
     assert first.address != second.address
 
 
 @pytest.mark.interpreter
-@pytest.mark.parametrize("nbytes", [512, 700, 1024])
+@pytest.mark.parametrize("nbytes", [GRANULARITY, 700, 2 * GRANULARITY])
 def test_an_overrun_by_one_byte_is_found_in_blocks_that_were_split(allocator, nbytes):
     cuda = driver()
     allocator.allocate(64 * 2**10, CUDA)
     pointers = [allocator.allocate(nbytes, CUDA) for _ in range(2)]
-    assert abs(pointers[1].address - pointers[0].address) <= 2048, "neighbours"
+    assert abs(pointers[1].address - pointers[0].address) <= 4 * GRANULARITY, "neighbours"
     cuda.memset(min(pointer.address for pointer in pointers), 0, nbytes + 1, 0)
     with pytest.raises(RuntimeError, match="illegal memory access"):
         cuda.synchronize()
@@ -239,7 +240,7 @@ def test_record_stream_wants_memory_of_this_allocator(allocator):
 
 
 def test_freeing_takes_no_lock(allocator):
-    pointer = allocator.allocate(512, CUDA)
+    pointer = allocator.allocate(GRANULARITY, CUDA)
     box = [pointer]
     del pointer
     with allocator._lock:

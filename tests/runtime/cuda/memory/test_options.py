@@ -1,9 +1,12 @@
 """The options of PYTORCH_CUDA_ALLOC_CONF and what each does."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from triten.perf.suite.workloads.allocator import address_driver
 from triten.runtime.cuda.memory import inspection
+from triten.runtime.cuda.memory.block import GRANULARITY, block_size
 from triten.runtime.cuda.memory.caching_allocator import CachingAllocator
 from triten.runtime.cuda.memory.options import AllocatorOptions, parse_options
 from triten.runtime.device import device as Device
@@ -49,7 +52,13 @@ def test_a_block_of_max_split_size_serves_requests_of_nearly_its_size(free, aske
 
 
 @pytest.mark.parametrize(
-    ("nbytes", "rounded"), [(1200, 1536), (1024, 1024), (5 * KIB + 1, 6 * KIB), (100, 512)]
+    ("nbytes", "rounded"),
+    [
+        (1200, block_size(1280)),
+        (4 * KIB, 4 * KIB),
+        (10 * KIB + 1, 12 * KIB),
+        (100, GRANULARITY),
+    ],
 )
 def test_sizes_are_rounded_to_steps_between_powers_of_two(nbytes, rounded):
     allocator = make(roundup_power2_divisions=4)
@@ -57,6 +66,62 @@ def test_sizes_are_rounded_to_steps_between_powers_of_two(nbytes, rounded):
     found = stats(allocator)
     assert found["allocated_bytes.all.current"] == rounded
     assert found["requested_bytes.all.current"] == nbytes == held.nbytes
+
+
+class CountingLock:
+    """Lock that counts how often a request takes it."""
+
+    def __init__(self, lock):
+        self.acquire, self.release = lock.acquire, lock.release
+        self.count = 0
+
+    def __enter__(self):
+        self.count += 1
+        return self.acquire()
+
+    def __exit__(self, *error):
+        self.release()
+
+
+@pytest.mark.parametrize("divisions", [1, 2, 4, 16])
+def test_rounded_sizes_take_no_lock_once_they_have_blocks(divisions):
+    allocator = make(roundup_power2_divisions=divisions)
+    sizes = [100, 1200, 3 * KIB + 1, 9 * KIB + 1, 17 * KIB, 100 * KIB + 1, 33 * MIB + 1]
+    for nbytes in sizes:
+        allocator.allocate(nbytes, CUDA)
+    lock = allocator._lock = CountingLock(allocator._lock)
+    for nbytes in sizes:
+        address = None
+        for _ in range(3):
+            held = allocator.allocate(nbytes, CUDA)
+            assert address in (None, held.address)
+            address, held = held.address, None
+    assert lock.count == 0
+    found = stats(allocator)
+    rounded = [block_size(allocator.options.round(nbytes)) for nbytes in sizes]
+    assert found["allocated_bytes.all.allocated"] == 4 * sum(rounded)
+
+
+def test_the_rest_of_a_split_block_serves_no_request_below_a_rounded_size():
+    allocator = make(roundup_power2_divisions=1)
+    wall = [
+        allocator.allocate(8 * KIB, CUDA),
+        allocator.allocate(2 * KIB, CUDA),
+        allocator.allocate(KIB, CUDA),
+    ]
+    del wall[0]
+    wall.append(allocator.allocate(4 * KIB, CUDA))
+    wall[-1] = None  # 4 KiB and another 4 KiB are free, beside the end of the segment
+    held = allocator.allocate(3 * KIB, CUDA)
+    assert stats(allocator)["allocated_bytes.all.current"] == (4 + 2 + 1) * KIB and held.nbytes == 3 * KIB
+
+
+@given(st.integers(1, 2**34), st.integers(0, 12))
+def test_requests_of_one_block_size_are_rounded_alike(nbytes, exponent):
+    options = AllocatorOptions(roundup_power2_divisions=1 << exponent)
+    assert block_size(options.round(nbytes)) == block_size(options.round(block_size(nbytes)))
+    rounded = block_size(options.round(nbytes))
+    assert rounded >= nbytes and block_size(options.round(rounded)) == rounded
 
 
 def test_more_waste_than_an_event_holds_is_counted():

@@ -5,6 +5,7 @@ import gc
 import pytest
 
 from triten.runtime.cuda.memory import inspection
+from triten.runtime.cuda.memory.block import GRANULARITY
 from triten.runtime.device import device as Device
 from triten.tests.runtime.cuda.memory.allocation import stats
 
@@ -12,20 +13,20 @@ CUDA = Device("cuda", 0)
 
 
 def test_a_private_pool_is_apart_until_it_is_released(allocator):
-    common = allocator.allocate(512, CUDA)
+    common = allocator.allocate(GRANULARITY, CUDA)
     common_address = common.address
     del common
     allocator.begin_allocate_to_pool(0, (0, 5), lambda stream: stream == 0)
-    private = allocator.allocate(512, CUDA)
-    other = allocator.allocate_on(512, CUDA, 9)
+    private = allocator.allocate(GRANULARITY, CUDA)
+    other = allocator.allocate(GRANULARITY, CUDA, 9)
     assert private.address != common_address
     owners = {s["address"]: s["segment_pool_id"] for s in inspection.snapshot_segments(allocator)}
     assert owners[private.address] == (0, 5) and owners[other.address] == (0, 0)
     address = private.address
     del private
-    assert allocator.allocate(512, CUDA).address == address, "the pool reuses its own"
+    assert allocator.allocate(GRANULARITY, CUDA).address == address, "the pool reuses its own"
     allocator.end_allocate_to_pool(0, (0, 5))
-    assert allocator.allocate(512, CUDA).address == common_address
+    assert allocator.allocate(GRANULARITY, CUDA).address == common_address
     del other
     allocator.empty_cache()
     assert [s["segment_pool_id"] for s in inspection.snapshot_segments(allocator)] == [(0, 5)]
@@ -38,7 +39,7 @@ def test_a_private_pool_is_apart_until_it_is_released(allocator):
 def test_a_pool_of_several_users(allocator):
     for _ in range(2):
         allocator.begin_allocate_to_pool(0, (3, 0), lambda stream: True)
-        allocator.allocate(512, CUDA)
+        allocator.allocate(GRANULARITY, CUDA)
         allocator.end_allocate_to_pool(0, (3, 0))
     allocator.release_pool(0, (3, 0))
     allocator.empty_cache()
@@ -50,7 +51,7 @@ def test_a_pool_of_several_users(allocator):
 
 def test_memory_of_a_released_pool_lives_as_long_as_it_is_held(allocator):
     allocator.begin_allocate_to_pool(0, (3, 0), lambda stream: True)
-    held = allocator.allocate(512, CUDA)
+    held = allocator.allocate(GRANULARITY, CUDA)
     allocator.end_allocate_to_pool(0, (3, 0))
     allocator.release_pool(0, (3, 0))
     allocator.empty_cache()
@@ -76,11 +77,11 @@ def test_misuse_of_pools_is_refused(allocator):
     with pytest.raises(RuntimeError, match="is open"):
         allocator.release_pool(0, (0, 1))
     allocator.end_allocate_to_pool(0, (0, 1))
-    assert allocator.allocate(512, CUDA).address
+    assert allocator.allocate(GRANULARITY, CUDA).address
 
 
 def test_no_event_is_touched_while_a_pool_is_open(allocator, monkeypatch):
-    data = allocator.allocate(512, CUDA)
+    data = allocator.allocate(GRANULARITY, CUDA)
     allocator.record_stream(data, 4)
     address = data.address
 
@@ -91,13 +92,13 @@ def test_no_event_is_touched_while_a_pool_is_open(allocator, monkeypatch):
     for name in ("create_event", "record_event", "query_event", "synchronize_event", "free"):
         monkeypatch.setattr(allocator.driver, name, fail)
     del data
-    kept = allocator.allocate(512, CUDA)
+    kept = allocator.allocate(GRANULARITY, CUDA)
     allocator.empty_cache()
     assert kept.address != address
     monkeypatch.undo()
     allocator.end_allocate_to_pool(0, (0, 1))
     del kept
-    taken = [allocator.allocate(512, CUDA) for _ in range(2)]
+    taken = [allocator.allocate(GRANULARITY, CUDA) for _ in range(2)]
     assert address in [data.address for data in taken]
 
 
@@ -106,7 +107,7 @@ def test_events_are_reused(allocator, monkeypatch):
     create = allocator.driver.create_event
     monkeypatch.setattr(allocator.driver, "create_event", lambda *a, **k: made.append(create()) or made[-1])
     for _ in range(10):
-        data = allocator.allocate(512, CUDA)
+        data = allocator.allocate(GRANULARITY, CUDA)
         for stream in (1, 2, 2, 0):
             allocator.record_stream(data, stream)
         del data
@@ -115,7 +116,7 @@ def test_events_are_reused(allocator, monkeypatch):
 
 
 def test_events_are_recorded_with_the_next_request_even_if_a_block_waits_for_it(allocator, monkeypatch):
-    data = allocator.allocate(512, CUDA)
+    data = allocator.allocate(GRANULARITY, CUDA)
     allocator.allocate(4096, CUDA)
     allocator.record_stream(data, 4)
     recorded = []
@@ -127,7 +128,7 @@ def test_events_are_recorded_with_the_next_request_even_if_a_block_waits_for_it(
 
 
 def test_a_stream_that_is_no_more_costs_one_error(allocator, monkeypatch):
-    data, kept = allocator.allocate(512, CUDA), allocator.allocate(700, CUDA)
+    data, kept = allocator.allocate(GRANULARITY, CUDA), allocator.allocate(700, CUDA)
     allocator.record_stream(data, 4)
     address = data.address
     del data
@@ -139,8 +140,8 @@ def test_a_stream_that_is_no_more_costs_one_error(allocator, monkeypatch):
     monkeypatch.setattr(allocator.driver, "record_event", destroyed)
     monkeypatch.setattr(allocator.driver, "synchronize", waited.append, raising=False)
     with pytest.raises(RuntimeError, match="invalid resource handle"):
-        allocator.allocate(512, CUDA)
-    others = [allocator.allocate(512, CUDA) for _ in range(5)]
+        allocator.allocate(GRANULARITY, CUDA)
+    others = [allocator.allocate(GRANULARITY, CUDA) for _ in range(5)]
     assert address not in [other.address for other in others], "nobody knows whether its work is done"
     assert stats(allocator)["active.all.current"] == 7
     allocator.empty_cache()

@@ -18,14 +18,12 @@ import pytest
 from triten.runtime.cuda.triton import cubin_store
 from triten.runtime.cuda.triton.compile import KernelBinary
 from triten.runtime.cuda.triton.cubin_store import (
-    DEFAULT_MAXSIZE,
     CubinStore,
-    default_directory,
-    default_maxsize,
     pack,
     store,
     unpack,
 )
+from triten.runtime.disk_cache import DEFAULT_MAXSIZE, DiskCache, default_maxsize, default_root
 from triten.tests.shared.threads import PATIENCE
 
 HOUR = 3600
@@ -44,13 +42,13 @@ def entries(kept: CubinStore) -> set[str]:
 
 @pytest.fixture
 def kept(tmp_path: Path) -> CubinStore:
-    return CubinStore(tmp_path / "deep" / "cubins", 1 << 20)
+    return CubinStore(DiskCache(tmp_path / "deep", 1 << 20))
 
 
 def test_what_was_written_is_read(kept):
     for i in range(3):
         kept.write(f"key{i}", binary_of(i))
-    again = CubinStore(kept.directory, kept.maxsize)
+    again = CubinStore(kept.cache)
     for i in range(3):
         assert again.read(f"key{i}") == binary_of(i)
     assert type(again.read("key0").cubin) is bytes
@@ -147,7 +145,7 @@ def test_a_damaged_entry_can_be_written_anew(kept):
 
 def test_the_least_recently_used_go_first(tmp_path):
     size = len(pack("key00", binary_of(0)))
-    kept = CubinStore(tmp_path, 10 * size + 200)
+    kept = CubinStore(DiskCache(tmp_path, 10 * size + 200))
     now = time.time()
     for i in range(10):
         kept.write(f"key{i:02}", binary_of(i))
@@ -168,26 +166,26 @@ def test_use_within_the_hour_is_not_noted_again(kept):
 
 def test_the_bound_counts_what_earlier_processes_left(tmp_path):
     for i in range(5):
-        CubinStore(tmp_path, 1 << 20).write(f"key{i}", binary_of(i))
-    kept = CubinStore(tmp_path, 3000)
+        CubinStore(DiskCache(tmp_path, 1 << 20)).write(f"key{i}", binary_of(i))
+    kept = CubinStore(DiskCache(tmp_path, 3000))
     kept.write("key9", binary_of(9))
-    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 3000
+    assert sum(path.stat().st_size for path in kept.directory.iterdir()) <= 3000
     assert "key9" in entries(kept)
 
 
 def test_the_bound_counts_what_others_write_meanwhile(tmp_path):
     size = len(pack("key00", binary_of(0)))
-    one, other = CubinStore(tmp_path, 40 * size), CubinStore(tmp_path, 40 * size)
+    one, other = (CubinStore(DiskCache(tmp_path, 40 * size)) for _ in range(2))
     one.write("key00", binary_of(0))
     other.write("other00", binary_of(0))
     for i in range(30):
         one.write(f"key{i:02}", binary_of(i))
         other.write(f"other{i:02}", binary_of(i))
-    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 40 * size * (1 + 2 / 16) + 100
+    assert sum(path.stat().st_size for path in one.directory.iterdir()) <= 40 * size * (1 + 2 / 16) + 100
 
 
 def test_what_is_larger_than_the_bound_is_not_written(tmp_path):
-    kept = CubinStore(tmp_path / "cubins", 999)
+    kept = CubinStore(DiskCache(tmp_path, 999))
     kept.write("key", binary_of(1))
     assert not kept.directory.exists()
 
@@ -206,9 +204,9 @@ def test_orphans_of_killed_writers_are_taken_away(kept):
 @pytest.mark.parametrize("place", ["a file is in the way", "a file is the folder"])
 def test_a_place_that_cannot_be_written_is_told_once(tmp_path, place):
     (tmp_path / "file").write_bytes(b"")
-    kept = CubinStore(
-        tmp_path / "file" / "cubins" if place == "a file is in the way" else tmp_path / "file", 1 << 20
-    )
+    if place == "a file is the folder":
+        (tmp_path / "file").rename(tmp_path / "cubins")
+    kept = CubinStore(DiskCache(tmp_path / "file" if place == "a file is in the way" else tmp_path, 1 << 20))
     with pytest.warns(
         RuntimeWarning, match=r"store of compiled kernels in .* cannot be written .*TRITEN_CACHE_DIR"
     ):
@@ -251,8 +249,9 @@ def test_a_full_disk_leaves_no_part_of_an_entry(tmp_path):
         from pathlib import Path
         from triten.runtime.cuda.triton.compile import KernelBinary
         from triten.runtime.cuda.triton.cubin_store import CubinStore
+        from triten.runtime.disk_cache import DiskCache
         resource.setrlimit(resource.RLIMIT_FSIZE, (700, 700))
-        kept = CubinStore(Path(sys.argv[1]), 1 << 20)
+        kept = CubinStore(DiskCache(Path(sys.argv[1]), 1 << 20))
         kept.write("small", KernelBinary("small", 90, b"code", {}, (), 4, 1, 0, 0, 1))
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
@@ -264,7 +263,7 @@ def test_a_full_disk_leaves_no_part_of_an_entry(tmp_path):
     )
     output, errors = done.communicate(timeout=PATIENCE)
     assert output.strip() == "1 None b'code'", errors
-    assert [path.name for path in tmp_path.iterdir()] == ["small.kernel"]
+    assert [path.name for path in (tmp_path / "cubins").iterdir()] == ["small.kernel"]
 
 
 RACER = """
@@ -272,8 +271,9 @@ RACER = """
     from pathlib import Path
     from triten.runtime.cuda.triton.compile import KernelBinary
     from triten.runtime.cuda.triton.cubin_store import CubinStore
+    from triten.runtime.disk_cache import DiskCache
 
-    kept = CubinStore(Path(sys.argv[1]), 60_000)
+    kept = CubinStore(DiskCache(Path(sys.argv[1]), 60_000))
     draw = random.Random(int(sys.argv[2]))
     def binary_of(number):
         code = random.Random(number).randbytes(5000 + 100 * number)
@@ -298,8 +298,8 @@ def test_racing_processes_see_whole_entries_or_none(tmp_path):
         assert racer.returncode == 0, errors
         assert errors == ""
         assert 50 < int(output) < 600
-    assert all(path.name.endswith(".kernel") for path in tmp_path.iterdir())
-    sizes = [path.stat().st_size for path in tmp_path.iterdir()]
+    assert all(path.name.endswith(".kernel") for path in (tmp_path / "cubins").iterdir())
+    sizes = [path.stat().st_size for path in (tmp_path / "cubins").iterdir()]
     assert 30_000 < sum(sizes) <= 60_000 + 4 * max(sizes)
 
 
@@ -337,7 +337,7 @@ def test_the_environment_chooses_the_folder(monkeypatch, environment, expected):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert default_directory() == Path(expected)
+    assert default_root() == Path(expected).parent
     assert store().directory == Path(expected)
     assert store() is store()
 
