@@ -113,7 +113,7 @@ def rounded(name: str, found: Array) -> Array:
     return found.astype(np.float32) if name in ("wide_spread", "finite_sum") else found
 
 
-def _streamed_sum(a: Array) -> Array:
+def streamed_sums(a: Array) -> Array:
     """Return the sums of rows as `over_streamed` computes them."""
     whole = a.shape[1] // RUN * RUN
     if a.shape[1] <= RUN:
@@ -170,7 +170,7 @@ def _lane_sum(a: Array) -> Array:
 
 EAGER: dict[str, Callable[..., Array]] = {
     "line_sum": line_sums,
-    "streamed_sum": _streamed_sum,
+    "streamed_sum": streamed_sums,
     "half_sum": _half_sum,
     "row_sum": lambda a: row_dots(a, ones(a.shape[1], a.dtype)),
     "row_dot": row_dots,

@@ -48,6 +48,10 @@ def loop_by_name(name: str) -> Callable[..., None] | None:
         from .optimizer_loops import addresses, optimizer_loop
 
         return addresses() if kind == "addresses" else optimizer_loop(name)
+    if kind == "lines":
+        from .line_loops import line_loop
+
+        return line_loop(dtype)
     if kind == "mersenne_normal_32" and not found.fuses:
         return None
     if kind != "run_sums":
