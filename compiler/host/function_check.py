@@ -22,6 +22,7 @@ from ...runtime.tensor_spec import TensorSpec
 from .element_program import ElementProgram
 from .elementary_functions import FUNCTIONS, RANGED
 from .function_text import VECTORS
+from .hyperbolic_tangent import OWN_TANH
 from .lane_sums import LANES, PIECE
 from .llvm_source import write_loop
 from .object_code import loop_function, shared_function, target
@@ -75,6 +76,8 @@ def has_bits_of_eager(name: str) -> bool:
     found = target()
     if found is None or not found.fuses:
         return False
+    if name == OWN_TANH:
+        return True
     if name in OWN:
         reduction(name, 16)  # Loops call it by its name, once it is loaded.
         return True
