@@ -48,12 +48,13 @@ def loop_by_name(name: str) -> Callable[..., None] | None:
         from .optimizer_loops import addresses, optimizer_loop
 
         return addresses() if kind == "addresses" else optimizer_loop(name)
-    if kind in ("gelu", "gelu_backward"):
+    if kind in ("gelu", "gelu_backward", "recurrent"):
         if not found.fuses:
             return None
         from .gelu_loops import gelu_loop
+        from .recurrent_loops import recurrent_loop
 
-        return gelu_loop(kind, dtype)
+        return recurrent_loop(dtype) if kind == "recurrent" else gelu_loop(kind, dtype)
     if kind == "lines":
         from .line_loops import line_loop
 
