@@ -27,7 +27,9 @@ Row kernels:
 
 Loops for eager calls, which kernels reach through `makers`:
 
-- `eager_loops` has single operators, `draw_loops` random numbers, and `run_sums` sums.
+- `eager_loops` has single operators, `draw_loops` random numbers, and `run_sums` sums of 16-bit floats.
+- `line_loops` reduces lines of float32; `recurrent_loops` has steps of recurrent layers; `gelu_loops` has gelu, from
+  `gelu_rows` and `hyperbolic_tangent`.
 - `convolution_source` has convolutions, and `channel_source` norms of channels.
 
 All loops use `calling_convention`, and `code` writes IR line by line. Threads of a `task_pool`, whose IR is

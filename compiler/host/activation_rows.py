@@ -11,7 +11,9 @@ from ...cpu_fallback.elementwise import gelu as gelu_chain
 from ...cpu_fallback.elementwise import pointwise_math as m
 from ...cpu_fallback.elementwise.pointwise import OPERATORS, ZEROS
 from ...dispatch.layers.graph.graph import Node
+from . import gelu_rows
 from .element_program import CannotLower, ElementProgram, Value
+from .hyperbolic_tangent import OWN_TANH
 from .operator_step import Row, Step, check_extremes, inverse, product
 
 
@@ -62,8 +64,10 @@ def _gelu(s: Step) -> Value:
         raise CannotLower("gelu")
     p, a = s.program, s.operand("self")
     one, half = s.number(1), s.number(0.5)
-    is_chained = s.numel > gelu_chain.CHAINED_FROM
-    if s.call.args["approximate"] != "tanh":
+    is_chained, is_tanh = s.numel > gelu_chain.CHAINED_FROM, s.call.args["approximate"] == "tanh"
+    if is_chained and p.has_function(OWN_TANH):
+        return gelu_rows.gelu(p, a, is_tanh)
+    if not is_tanh:
         if s.numel <= m.FEW:
             raise CannotLower("gelu")
         return product(s, _normal_share(s, a), a)
@@ -100,6 +104,8 @@ def _gelu_backward(s: Step) -> Value:
     if s.dtype != "float32" or not is_plain or s.numel <= gelu_chain.CHAINED_FROM:
         raise CannotLower("gelu_backward")
     p, grad, a = s.program, s.operand("grad_output"), s.operand("self")
+    if p.has_function(OWN_TANH):
+        return gelu_rows.gelu_backward(p, grad, a, s.call.args["approximate"] == "tanh")
     one, half, square = s.number(1), s.number(0.5), product(s, a, a)
     if s.call.args["approximate"] != "tanh":
         power = s.ufunc(np.exp, product(s, square, s.number(-0.5)))

@@ -22,6 +22,7 @@ from ...runtime.tensor_spec import TensorSpec
 from .element_program import ElementProgram
 from .elementary_functions import FUNCTIONS, RANGED
 from .function_text import VECTORS
+from .hyperbolic_tangent import OWN_TANH
 from .lane_sums import LANES, PIECE
 from .llvm_source import write_loop
 from .object_code import loop_function, shared_function, target
@@ -75,6 +76,8 @@ def has_bits_of_eager(name: str) -> bool:
     found = target()
     if found is None or not found.fuses:
         return False
+    if name == OWN_TANH:
+        return True
     if name in OWN:
         reduction(name, 16)  # Loops call it by its name, once it is loaded.
         return True
@@ -113,7 +116,7 @@ def rounded(name: str, found: Array) -> Array:
     return found.astype(np.float32) if name in ("wide_spread", "finite_sum") else found
 
 
-def _streamed_sum(a: Array) -> Array:
+def streamed_sums(a: Array) -> Array:
     """Return the sums of rows as `over_streamed` computes them."""
     whole = a.shape[1] // RUN * RUN
     if a.shape[1] <= RUN:
@@ -170,7 +173,7 @@ def _lane_sum(a: Array) -> Array:
 
 EAGER: dict[str, Callable[..., Array]] = {
     "line_sum": line_sums,
-    "streamed_sum": _streamed_sum,
+    "streamed_sum": streamed_sums,
     "half_sum": _half_sum,
     "row_sum": lambda a: row_dots(a, ones(a.shape[1], a.dtype)),
     "row_dot": row_dots,

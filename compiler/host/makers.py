@@ -48,6 +48,17 @@ def loop_by_name(name: str) -> Callable[..., None] | None:
         from .optimizer_loops import addresses, optimizer_loop
 
         return addresses() if kind == "addresses" else optimizer_loop(name)
+    if kind in ("gelu", "gelu_backward", "recurrent"):
+        if not found.fuses:
+            return None
+        from .gelu_loops import gelu_loop
+        from .recurrent_loops import recurrent_loop
+
+        return recurrent_loop(dtype) if kind == "recurrent" else gelu_loop(kind, dtype)
+    if kind == "lines":
+        from .line_loops import line_loop
+
+        return line_loop(dtype)
     if kind == "mersenne_normal_32" and not found.fuses:
         return None
     if kind != "run_sums":

@@ -1,8 +1,7 @@
-"""Loops that add runs of numbers in the order of NumPy's einsum: float32, and 16-bit floats in pairs as words.
+"""Loops that add runs of 16-bit floats, in pairs as words, in the order of NumPy's einsum.
 
 Einsum adds sixteen numbers to the lanes of one vector at a time. The first and the second elements of words are
-converted to float32 separately, and each are added in this order. Two interleaved runs of float32 would hide latency
-as well, but the hardware prefetches only one.
+converted to float32 separately, and each are added in this order.
 """
 
 from __future__ import annotations
@@ -23,13 +22,10 @@ _second_sum = [
 
 
 def sums_text(dtype: str) -> str:
-    """Return the loop ``loop((runs, length), out, numbers)``.
-
-    For float32 `out` has a sum for each run. For words of 16-bit floats it has a row of sums of first elements, and
-    one of second elements.
+    """Return the loop ``loop((runs, length), out, words)``; `out` has a row of sums of first elements, and one of
+    second elements.
     """
-    is_wide = dtype == "float32"
-    halves = "a" if is_wide else "ab"
+    halves = "ab"
     lines = [
         "define internal void @loop(ptr nocapture readonly %g, ptr noalias nocapture %p0, ptr nocapture readonly %p1) "
         "noinline {",
@@ -47,7 +43,7 @@ def sums_text(dtype: str) -> str:
     ]
     for j in range(4):
         lines.append(f"  %k{j} = add i64 %i, {4 * j}")
-        lines += _loaded_run(j) if is_wide else _loaded_words(dtype, j)
+        lines += _loaded_words(dtype, j)
     for half in halves:
         lines += [
             f"  %{half}01 = fadd {KIND} %{half}0, %{half}1",
@@ -72,7 +68,7 @@ def sums_text(dtype: str) -> str:
     lines += [
         "  %a_p = getelementptr float, ptr %p0, i64 %r",
         "  store float %a_sum, ptr %a_p, align 4",
-        *([] if is_wide else _second_sum),
+        *_second_sum,
         "  %r_next = add nuw nsw i64 %r, 1",
         "  %c = icmp slt i64 %r_next, %n",
         "  br i1 %c, label %head, label %done",
@@ -81,15 +77,6 @@ def sums_text(dtype: str) -> str:
         "}",
     ]
     return HEADER + "\n".join(lines) + "\n" + python_call(2, 2)
-
-
-def _loaded_run(j: int) -> list[str]:
-    """Emit the load of four numbers of a run, ``%a{j}``."""
-    return [
-        f"  %at{j} = add i64 %start, %k{j}",
-        f"  %p_{j} = getelementptr float, ptr %p1, i64 %at{j}",
-        f"  %a{j} = load {KIND}, ptr %p_{j}, align 4",
-    ]
 
 
 def _loaded_words(dtype: str, j: int) -> list[str]:
@@ -124,10 +111,6 @@ def adds_as_numpy(dtype: str, loop: object) -> bool:
     assert callable(loop)
     scalar = BY_NAME[dtype]
     numbers = np.random.default_rng(7).standard_normal((9, 2 * 512)) * 2.0 ** np.arange(-12, 15, 3)[:, None]
-    if dtype == "float32":
-        whole, sums = numbers.astype(np.float32), np.empty(9, np.float32)
-        loop(np.array([9, 1024]), sums, whole)
-        return bool(np.array_equal(sums, c_einsum("...i->...", whole)))
     words = numbers.astype(scalar.np).view(np.uint32)
     found, wide = np.empty((2, 9), np.float32), np.empty((2, 9, 512), np.uint32)
     loop(np.array([9, 512]), found, words)

@@ -1,4 +1,4 @@
-"""gelu of large contiguous float32: a chain of NumPy calls on blocks, with reused scratch arrays.
+"""gelu of large contiguous float32: a compiled loop, or a chain of NumPy calls on blocks, with reused scratch arrays.
 
 The calls of a chain are short, and threads that call NumPy contend for the GIL at each one. A second thread
 pays only with long blocks.
@@ -11,6 +11,7 @@ from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.choices import chosen
+from ...dispatch.structured.compiled_loops import Loop, Sharing, loop_now, shared_loop
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
@@ -27,6 +28,12 @@ SHARED_FROM = 1 << 21
 """Elements from which several threads take part."""
 SHARED_BLOCK = 1 << 18
 """Elements of a block then."""
+PART = 1 << 13
+"""Elements of a part of a compiled loop."""
+PARTS = 64
+"""Parts at most."""
+WAKING_FROM = 1 << 15
+"""Elements for which a compiled loop wakes threads."""
 
 
 def _number(value: float) -> Array:
@@ -123,10 +130,14 @@ def chained(call: StructuredCall, backward: bool) -> PlannedKernel | None:
         s.is_contiguous and s.sizes == sizes and s.np_dtype == np.float32 for s in specs
     ):
         return None
+    approximate = call.args["approximate"]
+    loop = loop_now(f"{'gelu_backward' if backward else 'gelu'} {approximate}")
+    if loop is not None:
+        return _compiled(loop, numel, len(specs), approximate)
     chosen(
         "a chain of polynomials, in blocks", "{} elements of float32 are more than {}", numel, CHAINED_FROM
     )
-    chain = CHAINS[call.args["approximate"] == "tanh", backward]
+    chain = CHAINS[approximate == "tanh", backward]
     block = BLOCK if numel < SHARED_FROM else SHARED_BLOCK
     grain = numel if numel < SHARED_FROM else SHARED_BLOCK
 
@@ -144,3 +155,18 @@ def chained(call: StructuredCall, backward: bool) -> PlannedKernel | None:
         parallel_for(0, numel, grain, some)
 
     return PlannedKernel(quietly(into))
+
+
+def _compiled(loop: Loop, numel: int, arrays: int, approximate: str) -> PlannedKernel:
+    """Return the kernel of a compiled loop."""
+    chosen("a compiled loop", "gelu by {} of {} elements is one pass", approximate, numel)
+    step = max(PART, -(-numel // PARTS))
+    parts = [
+        np.array([min(step, numel - first), *([4 * first, 4] * arrays)]) for first in range(0, numel, step)
+    ]
+    run = shared_loop(loop, parts, Sharing.WAKING if numel >= WAKING_FROM else Sharing.AWAKE, None)
+
+    def into(out: Any, *given: Any) -> None:
+        run(out, *[a.copy() if np.may_share_memory(out, a) else a for a in given])
+
+    return PlannedKernel(into, quiet=True, unshared=run)

@@ -16,6 +16,7 @@ from ..elementwise.pointwise_math import sigmoid_in
 from ..normalization.moments import column_sums
 from ..plain_numpy import np
 from ..widen import FULL_FLOATS
+from . import compiled, compiled_steps
 
 Array = np.ndarray[Any, Any]
 
@@ -131,9 +132,42 @@ def _simple(layer: Layer, share: Array, output: Array, h: Array, w: Array) -> No
         h = hidden
 
 
+def _forward_loop(layer: Layer, call: StructuredCall) -> Any:
+    """Return the loop of a step; None if NumPy computes it."""
+    spec, rows, n = call.args["input_gates"], layer.rows, layer.width
+    if spec.strides[-1] != 1 or not compiled.is_worth(
+        layer.mode, layer.dtype, layer.steps, rows * spec.sizes[-1]
+    ):
+        return None
+    if layer.mode == LSTM:
+        return compiled.lstm_forward(rows, n, spec.strides[1])
+    if layer.mode == GRU:
+        return compiled.gru_forward(rows, n, spec.strides[1], call.args["bias_hh"] is not None)
+    return compiled.tanh_forward(rows, n, spec.strides[1])
+
+
 def rnn_layer(call: StructuredCall) -> PlannedKernel:
     """Compute the hidden states of all steps, the last states, and the tensors that backward needs."""
     layer = Layer(call, call.args["input_gates"].sizes[0])
+    step = _forward_loop(layer, call)
+    one_thread = compiled.OneBlasThread(layer.rows * layer.gates * layer.width**2)
+
+    def by_loop(
+        output: Any, hy: Any, cy: Any, kept: Any, gates: Any, hx: Any, cx: Any, weight: Any, bias: Any
+    ) -> None:
+        share, made = layer.in_order(gates), layer.in_order(output)
+        hx, w = np.ascontiguousarray(hx), np.ascontiguousarray(weight.T)
+        with one_thread:
+            if layer.mode == LSTM:
+                compiled_steps.run_lstm(layer, step, share, made, cy, kept, hx, cx, w)
+            elif layer.mode == GRU:
+                compiled_steps.run_gru(layer, step, share, made, bias, kept, hx, w)
+            else:
+                compiled_steps.run_tanh(layer, step, share, made, hx, w)
+        np.copyto(hy, made[-1])
+
+    if step is not None:
+        return PlannedKernel(quietly(by_loop))
 
     def into(
         output: Any, hy: Any, cy: Any, kept: Any, gates: Any, hx: Any, cx: Any, weight: Any, bias: Any
@@ -260,12 +294,98 @@ class _Simple:
         np.multiply(made, grad, made)
 
 
+def _backward_loop(layer: Layer, call: StructuredCall) -> Any:
+    """Return the loop of a step's gradients; None if NumPy computes them."""
+    rows, n = layer.rows, layer.width
+    is_worth = compiled.is_worth(layer.mode, layer.dtype, layer.steps, rows * layer.gates * n)
+    if not is_worth or layer.mode not in compiled.BACKWARD or not call.args["output"].is_contiguous:
+        return None
+    row = None if call.args["grad_output"] is None else n
+    make = compiled.lstm_backward if layer.mode == LSTM else compiled.gru_backward
+    return make(rows, n, row)
+
+
 def rnn_layer_backward(call: StructuredCall) -> PlannedKernel:
     """Compute the gradients of input gates, initial states, weights, and a GRU's bias."""
     layer = Layer(call, call.args["output"].sizes[0])
     steps, rows, n, count = layer.steps, layer.rows, layer.width, layer.gates
     together = max(1, TOGETHER // (count * rows * n))
     parts = [(max(end - together, 0), end) for end in range(steps, 0, -together)]
+    loop = _backward_loop(layer, call)
+    one_thread = compiled.OneBlasThread(rows * count * n * n)
+
+    def by_loop(
+        to: Any,
+        hidden: Any,
+        grad_output: Any,
+        grad: Any,
+        grad_cy: Any,
+        hx: Any,
+        cx: Any,
+        weight: Any,
+        output: Any,
+        kept: Any,
+    ) -> tuple[Any, Any]:
+        """Compute the gradients of all gates; return those of the first states."""
+        made, of_hidden = layer.in_order(to), layer.in_order(hidden)
+        states = layer.in_order(output)
+        given = () if grad_output is None else (layer.in_order(np.ascontiguousarray(grad_output)),)
+        before = np.empty((rows, n), layer.dtype)
+        if layer.mode == LSTM:
+            lstm = compiled_steps.LstmGradient(layer, loop, kept, cx, grad_cy, made)
+            with one_thread:
+                for t in range(steps - 1, -1, -1):
+                    lstm.step(t, grad, *[each[t] for each in given])
+                    np.dot(of_hidden[t], weight, before)
+                    grad, before = before, grad
+            return grad, lstm.change
+        gru = compiled_steps.GruGradient(layer, loop, kept, hx, states, made, of_hidden)
+        with one_thread:
+            for t in range(steps - 1, -1, -1):
+                gru.step(t, grad, *[each[t] for each in given])
+                np.dot(of_hidden[t], weight, before)
+                np.add(before, gru.direct, grad)
+        return grad, None
+
+    def by_numpy(
+        to: Any,
+        hidden: Any,
+        grad_output: Any,
+        grad: Any,
+        grad_cy: Any,
+        hx: Any,
+        cx: Any,
+        weight: Any,
+        output: Any,
+        kept: Any,
+    ) -> tuple[Any, Any]:
+        """Compute the gradients of all gates; return those of the first states."""
+        made = layer.in_order(to.reshape(steps, rows, count, n))
+        states = layer.in_order(output)
+        of_hidden = layer.in_order(hidden)
+        cell: _Lstm | _Gru | _Simple
+        if layer.mode == LSTM:
+            cell = _Lstm(layer, kept, cx, grad_cy, made)
+        elif layer.mode == GRU:
+            cell = _Gru(layer, kept, hx, states, made, of_hidden.reshape(steps, rows, count, n))
+        else:
+            cell = _Simple(layer, states, made)
+        given = None if grad_output is None else layer.in_order(grad_output)
+        before = np.empty((rows, n), layer.dtype)
+        for begin, end in parts:
+            cell.prepare(begin, end)
+            for t in range(end - 1, begin - 1, -1):
+                if given is not None:
+                    np.add(grad, given[t], grad)
+                cell.step(t, grad)
+                np.dot(of_hidden[t], weight, before)
+                if layer.mode == GRU:
+                    np.add(grad, before, grad)
+                else:
+                    grad, before = before, grad
+        return grad, cell.change if isinstance(cell, _Lstm) else None
+
+    compute = by_numpy if loop is None else by_loop
 
     def into(
         to: Any,
@@ -283,35 +403,12 @@ def rnn_layer_backward(call: StructuredCall) -> PlannedKernel:
         kept: Any,
     ) -> None:
         hx = np.ascontiguousarray(hx)
-        made = layer.in_order(to.reshape(steps, rows, count, n))
-        states = layer.in_order(output)
         hidden = np.empty(to.shape, layer.dtype) if layer.mode == GRU else to
-        of_hidden = layer.in_order(hidden)
-        cell: _Lstm | _Gru | _Simple
-        if layer.mode == LSTM:
-            cell = _Lstm(layer, kept, cx, grad_cy, made)
-        elif layer.mode == GRU:
-            cell = _Gru(layer, kept, hx, states, made, of_hidden.reshape(steps, rows, count, n))
-        else:
-            cell = _Simple(layer, states, made)
-        given = None if grad_output is None else layer.in_order(grad_output)
         grad = np.zeros((rows, n), layer.dtype) if grad_hy is None else np.array(grad_hy, order="C")
-        before = np.empty((rows, n), layer.dtype)
-        for begin, end in parts:
-            cell.prepare(begin, end)
-            for t in range(end - 1, begin - 1, -1):
-                if given is not None:
-                    np.add(grad, given[t], grad)
-                cell.step(t, grad)
-                np.dot(of_hidden[t], weight, before)
-                if layer.mode == GRU:
-                    np.add(grad, before, grad)
-                else:
-                    grad, before = before, grad
+        grad, change = compute(to, hidden, grad_output, grad, grad_cy, hx, cx, weight, output, kept)
         np.copyto(to_hx, grad)
         if to_cx is not None:
-            assert isinstance(cell, _Lstm)
-            np.copyto(to_cx, cell.change)
+            np.copyto(to_cx, change)
         np.copyto(to_weight, layer.products(hidden, output, hx))
         if to_bias is not None:
             np.copyto(to_bias, column_sums(hidden.reshape(steps * rows, -1)), casting="unsafe")

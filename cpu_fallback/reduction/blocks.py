@@ -15,7 +15,8 @@ from ...runtime.scalar_type import bfloat16
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..widen import FLOAT32
-from .line_reductions import bfloat16_line_sums, line_sums, run_sums
+from .line_loops import LONGEST, RUN_SUMS, STREAMED_SUMS
+from .line_reductions import LOCATED, bfloat16_line_sums, line_extremum, line_sums, run_sums
 
 ROWS = 128
 """Elements that are added one after another before their sums are added pairwise."""
@@ -36,7 +37,7 @@ LINES_FROM = 1 << 23
 LINES_BLOCK = 1 << 20
 HANDED_OVER = 1 << 22
 """Bytes from which another thread takes a part of what is computed block by block: it needs some 70 us to wake."""
-SHARED_BYTES = 1 << 25
+SHARED_BYTES = 1 << 24
 """The same of what is only read: what the caches hold one thread reads as quickly."""
 STREAM_RUN = 1 << 9
 """Elements of a run of what comes from memory, which is added without further runs in it."""
@@ -95,6 +96,8 @@ def over_everything(
         return None
     if np_dtype.kind not in "fc" and (widens or spec.nbytes < SHARED_BYTES):
         return None
+    if not widens and not prepares and np_dtype == FLOAT32 and ufunc in LOCATED:
+        return lambda array: line_extremum(array.transpose(order).reshape(-1), LOCATED[ufunc])
     if not widens and not prepares and ufunc is not np.multiply and spec.nbytes >= SHARED_BYTES:
         if ufunc is not np.add or np_dtype.kind in "iu":
             return _in_any_order(spec, order, ufunc)
@@ -102,6 +105,8 @@ def over_everything(
             return over_streamed(spec, tuple(range(spec.ndim)), np_dtype)
     # Widened two by two, which needs an even number of them.
     in_words = spec.dtype is bfloat16 and ufunc is np.add and np_dtype == FLOAT32
+    if ufunc is np.add and np_dtype.kind == "f" and not widens and not prepares:
+        return lambda array: line_sums(array.transpose(order).reshape(-1))
     limit = WIDENED_BLOCK if widens or prepares else FLAT_BLOCK
     starts = range(0, spec.numel, limit)
     shares = spec.nbytes >= (HANDED_OVER if widens or prepares else SHARED_BYTES)
@@ -169,9 +174,16 @@ def over_streamed(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Cal
 
     def sums(array: Any) -> Any:
         lines = array.transpose(order).reshape(rows, length)
+        found = STREAMED_SUMS.reduced(lines) if by_rows and length <= LONGEST else None
+        if found is not None:
+            return found
         head = lines[:, : runs * run].reshape(rows, runs, run)
         rest = lines[:, runs * run :]
         partial = np.empty((rows, runs + (runs * run < length)), np_dtype)
+        if not by_rows and all(RUN_SUMS.reduced(head[i], partial[i, :runs]) is not None for i in range(rows)):
+            if rest.size:
+                partial[:, runs] = line_sums(rest)
+            return line_sums(partial)
 
         def part(first: int, last: int) -> None:
             index = (slice(first, last),) if by_rows else (slice(None), slice(first, last))

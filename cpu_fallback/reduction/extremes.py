@@ -12,11 +12,9 @@ from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..widen import compute_np
 from .blocks import HANDED_OVER, KEPT_FROM, over_kept
+from .line_loops import EXTREMA
 from .line_reductions import line_extrema
 from .reduced_call import keeps_dims, register_in_order
-
-LOCATED: dict[np.ufunc, Any] = {np.maximum: np.ndarray.argmax, np.minimum: np.ndarray.argmin}
-"""Functions that find the index of a maximum or minimum, NaN before all others."""
 
 
 def located(
@@ -37,10 +35,11 @@ def located(
         return (line_extrema(lines, locate, starts[: len(lines)]),)
 
     def into(out: Any, array: Any) -> None:
-        if kept is not None:
+        found = None if kept is None else EXTREMA[locate].reduced(array.reshape(-1, length))
+        if found is None and kept is not None:
             kept(block, (out,), array)
         else:
-            np.copyto(out, fresh(array).reshape(out.shape))
+            np.copyto(out, (fresh(array) if found is None else found).reshape(out.shape))
 
     return into, fresh
 

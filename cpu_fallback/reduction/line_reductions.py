@@ -6,8 +6,8 @@ from typing import Any
 
 from numpy._core.multiarray import c_einsum  # np.einsum without its planning
 
-from ...dispatch.structured.compiled_loops import NamedLoop
 from ..plain_numpy import np
+from .line_loops import EXTREMA, LINE_SUMS, LONGEST, RUN_SUMS
 
 RUN = 512
 """Elements that are added into the lanes of a few vectors before their sums are added as a line of their own."""
@@ -21,9 +21,10 @@ SHORT_LINE = 1 << 12
 """The longest line of which the place of the extremum is found sooner than the extremum: np.maximum begins slowly."""
 SIXTEEN = 16
 """Numbers that NumPy's einsum adds at a time."""
-MANY = 1 << 14
-"""Numbers from which a compiled loop is looked for."""
-_sums = NamedLoop("run_sums float32", 1 << 24)
+LOCATED: dict[np.ufunc, Any] = {np.maximum: np.ndarray.argmax, np.minimum: np.ndarray.argmin}
+"""Functions that find the index of a maximum or minimum, NaN before all others."""
+FEW_LINES = 8
+"""Lines from which threads share whole lines rather than the runs of one line."""
 _HIGH_HALF = np.uint32(0xFFFF0000)
 _HALF = np.uint32(16)
 
@@ -43,6 +44,12 @@ def line_sums(array: Any) -> Any:
     length = array.shape[-1]
     if length <= DIRECT:
         return run_sums(array)
+    if array.size >= FEW_LINES * length:
+        found = LINE_SUMS.reduced(array) if length <= LONGEST else None
+        if found is not None:
+            return found
+    elif array.ndim == 2 and len(array) > 1 and length % RUN:
+        return np.array([line_sums(line) for line in array])  # The runs of one line are contiguous.
     runs = length // RUN
     head = array[..., : runs * RUN].reshape(*array.shape[:-1], runs, RUN)
     total = line_sums(run_sums(head))
@@ -53,13 +60,9 @@ def line_sums(array: Any) -> Any:
 
 def run_sums(array: Any, out: Any = None) -> Any:
     """Sum along the last axis with einsum's loop, or with a compiled loop whose results are bitwise identical."""
-    if array.size >= MANY and array.dtype == np.float32 and not array.shape[-1] % SIXTEEN:
-        loop = _sums.beside(array.size)
-        if loop is not None and array.flags.c_contiguous and (out is None or out.flags.c_contiguous):
-            if out is None:
-                out = np.empty(array.shape[:-1], np.float32)
-            loop(np.array((out.size, array.shape[-1])), out, array)
-            return out
+    found = RUN_SUMS.reduced(array, out)
+    if found is not None:
+        return found
     return c_einsum("...i->...", array) if out is None else c_einsum("...i->...", array, out=out)
 
 
@@ -108,8 +111,22 @@ def bfloat16_line_sums(array: Any) -> Any:
 
 def line_extrema(array: Any, locate: Any, starts: Any, out: Any = None) -> Any:
     """Return the elements that ``locate(array, axis)`` finds in a contiguous matrix whose lines begin at
-    `starts`.
+    `starts`, or those of a compiled loop, which are bitwise identical.
     """
+    found = EXTREMA[locate].reduced(array, out)
+    if found is not None:
+        return found
     places = locate(array, 1)
     places += starts
     return array.reshape(-1).take(places, None, out, "clip")
+
+
+def line_extremum(line: Any, locate: Any) -> Any:
+    """Return the element that ``locate(array)`` finds in a contiguous line."""
+    whole = line.size // SHORT_LINE * SHORT_LINE
+    found = EXTREMA[locate].reduced(line[:whole].reshape(-1, SHORT_LINE)) if whole else None
+    if found is None:
+        return line[locate(line)]
+    if whole < line.size:
+        found = np.append(found, line[whole:])
+    return found[locate(found)]

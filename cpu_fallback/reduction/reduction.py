@@ -20,9 +20,9 @@ from .blocks import (
     over_rows,
     over_streamed,
 )
-from .extremes import LOCATED, located
+from .extremes import located
 from .half_words import over_half_words
-from .line_reductions import DIRECT, LONG_PRODUCT, SHORT_LINE, line_products, line_sums
+from .line_reductions import DIRECT, LOCATED, LONG_PRODUCT, SHORT_LINE, line_products, line_sums
 from .reduced_call import keeps_dims, register_in_order
 from .sums import (
     PRODUCTS,
@@ -249,8 +249,14 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
         directly = same and (not spec.ndim or spec.sizes[-1] >= SHORTEST_LINE)
         kept = over_kept(spec, dims, out_spec.ndim, LONG_RUN if same else RUN, directly)
         locate = LOCATED.get(ufunc)
-        if locate is not None and same and is_of_lines(spec, dims, np_dtype) and spec.sizes[-1] <= SHORT_LINE:
-            _tell("places of extrema", spec, dims, f"are contiguous lines of at most {SHORT_LINE}")
+        is_short = np_dtype == FLOAT32 or spec.sizes[-1:] <= (SHORT_LINE,)
+        if locate is not None and same and is_of_lines(spec, dims, np_dtype) and is_short:
+            _tell(
+                "places of extrema",
+                spec,
+                dims,
+                f"are contiguous lines of float32, or of at most {SHORT_LINE}",
+            )
             into, fresh = located(spec, locate, kept)
             return PlannedKernel(quietly(into), None if kept is not None or keepdims else fresh)
         if ufunc is np.multiply and is_of_lines(spec, dims, np_dtype) and spec.sizes[-1] >= LONG_PRODUCT:

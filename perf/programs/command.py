@@ -1,8 +1,8 @@
 """Run third-party programs under triten and under PyTorch, and compare results, times and memory.
 
 Each program runs in two separate processes with one thread each. Without `--only`, the result file and the
-documentation page are rewritten. Exit status 1: a result differs from PyTorch's; 2: the request cannot be
-met.
+documentation page are rewritten. `--training-steps` runs five networks of ours on all cores instead. Exit status 1: a
+result differs from PyTorch's; 2: the request cannot be met.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from .catalogue import PROGRAMS
 from .contest import ROUNDS, SECONDS, Effort, Outcome, hold_contest, worker_environment
 from .program import Program
 from .table import gaps, page, summary
+from .training_steps import TRAINING_STEPS, operator_table, operators_of
 
 RESULTS = FOLDER / "programs.json"
 PAGE = ROOT / "docs" / "programs.md"
@@ -39,6 +41,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of timing; 0 times nothing")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="the most that one request may take")
     parser.add_argument("--traceback", action="store_true", help="show where a program stopped")
+    parser.add_argument(
+        "--training-steps", action="store_true", help="run our networks on all cores; they need no --packages"
+    )
+    parser.add_argument(
+        "--operators",
+        type=int,
+        default=0,
+        metavar="N",
+        help="with --training-steps: the N slowest operators of each",
+    )
     parser.add_argument("--list", action="store_true", help="print the programs and run nothing")
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="a result file, whatever was chosen"
@@ -48,25 +60,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run, print, keep."""
     require_positive(arguments, "seconds")
-    programs = chosen(arguments.only)
+    programs = chosen(arguments.only, TRAINING_STEPS if arguments.training_steps else PROGRAMS)
     versions = pinned_versions()
     if arguments.list:
         print("\n".join(f"{each.name}  {each.package} {versions.get(each.package, '')}" for each in programs))
         return 0
-    if not arguments.packages.is_dir():
+    packages = None if arguments.training_steps else arguments.packages
+    if packages is not None and not packages.is_dir():
         raise RefusalError(
             f"--packages {arguments.packages}: there is no such folder; `make programs` makes it"
         )
     pytorch_version = version_of_pytorch(arguments.pytorch)
-    effort = Effort(arguments.seconds, arguments.rounds)
+    threads = None if arguments.training_steps else 1
+    effort = Effort(arguments.seconds, arguments.rounds, threads=threads)
     outcomes = []
     for index, program in enumerate(programs):
         version = versions.get(program.package, "")
-        outcome, trace = hold_contest(program, version, arguments.pytorch, arguments.packages, effort)
+        outcome, trace = hold_contest(program, version, arguments.pytorch, packages, effort)
         outcomes.append(outcome)
         print(f"{index + 1:3}/{len(programs)}  {described(outcome)}", flush=True)
         if arguments.traceback and trace:
             print(trace, flush=True)
+        if arguments.training_steps and arguments.operators:
+            operators = operators_of(program, arguments.pytorch, arguments.seconds)
+            print(operator_table(operators, arguments.operators), flush=True)
     report = reported(outcomes, pytorch_version)
     rows = report["results"]
     for gap, count in gaps(rows):
@@ -77,17 +94,17 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if arguments.output:
         write_report(report, arguments.output)
-    elif not arguments.only:
+    elif not arguments.only and not arguments.training_steps:
         write_report(report, RESULTS)
         write_whole(PAGE, page(report))
         print(f"written to {PAGE}")
     return 1 if counts["differ"] else 0
 
 
-def chosen(only: str) -> list[Program]:
+def chosen(only: str, programs: Sequence[Program] = PROGRAMS) -> list[Program]:
     """Return the programs whose name or package matches. Raise RefusalError if none does."""
     wanted = expression(only, "--only")
-    found = [each for each in PROGRAMS if wanted.search(f"{each.name} {each.package}")]
+    found = [each for each in programs if wanted.search(f"{each.name} {each.package}")]
     if not found:
         raise RefusalError(f"--only {only!r}: no program's name or package matches (--list)")
     return found

@@ -34,11 +34,12 @@ MOVES = 3
 
 @dataclass(frozen=True)
 class Effort:
-    """Limits of a program: seconds of one request, and rounds of timing (0: none)."""
+    """Limits of a program: seconds of one request, rounds of timing (0: none), and threads (None: all)."""
 
     seconds: float = SECONDS
     rounds: int = ROUNDS
     slice_seconds: float = SLICE_SECONDS
+    threads: int | None = 1
 
 
 @dataclass
@@ -88,9 +89,18 @@ class StoppedError(Exception):
 
 
 class Worker:
-    """A process of `worker.py`. Use it in a ``with`` statement: it is ended at the block's end, whatever it does."""
+    """A process of `worker.py`. Use it in a ``with`` statement: it is ended at the block's end, whatever it does.
 
-    def __init__(self, command: Sequence[str], packages: Path | None, seconds: float) -> None:
+    Args:
+        command: The interpreter, and its options.
+        packages: Folder of third-party packages.
+        seconds: The most that one request may take.
+        threads: The number of threads; None leaves the libraries' own. Default: 1.
+    """
+
+    def __init__(
+        self, command: Sequence[str], packages: Path | None, seconds: float, threads: int | None = 1
+    ) -> None:
         self.seconds = seconds
         self.errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
         self.process = subprocess.Popen(
@@ -98,7 +108,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
-            env=worker_environment(packages),
+            env=worker_environment(packages, threads),
             text=True,
         )
 
@@ -148,17 +158,18 @@ class Worker:
         return f"ended with status {code}{': ' + lines[-1] if lines else ''}"
 
 
-def worker_environment(packages: Path | None) -> dict[str, str]:
-    """Return the environment of both processes: the same packages, one thread, no network access."""
+THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def worker_environment(packages: Path | None, threads: int | None = 1) -> dict[str, str]:
+    """Return the environment of both processes: the same packages and threads, no network access."""
     path = [str(packages.resolve())] if packages else []
     path += [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(path),
         "PYTHONWARNINGS": "ignore",
-        "OMP_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
+        **({} if threads is None else dict.fromkeys(THREAD_COUNTS, str(threads))),
         "HF_HUB_OFFLINE": "1",
         "CUDA_VISIBLE_DEVICES": "",
     }
@@ -176,8 +187,8 @@ def hold_contest(
     outcome = Outcome(program.name, program.package, version, "agrees")
     with (
         tempfile.TemporaryDirectory() as folder,
-        Worker([pytorch, "-P"], packages, effort.seconds) as theirs,
-        Worker(triten_command(), packages, effort.seconds) as ours,
+        Worker([pytorch, "-P"], packages, effort.seconds, effort.threads) as theirs,
+        Worker(triten_command(), packages, effort.seconds, effort.threads) as ours,
     ):
         workers = {PYTORCH: theirs, TRITEN: ours}
         for name, worker in workers.items():

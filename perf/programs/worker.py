@@ -8,6 +8,7 @@ Output of the program goes to the error stream. Requests, in order::
                                                 "moved": 1 each weight is its neighbour above or below, by that seed
     {"do": "results", "file": FILE}             forward pass, gradients, the losses of three steps, into an .npz
     {"do": "steps", "count": 5}                 how many seconds as many steps take
+    {"do": "operators", "count": 5}             the seconds and calls of each operator in a step, over as many steps
 
 An answer is ``{"error": "...", ...}`` if the program stopped. This file imports only Python's library, NumPy
 and the module called torch in its process.
@@ -285,6 +286,17 @@ class Training:
             self.step()
         return time.perf_counter() - start
 
+    def operators(self, count):
+        """Return the own seconds of each operator in a step, and its calls, by the library's profiler."""
+        from torch.profiler import ProfilerActivity, profile
+
+        with profile(activities=[ProfilerActivity.CPU]) as profiled:
+            self.steps(count)
+        return {
+            each.key: [each.self_cpu_time_total / 1e6 / count, each.count / count]
+            for each in profiled.key_averages()
+        }
+
 
 def described(error):
     """Describe what stopped the program: the first exception's last line, and its position in a third-party
@@ -327,6 +339,8 @@ def main():
             elif request["do"] == "results":
                 training.results(request["file"])
                 answer = {"peak_bytes": peak_bytes()}
+            elif request["do"] == "operators":
+                answer = {"operators": training.operators(request["count"])}
             else:
                 answer = {"seconds": training.steps(request["count"])}
         except KeyboardInterrupt:

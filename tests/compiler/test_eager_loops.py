@@ -1,5 +1,6 @@
 """Compiled loops replace NumPy's passes in frequent eager calls and give bitwise identical results."""
 
+import math
 import os
 import platform
 import warnings
@@ -12,7 +13,9 @@ import pytest
 import triten as tt
 from triten.compiler.host.object_code import target
 from triten.cpu_fallback.random import box_muller, mersenne_draws, mersenne_normal, philox
-from triten.cpu_fallback.reduction import half_words, line_reductions
+from triten.cpu_fallback.reduction import blocks as reduction_blocks
+from triten.cpu_fallback.reduction import half_words
+from triten.cpu_fallback.reduction.line_loops import EXTREMA, LINE_SUMS, RUN_SUMS, STREAMED_SUMS
 from triten.dispatch.core.dispatcher import Dispatcher
 from triten.dispatch.structured import compiled_loops
 from triten.runtime.generator import MersenneGenerator
@@ -382,16 +385,43 @@ def test_sums_of_halves(dtype: tt.dtype, shape: tuple[int, ...], monkeypatch: py
     assert made == [bits(x.sum(d, dtype=tt.float32)) for d in (-1, None)]
 
 
-@pytest.mark.parametrize("shape", [(400, 96), (9, 2048), (130, 512), (140_000,), (9, 30_000), (257, 100)])
-def test_sums_of_float32(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give sums, means and variances that are bitwise identical to einsum's loop."""
+LINES = [(400, 96), (9, 2048), (130, 512), (140_000,), (9, 30_000), (257, 100), (3, 70_001), (5000, 1030)]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("shape", LINES)
+def test_lines_of_float32(shape: tuple[int, ...], streams: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give reductions of lines that are bitwise identical to NumPy's passes, on any number of threads."""
+    if streams:
+        monkeypatch.setattr(reduction_blocks, "SHARED_BYTES", 1 << 12)
     x = operand(tt.float32)[2].mean() + tt.randn(shape) * 5
-    named = line_reductions._sums
-    require_sums(named)
-    functions = (tt.sum, tt.mean, tt.var)
-    made = [bits(function(x, -1)) for function in functions] + [bits(x.sum())]
-    monkeypatch.setattr(named, "loop", None)
-    assert made == [bits(function(x, -1)) for function in functions] + [bits(x.sum())]
+    x.view(-1)[::7], x.view(-1)[3::7] = 0.0, -0.0
+    loops = [LINE_SUMS, RUN_SUMS, STREAMED_SUMS, *EXTREMA.values()]
+    for each in loops:
+        require_sums(each.named)
+
+    def results(values: tt.Tensor) -> list[Any]:
+        rows = [f(values, -1) for f in (tt.sum, tt.mean, tt.var, tt.amax, tt.amin)]
+        rows += [f(values, -1, keepdim=True) for f in (tt.sum, tt.amax)]
+        return [bits(each) for each in (*rows, values.sum(), values.mean(), values.amax(), values.amin())]
+
+    nan, infinite = x.clone(), x.clone()
+    nan.view(-1)[-3], infinite.view(-1)[5] = math.nan, math.inf
+    before, made = tt.get_num_threads(), []
+    try:
+        for threads in (1, 3):
+            tt.set_num_threads(threads)
+            made.append([results(each) for each in (x, nan, infinite)])
+    finally:
+        tt.set_num_threads(before)
+    assert made[0] == made[1]
+    for each in loops:
+        monkeypatch.setattr(each.named, "loop", None)
+        monkeypatch.setattr(each.named, "done", each.named.worth)
+    plain = [results(each) for each in (x, nan, infinite)]
+    assert made[0] == plain
+    exact = x.double().sum(-1)
+    assert ((x.sum(-1).double() - exact).abs() <= 1e-5 * x.double().abs().sum(-1)).all()
 
 
 def test_a_plan_of_few_elements_serves_many_by_loops(made: list[tuple[str, Any]]) -> None:

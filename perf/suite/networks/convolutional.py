@@ -13,8 +13,13 @@ def _normalized(nn: Any, inputs: int, outputs: int, kernel: int, stride: int = 1
     )
 
 
-def residual_network(library: ModuleType, width: int, blocks: int, groups: int, classes: int) -> Any:
-    """Four stages of residual blocks: of two 3x3 layers as ResNet-18 with one group, else as ResNeXt's bottlenecks."""
+def residual_network(
+    library: ModuleType, width: int, blocks: int, groups: int, classes: int, stem: int = 3
+) -> Any:
+    """Four stages of residual blocks: of two 3x3 layers as ResNet-18 with one group, else as ResNeXt's bottlenecks.
+
+    A stem of 7 is that of ResNet-18: a 7x7 layer of stride 2, and a max-pool.
+    """
     nn = library.nn
 
     class Block(nn.Module):  # type: ignore[misc, name-defined]
@@ -39,7 +44,8 @@ def residual_network(library: ModuleType, width: int, blocks: int, groups: int, 
         def forward(self, x: Any) -> Any:
             return self.activation(self.body(x) + self.shortcut(x))
 
-    layers = [_normalized(nn, 3, width, 3), nn.ReLU()]
+    layers = [_normalized(nn, 3, width, stem, 1 if stem == 3 else 2), nn.ReLU()]
+    layers += [] if stem == 3 else [nn.MaxPool2d(3, 2, 1)]
     inputs = width
     for stage in range(4):
         outputs = width << stage

@@ -24,14 +24,16 @@ def language_model(library: ModuleType, vocabulary: int, width: int, layers: int
     return LanguageModel()
 
 
-def sequence_classifier(library: ModuleType, layer: str, features: int, width: int, classes: int) -> Any:
+def sequence_classifier(
+    library: ModuleType, layer: str, features: int, width: int, classes: int, layers: int = 1
+) -> Any:
     """Logits from the last state of `nn.RNN`, `nn.GRU` or `nn.LSTM`, by name, over batches of sequences."""
     nn = library.nn
 
     class SequenceClassifier(nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
-            self.rnn = getattr(nn, layer)(features, width, batch_first=True)
+            self.rnn = getattr(nn, layer)(features, width, layers, batch_first=True)
             self.head = nn.Linear(width, classes)
 
         def forward(self, sequences: Any) -> Any:

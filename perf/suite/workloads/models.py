@@ -12,7 +12,7 @@ import numpy as np
 
 from ...interleaved import Slice, timed_without_collector
 from ..libraries import Library
-from ..networks import convolutional, recurrent, transformers
+from ..networks import convolutional, feed_forward, recurrent, transformers
 from ..workload import Array, Operand, Scale, Workload, bar
 
 BAR = 1.5
@@ -22,7 +22,10 @@ AGREEMENT, STEPS = 2e-3, 2
 
 @dataclass(frozen=True)
 class Network:
-    """Network of the table: its constructor for a library's module, its data, and its training."""
+    """Network of the table: its constructor for a library's module, its data, and its training.
+
+    With `clips`, a step limits the norm of all gradients.
+    """
 
     name: str
     make: Callable[[ModuleType], Any]
@@ -30,6 +33,7 @@ class Network:
     labels: Callable[[np.random.Generator], Array]
     size: str
     optimizer: str = "SGD"
+    clips: bool = False
 
 
 def _images(batch: int, side: int) -> Callable[[np.random.Generator], Array]:
@@ -81,6 +85,45 @@ def networks(scale: Scale) -> tuple[Network, ...]:
             "U-Net", lambda library: c.u_network(library, scale.side(16, 8, 2), 4), _images(batch, side),
             _whole(4, batch, side, side), image,
         ),
+        *_training_steps(scale),
+    )  # fmt: skip
+
+
+def _training_steps(scale: Scale) -> tuple[Network, ...]:
+    """Return the networks of `perf/programs/training_steps.py`."""
+    c, f, r, t, tiny = convolutional, feed_forward, recurrent, transformers, scale.rehearsal
+    batch, length, steps, side = (
+        scale.side(8, 8, 1),
+        scale.side(64, 64, 4),
+        scale.side(40, 40, 3),
+        scale.side(96, 96, 64),
+    )
+    wide, narrow, rows = scale.side(384, 384, 12), scale.side(64, 64, 8), scale.side(16, 16, 1)
+    widths = (8, 4, 3) if tiny else (784, 512, 256, 10)
+
+    def gpt(width: int, heads: int, layers: int) -> Network:
+        return Network(
+            f"GPT {width} wide", lambda library: t.gpt(library, 65, length, width, heads, layers),
+            _whole(65, batch, length), _whole(65, batch * length), f"{layers} layers {batch}x{length}", "AdamW", True,
+        )  # fmt: skip
+
+    return (
+        Network(
+            "perceptron", lambda library: f.perceptron(library, widths),
+            lambda generator: generator.standard_normal((8 * batch, widths[0]), np.float32),
+            _whole(widths[-1], 8 * batch), f"{8 * batch}x" + "-".join(map(str, widths)), "AdamW",
+        ),
+        gpt(wide, 6, scale.side(6, 6, 1)),
+        gpt(narrow, 4, scale.side(4, 4, 1)),
+        Network(
+            "ResNet-18", lambda library: c.residual_network(library, scale.side(64, 64, 4), 2, 1, 10, 7),
+            _images(batch, side), _whole(10, batch), f"{batch}x3x{side}x{side}",
+        ),
+        Network(
+            "LSTM of 2 layers", lambda library: r.sequence_classifier(library, "LSTM", 64, 2 * narrow, 10, 2),
+            lambda generator: generator.standard_normal((rows, steps, 64), np.float32), _whole(10, rows),
+            f"{rows}x{steps}", "AdamW",
+        ),
     )  # fmt: skip
 
 
@@ -129,12 +172,15 @@ def training_step(network: Network, library: Library) -> Callable[[], Any]:
         library.tensor(Operand(lambda made=made: made))  # type: ignore[misc]
         for made in (network.inputs(generator), network.labels(generator))
     )
-    optimizer = getattr(module.optim, network.optimizer)(model.parameters(), lr=1e-3)
+    parameters = list(model.parameters())
+    optimizer = getattr(module.optim, network.optimizer)(parameters, lr=1e-3)
 
     def step() -> Any:
         optimizer.zero_grad()
         loss = module.nn.functional.cross_entropy(model(inputs), labels)
         loss.backward()
+        if network.clips:
+            module.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
         return loss.detach()
 

@@ -24,6 +24,7 @@ from triten.perf.programs.contest import (
 )
 from triten.perf.programs.program import SCRIPTS
 from triten.perf.programs.table import gaps, page, summary
+from triten.perf.programs.training_steps import TRAINING_STEPS, operator_table, operators_of
 from triten.perf.programs.worker import sketch
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -47,6 +48,17 @@ def test_a_library_agrees_with_itself_by_way_of_its_file_of_weights(tmp_path: Pa
     assert (outcome.status, outcome.gap, trace) == ("agrees", "", "")
     assert outcome.ratio is not None and min(outcome.seconds.values()) > 0
     assert set(outcome.peak_bytes) == {"torch", "triten"} and min(outcome.peak_bytes.values()) > 1 << 20
+
+
+def test_operators_of_both_libraries_are_counted(tmp_path: Path) -> None:
+    stand_in = tmp_path / "python"
+    stand_in.write_text(f'#!/bin/sh\nshift\nexec "{sys.executable}" -P -m triten.as_torch "$@"\n')
+    stand_in.chmod(0o755)
+    operators = operators_of(
+        replace(TRAINING_STEPS[0], model="perceptron(784, 8, 10)"), str(stand_in), SECONDS
+    )
+    assert operators["torch"]["aten::addmm"][1] == operators["triten"]["aten::addmm"][1] == 2
+    assert len(operator_table(operators, 3).splitlines()) == 5
 
 
 def test_what_stops_a_program_is_told(tmp_path: Path) -> None:

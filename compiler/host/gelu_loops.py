@@ -1,0 +1,20 @@
+"""Loops of gelu and of its gradient over lines of float32, for eager kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .element_program import ElementProgram
+from .elementary_functions import F32
+from .gelu_rows import gelu, gelu_backward
+from .llvm_source import write_loop
+from .object_code import loop_function
+from .stages import Loop
+
+
+def gelu_loop(kind: str, approximate: str) -> Callable[..., None]:
+    """Return the loop ``loop((count, *offsets and steps in bytes), out, *operands)`` over lines of float32."""
+    p, is_tanh = ElementProgram(True, True), approximate == "tanh"
+    reads = tuple([p.value("input", F32, detail=i) for i in range(1 if kind == "gelu" else 2)])
+    value = gelu(p, *reads, is_tanh) if kind == "gelu" else gelu_backward(p, *reads, is_tanh)
+    return loop_function(write_loop(Loop(reads, ((value, "o0"),)), ["unit"] * (1 + len(reads)), 1))
