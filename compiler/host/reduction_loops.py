@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
+from ...runtime.parallel import parallel_for
 from ...runtime.scalar_type import BY_NAME, float64
 from ...runtime.scalar_type import dtype as ScalarType
 from ..schedule import FusedKernel, ReductionKernel

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from ...cpu_fallback.workspace import borrow, give_back
-from ...dispatch.iterator.parallel import get_num_threads, in_parallel_region, parallel_for
 from ...dispatch.structured.compiled_loops import Sharing
+from ...runtime.parallel import get_num_threads, in_parallel_region, parallel_for
 from ...runtime.spare_memory import require_memory
 from .object_code import loop_function, part_address, target
 from .task_pool_source import FUTEX, LENGTH, WAKE, WORDS, share_text, worker_text

@@ -13,10 +13,10 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
+from ...runtime.parallel import parallel_for
 from ...runtime.tensor_spec import TensorSpec
 from ..normalization.moments import CHUNK, ones, row_dots
 from ..plain_numpy import np

@@ -15,8 +15,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ...dispatch.iterator.parallel import get_num_threads
 from ...dispatch.structured.compiled_loops import Sharing, loop_now, shared_loop
+from ...runtime.parallel import get_num_threads
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from .columns import Convolution

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ...dispatch.iterator.parallel import parallel_for
+from ...runtime.parallel import parallel_for
 from ..plain_numpy import np
 from ..windows import Window
 from ..workspace import borrow, give_back

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.float_errors import quietly
+from ...runtime.parallel import parallel_for
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from .pointwise_math import CUBIC, INVERSE_SQRT_2PI, NORMAL, SQRT_2_OVER_PI

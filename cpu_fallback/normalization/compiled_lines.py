@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.iterator.parallel import get_num_threads
 from ...dispatch.structured.compiled_loops import Sharing, loop_now, shared_loop
+from ...runtime.parallel import get_num_threads
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from .small_norm import move_running, without_spread

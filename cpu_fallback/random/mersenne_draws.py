@@ -9,10 +9,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.compiled_loops import NamedLoop
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.mersenne_twister import BLOCK, MersenneTwister
+from ...runtime.parallel import parallel_for
 from ...runtime.scalar_type import float64
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np

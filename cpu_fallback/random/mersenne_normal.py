@@ -18,9 +18,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.compiled_loops import NamedLoop
 from ...runtime.mersenne_twister import BLOCK, MersenneTwister
+from ...runtime.parallel import parallel_for
 from ..plain_numpy import np
 from .fused_multiply_add import fma32, fma64
 

@@ -13,8 +13,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.compiled_loops import NamedLoop
+from ...runtime.parallel import parallel_for
 from ...runtime.scalar_type import bfloat16, float16
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec

@@ -22,8 +22,8 @@ from triten.compiler.host import task_pool
 from triten.compiler.host.calling_convention import HEADER, python_call
 from triten.compiler.host.code import Code
 from triten.compiler.host.object_code import loop_function
-from triten.dispatch.iterator.parallel import parallel_for
 from triten.dispatch.structured.compiled_loops import Sharing
+from triten.runtime.parallel import parallel_for
 from triten.tests.compiled_code import needs_llvm
 from triten.tests.shared.threads import PATIENCE
 
