@@ -337,9 +337,9 @@ def _defer_collectives() -> None:
 
 def _prepare_loops() -> None:
     """Have kernels of the CPU know what makes loops, which is imported with the first of them."""
-    from .dispatch.structured.compiled_loops import register_makers
+    from .dispatch.structured.compiled_loops import register_compiler
 
-    register_makers(lambda: _import_module(f"{__package__}.compiler.host.makers").MAKERS)
+    register_compiler(lambda: _import_module(f"{__package__}.compiler.host.eager_loops").loop_of_call)
 
 
 _load()

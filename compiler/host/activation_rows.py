@@ -11,7 +11,7 @@ from ...cpu_fallback.elementwise import gelu as gelu_chain
 from ...cpu_fallback.elementwise import pointwise_math as m
 from ...cpu_fallback.elementwise.pointwise import OPERATORS, ZEROS
 from ...dispatch.layers.graph.graph import Node
-from .element_program import CannotLower, ElementProgram, Value
+from ...runtime.cpu.element_program import CannotLower, ElementProgram, Value
 from .operator_step import Row, Step, check_extremes, inverse, product
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import linecache
-import os
 import secrets
 import sys
 import threading
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from ...runtime.cache_files import make_own_folder
+from ...runtime.cache_folder import cache_folder
 from ...runtime.fork_lock import forkable
 
 PREFIX = "triten_generated_"
@@ -25,11 +25,7 @@ _lock = forkable(threading.Lock())
 
 def directory() -> Path:
     """Return the folder of sources, beside the compiled kernels (see `docs/environment_variables.md`)."""
-    named = os.environ.get("TRITEN_CACHE_DIR")
-    if named:
-        return Path(named) / "sources"
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "triten" / "sources"
+    return cache_folder() / "sources"
 
 
 def module_of(text: str) -> ModuleType:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from numpy._core.multiarray import c_einsum  # np.einsum without its planning
 
-from ...dispatch.structured.compiled_loops import NamedLoop
+from ...runtime.cpu.loop_requests import DeferredLoop
 from ..plain_numpy import np
 
 RUN = 512
@@ -23,7 +24,15 @@ SIXTEEN = 16
 """Numbers that NumPy's einsum adds at a time."""
 MANY = 1 << 14
 """Numbers from which a compiled loop is looked for."""
-_sums = NamedLoop("run_sums float32", 1 << 24)
+
+
+def _sums_loop() -> Callable[..., None] | None:
+    from .run_sums_loop import run_sums_loop
+
+    return run_sums_loop("float32")
+
+
+_sums = DeferredLoop(_sums_loop, 1 << 24)
 _HIGH_HALF = np.uint32(0xFFFF0000)
 _HALF = np.uint32(16)
 

@@ -53,6 +53,7 @@ _PLACES = {
     "runtime/parallel.py": KERNEL,
     "runtime/storage.py": ALLOCATION,
     "runtime/tensor_impl.py": ALLOCATION,
+    "runtime/cpu": KERNEL,
     "runtime/cuda": KERNEL,
     "runtime/cuda/memory": ALLOCATION,
     "cpu_fallback": KERNEL,

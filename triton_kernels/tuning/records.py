@@ -28,8 +28,8 @@ from ...runtime.cache_files import (
     warn_once,
     write_own_file,
 )
+from ...runtime.cache_folder import cache_folder
 from ...runtime.cuda.device_properties import DeviceProperties
-from ...runtime.cuda.triton.cubin_store import default_directory
 from .entry import Entry, read_entry
 
 SUFFIX = ".json"
@@ -119,6 +119,6 @@ def records() -> Records | None:
     if given == "0":
         return None
     try:
-        return Records(default_directory().parent / "tuning")
+        return Records(cache_folder() / "tuning")
     except RuntimeError:  # a user without a home
         return None

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from ...cache_files import make_own_folder, read_own_file, warn_once, write_own_file
+from ...cache_folder import cache_folder
 from ..driver import kernel_name
 from .architecture import check_architecture
 from .assembler import ptx_version_of
@@ -190,13 +191,7 @@ def unpack(key: str, data: bytes) -> KernelBinary | None:
 
 def default_directory() -> Path:
     """Return the store's directory from the environment. Raise RuntimeError if the user has no home."""
-    own = os.environ.get("TRITEN_CACHE_DIR")
-    if own:
-        return Path(own) / "cubins"
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    # The specification says to ignore a path that is not absolute.
-    base = Path(cache) if os.path.isabs(cache) else Path.home() / ".cache"
-    return base / "triten" / "cubins"
+    return cache_folder() / "cubins"
 
 
 def default_maxsize() -> int:

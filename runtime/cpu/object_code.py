@@ -31,18 +31,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...dispatch.structured.compiled_loops import background
-from ...runtime.cache_files import (
-    UntrustedFileError,
-    make_own_folder,
-    read_own_file,
-    warn_once,
-    write_own_file,
-)
-from ...runtime.fork_lock import forkable, hold_across_fork
-from ...runtime.spare_memory import can_run_out, require_memory
-from ..triton.source_files import directory as sources
+from ..cache_files import UntrustedFileError, make_own_folder, read_own_file, warn_once, write_own_file
+from ..cache_folder import cache_folder
+from ..fork_lock import forkable, hold_across_fork
+from ..spare_memory import can_run_out, require_memory
 from . import llvm_compiler
+from .background import background
 from .calling_convention import DATA
 from .object_loader import IS_SUPPORTED, LoadedObject, library_address
 
@@ -286,7 +280,7 @@ def _path(key: str) -> Path | None:
     if os.environ.get("TRITEN_CACHE_MAXSIZE") == "0":
         return None
     try:
-        return sources().parent / "objects" / f"{key}.o"
+        return cache_folder() / "objects" / f"{key}.o"
     except RuntimeError:  # no home
         return None
 
