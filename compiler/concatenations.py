@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Node
+from ..runtime.cpu.object_code import is_possible
 from ..runtime.tensor_spec import TensorSpec
-from .host.object_code import is_possible
 from .pointwise import PointwiseCall, bound_arguments
 from .reductions import DTYPES
 

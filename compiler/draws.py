@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Node
 from ..dispatch.structured.meta.draws import counters
+from ..runtime.cpu.object_code import is_possible
 from ..runtime.generator import get_cpu_engine
 from ..runtime.scalar_type import bfloat16, float16, float32, float64
 from ..runtime.tensor_spec import TensorSpec
-from .host.object_code import is_possible
 from .pointwise import bound_arguments
 from .reductions import takes_each_once
 

@@ -13,10 +13,10 @@ from typing import Any
 from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Node
 from ..dispatch.plans.structured_kernel import StructuredKernel
+from ..runtime.cpu.object_code import is_possible
 from ..runtime.dispatch_key import BY_NAME
 from ..runtime.scalar_type import float32, int64
 from ..runtime.tensor_spec import TensorSpec
-from .host.object_code import is_possible
 from .pointwise import PointwiseCall, bound_arguments
 from .reductions import RowCall, RowSpace, View, is_served
 

@@ -13,9 +13,9 @@ from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.core.operator_entry import OperatorEntry
 from ..dispatch.layers.graph.graph import Node
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall, find_kernel
+from ..runtime.cpu.object_code import is_possible
 from ..runtime.scalar_type import bfloat16, float16, float32
 from ..runtime.tensor_spec import TensorSpec
-from .host.object_code import is_possible
 from .pointwise import PointwiseCall, bound_arguments
 from .reductions import RowCall, RowSpace, View, is_served, takes_each_once
 

@@ -13,11 +13,11 @@ from ..cpu_fallback.indexing.index_bounds import check_bounds
 from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Node
 from ..dispatch.plans.structured_kernel import StructuredKernel
+from ..runtime.cpu.object_code import is_possible
 from ..runtime.dispatch_key import BY_NAME
 from ..runtime.scalar_type import bfloat16, float16, float32
 from ..runtime.tensor_spec import TensorSpec
 from .gathers import NUMBERS
-from .host.object_code import is_possible
 from .pointwise import PointwiseCall, bound_arguments
 from .reductions import RowCall, RowSpace, View, is_served
 

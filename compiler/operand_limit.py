@@ -1,7 +1,7 @@
 """Bound on the operands of a fused kernel.
 
 A kernel is called with a pointer for each input and output. Parameters of a CUDA kernel take 4 KiB at most, and threads
-that share a loop on the CPU have a table of `MOST_POINTERS` pointers each (`host/task_pool_source.py`).
+that share a loop on the CPU have a table of `MOST_POINTERS` pointers each (`runtime/cpu/task_pool_source.py`).
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Node
+from ..runtime.cpu.object_code import is_possible
 from ..runtime.tensor_spec import TensorSpec
 from .gathers import NUMBERS
-from .host.object_code import is_possible
 from .pointwise import bound_arguments
 from .reductions import DTYPES, RowSpace
 

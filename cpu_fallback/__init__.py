@@ -7,4 +7,7 @@ calls. No kernel loops over elements in Python. NumPy comes from `plain_numpy.py
 
 The dispatcher imports a module when it first needs one of its kernels
 (`dispatch/structured/kernel_packages.py`). Code that several families share is next to the folders.
+
+A compiled loop is a file beside its kernel, such as `convolution/taps_loop.py`. The kernel requests it through
+`runtime/cpu/loop_requests.py`. `function_check` compares instructions bitwise with these kernels.
 """

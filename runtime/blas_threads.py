@@ -1,9 +1,9 @@
 """Thread counts of NumPy's and SciPy's BLAS, which neither library can set.
 
 OpenBLAS has its own threads. They spin for some 25 ms before they sleep, on the cores that our pool
-(dispatch/iterator/parallel.py) needs. A matmul inside a parallel region therefore has one thread. Outside, OpenBLAS
-keeps its own threads, which start sooner than sleeping pool threads. `set_num_threads` sets them too, as PyTorch's
-sets its BLAS. The libraries are searched on first use. With another BLAS, nothing is done.
+(runtime/parallel.py) needs. A matmul inside a parallel region therefore has one thread. Outside, OpenBLAS keeps its
+own threads, which start sooner than sleeping pool threads. `set_num_threads` sets them too, as PyTorch's sets its
+BLAS. The libraries are searched on first use. With another BLAS, nothing is done.
 """
 
 from __future__ import annotations

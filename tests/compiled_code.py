@@ -5,7 +5,7 @@ import sysconfig
 
 import pytest
 
-from triten.compiler.host import object_code
+from triten.runtime.cpu import object_code
 
 HAS_WHEEL = (
     sys.platform == "linux"

@@ -22,10 +22,10 @@ import triten as tt
 from triten.dispatch.core.dispatcher import Dispatcher
 from triten.dispatch.core.kernel_function import KernelFunction
 from triten.dispatch.core.operator_entry import observers
-from triten.dispatch.iterator import parallel
 from triten.dispatch.layers import python_key
 from triten.dispatch.layers.profiler import session as profile_session
 from triten.dispatch.structured.stub import recorders
+from triten.runtime import parallel
 from triten.runtime.allocator import HostAllocator, get_allocator, set_allocator
 from triten.runtime.cuda.driver import driver
 from triten.runtime.cuda.memory.caching_allocator import CUDA_ALLOCATOR

@@ -76,6 +76,7 @@ ROOMS = {
     ),
     "runtime": (
         ("",),
+        ("cpu",),  # object code of the CPU, as `cuda.triton` has a GPU's
         (
             *("cuda.provider", "cuda.driver", "cuda.capture", "cuda.device_properties", "cuda.fourier"),
             *("cuda.solver", "cuda.machine_code", "cuda.tensor_map", "cuda.device_guard", "cuda.devices"),
@@ -286,6 +287,9 @@ def test_the_exceptions_are_few_and_used() -> None:
         ("triten.runtime.cuda.memory.cache", "from ..graph import CUDAGraph"),
         ("triten.runtime.storage", "from ..dispatch.core import operator"),
         ("triten.runtime.storage", "from .. import func"),
+        ("triten.runtime.parallel", "def late():\n    from .cpu import task_pool"),
+        ("triten.runtime.cpu.task_pool", "from ...cpu_fallback.blocks import block_indices"),
+        ("triten.cpu_fallback.convolution.tiles", "def late():\n    from ...compiler.host import loops"),
         ("triten.runtime.storage", "def late():\n    from ..dispatch import core"),
         ("triten.runtime.__init__", "import triten.runtime.device"),
         ("triten.runtime.cuda.driver", "from ....other import name"),
@@ -328,6 +332,7 @@ def test_a_forbidden_import_is_found(module: str, source: str) -> None:
             "def late():\n    from scipy.linalg import lapack\n    import scipy.special as s",
         ),
         ("triten.runtime.lapack", "import importlib.util"),
+        ("triten.cpu_fallback.convolution.taps_loop", "from ...runtime.cpu.object_code import loop_function"),
     ],
 )
 def test_an_allowed_import_is_not_found(module: str, source: str) -> None:

@@ -29,7 +29,7 @@ def parallel_info() -> str:
     import os
 
     from .dispatch.functions.process_state import get_num_interop_threads
-    from .dispatch.iterator.parallel import get_num_threads
+    from .runtime.parallel import get_num_threads
 
     lines = [
         f"tt.get_num_threads(): {get_num_threads()}",

@@ -59,8 +59,6 @@ from .dispatch.generated.functions import segment_reduce as _segment_reduce
 from .dispatch.generated.functions import sspaddmm as saddmm
 from .dispatch.iterator.broadcast import broadcast_shapes as broadcast_shapes
 from .dispatch.iterator.loops import cpu_kernel as cpu_kernel
-from .dispatch.iterator.parallel import get_num_threads as get_num_threads
-from .dispatch.iterator.parallel import set_num_threads as set_num_threads
 from .dispatch.iterator.tensor_iterator import TensorIterator as TensorIterator
 from .dispatch.iterator.tensor_iterator import TensorIteratorConfig as TensorIteratorConfig
 from .dispatch.iterator.type_promotion import can_cast as can_cast
@@ -154,6 +152,8 @@ from .runtime.memory_format import channels_last_3d as channels_last_3d
 from .runtime.memory_format import contiguous_format as contiguous_format
 from .runtime.memory_format import memory_format as memory_format
 from .runtime.memory_format import preserve_format as preserve_format
+from .runtime.parallel import get_num_threads as get_num_threads
+from .runtime.parallel import set_num_threads as set_num_threads
 from .runtime.qscheme import per_channel_affine as per_channel_affine
 from .runtime.qscheme import per_channel_affine_float_qparams as per_channel_affine_float_qparams
 from .runtime.qscheme import per_channel_symmetric as per_channel_symmetric
@@ -337,9 +337,9 @@ def _defer_collectives() -> None:
 
 def _prepare_loops() -> None:
     """Have kernels of the CPU know what makes loops, which is imported with the first of them."""
-    from .dispatch.structured.compiled_loops import register_makers
+    from .dispatch.structured.compiled_loops import register_compiler
 
-    register_makers(lambda: _import_module(f"{__package__}.compiler.host.makers").MAKERS)
+    register_compiler(lambda: _import_module(f"{__package__}.compiler.host.eager_loops").loop_of_call)
 
 
 _load()

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ...dispatch.layers.graph.graph import Node
+from ...runtime.cpu.element_program import ElementProgram, Value, kind_of
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import float32, float64, int32
 from ..block_reductions import LARGEST, MOMENTS, PLACES, ReductionCall
-from .element_program import ElementProgram, Value, kind_of
 from .partial_results import Partial, combination, partial_of
 
 Combine = Callable[[Sequence[Any], Sequence[Any]], None]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ...dispatch.layers.graph.graph import Node
-from .element_program import CannotLower, Value, kind_of
+from ...runtime.cpu.element_program import CannotLower, Value, kind_of
 from .operator_step import Row, Step, check_extremes, inverse, product
 
 

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...cpu_fallback.workspace import borrow, give_back
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
+from ...runtime.cpu.object_code import is_possible
+from ...runtime.cpu.workspace import borrow, give_back
 from ...runtime.float_errors import unwrapped
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import float32
@@ -30,7 +31,6 @@ from ..reductions import ResultOf
 from ..schedule import FusedKernel, ReductionKernel
 from . import pointwise
 from .numpy_calls import call_text
-from .object_code import is_possible
 from .partial_results import Dimensions, combination, partial_of
 from .pointwise import Kernel, ProgramMaker, quietly, run_blocks
 

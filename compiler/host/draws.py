@@ -17,9 +17,9 @@ import numpy as np
 from ...cpu_fallback.widen import compute_dtype
 from ...dispatch.structured.allocation import allocator_of
 from ...dispatch.structured.meta.draws import kernel_of
+from ...runtime.cpu.element_program import CannotLower, ElementProgram, Value
 from ...runtime.generator import default_generator
 from ..draws import DropoutCall
-from .element_program import CannotLower, ElementProgram, Value
 
 FEWEST = 8
 """The shortest row with random words: its buffer must have space for all words of its first and last counters."""

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
+from ...cpu_fallback.function_check import has_bits_of_eager
 from ...dispatch.layers.graph.graph import Node
-from ...dispatch.structured.compiled_loops import Sharing
 from ...dispatch.structured.stub import StructuredCall
+from ...runtime.cpu.element_loop import Loop, made_of
+from ...runtime.cpu.element_program import REGISTERS, CannotLower, ElementProgram, Value
+from ...runtime.cpu.llvm_source import write_loop
+from ...runtime.cpu.loop_requests import Sharing
+from ...runtime.cpu.object_code import loop_function, target
+from ...runtime.cpu.task_pool import shared_loop
 from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.geometry import broadcast_strides
 from ..reductions import RowSpace, View, are_of_rows, is_served, space_of
-from .element_program import REGISTERS, CannotLower, ElementProgram, Value
-from .function_check import has_bits_of_eager
-from .llvm_source import write_loop
 from .loops import Geometry, part_limit_of, parts_of, sharing_of
 from .lowering import ROWS
-from .object_code import loop_function, target
 from .operator_step import Step
 from .reduction_rows import REDUCTIONS, ReductionRow, RowStep
 from .row_loops import RowKernel
 from .row_program import RowProgram, program_of_rows
 from .row_source import WORKSPACE_ITEM, write_rows
-from .stages import Loop, made_of
-from .task_pool import shared_loop
 from .tiled_loops import LEAST_ROW, TILE
 
 

@@ -14,20 +14,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...cpu_fallback.function_check import has_bits_of_eager
 from ...dispatch.layers.graph.graph import Node
+from ...runtime.cpu.calling_convention import HEADER, loaded_number, python_call
+from ...runtime.cpu.element_loop import Loop, made_of
+from ...runtime.cpu.element_program import CannotLower, ElementProgram, Value
+from ...runtime.cpu.llvm_source import declarations, loop_text
+from ...runtime.cpu.object_code import loop_function, target
 from ...runtime.memory_format import contiguous_strides
 from ...triton_kernels.geometry import broadcast_strides
 from ..concatenations import CatCall, Padding
 from ..pointwise import PointwiseCall
 from ..schedule import FusedKernel
-from .calling_convention import HEADER, loaded_number, python_call
-from .element_program import CannotLower, ElementProgram, Value
-from .function_check import has_bits_of_eager
-from .llvm_source import declarations, loop_text
 from .loops import Geometry, Kernel, Numbers, over_parts, part_limit_of, parts_of, sharing_of
 from .lowering import lowered_step
-from .object_code import loop_function, target
-from .stages import Loop, made_of
 
 
 class Read(NamedTuple):

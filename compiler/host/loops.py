@@ -13,9 +13,15 @@ from typing import Any
 import numpy as np
 
 from ...cpu_fallback.blocks import block_indices
+from ...cpu_fallback.function_check import has_bits_of_eager
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
-from ...dispatch.structured.compiled_loops import Sharing
+from ...runtime.cpu.element_loop import Loop
+from ...runtime.cpu.element_program import ElementProgram, Value
+from ...runtime.cpu.llvm_source import write_loop
+from ...runtime.cpu.loop_requests import Sharing
+from ...runtime.cpu.object_code import loop_function, target
+from ...runtime.cpu.task_pool import shared_loop
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import BY_NAME
 from ...runtime.tensor_spec import TensorSpec
@@ -23,14 +29,9 @@ from ...runtime.written_code import defined
 from ...triton_kernels.geometry import broadcast_strides, coalesced
 from ..schedule import FusedKernel, RowsKernel
 from .draws import reservation
-from .element_program import ElementProgram, Value
-from .function_check import has_bits_of_eager
-from .llvm_source import write_loop
 from .lowering import Lowered
 from .numpy_calls import call_text
-from .object_code import loop_function, target
-from .stages import Loop, NumpyStep, Stages, staged
-from .task_pool import shared_loop
+from .stages import NumpyStep, Stages, staged
 
 PARTS = 64
 """Maximum number of parts of an index space, which threads take one by one."""

@@ -11,6 +11,7 @@ from ...cpu_fallback.elementwise.constants import RangedConstants
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.plans.structured_kernel import StructuredKernel
 from ...dispatch.structured.stub import StructuredCall
+from ...runtime.cpu.element_program import REGISTERS, CannotLower, ElementProgram, Value
 from ...runtime.tensor_spec import TensorSpec
 from ..draws import DropoutCall
 from ..picks import PickCall
@@ -19,7 +20,6 @@ from ..schedule import FusedKernel
 from .activation_rows import ACTIVATIONS
 from .arithmetic_rows import ARITHMETIC
 from .draws import dropped
-from .element_program import REGISTERS, CannotLower, ElementProgram, Value
 from .operator_step import Row, Step
 from .picks import picked
 

@@ -12,8 +12,8 @@ from ...cpu_fallback.widen import NARROW, compute_dtype
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.stub import StructuredCall
 from ...dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
-from .element_program import REGISTERS, CannotLower, ElementProgram, Value
-from .elementary_functions import instructions_of
+from ...runtime.cpu.element_program import REGISTERS, CannotLower, ElementProgram, Value
+from ...runtime.cpu.elementary_functions import instructions_of
 
 
 class Step:

@@ -15,12 +15,12 @@ from ...cpu_fallback.indexing.index_bounds import check_bounds, check_rows
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.plans.structured_kernel import StructuredKernel
 from ...dispatch.structured.allocation import allocator_of
+from ...runtime.cpu.element_program import POINTER, REGISTERS, CannotLower, ElementProgram, Value
 from ...runtime.dispatch_key import BY_NAME
 from ..loss_gradients import LossGradientCall, check_of_targets
 from ..one_hots import OneHotCall, check_of_places
 from ..picks import GATHER, INDEX_SELECT, PickCall
 from ..pointwise import bound_arguments
-from .element_program import POINTER, REGISTERS, CannotLower, ElementProgram, Value
 
 Kernel = Callable[..., tuple[Any, ...]]
 

@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...cpu_fallback.blocks import block_indices
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
+from ...runtime.cpu.object_code import is_possible
 from ...runtime.float_errors import run_quiet, run_quiet_copy
 from ...runtime.memory_format import contiguous_strides
+from ...runtime.parallel import parallel_for
 from ...runtime.tensor_spec import TensorSpec
 from ...runtime.written_code import defined
 from ..schedule import FusedKernel, RowsKernel
 from .cut_kernels import cut_kernel
 from .numpy_calls import call_text
-from .object_code import is_possible
 from .picks import checked
 
 if TYPE_CHECKING:

@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from ...cpu_fallback.function_check import has_bits_of_eager
 from ...dispatch.structured.allocation import allocator_of
+from ...runtime.cpu.element_loop import Loop, made_of
+from ...runtime.cpu.element_program import CannotLower, ElementProgram
+from ...runtime.cpu.llvm_source import write_loop
+from ...runtime.cpu.object_code import loop_function, target
+from ...runtime.cpu.task_pool import shared_loop
 from ...triton_kernels.geometry import broadcast_strides
 from ..schedule import FusedKernel
-from .element_program import CannotLower, ElementProgram
-from .function_check import has_bits_of_eager
-from .llvm_source import write_loop
 from .loops import Geometry, Kernel, part_limit, parts_of, sharing_of, strides_of_read, work_of
 from .lowering import Lowered
-from .object_code import loop_function, target
-from .stages import Loop, made_of
-from .task_pool import shared_loop
 
 
 def loop_in_ranges(kernel: FusedKernel) -> Loop | None:

@@ -16,21 +16,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
+from ...runtime.cpu.element_loop import Loop, made_of
+from ...runtime.cpu.element_program import CannotLower, ElementProgram
+from ...runtime.cpu.llvm_source import write_loop
+from ...runtime.cpu.object_code import loop_function, target
+from ...runtime.parallel import parallel_for
 from ...runtime.scalar_type import BY_NAME, float64
 from ...runtime.scalar_type import dtype as ScalarType
 from ..schedule import FusedKernel, ReductionKernel
 from .accumulators import Accumulation, Runs, accumulation_of
-from .element_program import CannotLower, ElementProgram
-from .llvm_source import write_loop
 from .loops import Geometry, Kernel, Numbers
 from .lowering import Lowered
-from .object_code import loop_function, target
 from .partial_results import Dimensions
 from .reduction_nest import Index, Nest, nest_of
-from .stages import Loop, made_of
 
 TOGETHER = 4
 """Elements that the loop adds to an accumulator between a load and a store of it, if a run has as many."""

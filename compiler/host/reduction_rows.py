@@ -17,17 +17,17 @@ from ...cpu_fallback.normalization.softmax_rows import LEAST_ROW, MIDDLE
 from ...cpu_fallback.reduction import half_words
 from ...cpu_fallback.reduction.blocks import SHARED_BYTES
 from ...cpu_fallback.reduction.line_reductions import SHORT_LINE
+from ...cpu_fallback.reduction.reduction_source import LONGEST_LINE
+from ...cpu_fallback.reduction.reduction_source import REDUCTIONS as LINE_REDUCTIONS
 from ...cpu_fallback.reduction.small_variance import FEW
 from ...cpu_fallback.reduction.sums import BLOCK, SMALL_MATRIX
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.meta.loss import MEAN
 from ...dispatch.structured.stub import StructuredCall
+from ...runtime.cpu.element_program import CannotLower, ElementProgram, Value
+from ...runtime.cpu.elementary_functions import instructions_of
 from ...runtime.tensor_spec import TensorSpec
 from ..reductions import RowSpace
-from .element_program import CannotLower, ElementProgram, Value
-from .elementary_functions import instructions_of
-from .reduction_source import LONGEST_LINE
-from .reduction_source import REDUCTIONS as LINE_REDUCTIONS
 
 F32, F64 = "float32", "float64"
 SUMS = ("line_sum", "streamed_sum")

@@ -8,23 +8,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...cpu_fallback.blocks import block_indices
+from ...cpu_fallback.function_check import dot_width, has_bits_of_eager
 from ...cpu_fallback.normalization import compiled_gradients
-from ...dispatch.structured.compiled_loops import Sharing
+from ...cpu_fallback.reduction.reduction_source import BLAS
+from ...runtime.cpu.element_program import CannotLower, ElementProgram
+from ...runtime.cpu.loop_requests import Sharing
+from ...runtime.cpu.object_code import loop_function, target
+from ...runtime.cpu.task_pool_source import MOST_POINTERS
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.geometry import coalesced
 from ..reductions import RowSpace, View
 from ..schedule import RowsKernel
 from . import loops
-from .element_program import CannotLower, ElementProgram
-from .function_check import dot_width, has_bits_of_eager
 from .loops import Geometry, Kernel, Numbers, over_parts
-from .object_code import loop_function, target
 from .picks import checked
-from .reduction_source import BLAS
 from .row_program import LoweredRows, RowProgram, strides_of
 from .row_source import WORKSPACE_ITEM, RowLoop, write_rows
-from .task_pool_source import MOST_POINTERS
 
 
 class RowKernel:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.plans.structured_kernel import StructuredKernel
+from ...runtime.cpu.element_loop import made_of
+from ...runtime.cpu.element_program import CannotLower, ElementProgram, Value
 from ...runtime.fork_lock import cached_property
 from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.geometry import broadcast_strides
@@ -22,11 +24,9 @@ from ..picks import PickCall
 from ..reductions import RowCall, RowSpace, View, results_of, views_of
 from ..schedule import RowsKernel
 from .draws import FEWEST, dropped
-from .element_program import CannotLower, ElementProgram, Value
 from .lowering import lowered_step
 from .picks import number_of
 from .reduction_rows import REDUCTIONS, RowStep
-from .stages import made_of
 from .ufunc_loops import UfuncLoop, ufunc_loop
 
 WEIGHTS = {"instruction": 1, "ufunc": 32, "draw": 16}

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .calling_convention import HEADER, python_call
-from .draw_loops import words_function
-from .element_program import CannotLower, Value
-from .llvm_source import declarations, element_lines, element_pointer, nest, storage
-from .reduction_source import declaration, symbol_of
-from .row_gradient_source import ROWS
+from ...cpu_fallback.normalization.row_gradient_loop import ROWS
+from ...cpu_fallback.random.draw_loops import words_function
+from ...cpu_fallback.reduction.reduction_source import declaration, symbol_of
+from ...runtime.cpu.calling_convention import HEADER, python_call
+from ...runtime.cpu.element_loop import made_of
+from ...runtime.cpu.element_program import CannotLower, Value
+from ...runtime.cpu.llvm_source import declarations, element_lines, element_pointer, nest, storage
 from .row_program import RowProgram
-from .stages import made_of
 
 WORKSPACE_ITEM = 8
 """Bytes of an element of a workspace's row."""

@@ -15,6 +15,7 @@ import numpy as np
 from ...cpu_fallback.blocks import Block, block_indices
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
+from ...runtime.cpu.object_code import is_possible
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.tensor_spec import TensorSpec
 from ...runtime.written_code import defined
@@ -24,7 +25,6 @@ from ..schedule import FusedKernel, RowsKernel
 from . import pointwise
 from .cut_kernels import cut_kernel
 from .numpy_calls import call_text
-from .object_code import is_possible
 from .pointwise import Kernel, quietly, run_blocks
 from .reduction_rows import adds_by_size
 

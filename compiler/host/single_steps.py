@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.plans.structured_kernel import StructuredKernel
+from ...runtime.cpu.object_code import is_possible
 from ..block_reductions import MOMENTS, PLACES, ReductionCall
 from ..draws import DropoutCall
 from ..norm_gradients import GradientKernel
 from ..pointwise import PointwiseCall
 from ..reductions import ResultOf, RowCall
 from ..schedule import FusedKernel, OperatorCall, ReductionKernel, RowsKernel, Schedule, Step, fused_steps
-from .object_code import is_possible
 
 ALONE = frozenset(
     (

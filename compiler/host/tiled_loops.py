@@ -6,15 +6,15 @@ and NumPy's own loop is called in between. Random words are generated there, too
 
 from __future__ import annotations
 
+from ...cpu_fallback.function_check import has_bits_of_eager
+from ...runtime.cpu.element_loop import made_of
+from ...runtime.cpu.element_program import CannotLower, ElementProgram
+from ...runtime.cpu.object_code import loop_function, target
 from ..schedule import FusedKernel
-from .element_program import CannotLower, ElementProgram
-from .function_check import has_bits_of_eager
 from .loops import TURNED_FROM, Kernel, over_parts, part_limit, sharing_of, whole_geometry, work_of
 from .lowering import Lowered
-from .object_code import loop_function, target
 from .row_program import RowProgram
 from .row_source import WORKSPACE_ITEM, write_rows
-from .stages import made_of
 
 TILE = 1024
 """Elements of a tile."""

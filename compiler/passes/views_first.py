@@ -35,9 +35,9 @@ from typing import Any
 
 from ...dispatch.core.op_overload import OpOverload, find_overload
 from ...dispatch.layers.graph.graph import Graph, Node, map_nodes
+from ...runtime.cpu.object_code import is_possible
 from ...runtime.tensor_spec import TensorSpec
 from ..element_order import gives_the_same, meta_of
-from ..host.object_code import is_possible
 from ..pointwise import COPIES, FILLS
 
 VIEWS = frozenset({

@@ -13,15 +13,15 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.cpu.workspace import borrow, give_back
 from ...runtime.float_errors import quietly
+from ...runtime.parallel import parallel_for
 from ...runtime.tensor_spec import TensorSpec
 from ..normalization.moments import CHUNK, ones, row_dots
 from ..plain_numpy import np
 from ..widen import compute_np
-from ..workspace import borrow, give_back
 from . import compiled
 
 Array = np.ndarray[Any, Any]

@@ -1,7 +1,7 @@
 """Attention as compiled loops over blocks of queries, in float32 (the extra ``triten[jit]``).
 
 A part has some queries of a head; in backward, a part has all queries that read one head's keys. The loops
-(`compiler/host/attention_source.py`) run without Python's lock, so threads share the parts. Parts and blocks
+(`attention_loop.py`) run without Python's lock, so threads share the parts. Parts and blocks
 follow from the sizes alone, so results do not depend on the number of threads.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.structured.compiled_loops import Sharing, loop_now, shared_loop
 from ...dispatch.structured.stub import StructuredCall
+from ...runtime.cpu.loop_requests import Sharing, loop_now, shared_loop
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..widen import compute_np
@@ -73,7 +73,7 @@ class Compiled:
         found = self.loops.get(key)
         if found is None:
             mask = "none" if self.mask is None else "bool" if self.mask.dtype.name == "bool" else "float"
-            loop = loop_now(f"attention_{kind} {mask}")
+            loop = _loop_now(kind, mask)
             assert loop is not None
             found = self.loops[key] = shared_loop(loop, parts(), self.sharing, (places, 4 * room))
         return found
@@ -110,6 +110,12 @@ class Compiled:
         return np.broadcast_to(mask, (self.batch, self.heads, self.length_q, self.length_k))
 
 
+def _loop_now(kind: str, mask: str) -> Callable[..., None] | None:
+    from .attention_loop import attention_loop
+
+    return loop_now(attention_loop, kind, mask)
+
+
 def is_served(call: StructuredCall) -> bool:
     """Return True if the compiled loops take this call; a single query reads its keys only once and gains
     nothing.
@@ -118,7 +124,7 @@ def is_served(call: StructuredCall) -> bool:
     if compute_np(query.dtype) != np.float32 or 0 in (*query.sizes, *key.sizes, *value.sizes):
         return False
     work = query.numel * key.sizes[2]
-    return query.sizes[2] > 1 and work >= LEAST_WORK and loop_now("attention_forward none") is not None
+    return query.sizes[2] > 1 and work >= LEAST_WORK and _loop_now("forward", "none") is not None
 
 
 def strides_of(array: Array | None) -> tuple[int, ...]:

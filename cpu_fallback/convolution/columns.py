@@ -10,17 +10,17 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.meta.convolution import for_each_dimension
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.blas_threads import MATRIX_WORK
+from ...runtime.cpu.workspace import borrow, give_back
 from ...runtime.memory_format import contiguous_strides
+from ...runtime.parallel import parallel_for
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..products.integer_matmul import integer_matmul
 from ..widen import compute_np
 from ..windows import MAX_WASTE, Padding, Window
-from ..workspace import borrow, give_back
 from . import rows as convolution_rows
 
 COLUMN_BYTES = 1 << 20

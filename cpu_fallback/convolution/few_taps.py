@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.iterator.parallel import parallel_for
+from ...runtime.cpu.workspace import borrow, give_back
+from ...runtime.parallel import parallel_for
 from ..plain_numpy import np
 from ..windows import Padding, windows
-from ..workspace import borrow, give_back
 from .columns import Convolution
 
 MOST_DEPTH = 64

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.iterator.parallel import parallel_for
 from ...runtime.blas_threads import MATRIX_WORK
+from ...runtime.parallel import parallel_for
 from ..plain_numpy import np
 
 FEW_IMAGES = 16

@@ -14,10 +14,10 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ...dispatch.iterator.parallel import parallel_for
+from ...runtime.cpu.workspace import borrow, give_back
+from ...runtime.parallel import parallel_for
 from ..plain_numpy import np
 from ..windows import Window
-from ..workspace import borrow, give_back
 
 SMALL_PRODUCT = 1_000_000
 """Multiplications up to which OpenBLAS 0.3 packs nothing (its small matrix kernels): up to 1.4 times as fast."""

@@ -1,6 +1,6 @@
 """Convolutions as compiled loops over tiles of outputs and positions (the extra ``triten[jit]``).
 
-The loops (`compiler/host/convolution_source.py`) read padded planes, where each tap begins at another place; here is
+The loops (`taps_loop.py`) read padded planes, where each tap begins at another place; here is
 where that is, and how threads share the work. Planes have the rows of several images side by side, with one border
 between two of them: (channels, phases of the stride, rows, images, elements). A position of an output is flat in it:
 the rows of all images of a line, one line after the other.
@@ -15,8 +15,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ...dispatch.iterator.parallel import get_num_threads
-from ...dispatch.structured.compiled_loops import Sharing, loop_now, shared_loop
+from ...runtime.cpu.loop_requests import Sharing, loop_now, shared_loop
+from ...runtime.parallel import get_num_threads
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from .columns import Convolution
@@ -139,8 +139,20 @@ def applies(conv: Convolution, spec: TensorSpec) -> bool:
         and all(
             p <= (k - 1) * d for k, d, p in zip(window.kernel, window.dilation, window.padding, strict=True)
         )
-        and loop_now(f"convolution_taps {conv.dtype.name}") is not None
+        and _taps_loop(conv.dtype.name) is not None
     )
+
+
+def _taps_loop(dtype: str) -> Callable[..., None] | None:
+    from .taps_loop import taps_loop
+
+    return loop_now(taps_loop, dtype)
+
+
+def _sums_loop(dtype: str) -> Callable[..., None] | None:
+    from .taps_loop import sums_loop
+
+    return loop_now(sums_loop, dtype)
 
 
 class _Plane(NamedTuple):
@@ -345,7 +357,7 @@ class TiledConvolution:
 
     def _planned(self, threads: int, has_bias: bool) -> Callable[..., None]:
         conv, images = self.conv, self._images()
-        loop = loop_now(f"convolution_taps {conv.dtype.name}")
+        loop = _taps_loop(conv.dtype.name)
         assert loop is not None
         sharing = sharing_of(conv, threads)
         blocks = [(n, min(images, conv.n - n)) for n in range(0, conv.n, images)]
@@ -471,7 +483,7 @@ class TiledSums:
     def _planned(self, threads: int) -> list[Callable[..., None]]:
         """Return a function of the arrays for each share of the blocks."""
         conv = self.conv
-        loop = loop_now(f"convolution_sums {conv.dtype.name}")
+        loop = _sums_loop(conv.dtype.name)
         assert loop is not None
         sharing = sharing_of(conv, threads)
         cuts = self._cuts(TASKS_OF_SUMS * threads if sharing else 1)

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ...dispatch.iterator.parallel import parallel_for
+from ...runtime.cpu.workspace import borrow, give_back
+from ...runtime.parallel import parallel_for
 from ..plain_numpy import np
 from ..windows import Window
-from ..workspace import borrow, give_back
 from .rows import LEAST_LINE, LINE, SMALL_PRODUCT, beyond, copy_rows, shifts_of
 
 LEAST_POSITIONS, LEAST_CHANNELS, LEAST_WORK = 1 << 10, 32, 1 << 23

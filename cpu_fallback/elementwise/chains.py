@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.float_errors import quietly
+from ...runtime.parallel import parallel_for
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from .constants import constants_for

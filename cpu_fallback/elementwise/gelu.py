@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.choices import chosen
-from ...dispatch.structured.compiled_loops import Loop, Sharing, loop_now, shared_loop
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
+from ...runtime.cpu.loop_requests import Loop, Sharing, loop_now, shared_loop
 from ...runtime.float_errors import quietly
+from ...runtime.parallel import parallel_for
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from .pointwise_math import CUBIC, INVERSE_SQRT_2PI, NORMAL, SQRT_2_OVER_PI
@@ -131,7 +131,7 @@ def chained(call: StructuredCall, backward: bool) -> PlannedKernel | None:
     ):
         return None
     approximate = call.args["approximate"]
-    loop = loop_now(f"{'gelu_backward' if backward else 'gelu'} {approximate}")
+    loop = _loop_now(backward, approximate)
     if loop is not None:
         return _compiled(loop, numel, len(specs), approximate)
     chosen(
@@ -155,6 +155,12 @@ def chained(call: StructuredCall, backward: bool) -> PlannedKernel | None:
         parallel_for(0, numel, grain, some)
 
     return PlannedKernel(quietly(into))
+
+
+def _loop_now(backward: bool, approximate: str) -> Loop | None:
+    from .gelu_loop import gelu_loop
+
+    return loop_now(gelu_loop, "gelu_backward" if backward else "gelu", approximate)
 
 
 def _compiled(loop: Loop, numel: int, arrays: int, approximate: str) -> PlannedKernel:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.meta import searching as meta
 from ...dispatch.structured.meta_base import MetaBase
 from ...dispatch.structured.stub import HostKernel, PlannedKernel, StructuredCall, register_stub
+from ...runtime.parallel import parallel_for
 from ...runtime.scalar_type import dtype as ScalarType
 from ..plain_numpy import np
 from ..widen import FLOAT32, NARROW

@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ...runtime.cpu.workspace import borrow, give_back
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
-from ..workspace import borrow, give_back
 from .moments import CHUNK, ones, row_dots
 from .small_norm import move_running, without_spread
 

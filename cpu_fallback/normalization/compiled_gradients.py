@@ -1,7 +1,7 @@
 """Gradients of layer_norm and rms_norm as compiled loops (the extra ``triten[jit]``).
 
 A row's two sums and its gradient are computed while the row is in the cache
-(`compiler/host/row_gradient_source.py`). The order of summation follows from the sizes, not from the number
+(`row_gradient_loop.py`). The order of summation follows from the sizes, not from the number
 of threads.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.structured.compiled_loops import Sharing, loop_now, shared_loop
 from ...dispatch.structured.stub import StructuredCall
+from ...runtime.cpu.loop_requests import Sharing, loop_now, shared_loop
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 
@@ -40,8 +40,14 @@ def are_served(call: StructuredCall) -> bool:
         and first.numel >= LEAST
         and all(spec.dtype is first.dtype for spec in (*given, *call.outputs))
         and all(spec.is_contiguous for spec in small if isinstance(spec, TensorSpec))
-        and loop_now(f"row_gradient weight,input_gradient {first.dtype.name}") is not None
+        and _loop_now(first.dtype.name, "weight", "input_gradient") is not None
     )
+
+
+def _loop_now(dtype: str, *flags: str) -> Callable[..., None] | None:
+    from .row_gradient_loop import row_gradient_loop
+
+    return loop_now(row_gradient_loop, dtype, *flags)
 
 
 def rows_of_part(rows: int, n: int) -> int:
@@ -64,7 +70,7 @@ def backward(rows: int, n: int, dtype: Any, centred: bool) -> Callable[..., None
     def planned(*there: bool) -> Callable[..., None]:
         names = ("weight", "input_gradient", "weight_gradient", "bias_gradient")
         flags = [flag for flag, is_there in zip(names, there, strict=True) if is_there]
-        loop = loop_now(f"row_gradient {','.join([*flags, *(['centred'] if centred else [])])} {name}")
+        loop = _loop_now(name, *flags, *(["centred"] if centred else []))
         assert loop is not None
         return shared_loop(loop, parts, sharing, None)
 

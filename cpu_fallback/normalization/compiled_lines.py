@@ -1,6 +1,6 @@
 """batch_norm and group_norm of contiguous tensors as compiled loops over lines (the extra ``triten[jit]``).
 
-Each channel's lines, or each group's, stay in the cache between the passes over them; `compiler/host/channel_source.py`
+Each channel's lines, or each group's, stay in the cache between the passes over them; `channel_loop.py`
 has the loops. Sums of pieces are in the dtype itself, and of all in float64.
 """
 
@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.iterator.parallel import get_num_threads
-from ...dispatch.structured.compiled_loops import Sharing, loop_now, shared_loop
+from ...runtime.cpu.loop_requests import Sharing, loop_now, shared_loop
+from ...runtime.parallel import get_num_threads
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from .small_norm import move_running, without_spread
@@ -33,8 +33,14 @@ def are_lines(*specs: TensorSpec | None) -> bool:
         first.dtype.name in ("float32", "float64")
         and first.numel >= LEAST
         and all(spec is None or (spec.is_contiguous and spec.dtype is first.dtype) for spec in specs)
-        and loop_now(f"channel_moments {first.dtype.name}") is not None
+        and _loop_now("moments", first.dtype.name) is not None
     )
+
+
+def _loop_now(kind: str, dtype: str) -> Callable[..., None] | None:
+    from .channel_loop import channel_loop
+
+    return loop_now(channel_loop, kind, dtype)
 
 
 class Lines:
@@ -55,7 +61,7 @@ class Lines:
         loop(*arrays)
 
     def _planned(self, kind: str, threads: int) -> Callable[..., None]:
-        loop = loop_now(f"channel_{kind} {self.dtype.name}")
+        loop = _loop_now(kind, self.dtype.name)
         assert loop is not None
         channels = self.sizes[1]
         numel = math.prod(self.sizes)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel
 from ...runtime.float_errors import quietly
+from ...runtime.parallel import parallel_for
 from ..plain_numpy import np
 from .moments import CHUNK, ones, row_dots
 
@@ -64,7 +64,7 @@ and nothing underflows that would not after it."""
 def exp_of_rows(out: Array, a: Array, peak: Array) -> None:
     """out = exp(a - peak) for each row, or exp(a) where a row's maximum is neither small nor large.
 
-    Compiled rows do the same (compiler/host/reduction_rows.py).
+    Compiled rows do the same (`compiler/host/reduction_rows.py`).
     """
     is_near = np.abs(peak - peak.dtype.type(MIDDLE)) <= MIDDLE
     if is_near.all():

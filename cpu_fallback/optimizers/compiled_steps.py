@@ -1,6 +1,6 @@
 """Optimizers' steps as one compiled loop over all parameters (the extra ``triten[jit]``), which threads share.
 
-The loop (`compiler/host/optimizer_loops.py`) has the bits of NumPy's passes. Parameters, gradients and states are apart
+The loop (`optimizer_loop.py`) has the bits of NumPy's passes. Parameters, gradients and states are apart
 in memory: a part of the loop's space says how far its elements lie behind those of the first of each list.
 """
 
@@ -11,7 +11,8 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...dispatch.structured.compiled_loops import WORTH_WARM, NamedLoop, Sharing, loop_now, shared_loop
+from ...dispatch.structured.compiled_loops import WORTH_WARM
+from ...runtime.cpu.loop_requests import DeferredLoop, Sharing, loop_now, shared_loop
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 
@@ -23,9 +24,25 @@ Array = np.ndarray[Any, Any]
 
 
 @functools.cache
-def named_loop(name: str) -> NamedLoop:
-    """Return the loop of a name, which all plans share."""
-    return NamedLoop(name, WORTH_WARM)
+def step_loop(kind: str, dtype: str, *flags: str) -> DeferredLoop:
+    """Return the loop of an optimizer's step (`optimizer_loop.py`), which all plans share."""
+
+    def make() -> Callable[..., None] | None:
+        from .optimizer_loop import optimizer_loop
+
+        return optimizer_loop(kind, dtype, *flags)
+
+    return DeferredLoop(make, WORTH_WARM)
+
+
+@functools.cache
+def addresses_loop() -> Callable[..., None]:
+    """Return ``call(out, *arrays)``, which writes the addresses of the arrays' first elements."""
+    from .optimizer_loop import addresses
+
+    loop = loop_now(addresses)
+    assert loop is not None
+    return loop
 
 
 def no_loop(*_: Any) -> None:
@@ -70,11 +87,10 @@ class CompiledSteps:
         """
         if len(self.dtypes) > 1 or not self.numel:
             return False
-        loop = named_loop(" ".join((self.kind, *flags, *self.dtypes))).beside(self.numel)
+        loop = step_loop(self.kind, *self.dtypes, *flags).beside(self.numel)
         if loop is None:
             return False
-        addresses = loop_now("addresses")
-        assert addresses is not None
+        addresses = addresses_loop()
         places = np.empty((len(lists), len(lists[0])), np.int64)
         addresses(places, *itertools.chain.from_iterable(lists))
         written = places[:-1].tobytes()

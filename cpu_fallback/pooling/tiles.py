@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...dispatch.iterator.parallel import parallel_for
+from ...runtime.parallel import parallel_for
 from ..plain_numpy import np
 from ..windows import Window
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.cpu.workspace import borrow, give_back
 from ...runtime.float_errors import quietly
+from ...runtime.parallel import parallel_for
 from ..plain_numpy import np
-from ..workspace import borrow, give_back
 
 BLOCK = 1 << 18
 """Elements of a weight that are widened at a time: a megabyte of float32."""

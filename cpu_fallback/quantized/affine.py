@@ -8,13 +8,13 @@ from functools import cache
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.cpu.workspace import borrow, give_back
 from ...runtime.float_errors import quietly
 from ...runtime.quantized_data import LIMITS
 from ...runtime.scalar_type import float64, int32, qint32
 from ...runtime.tensor_spec import TensorSpec
 from ..blocks import Blocks
 from ..plain_numpy import np
-from ..workspace import borrow, give_back
 
 BLOCK = 1 << 17
 """Elements of a block: in shorter ones, threads wait for each other's Python between two calls of NumPy."""

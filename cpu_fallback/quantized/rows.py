@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
+from ...runtime.parallel import parallel_for
 from ...runtime.quantized_data import LEAST_ROW_SCALE
 from ..plain_numpy import np
 

@@ -10,12 +10,13 @@ Source: G. E. P. Box, M. E. Muller, "A note on the generation of random normal d
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
-from ...dispatch.structured.compiled_loops import NamedLoop
+from ...runtime.cpu.loop_requests import DeferredLoop
+from ...runtime.cpu.workspace import borrow, give_back
 from ..plain_numpy import np
-from ..workspace import borrow, give_back
 
 Array = np.ndarray[Any, Any]
 
@@ -28,7 +29,15 @@ BLOCK = 1 << 13
 """Pairs that are computed at a time: their arrays stay in the second-level cache."""
 ARRAYS = 7
 _DROPPED = np.uint64(11)
-LOOPS = {4: NamedLoop("normal_pairs_32", 1 << 19), 8: NamedLoop("normal_pairs_64", 1 << 19)}
+
+
+def _loop_of_words(nbytes: int) -> Callable[..., None]:
+    from .draw_loops import normal_loop
+
+    return normal_loop({4: "i32", 8: "i64"}[nbytes])
+
+
+LOOPS = {nbytes: DeferredLoop(partial(_loop_of_words, nbytes), 1 << 19) for nbytes in (4, 8)}
 """Compiled loops by the bytes of a random word."""
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
+from ...runtime.parallel import parallel_for
 from ..indexing.index_bounds import greatest
 from ..plain_numpy import np
 from ..widen import compute_np

@@ -9,10 +9,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.iterator.parallel import parallel_for
-from ...dispatch.structured.compiled_loops import NamedLoop
 from ...dispatch.structured.stub import StructuredCall
+from ...runtime.cpu.loop_requests import DeferredLoop
 from ...runtime.mersenne_twister import BLOCK, MersenneTwister
+from ...runtime.parallel import parallel_for
 from ...runtime.scalar_type import float64
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
@@ -22,7 +22,15 @@ from .fused_multiply_add import fma32, fma64
 from .mersenne_normal import libm, normal_numbers, one_by_one
 
 Array = Any
-SHUFFLE = NamedLoop("mersenne_shuffle", 1 << 18)
+
+
+def _shuffle_loop() -> Callable[..., None]:
+    from .draw_loops import shuffle_loop
+
+    return shuffle_loop()
+
+
+SHUFFLE = DeferredLoop(_shuffle_loop, 1 << 18)
 WIDE_SPAN = 1 << 28
 """The least span of integers that are drawn of two words each."""
 

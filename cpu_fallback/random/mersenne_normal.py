@@ -18,9 +18,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.iterator.parallel import parallel_for
-from ...dispatch.structured.compiled_loops import NamedLoop
+from ...runtime.cpu.loop_requests import DeferredLoop
 from ...runtime.mersenne_twister import BLOCK, MersenneTwister
+from ...runtime.parallel import parallel_for
 from ..plain_numpy import np
 from .fused_multiply_add import fma32, fma64
 
@@ -28,7 +28,15 @@ Array = Any
 GROUP = 16
 """Elements of a block of the transform."""
 HALF = GROUP // 2
-LOOP = NamedLoop("mersenne_normal_32", 1 << 19)
+
+
+def _normal_loop() -> Callable[..., None] | None:
+    from .draw_loops import mersenne_normal_loop
+
+    return mersenne_normal_loop()
+
+
+LOOP = DeferredLoop(_normal_loop, 1 << 19)
 _32 = np.float32
 SQRT_HALF = _32(0.707106781186547524)
 LOG = [

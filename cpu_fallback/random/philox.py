@@ -7,11 +7,12 @@ map elements to words is said in `dispatch/structured/meta/draws.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.structured.compiled_loops import NamedLoop
+from ...runtime.cpu.loop_requests import DeferredLoop
+from ...runtime.cpu.workspace import borrow, give_back
 from ..plain_numpy import np
-from ..workspace import borrow, give_back
 
 ROUNDS = 10
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -22,7 +23,14 @@ BLOCK = 1 << 13
 PAGE = 2048
 """Counters of the cached run that serves small random ops."""
 
-_loop = NamedLoop("philox_words", 1 << 19)
+
+def _words_loop() -> Callable[..., None]:
+    from .draw_loops import words_loop
+
+    return words_loop()
+
+
+_loop = DeferredLoop(_words_loop, 1 << 19)
 
 _kept: tuple[int, int, Any] = (-1, -1, None)
 _MASK = np.uint64(0xFFFFFFFF)

@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.float_errors import quietly
+from ...runtime.parallel import parallel_for
 from ...runtime.scalar_type import bfloat16, complex32, float16, float32, float64
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.constants import MAX_CONSTANTS

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.float_errors import quietly
+from ...runtime.parallel import parallel_for
 from ...runtime.scalar_type import finfo, float64
 from ..plain_numpy import np
 from . import mersenne_rejection

@@ -1,4 +1,4 @@
-"""Steps of recurrent layers as compiled loops (`compiler/host/recurrent_loops.py`): LSTM and GRU, forward and backward.
+"""Steps of recurrent layers as compiled loops (`recurrent_loop.py`): LSTM and GRU, forward and backward.
 
 A step is one matmul and one loop over the elements of the hidden state.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...dispatch.structured.compiled_loops import Loop, Sharing, loop_now, shared_loop
 from ...dispatch.structured.meta.recurrent import GRU, LSTM, TANH
 from ...runtime import blas_threads
+from ...runtime.cpu.loop_requests import Loop, Sharing, loop_now, shared_loop
 from ..plain_numpy import np
 
 Array = np.ndarray[Any, Any]
@@ -38,13 +38,15 @@ def cell_loop(name: str, mode: int, rows: int, width: int, layout: Sequence[tupl
     """Return the loop of a step as a function of its arrays, or None without a compiler.
 
     Args:
-        name: Name in `recurrent_loops.CELLS`.
+        name: Name in `recurrent_loop.CELLS`.
         mode: Kind of the layer.
         rows: Number of sequences.
         width: Elements of a hidden state.
         layout: For each array, the offset of its first element, and the elements from a row to the next one.
     """
-    loop = loop_now(f"recurrent {name}")
+    from .recurrent_loop import recurrent_loop
+
+    loop = loop_now(recurrent_loop, name)
     if loop is None:
         return None
     sharing = Sharing.of(2 * rows * width * INSTRUCTIONS[mode], SHARED_FROM, WAKING_FROM)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.iterator.parallel import parallel_for
+from ...runtime.parallel import parallel_for
 from ...runtime.scalar_type import bfloat16
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import KernelFactory, PlannedKernel, StructuredCall
 from ...runtime.float_errors import quietly
+from ...runtime.parallel import parallel_for
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..widen import compute_np

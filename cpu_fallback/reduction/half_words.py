@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
-from ...dispatch.iterator.parallel import parallel_for
-from ...dispatch.structured.compiled_loops import NamedLoop
+from ...runtime.cpu.loop_requests import DeferredLoop
+from ...runtime.cpu.workspace import borrow, give_back
+from ...runtime.parallel import parallel_for
 from ...runtime.scalar_type import bfloat16, float16
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..widen import FLOAT32
-from ..workspace import borrow, give_back
 from .line_reductions import DIRECT, RUN, SIXTEEN, line_sums
 from .sums import row_sums
 
@@ -69,7 +70,15 @@ HALVES: dict[ScalarType, Callable[[Array, Array], None]] = {
     bfloat16: bfloat16_halves,
     float16: float16_halves,
 }
-_LOOPS = {kind: NamedLoop(f"run_sums {kind.name}", 1 << 23) for kind in HALVES}
+
+
+def _loop_of(dtype: str) -> Callable[..., None] | None:
+    from .run_sums_loop import run_sums_loop
+
+    return run_sums_loop(dtype)
+
+
+_LOOPS = {kind: DeferredLoop(partial(_loop_of, kind.name), 1 << 23) for kind in HALVES}
 REBIAS: dict[ScalarType, Any] = {bfloat16: np.float32(1), float16: np.float32(2.0**112)}
 """Factors that restore the scale of the halves' results."""
 

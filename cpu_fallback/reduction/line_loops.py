@@ -1,10 +1,11 @@
-"""Compiled loops that reduce contiguous lines of float32, shared among threads (`compiler/host/line_loops.py`)."""
+"""Compiled loops that reduce contiguous lines of float32, shared among threads (`line_loop_source.py`)."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from ...dispatch.structured.compiled_loops import Loop, NamedLoop, Sharing, shared_loop
+from ...runtime.cpu.loop_requests import DeferredLoop, Loop, Sharing, shared_loop
 from ..plain_numpy import np
 
 MANY = 1 << 14
@@ -28,10 +29,10 @@ class LineLoop:
         name: Name of the function of a line.
     """
 
-    __slots__ = ("named", "shared")
+    __slots__ = ("deferred", "shared")
 
     def __init__(self, name: str) -> None:
-        self.named = NamedLoop(f"lines {name}", WORTH)
+        self.deferred = DeferredLoop(partial(_loop_of, name), WORTH)
         self.shared: dict[tuple[int, int], Loop] = {}
 
     def reduced(self, lines: Any, out: Any = None) -> Any:
@@ -45,7 +46,7 @@ class LineLoop:
             return None
         if out is not None and not out.flags.c_contiguous:
             return None
-        loop = self.named.beside(lines.size)
+        loop = self.deferred.beside(lines.size)
         if loop is None:
             return None
         length = lines.shape[-1]
@@ -59,6 +60,12 @@ class LineLoop:
             out = np.empty(lines.shape[:-1], np.float32)
         run(out, lines)
         return out
+
+
+def _loop_of(name: str) -> Loop | None:
+    from .line_loop_source import line_loop
+
+    return line_loop(name)
 
 
 def _in_parts(loop: Loop, count: int, length: int) -> Loop:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from ...runtime.cpu.workspace import borrow, give_back
 from ..plain_numpy import copyto, np
-from ..workspace import borrow, give_back
 
 Array = np.ndarray[Any, Any]
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from numpy._core.multiarray import c_einsum  # np.einsum without its planning
 
-from ...dispatch.iterator.parallel import parallel_for
+from ...runtime.parallel import parallel_for
 from ..plain_numpy import np
 
 Array = np.ndarray[Any, Any]

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.scalars import element_of
 from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.meta.line_maps import Kernel, Kind, LineMap, by_factors, fixed_maps
@@ -14,6 +13,7 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...dispatch.structured.supported_dtypes import CPU_KERNELS
 from ...runtime.float_errors import quietly
 from ...runtime.memory_format import is_channels_last
+from ...runtime.parallel import parallel_for
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..widen import compute_np

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
+from ...runtime.parallel import parallel_for
 from ...runtime.scalar_type import bool_
 from ...runtime.scalar_type import dtype as ScalarType
 from ..elementwise.vector_passes import square_sum

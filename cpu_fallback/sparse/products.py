@@ -12,10 +12,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ...dispatch.iterator.parallel import CHUNKS_OF_THREAD, GRAIN_SIZE, get_num_threads, parallel_for
 from ...dispatch.structured.meta.sparse_products import FAULTY_COLUMN, FAULTY_ROWS
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
+from ...runtime.parallel import CHUNKS_OF_THREAD, GRAIN_SIZE, get_num_threads, parallel_for
 from ..plain_numpy import np
 from ..widen import compute_np
 

@@ -13,6 +13,7 @@ from typing import Any
 from ...runtime.device import DeviceLike
 from ...runtime.device import device as Device
 from ...runtime.layout import layout as Layout
+from ...runtime.parallel import get_num_threads
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import get_default_dtype
 from ...runtime.storage import Storage
@@ -20,7 +21,6 @@ from ...runtime.traceback_filter import api_boundary
 from ..core.deprecated_call import is_warn_always_enabled, set_warn_always
 from ..core.tensor_function import overridable
 from ..generated import functions as _ops
-from ..iterator.parallel import get_num_threads
 from ..layers.autocast.state import (
     get_autocast_dtype,
     is_autocast_enabled,

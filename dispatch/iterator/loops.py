@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime.parallel import GRAIN_SIZE, parallel_for
 from ...runtime.scalar_type import dtype as ScalarType
-from .parallel import GRAIN_SIZE, parallel_for
 from .tensor_iterator import TensorIterator
 
 

@@ -14,11 +14,11 @@ import numpy as np
 from ...runtime.allocator import empty_array, get_allocator, storage_size
 from ...runtime.device import CPU
 from ...runtime.named_spec import named
+from ...runtime.parallel import GRAIN_SIZE, get_num_threads, in_parallel_region, parallel_for
 from ...runtime.scalar_type import bool_
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from .operand_info import Operand, OperandInfo
-from .parallel import GRAIN_SIZE, get_num_threads, in_parallel_region, parallel_for
 from .strided_views import Loop, serial_for_each, strided_view
 from .tensor_iterator_base import TensorIteratorBase
 from .tensor_iterator_config import TensorIteratorConfig, config_for

@@ -7,25 +7,15 @@ identical results. Without llvmlite no loops are compiled, and small programs ne
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import functools
 import math
-import os
-import threading
-import time
-import weakref
-from _thread import start_new_thread
-from collections.abc import Callable, Sequence
-from enum import IntEnum
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from ...runtime.cpu.background import background
 from ...runtime.float_errors import unwrapped
-from ...runtime.fork_lock import hold_across_fork
 from ...runtime.scalar_type import bfloat16, float16, float32, float64
-from ...runtime.spare_memory import require_memory
 from ...runtime.tensor_spec import TensorSpec
 from .stub import KernelFactory, PlannedKernel, StructuredCall, loopers
 
@@ -41,10 +31,6 @@ LARGE_FROM = 1 << 16
 """Minimum number of elements for a loop that replaces a single NumPy pass; threads share such a loop sooner."""
 SHORT_LINE = 1 << 12
 """Longest row for which NumPy's start-up per row is too slow if an operand is broadcast."""
-THREAD_BYTES = 1 << 25
-"""Memory required to start a thread: its stack, and Python's start-up."""
-POLL = 0.001
-"""Seconds between checks whether the thread has ended."""
 MOST = 32
 """Maximum number of loops per plan, each for other numbers or sizes."""
 NARROW = (bfloat16, float16)
@@ -100,169 +86,19 @@ SINGLE = {f"{name}_stub": 1 << 15 if name in ("exp", "tanh") else LARGE_FROM for
 """Stubs whose loop is faster if a call `repeats`, or has this many floats of one dtype."""
 
 
-class Sharing(IntEnum):
-    """Policy for sharing a loop's parts among threads.
+CompileCall = Callable[[str, StructuredCall, dict[str, Any], tuple[str, ...]], Loop | None]
+"""Function that compiles the loop of a stub's call, for the values of its numbers by name.
 
-    Waking a thread takes 10 us, and it starts some 50 us later.
-    """
+The last argument names inputs that are the output itself. The function returns None if there is no loop.
+"""
 
-    ALONE = 0
-    AWAKE = 1
-    """Threads that spin, or that a program in a burst of work needs again at once."""
-    WAKING = 2
-    """All threads."""
-
-    @staticmethod
-    def of(work: int, least: int, waking: int) -> Sharing:
-        """Return the policy for this much work, from the minimum to share it and the minimum to wake threads for it."""
-        return Sharing.WAKING if work >= waking else Sharing.AWAKE if work >= least else Sharing.ALONE
+_load_compiler: Callable[[], CompileCall] | None = None
 
 
-class Makers(NamedTuple):
-    """Functions that compile loops.
-
-    Attributes:
-        of_call: Compiles the loop of a stub's call, for numbers by name. The last argument names inputs that are the
-            output itself. Returns None if there is no loop.
-        by_name: Compiles the loop that a kernel requests by name; None without llvmlite.
-        shared_loop: Makes a function of the arrays from a loop, its numbers of parts, how threads share them, and its
-            workspace: the array that a thread works in, and its bytes.
-    """
-
-    of_call: Callable[[str, StructuredCall, dict[str, Any], tuple[str, ...]], Loop | None]
-    by_name: Callable[[str], Loop | None]
-    shared_loop: Callable[[Loop, Sequence[Any], Sharing, tuple[int, int] | None], Loop]
-
-
-_makers: Callable[[], Makers] | None = None
-
-
-def register_makers(load: Callable[[], Makers]) -> None:
-    """Import the module with the loop compilers by `load` when a loop is first requested."""
-    global _makers
-    _makers = load
-
-
-class _Token:
-    """Thread argument; it is garbage-collected when the thread has ended, or died before its first instruction."""
-
-
-class _Background:
-    """Background compiler: it compiles queued loops one by one, in a thread that ends when the queue is empty.
-
-    `threading.Thread.start` would wait forever for a thread without enough memory to report its start. Therefore the
-    thread comes from `_thread`, which has no such wait.
-    """
-
-    def __init__(self) -> None:
-        self.busy = threading.RLock()  # compiling a loop may plan a kernel that requests a loop at once
-        self.forget()
-
-    def forget(self) -> None:
-        """Reset the state in a forked child."""
-        self.lock = threading.Lock()
-        self.requests: list[Callable[[], None]] = []
-        self.is_warm = False
-        self.starting: list[_Token] = []  # no local variable, which an interrupt's traceback would keep
-        self.token: weakref.ref[_Token] | None = None
-
-    def is_running(self) -> bool:
-        """Return whether the thread makes loops now."""
-        token = self.token
-        return token is not None and token() is not None and not self.starting
-
-    def ask(self, request: Callable[[], None]) -> None:
-        """Queue the loop that `request` makes."""
-        with self.lock:
-            self.requests.append(request)
-            if not self.is_running():
-                self.starting = [_Token()]
-                self.token = weakref.ref(self.starting[0])
-                try:
-                    require_memory(THREAD_BYTES, "a thread")
-                    start_new_thread(self._work, (self.starting.pop(),))
-                except (RuntimeError, MemoryError):  # at interpreter shutdown, or without threads or memory
-                    self.requests.clear()
-
-    def _work(self, token: _Token) -> None:
-        while True:
-            with self.lock:
-                if not self.requests:
-                    self.token = None
-                    return
-                request = self.requests.pop(0)
-            # Without enough memory there is no loop, or no library for it: the kernel stays NumPy's.
-            with contextlib.suppress(MemoryError, ImportError):
-                with self.busy:
-                    request()
-                self.is_warm = True
-
-    def wait(self) -> None:
-        """Wait until all requested loops are compiled or have failed."""
-        while self.is_running():
-            time.sleep(POLL)
-
-
-background = _Background()
-atexit.register(background.wait)  # LLVM must not be interrupted
-if hasattr(os, "register_at_fork"):
-    # A forked child has no other threads: do not fork during another thread's compilation.
-    hold_across_fork(background.busy)
-    os.register_at_fork(after_in_child=background.forget)
-
-
-class NamedLoop:
-    """Loop that a kernel requests by name.
-
-    Args:
-        name: Name of the loop, for `Makers.by_name`.
-        worth: Amount of work before the loop is compiled, in the kernel's own units.
-    """
-
-    __slots__ = ("done", "loop", "name", "worth")
-
-    def __init__(self, name: str, worth: int) -> None:
-        self.name, self.worth, self.done = name, worth, 0
-        self.loop: Loop | None = None
-
-    def beside(self, work: int) -> Loop | None:
-        """Return the loop if it is compiled. Otherwise count this much work, which NumPy does."""
-        loop = self.loop
-        if loop is None and self.done < self.worth:
-            self.done += work
-            if self.done >= self.worth:
-                background.ask(self._make)
-        return loop
-
-    def _make(self) -> None:
-        if _makers is not None:
-            self.loop = _makers().by_name(self.name)
-
-
-def loop_now(name: str) -> Loop | None:
-    """Compile the loop of a name now, for kernels whose results differ from NumPy's: NumPy must not run their first
-    call.
-
-    Return None if compilation fails, also for lack of memory; the process then never has this loop.
-    """
-    return None if _makers is None else _made_now(_makers, name)
-
-
-def shared_loop(
-    loop: Loop, parts: Sequence[Any], sharing: Sharing, workspace: tuple[int, int] | None
-) -> Loop:
-    """Return a loop as a function of its arrays other than its workspace (`Makers`)."""
-    assert _makers is not None
-    return _makers().shared_loop(loop, parts, sharing, workspace)
-
-
-@functools.cache
-def _made_now(load: Callable[[], Makers], name: str) -> Loop | None:
-    try:
-        with background.busy:
-            return load().by_name(name)
-    except MemoryError:
-        return None
+def register_compiler(load: Callable[[], CompileCall]) -> None:
+    """Import the function that compiles loops of calls by `load` when a loop is first requested."""
+    global _load_compiler
+    _load_compiler = load
 
 
 class _Loops:
@@ -348,10 +184,9 @@ class _Loops:
         call = _of_sizes(self.call, shape) if self.by_size else self.call
 
         def make() -> None:
-            if _makers is not None:
-                self.known[key] = _makers().of_call(
-                    self.stub, call, numbers, tuple([names[i] for i in written])
-                )
+            if _load_compiler is not None:
+                compile_call = _load_compiler()
+                self.known[key] = compile_call(self.stub, call, numbers, tuple([names[i] for i in written]))
 
         background.ask(make)
 

@@ -11,13 +11,17 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.compiler.host.object_code import target
 from triten.cpu_fallback.random import box_muller, mersenne_draws, mersenne_normal, philox
+from triten.cpu_fallback.random.draw_loops import words_loop
 from triten.cpu_fallback.reduction import blocks as reduction_blocks
 from triten.cpu_fallback.reduction import half_words
 from triten.cpu_fallback.reduction.line_loops import EXTREMA, LINE_SUMS, RUN_SUMS, STREAMED_SUMS
 from triten.dispatch.core.dispatcher import Dispatcher
 from triten.dispatch.structured import compiled_loops
+from triten.runtime.cpu import background as background_compiler
+from triten.runtime.cpu.background import background
+from triten.runtime.cpu.loop_requests import DeferredLoop
+from triten.runtime.cpu.object_code import target
 from triten.runtime.generator import MersenneGenerator
 from triten.runtime.mersenne_twister import MersenneTwister
 from triten.tests.compiled_code import needs_llvm
@@ -34,20 +38,20 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Any]]]:
     """Record each stub that requests a loop after a few calls, and the loop."""
     found: list[tuple[str, Any]] = []
     tt.neg(tt.ones(2))  # the first kernel brings what makes loops
-    load = compiled_loops._makers
+    load = compiled_loops._load_compiler
     assert load is not None
-    makers = load()
+    compile_call = load()
 
     def recording(stub: str, *args: Any) -> Any:
-        loop = makers.of_call(stub, *args)
+        loop = compile_call(stub, *args)
         found.append((stub, loop))
         return loop
 
-    monkeypatch.setattr(compiled_loops, "_makers", lambda: makers._replace(of_call=recording))
+    monkeypatch.setattr(compiled_loops, "_load_compiler", lambda: recording)
     monkeypatch.setattr(compiled_loops, "WORTH", 1)
     Dispatcher.singleton().forget_all()  # plans of other tests have their loops already
     yield found
-    compiled_loops.background.wait()
+    background.wait()
 
 
 def bits(tensor: tt.Tensor) -> bytes:
@@ -89,7 +93,7 @@ def test_a_loop_has_the_bits_of_the_passes(name: str, made: list[tuple[str, Any]
     """Compute the first calls by NumPy and later calls by a loop."""
     x = operand(tt.float32)
     results = [bits(OPERATORS[name](x)) for _ in range(CALLS)]
-    compiled_loops.background.wait()
+    background.wait()
     assert made[-1][1] is not None
     results.append(bits(OPERATORS[name](x)))
     assert all(each == results[0] for each in results)
@@ -116,7 +120,7 @@ def test_narrow_floats(
     """Make loops for single-pass operators if they widen their operands first."""
     a, b = operand(dtype), operand(dtype).flip(0)
     results = [bits(function(a, b)) for _ in range(CALLS)]
-    compiled_loops.background.wait()
+    background.wait()
     assert made[-1][1] is not None
     assert bits(function(a, b)) == results[0]
 
@@ -128,7 +132,7 @@ def test_conversions(dtype: tt.dtype, made: list[tuple[str, Any]]) -> None:
     x[1] = tt.linspace(-7e4, 7e4, x.shape[1])
     x[2] = tt.linspace(-1e-7, 1e-7, x.shape[1])
     results = [bits(x.to(dtype)) for _ in range(CALLS)]
-    compiled_loops.background.wait()
+    background.wait()
     assert made[-1][0] == "copy_stub"
     assert bits(x.to(dtype)) == results[0]
 
@@ -173,7 +177,7 @@ def test_rows(name: str, dtype: tt.dtype, sizes: tuple[int, ...], made: list[tup
         return [bits(each) for each in (found if isinstance(found, tuple) else (found,))]
 
     expected = [results() for _ in range(CALLS)]
-    compiled_loops.background.wait()
+    background.wait()
     if dtype is tt.float32:
         assert made[-1][1] is not None, made
     assert results() == expected[0] == expected[-1]
@@ -187,7 +191,7 @@ def test_rows_that_are_written_over_their_input(made: list[tuple[str, Any]]) -> 
         y = x.clone()
         tt.softmax(y, -1, out=y)
         assert bits(y) == bits(expected)
-        compiled_loops.background.wait()
+        background.wait()
 
 
 def test_in_place_forms_read_what_they_write(made: list[tuple[str, Any]]) -> None:
@@ -198,7 +202,7 @@ def test_in_place_forms_read_what_they_write(made: list[tuple[str, Any]]) -> Non
         x = z.clone()
         x.addcmul_(x, y, value=0.5)
         results.append(bits(x))
-        compiled_loops.background.wait()
+        background.wait()
     assert [stub for stub, loop in made if loop is not None] == ["addcmul_stub"]
     assert all(each == results[0] for each in results)
 
@@ -210,7 +214,7 @@ def test_each_number_has_a_loop_of_its_own(made: list[tuple[str, Any]]) -> None:
         first = bits(F.threshold(x, 0.25, value))
         for _ in range(CALLS):
             assert bits(F.threshold(x, 0.25, value)) == first
-        compiled_loops.background.wait()
+        background.wait()
         assert bits(F.threshold(x, 0.25, value)) == first
     assert len(made) == 3
 
@@ -220,14 +224,14 @@ def test_numbers_of_a_plan_are_few(made: list[tuple[str, Any]]) -> None:
     x = operand(tt.float32, SIDE + 2)
     for step in range(5 * compiled_loops.MOST):
         tt.lerp(x, x, step / 100)
-    compiled_loops.background.wait()
+    background.wait()
     assert made == []
 
 
 def test_few_elements_and_few_calls_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a loop only for long work."""
-    monkeypatch.setattr(compiled_loops.background, "ask", lambda request: pytest.fail("a loop is asked for"))
-    monkeypatch.setattr(compiled_loops.background, "is_warm", False)
+    monkeypatch.setattr(background, "ask", lambda request: pytest.fail("a loop is asked for"))
+    monkeypatch.setattr(background, "is_warm", False)
     small = tt.randn(80, 80)
     for _ in range(20):
         F.gelu(small)
@@ -250,60 +254,59 @@ def test_a_child_makes_loops_too(made: list[tuple[str, Any]]) -> None:
         try:
             for _ in range(CALLS):
                 F.silu(x)
-            compiled_loops.background.wait()
+            background.wait()
             code = 0 if made[-1][0] == "silu_stub" and bits(tt.sigmoid(x)) == wanted else 2
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def loop_of(named: compiled_loops.NamedLoop) -> Callable[..., None] | None:
+def loop_of(deferred: DeferredLoop) -> Callable[..., None] | None:
     """Return the loop, and compile it if it does not exist."""
-    tt.neg(tt.ones(2))
-    if named.loop is None:
-        named.done = 0
-        named.beside(named.worth)
-        compiled_loops.background.wait()
-    return named.loop
+    if deferred.loop is None:
+        deferred.done = 0
+        deferred.beside(deferred.worth)
+        background.wait()
+    return deferred.loop
 
 
 def test_without_a_thread_no_loop_is_made_and_the_next_request_tries_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    background = compiled_loops._Background()
+    own = background_compiler._Background()
     made: list[int] = []
 
     def refuse(function: Callable[..., None], arguments: tuple[Any, ...]) -> int:
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patched:
-        patched.setattr(compiled_loops, "start_new_thread", refuse)
-        background.ask(lambda: made.append(1))
-        background.wait()
+        patched.setattr(background_compiler, "start_new_thread", refuse)
+        own.ask(lambda: made.append(1))
+        own.wait()
     assert made == []
-    background.ask(lambda: made.append(2))
-    background.wait()
+    own.ask(lambda: made.append(2))
+    own.wait()
     assert made == [2]
 
 
-def require_sums(named: compiled_loops.NamedLoop) -> None:
+def require_sums(deferred: DeferredLoop, dtype: tt.dtype) -> None:
     """Skip where NumPy adds in another order than vectors of 128 bits do: on x86-64, a loop is missed by a fault."""
-    if loop_of(named) is not None:
+    if loop_of(deferred) is not None:
         return
     found = target()
-    converts = found is not None and (found.converts_half or not named.name.endswith("float16"))
+    converts = found is not None and (found.converts_half or dtype != tt.float16)
     assert not converts or platform.machine() not in ("x86_64", "AMD64")
-    pytest.skip(f"{named.name}: this processor's NumPy adds in another order, or none converts float16")
+    pytest.skip(f"{dtype}: this processor's NumPy adds in another order, or none converts float16")
 
 
-def test_a_named_loop_is_made_when_it_is_worth_it() -> None:
+def test_a_deferred_loop_is_made_when_it_is_worth_it() -> None:
     """Count the work done before, and request a loop only once."""
-    named = compiled_loops.NamedLoop("philox_words", 100)
-    assert named.beside(60) is None
-    assert named.beside(60) is None
-    compiled_loops.background.wait()
-    assert named.beside(60) is not None
-    assert named.done == 120
+    deferred = DeferredLoop(words_loop, 100)
+    assert deferred.beside(60) is None
+    assert deferred.beside(60) is None
+    background.wait()
+    assert deferred.beside(60) is not None
+    assert deferred.done == 120
 
 
 @pytest.mark.parametrize("seed", [0, 0xDEADBEEFCAFE1234])
@@ -379,7 +382,7 @@ def test_sums_of_halves(dtype: tt.dtype, shape: tuple[int, ...], monkeypatch: py
     """Add in the order of the NumPy passes; leave rows that are no whole number of runs to the passes."""
     x = (tt.randn(shape) * 5).to(dtype)
     named = half_words._LOOPS[dtype]
-    require_sums(named)
+    require_sums(named, dtype)
     made = [bits(x.sum(d, dtype=tt.float32)) for d in (-1, None)]
     monkeypatch.setattr(named, "loop", None)
     assert made == [bits(x.sum(d, dtype=tt.float32)) for d in (-1, None)]
@@ -398,7 +401,7 @@ def test_lines_of_float32(shape: tuple[int, ...], streams: bool, monkeypatch: py
     x.view(-1)[::7], x.view(-1)[3::7] = 0.0, -0.0
     loops = [LINE_SUMS, RUN_SUMS, STREAMED_SUMS, *EXTREMA.values()]
     for each in loops:
-        require_sums(each.named)
+        require_sums(each.deferred, tt.float32)
 
     def results(values: tt.Tensor) -> list[Any]:
         rows = [f(values, -1) for f in (tt.sum, tt.mean, tt.var, tt.amax, tt.amin)]
@@ -416,8 +419,8 @@ def test_lines_of_float32(shape: tuple[int, ...], streams: bool, monkeypatch: py
         tt.set_num_threads(before)
     assert made[0] == made[1]
     for each in loops:
-        monkeypatch.setattr(each.named, "loop", None)
-        monkeypatch.setattr(each.named, "done", each.named.worth)
+        monkeypatch.setattr(each.deferred, "loop", None)
+        monkeypatch.setattr(each.deferred, "done", each.deferred.worth)
     plain = [results(each) for each in (x, nan, infinite)]
     assert made[0] == plain
     exact = x.double().sum(-1)
@@ -431,7 +434,7 @@ def test_a_plan_of_few_elements_serves_many_by_loops(made: list[tuple[str, Any]]
     results = [bits(F.silu(x)) for _ in range(CALLS)]
     for size in range(19000, 19040):
         F.silu(tt.ones(size))
-    compiled_loops.background.wait()
+    background.wait()
     assert [stub for stub, _ in made] == ["silu_stub"]
     assert bits(F.silu(x)) == results[0]
 
@@ -443,7 +446,7 @@ def test_a_loop_of_one_shape_is_not_one_of_repeated_operands(
     a, b, column = tt.randn(513, 260), tt.randn(513, 260), tt.randn(513, 1)
     for _ in range(2 * CALLS):
         function(a, b)
-    compiled_loops.background.wait()
+    background.wait()
     for one, other in ((a, column), (column, a)):  # plans that serve other shapes have the loop of this one
         want = function(one.expand_as(a).contiguous(), other.expand_as(a).contiguous())
         assert bits(function(one, other)) == bits(want)

@@ -18,9 +18,10 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.compiler.host import llvm_compiler, object_code, pointwise
+from triten.compiler.host import pointwise
 from triten.compiler.host.lowering import ROWS
-from triten.compiler.host.stages import Loop
+from triten.runtime.cpu import llvm_compiler, object_code
+from triten.runtime.cpu.element_loop import Loop
 from triten.tests.compiled_code import needs_llvm
 from triten.tests.compiler.beside_eager import agree, drawn, same
 
@@ -380,7 +381,7 @@ def test_rows_are_those_of_kernels() -> None:
 PROGRAM = """
 import json, sys
 import triten as tt
-from triten.compiler.host.object_code import counts
+from triten.runtime.cpu.object_code import counts
 
 assert "llvmlite" not in sys.modules
 f = tt.compile(lambda a, b: tt.relu((a + b) * 3.5))

@@ -17,14 +17,15 @@ import pytest
 
 import triten as tt
 from triten import nn
-from triten.compiler.host import cut_kernels, task_pool, tiled_loops
-from triten.compiler.host.calling_convention import HEADER, python_call
-from triten.compiler.host.code import Code
-from triten.compiler.host.object_code import loop_function
-from triten.compiler.host.task_pool_source import FUTEX, MOST_POINTERS
+from triten.compiler.host import cut_kernels, tiled_loops
 from triten.compiler.operand_limit import MOST_OPERANDS, bounded_runs
 from triten.compiler.schedule import FusedKernel, RowsKernel, fused_schedule
-from triten.dispatch.structured.compiled_loops import Sharing
+from triten.runtime.cpu import task_pool
+from triten.runtime.cpu.calling_convention import HEADER, python_call
+from triten.runtime.cpu.code import Code
+from triten.runtime.cpu.loop_requests import Sharing
+from triten.runtime.cpu.object_code import loop_function
+from triten.runtime.cpu.task_pool_source import FUTEX, MOST_POINTERS
 from triten.tests.compiled_code import needs_llvm
 from triten.tests.compiler.beside_eager import agree, drawn, same
 

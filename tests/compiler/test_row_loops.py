@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.compiler.host import function_check, object_code, row_program
-from triten.compiler.host.elementary_functions import FUNCTIONS, RANGED
-from triten.compiler.host.reduction_source import REDUCTIONS, rows_of
+from triten.compiler.host import row_program
+from triten.cpu_fallback import function_check
+from triten.cpu_fallback.reduction.reduction_source import REDUCTIONS, rows_of
+from triten.runtime.cpu import object_code
+from triten.runtime.cpu.elementary_functions import FUNCTIONS, RANGED
 from triten.tests.compiler.beside_eager import agree, drawn, same
 from triten.tests.compiler.test_loops import SPECIAL, needs_llvm, pairs
 from triten.tests.compiler.test_rows import CHAINS, operands_of

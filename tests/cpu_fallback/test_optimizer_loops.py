@@ -11,7 +11,7 @@ import pytest
 import triten as tt
 from triten.cpu_fallback.optimizers import compiled_steps
 from triten.cpu_fallback.optimizers.compiled_steps import CompiledSteps
-from triten.dispatch.structured.compiled_loops import background
+from triten.runtime.cpu.background import background
 from triten.tests.compiled_code import needs_llvm
 
 pytestmark = needs_llvm
@@ -21,9 +21,9 @@ STEPS = 7
 @pytest.fixture(autouse=True)
 def loops_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(compiled_steps, "WORTH_WARM", 1)
-    compiled_steps.named_loop.cache_clear()
+    compiled_steps.step_loop.cache_clear()
     yield
-    compiled_steps.named_loop.cache_clear()
+    compiled_steps.step_loop.cache_clear()
 
 
 def parameters(dtype: tt.dtype) -> list[tt.Tensor]:

@@ -6,9 +6,9 @@ import sys
 import pytest
 
 import triten as tt
-from triten.dispatch.iterator.parallel import parallel_for
 from triten.runtime import blas_threads
 from triten.runtime.blas_threads import hold, numpy_threads, restore, set_blas_threads
+from triten.runtime.parallel import parallel_for
 
 
 class Blas:

@@ -7,9 +7,9 @@ import pytest
 
 import triten as tt
 import triten.hub as hub
-from triten.compiler.host import object_code
 from triten.runtime import cache_files
 from triten.runtime.cache_files import UntrustedFileError, make_own_folder, read_own_file, write_own_file
+from triten.runtime.cpu import object_code
 from triten.runtime.cuda.triton.cubin_store import CubinStore, KernelBinary
 from triten.runtime.disk_cache import DiskCache
 from triten.tests.compiled_code import needs_llvm

@@ -10,9 +10,10 @@ from contextlib import nullcontext
 import pytest
 
 from triten.dispatch.core.dispatcher import Dispatcher
-from triten.dispatch.structured import compiled_loops, stub
-from triten.dispatch.structured.compiled_loops import _Background
+from triten.dispatch.structured import stub
 from triten.runtime import device_guard, lazy_import
+from triten.runtime.cpu import background as background_compiler
+from triten.runtime.cpu.background import _Background
 from triten.runtime.cuda import driver, provider
 from triten.runtime.lazy_import import import_shielded, when_imported
 from triten.tests.shared.interrupts import Moments
@@ -205,13 +206,13 @@ def test_a_shielded_import_raises_what_the_module_raises():
 
 def test_loops_are_made_after_an_interrupted_start(monkeypatch):
     background, made = _Background(), []
-    start = compiled_loops.start_new_thread
+    start = background_compiler.start_new_thread
 
     def interrupted(function, arguments):
-        monkeypatch.setattr(compiled_loops, "start_new_thread", start)
+        monkeypatch.setattr(background_compiler, "start_new_thread", start)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(compiled_loops, "start_new_thread", interrupted)
+    monkeypatch.setattr(background_compiler, "start_new_thread", interrupted)
     with pytest.raises(KeyboardInterrupt):
         background.ask(lambda: made.append(1))
     background.wait()

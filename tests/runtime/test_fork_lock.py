@@ -11,9 +11,9 @@ import warnings
 import pytest
 
 import triten as tt
-from triten.compiler.host import object_code
-from triten.dispatch.structured.compiled_loops import background
 from triten.runtime import fork_lock
+from triten.runtime.cpu import object_code
+from triten.runtime.cpu.background import background
 from triten.runtime.fork_lock import _locks, cached_property, forkable, hold_across_fork
 from triten.tests.compiled_code import needs_llvm
 from triten.tests.shared.threads import PATIENCE, in_thread, together

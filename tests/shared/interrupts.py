@@ -12,7 +12,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 import triten
-from triten.dispatch.structured.compiled_loops import background
+from triten.runtime.cpu.background import background
 
 ROOTS = tuple({str(Path(each).resolve()) for each in triten.__path__})
 

@@ -6,10 +6,9 @@ import numpy as np
 
 import triten as tt
 from triten.dispatch.custom_ops import fake_context
-from triten.dispatch.iterator import parallel
 from triten.dispatch.layers import python_key, trace
 from triten.dispatch.structured.stub import recorders
-from triten.runtime import grad_mode
+from triten.runtime import grad_mode, parallel
 from triten.runtime.local_dispatch_key_set import local, modes
 
 

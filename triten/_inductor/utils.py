@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..dispatch.iterator.parallel import get_num_threads
 from ..runtime.device import DeviceLike
+from ..runtime.parallel import get_num_threads
 from ..utils._triton import has_triton
 
 __all__ = ["GPU_TYPES", "is_big_gpu", "is_gpu", "parallel_num_threads"]

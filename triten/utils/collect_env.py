@@ -33,7 +33,7 @@ def get_env_info() -> dict[str, str]:
         >>> list(get_env_info())[:3]
         ['triten', 'Python', 'System']
     """
-    from ..dispatch.iterator.parallel import get_num_threads
+    from ..runtime.parallel import get_num_threads
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     found = {

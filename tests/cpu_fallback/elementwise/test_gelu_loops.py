@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.compiler.host.element_program import ElementProgram
-from triten.compiler.host.elementary_functions import F32
-from triten.compiler.host.hyperbolic_tangent import tanh
-from triten.compiler.host.llvm_source import write_loop
-from triten.compiler.host.object_code import loop_function, target
-from triten.compiler.host.stages import Loop
 from triten.cpu_fallback.elementwise.gelu import CHAINED_FROM
+from triten.runtime.cpu.element_loop import Loop
+from triten.runtime.cpu.element_program import ElementProgram
+from triten.runtime.cpu.elementary_functions import F32
+from triten.runtime.cpu.hyperbolic_tangent import tanh
+from triten.runtime.cpu.llvm_source import write_loop
+from triten.runtime.cpu.object_code import loop_function, target
 from triten.tests.compiled_code import needs_llvm
 
 pytestmark = needs_llvm

@@ -8,12 +8,12 @@ from hypothesis import strategies as some
 import triten as tt
 from triten.dispatch.iterator.dim_counter import DimCounter
 from triten.dispatch.iterator.loops import cpu_kernel
-from triten.dispatch.iterator.parallel import get_num_threads, set_num_threads
 from triten.dispatch.iterator.tensor_iterator import (
     TensorIterator,
     TensorIteratorConfig,
     review_reduce_result,
 )
+from triten.runtime.parallel import get_num_threads, set_num_threads
 
 
 @pytest.fixture(params=[1, 3])

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import triten as tt
-from triten.compiler.host import object_code
 from triten.distributed import checkpoint
 from triten.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
 from triten.perf.ahead_of_time.compilation import Cache
 from triten.perf.result_file import read_result, write_section
+from triten.runtime.cpu import object_code
 from triten.runtime.cuda.triton.compile import KernelBinary
 from triten.runtime.cuda.triton.cubin_store import CubinStore
 from triten.runtime.disk_cache import DiskCache

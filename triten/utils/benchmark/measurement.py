@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...dispatch.iterator.parallel import get_num_threads, set_num_threads
+from ...runtime.parallel import get_num_threads, set_num_threads
 
 MOST_FIGURES = 4
 SMALLEST_INTERVAL = 25e-9

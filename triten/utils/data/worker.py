@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from ...dispatch.iterator.parallel import set_num_threads
 from ...dispatch.random import manual_seed
+from ...runtime.parallel import set_num_threads
 from .fetching import Fetching
 from .transport import receive, send
 

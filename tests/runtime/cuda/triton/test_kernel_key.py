@@ -385,7 +385,8 @@ def test_kernels_that_name_each_other_have_a_digest(kernels):
 
 def test_a_code_key_ignores_documentation_and_layout_only(kernels):
     documented = KERNELS.replace(
-        "def scaled(x, by=DEFAULT):\n", 'def scaled(x, by=DEFAULT):\n    """Scale, unlike `host`."""\n    # why\n\n'
+        "def scaled(x, by=DEFAULT):\n",
+        'def scaled(x, by=DEFAULT):\n    """Scale, unlike `host`."""\n    # why\n\n',
     )
     changed = KERNELS.replace("log1p(x)", "exp(x)")  # in a function that `kernel` calls
     plain, same, other = (kernels(text).kernel for text in (KERNELS, "# moved\n" + documented, changed))

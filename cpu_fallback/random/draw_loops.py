@@ -1,7 +1,7 @@
 """Loops of random number generation: Philox, normal numbers from its words, and PyTorch's from a Mersenne Twister.
 
-They compute the passes of `cpu_fallback/random/philox.py`, `box_muller.py`, `mersenne_normal.py` and the shuffle of
-`mersenne_draws.py`, with the same order of operations.
+They compute the passes of `philox.py`, `box_muller.py`, `mersenne_normal.py` and the shuffle of `mersenne_draws.py`,
+with the same order of operations.
 """
 
 from __future__ import annotations
@@ -10,21 +10,11 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...cpu_fallback.random.box_muller import STEP, STEPS, TWO_PI
-from ...cpu_fallback.random.mersenne_normal import (
-    ANGLE,
-    COS,
-    FOUR_OVER_PI,
-    LOG,
-    LOG_2_HIGH,
-    LOG_2_LOW,
-    QUARTER_PI,
-    SIN,
-    SQRT_HALF,
-)
-from ...cpu_fallback.random.philox import MULTIPLIERS, ROUNDS, WEYL
-from .calling_convention import HEADER, python_call
-from .object_code import loop_function
+from ...runtime.cpu.calling_convention import HEADER, python_call
+from ...runtime.cpu.object_code import loop_function, target
+from .box_muller import STEP, STEPS, TWO_PI
+from .mersenne_normal import ANGLE, COS, FOUR_OVER_PI, LOG, LOG_2_HIGH, LOG_2_LOW, QUARTER_PI, SIN, SQRT_HALF
+from .philox import MULTIPLIERS, ROUNDS, WEYL
 
 _LOW = 0xFFFFFFFF
 
@@ -335,16 +325,23 @@ def _function(signature: str, head: list[str], body: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-TEXTS: dict[str, Callable[[], str]] = {
-    "philox_words": words_text,
-    "normal_pairs_32": lambda: normal_text("i32"),
-    "normal_pairs_64": lambda: normal_text("i64"),
-    "mersenne_normal_32": mersenne_normal_text,
-    "mersenne_shuffle": shuffle_text,
-}
-"""By the name that kernels ask for."""
+def words_loop() -> Callable[..., None]:
+    """Return the compiled loop of Philox words."""
+    return loop_function(words_text())
 
 
-def draw_loop(name: str) -> Callable[..., None]:
-    """Return the compiled loop of this name."""
-    return loop_function(TEXTS[name]())
+def normal_loop(kind: str) -> Callable[..., None]:
+    """Return the compiled loop of normal numbers from random words of LLVM's type `kind`, ``i32`` or ``i64``."""
+    return loop_function(normal_text(kind))
+
+
+def mersenne_normal_loop() -> Callable[..., None] | None:
+    """Return the compiled loop of PyTorch's normal numbers, or None without fused multiply-add."""
+    found = target()
+    assert found is not None
+    return loop_function(mersenne_normal_text()) if found.fuses else None
+
+
+def shuffle_loop() -> Callable[..., None]:
+    """Return the compiled loop of a permutation's exchanges."""
+    return loop_function(shuffle_text())

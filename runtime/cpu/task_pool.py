@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from ...cpu_fallback.workspace import borrow, give_back
-from ...dispatch.iterator.parallel import get_num_threads, in_parallel_region, parallel_for
-from ...dispatch.structured.compiled_loops import Sharing
-from ...runtime.spare_memory import require_memory
+from ..parallel import get_num_threads, in_parallel_region, parallel_for
+from ..spare_memory import require_memory
+from .loop_requests import Sharing
 from .object_code import loop_function, part_address, target
 from .task_pool_source import FUTEX, LENGTH, WAKE, WORDS, share_text, worker_text
+from .workspace import borrow, give_back
 
 STACK_BYTES = 1 << 24
 """Memory that must be there to start a thread."""

@@ -2,8 +2,8 @@
 
 import threading
 
-from triten.cpu_fallback import workspace
-from triten.cpu_fallback.workspace import KEPT, borrow, give_back
+from triten.runtime.cpu import workspace
+from triten.runtime.cpu.workspace import KEPT, borrow, give_back
 
 
 def test_what_is_given_back_is_lent_again() -> None:

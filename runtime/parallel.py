@@ -15,8 +15,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from ...runtime import blas_threads
-from ...runtime.thread_state import inherited
+from . import blas_threads
+from .thread_state import inherited
 
 if TYPE_CHECKING:
     from queue import SimpleQueue

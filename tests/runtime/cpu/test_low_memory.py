@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from triten.compiler.host import llvm_compiler, object_code, task_pool
-from triten.compiler.host.task_pool_source import share_text
-from triten.dispatch.structured import compiled_loops
-from triten.dispatch.structured.compiled_loops import NamedLoop, background
 from triten.runtime import spare_memory
+from triten.runtime.cpu import background as background_compiler
+from triten.runtime.cpu import llvm_compiler, object_code, task_pool
+from triten.runtime.cpu.background import background
+from triten.runtime.cpu.loop_requests import DeferredLoop
+from triten.runtime.cpu.task_pool_source import share_text
 from triten.tests.compiled_code import needs_llvm
 from triten.tests.shared.threads import PATIENCE
 
@@ -24,8 +25,8 @@ LIMITED = """
 import os, resource
 import numpy as np
 import triten as tt
-from triten.compiler.host import object_code
-from triten.dispatch.structured.compiled_loops import background
+from triten.runtime.cpu import object_code
+from triten.runtime.cpu.background import background
 
 tt.set_num_threads(2)
 tt.compile(lambda a: a * 2 + 1)(tt.ones(4))  # llvmlite is imported
@@ -92,13 +93,13 @@ def test_what_the_system_does_not_give_is_told() -> None:
 
 def test_a_thread_that_dies_as_it_begins_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-    background, start = compiled_loops._Background(), compiled_loops.start_new_thread
+    background, start = background_compiler._Background(), background_compiler.start_new_thread
     monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)
 
     def die(token: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(compiled_loops, "start_new_thread", lambda function, given: start(die, given))
+    monkeypatch.setattr(background_compiler, "start_new_thread", lambda function, given: start(die, given))
     background.ask(lambda: made.append(1))
     background.wait()
     assert made == []
@@ -143,8 +144,8 @@ def test_later_requests_are_made_and_waiters_released(error: type[Exception]) ->
 
 def test_without_memory_for_a_thread_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     background.wait()
-    monkeypatch.setattr(compiled_loops, "require_memory", refuse)
-    loop = NamedLoop("a loop", 1)
+    monkeypatch.setattr(background_compiler, "require_memory", refuse)
+    loop = DeferredLoop(lambda: pytest.fail("a loop is compiled"), 1)
     assert loop.beside(2) is None and loop.beside(2) is None
     assert not background.is_running() and not background.requests
     background.wait()

@@ -1,8 +1,8 @@
 """LLVM IR of attention in float32: a block of queries whose scores stay in the cache, forward and backward.
 
 Keys (and values for gradients) are first transposed, so that scores of adjacent keys form a vector. All matmuls are
-those of `product_source`. A row's softmax is exact, in two passes over its scores. An array of int64 holds sizes and
-strides in elements (`cpu_fallback/attention/compiled.py` names its places).
+those of `matmul_source`. A row's softmax is exact, in two passes over its scores. An array of int64 holds sizes and
+strides in elements (`compiled.py` names its places).
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ...cpu_fallback.attention.compiled import BACKWARD, FORWARD, LANES
-from .calling_convention import HEADER
-from .code import FloatCode, module_calls
-from .function_check import function_loop
-from .llvm_source import declarations, element_lines
-from .object_code import loop_function, target
-from .product_source import product_text
-from .vector_tile import Shape
+from ...runtime.cpu.calling_convention import HEADER
+from ...runtime.cpu.code import FloatCode, module_calls
+from ...runtime.cpu.llvm_source import declarations, element_lines
+from ...runtime.cpu.object_code import loop_function, target
+from ...runtime.cpu.vector_tile import Shape
+from ..function_check import function_loop
+from .compiled import BACKWARD, FORWARD, LANES
+from .matmul_source import product_text
 
 PIECE = 2048
 """Weights that are added in float32, in lanes; these sums are added in float64."""
@@ -387,19 +387,20 @@ def _logarithms() -> str:
     )
 
 
-ATTENTION: dict[str, Callable[[Shape, str], str]] = {
-    "attention_forward": forward_text,
-    "attention_backward": backward_text,
-}
-"""By the first word of the names that kernels ask for; the second is the mask's kind."""
+TEXTS: dict[str, Callable[[Shape, str], str]] = {"forward": forward_text, "backward": backward_text}
 
 
 def attention_loop(kind: str, mask: str) -> Callable[..., None] | None:
-    """Return the attention loop for this processor; `mask` is ``none``, ``bool`` or ``float``."""
+    """Return the attention loop for this processor, or None if the processor has no fused multiply-add.
+
+    Args:
+        kind: ``forward`` or ``backward``.
+        mask: ``none``, ``bool`` or ``float``.
+    """
     found = target()
     assert found is not None
     if not found.fuses:
         return None
     shape = Shape("float32", found.vector_bits, found.vector_registers)
     assert LANES % shape.lanes == 0, "rows are padded to whole vectors"
-    return loop_function(ATTENTION[kind](shape, mask))
+    return loop_function(TEXTS[kind](shape, mask))

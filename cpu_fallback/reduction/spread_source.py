@@ -7,7 +7,7 @@ for the rounded mean. A row whose squares overflow is computed in float64. `wide
 
 from __future__ import annotations
 
-from .function_text import VECTORS, FunctionText
+from ...runtime.cpu.function_text import VECTORS, FunctionText
 
 SPREAD_LINES = ("line_sum", "line_deviations", "line_squares")
 """Functions that `spread` calls."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...cpu_fallback.normalization.moments import CHUNK
-from ...cpu_fallback.reduction.line_reductions import DIRECT, RUN
-from .function_text import FunctionText
+from ...runtime.cpu.function_text import FunctionText
+from ..normalization.moments import CHUNK
 from .lane_sums import lane_sum
+from .line_reductions import DIRECT, RUN
 from .spread_source import SPREAD_LINES, finite_sum, spread, wide_spread
 
 LONGEST_LINE = RUN * DIRECT

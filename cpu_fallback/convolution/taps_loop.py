@@ -5,18 +5,18 @@ each tap, a row of this factor begins at another place of the padded planes. A t
 registers while taps are added in order, so a result does not depend on how threads share the work. `sums_text` is the
 loop of weight gradients: products summed along positions.
 
-An array of int64 holds sizes and strides (`cpu_fallback/convolution/tiles.py` names its places).
+An array of int64 holds sizes and strides (`tiles.py` names its places).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...cpu_fallback.convolution.tiles import PACK, PART, PHASE, SLACK, SUMS, TAPS
-from .calling_convention import HEADER
-from .code import Code, module_calls
-from .object_code import loop_function, target
-from .vector_tile import Shape, VectorTile
+from ...runtime.cpu.calling_convention import HEADER
+from ...runtime.cpu.code import Code, module_calls
+from ...runtime.cpu.object_code import loop_function, target
+from ...runtime.cpu.vector_tile import Shape, VectorTile
+from .tiles import PACK, PART, PHASE, SLACK, SUMS, TAPS
 
 TAPS_OF_SUM = 256
 """Taps that are added one after the other; these sums are added then, as BLAS does."""
@@ -276,12 +276,19 @@ def _sums(shape: Shape) -> str:
     return each + blocks.function("sums", arguments, "noinline nounwind")
 
 
-CONVOLUTIONS = {"convolution_taps": taps_text, "convolution_sums": sums_text}
-"""By the first word of the names that kernels ask for."""
+def taps_loop(dtype: str) -> Callable[..., None] | None:
+    """Return the loop of outputs and input gradients, or None if the processor has no fused multiply-add."""
+    shape = _shape(dtype)
+    return None if shape is None else loop_function(taps_text(shape))
 
 
-def convolution_loop(kind: str, dtype: str) -> Callable[..., None]:
-    """Return the convolution loop of this kind for this processor."""
+def sums_loop(dtype: str) -> Callable[..., None] | None:
+    """Return the loop of weight gradients, or None if the processor has no fused multiply-add."""
+    shape = _shape(dtype)
+    return None if shape is None else loop_function(sums_text(shape))
+
+
+def _shape(dtype: str) -> Shape | None:
     found = target()
     assert found is not None
-    return loop_function(CONVOLUTIONS[kind](Shape(dtype, found.vector_bits, found.vector_registers)))
+    return Shape(dtype, found.vector_bits, found.vector_registers) if found.fuses else None

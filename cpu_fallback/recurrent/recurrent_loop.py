@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .element_program import ElementProgram, Value
-from .elementary_functions import F32, number
-from .hyperbolic_tangent import sigmoid, tanh
-from .llvm_source import write_loop
-from .object_code import loop_function
-from .stages import Loop
+from ...runtime.cpu.element_loop import Loop
+from ...runtime.cpu.element_program import ElementProgram, Value
+from ...runtime.cpu.elementary_functions import F32, number
+from ...runtime.cpu.hyperbolic_tangent import sigmoid, tanh
+from ...runtime.cpu.llvm_source import write_loop
+from ...runtime.cpu.object_code import loop_function, target
 
 
 class _Cell:
@@ -124,11 +124,16 @@ CELLS: dict[str, tuple[int, Callable[[_Cell, Sequence[Value]], list[Value]]]] = 
 """Number of inputs, and the values of an element."""
 
 
-def recurrent_loop(name: str) -> Callable[..., None]:
+def recurrent_loop(name: str) -> Callable[..., None] | None:
     """Return the loop ``loop((rows, width, *layout), *outputs, *inputs)``.
+
+    Return None if the processor has no fused multiply-add.
 
     The layout has three numbers for each array: its offset, and its steps between rows and between elements, in bytes.
     """
+    found = target()
+    if found is None or not found.fuses:
+        return None
     count, function = CELLS[name]
     k = _Cell()
     reads = tuple([k.p.value("input", F32, detail=i) for i in range(count)])

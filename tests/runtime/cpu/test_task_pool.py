@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.compiler.host import task_pool
-from triten.compiler.host.calling_convention import HEADER, python_call
-from triten.compiler.host.code import Code
-from triten.compiler.host.object_code import loop_function
-from triten.dispatch.iterator.parallel import parallel_for
-from triten.dispatch.structured.compiled_loops import Sharing
+from triten.runtime.cpu import task_pool
+from triten.runtime.cpu.calling_convention import HEADER, python_call
+from triten.runtime.cpu.code import Code
+from triten.runtime.cpu.loop_requests import Sharing
+from triten.runtime.cpu.object_code import loop_function
+from triten.runtime.parallel import parallel_for
 from triten.tests.compiled_code import needs_llvm
 from triten.tests.shared.threads import PATIENCE
 

@@ -1,4 +1,4 @@
-"""Loops of optimizer steps, which kernels request by name: ``adam decays decoupled near float32``.
+"""Loops of optimizer steps for an optimizer and its flags: Adam with decoupled weight decay, SGD with momentum.
 
 The computation is that of `dispatch/structured/meta/optimizers.py`, operation for operation. Arrays come in the
 operator's order: parameters and states, which are written, then gradients. Numbers of the call, which change from step
@@ -10,21 +10,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .calling_convention import DATA, HEADER
-from .element_program import CannotLower, ElementProgram, Value
-from .llvm_source import write_loop
-from .object_code import loop_function, target
-from .stages import Loop
+from ...runtime.cpu.calling_convention import DATA, HEADER
+from ...runtime.cpu.element_loop import Loop
+from ...runtime.cpu.element_program import CannotLower, ElementProgram, Value
+from ...runtime.cpu.llvm_source import write_loop
+from ...runtime.cpu.object_code import loop_function, target
 
 NUMBERS = {"sgd": 4, "adam": 7}
-"""The number of scalar arguments of a call (`cpu_fallback/optimizers/compiled_steps.py` has their order)."""
+"""The number of scalar arguments of a call (`compiled_steps.py` has their order)."""
 
 
-def optimizer_loop(name: str) -> Callable[..., None] | None:
-    """Return the loop of a name; None if the processor does not convert its dtype."""
+def optimizer_loop(kind: str, dtype: str, *flags: str) -> Callable[..., None] | None:
+    """Return the loop of a step, or None if the processor does not convert its dtype.
+
+    Args:
+        kind: ``sgd`` or ``adam``.
+        dtype: Dtype of parameters, gradients and states.
+        flags: What the step does, such as ``decays``, ``decoupled``, ``nesterov`` and ``amsgrad``.
+    """
     found = target()
     assert found is not None
-    kind, *flags, dtype = name.split()
     program = ElementProgram(found.converts_half, found.truncates)
     try:
         writes, reads = STEPS[kind](_Step(program, dtype, set(flags), NUMBERS[kind]))

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from triten.compiler.host import llvm_compiler, object_loader
-from triten.compiler.host.object_loader import IS_SUPPORTED, LoadedObject, library_address
+from triten.runtime.cpu import llvm_compiler, object_loader
+from triten.runtime.cpu.object_loader import IS_SUPPORTED, LoadedObject, library_address
 from triten.tests.compiled_code import needs_llvm
 
 pytestmark = [needs_llvm, pytest.mark.skipif(not IS_SUPPORTED, reason="LLVM's loader is used here")]

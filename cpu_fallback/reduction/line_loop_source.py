@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy._core.multiarray import c_einsum
 
-from ...cpu_fallback.reduction.line_reductions import RUN, line_sums
-from .calling_convention import HEADER, loaded_number, python_call
-from .function_check import streamed_sums
-from .object_code import loop_function
+from ...runtime.cpu.calling_convention import HEADER, loaded_number, python_call
+from ...runtime.cpu.object_code import loop_function
+from ..function_check import streamed_sums
+from .line_reductions import RUN, line_sums
 from .reduction_source import extremum, line_sum, run_sum
 
 TEXTS = {

@@ -2,7 +2,7 @@
 
 NumPy's loops on processors with fused multiply-add follow published schemes. An argument is reduced exactly; then a
 polynomial or a quotient of polynomials, evaluated by Horner's rule with one rounding for each step, gives the
-function. The same steps in the same order are bitwise identical, and `function_check` verifies it.
+function. The same steps in the same order are bitwise identical; `cpu_fallback/function_check.py` verifies it.
 
 A function has one path for all arguments, so that LLVM vectorizes a loop with it: special cases are selected at the
 end.

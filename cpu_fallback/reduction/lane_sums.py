@@ -6,7 +6,7 @@ and BLAS, this order is the same on every processor; eager loops (`row_gradient_
 
 from __future__ import annotations
 
-from .function_text import VECTORS, FunctionText
+from ...runtime.cpu.function_text import VECTORS, FunctionText
 
 PIECE = 2048
 """Elements of a row that are added in the dtype itself."""

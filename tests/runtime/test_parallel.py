@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from triten.dispatch.iterator.parallel import (
+from triten.runtime.parallel import (
     chunk_ranges,
     get_num_threads,
     get_thread_num,

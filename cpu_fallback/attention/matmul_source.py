@@ -6,8 +6,8 @@ added afterwards, as BLAS does; it does not depend on how threads share the work
 
 from __future__ import annotations
 
-from .code import Code
-from .vector_tile import Shape, VectorTile
+from ...runtime.cpu.code import Code
+from ...runtime.cpu.vector_tile import Shape, VectorTile
 
 DEPTH = 256
 """Terms that are added one after the other."""

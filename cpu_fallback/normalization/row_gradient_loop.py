@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .code import FloatCode
-from .function_text import VECTORS
-from .lane_sums import LANES, PIECE
-from .object_code import loop_function
+from ...runtime.cpu.code import FloatCode
+from ...runtime.cpu.function_text import VECTORS
+from ...runtime.cpu.object_code import loop_function
+from ..reduction.lane_sums import LANES, PIECE
 
 ROWS = 32
 """Rows that are."""
@@ -159,12 +159,12 @@ class _Rows(FloatCode):
         return module + f"declare {self.kind} {self.reduced}({self.kind}, <{LANES} x {self.kind}>)\n"
 
 
-def row_gradient_loop(flags: str, dtype: str) -> Callable[..., None]:
+def row_gradient_loop(dtype: str, *flags: str) -> Callable[..., None]:
     """Return the loop ``loop(numbers, grad, x, means, rstds, weight, to, kept, sums)``.
 
     Args:
-        flags: Comma-separated flags: ``centred`` (there are means), ``weight``, and the requested ``input_gradient``,
-            ``weight_gradient``, ``bias_gradient``. A missing array is replaced by any other.
         dtype: Dtype of all arrays but `sums`, (parts, kinds, n) of float64, initially zero. `kept` has the same sizes.
+        flags: ``centred`` (there are means), ``weight``, and the requested ``input_gradient``, ``weight_gradient``,
+            ``bias_gradient``. A missing array is replaced by any other.
     """
-    return loop_function(_Rows(set(flags.split(",")), dtype).text())
+    return loop_function(_Rows(set(flags), dtype).text())

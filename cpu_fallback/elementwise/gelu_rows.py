@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...cpu_fallback.elementwise.pointwise_math import CUBIC, INVERSE_SQRT_2PI, NORMAL, SQRT_2_OVER_PI
-from .element_program import ElementProgram, Value
-from .elementary_functions import exp, number, polynomial
-from .hyperbolic_tangent import tanh
+from ...runtime.cpu.element_program import ElementProgram, Value
+from ...runtime.cpu.elementary_functions import exp, number, polynomial
+from ...runtime.cpu.hyperbolic_tangent import tanh
+from .pointwise_math import CUBIC, INVERSE_SQRT_2PI, NORMAL, SQRT_2_OVER_PI
 
 
 def gelu(p: ElementProgram, a: Value, is_tanh: bool) -> Value:

@@ -13,21 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from ...cpu_fallback.normalization.moments import ones, row_dots
-from ...cpu_fallback.reduction.line_reductions import RUN, line_sums
-from ...cpu_fallback.reduction.variance import moments_function
-from ...runtime.device import device as Device
-from ...runtime.scalar_type import float32, float64
-from ...runtime.tensor_spec import TensorSpec
-from .element_program import ElementProgram
-from .elementary_functions import FUNCTIONS, RANGED
-from .function_text import VECTORS
-from .hyperbolic_tangent import OWN_TANH
-from .lane_sums import LANES, PIECE
-from .llvm_source import write_loop
-from .object_code import loop_function, shared_function, target
-from .reduction_source import BLAS, OWN, REDUCTIONS, reduction_text, rows_of, symbol_of
-from .stages import Loop
+from ..runtime.cpu.element_loop import Loop
+from ..runtime.cpu.element_program import ElementProgram
+from ..runtime.cpu.elementary_functions import FUNCTIONS, RANGED
+from ..runtime.cpu.function_text import VECTORS
+from ..runtime.cpu.hyperbolic_tangent import OWN_TANH
+from ..runtime.cpu.llvm_source import write_loop
+from ..runtime.cpu.object_code import loop_function, shared_function, target
+from ..runtime.device import device as Device
+from ..runtime.scalar_type import float32, float64
+from ..runtime.tensor_spec import TensorSpec
+from .normalization.moments import ones, row_dots
+from .reduction.lane_sums import LANES, PIECE
+from .reduction.line_reductions import RUN, line_sums
+from .reduction.reduction_source import BLAS, OWN, REDUCTIONS, reduction_text, rows_of, symbol_of
+from .reduction.variance import moments_function
 
 Array = np.ndarray[Any, Any]
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
-from .code import FloatCode
-from .object_code import loop_function
+from ...runtime.cpu.code import FloatCode
+from ...runtime.cpu.object_code import loop_function
 
 PIECE = 2048
 """Elements of a line that are added in the dtype itself."""
@@ -123,14 +123,13 @@ def gradient_text(dtype: str) -> str:
 
 
 TEXTS: dict[str, Callable[[str], str]] = {
-    "channel_moments": moments_text,
-    "channel_scaled": scaled_text,
-    "channel_gradient_sums": gradient_sums_text,
-    "channel_gradient": gradient_text,
+    "moments": moments_text,
+    "scaled": scaled_text,
+    "gradient_sums": gradient_sums_text,
+    "gradient": gradient_text,
 }
-"""By the first word of the names that kernels ask for."""
 
 
 def channel_loop(kind: str, dtype: str) -> Callable[..., None]:
-    """Return the compiled loop of this kind and dtype."""
+    """Return the compiled loop of a kind, a key of `TEXTS`, and of a dtype."""
     return loop_function(TEXTS[kind](dtype))

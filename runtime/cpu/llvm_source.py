@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from .calling_convention import HEADER, loaded_number, python_call
+from .element_loop import Loop
 from .element_program import REGISTERS, Value
-from .stages import Loop
 
 
 def write_loop(loop: Loop, steps: Sequence[str], rank: int, known: Mapping[str, int] | None = None) -> str:

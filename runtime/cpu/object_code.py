@@ -29,12 +29,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...dispatch.structured.compiled_loops import background
-from ...runtime.cache_files import UntrustedFileError, warn_once
-from ...runtime.disk_cache import disk_cache
-from ...runtime.fork_lock import forkable, hold_across_fork
-from ...runtime.spare_memory import can_run_out, require_memory
+from ..cache_files import UntrustedFileError, warn_once
+from ..disk_cache import disk_cache
+from ..fork_lock import forkable, hold_across_fork
+from ..spare_memory import can_run_out, require_memory
 from . import llvm_compiler
+from .background import background
 from .calling_convention import DATA
 from .object_loader import IS_SUPPORTED, LoadedObject, library_address
 

@@ -6,12 +6,15 @@ converted to float32 separately, and each are added in this order.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy._core.multiarray import c_einsum
 
-from ...cpu_fallback.reduction.half_words import HALVES, REBIAS
+from ...runtime.cpu.calling_convention import HEADER, loaded_number, python_call
+from ...runtime.cpu.object_code import loop_function, target
 from ...runtime.scalar_type import BY_NAME
-from .calling_convention import HEADER, loaded_number, python_call
+from .half_words import HALVES, REBIAS
 
 KIND = "<4 x float>"
 _second_sum = [
@@ -104,6 +107,20 @@ def _loaded_words(dtype: str, j: int) -> list[str]:
         f"  %a{j} = fpext <4 x half> %xh{j} to {KIND}",
         f"  %b{j} = fpext <4 x half> %yh{j} to {KIND}",
     ]
+
+
+def run_sums_loop(dtype: str) -> Callable[..., None] | None:
+    """Return the loop of a dtype, or None if it is not bitwise identical to the NumPy passes on this processor.
+
+    Args:
+        dtype: ``float32``, ``float16`` or ``bfloat16``.
+    """
+    found = target()
+    assert found is not None
+    if dtype == "float16" and not found.converts_half:
+        return None
+    loop = loop_function(sums_text(dtype))
+    return loop if adds_as_numpy(dtype, loop) else None
 
 
 def adds_as_numpy(dtype: str, loop: object) -> bool:

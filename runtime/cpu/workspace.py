@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from .plain_numpy import np
+import numpy as np
 
 KEPT = 16 << 20
 """Bytes that a thread keeps at most."""

@@ -1,0 +1,96 @@
+"""Requests of CPU kernels for compiled loops: at once, or after enough work.
+
+A request has the function that compiles the loop, which its family's folder defines. `object_code` and llvmlite are
+imported with the first loop, so small programs never import them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import Any
+
+from .background import background
+
+Loop = Callable[..., None]
+"""Function of arrays: the numbers of a part, outputs and inputs."""
+
+
+class Sharing(IntEnum):
+    """Policy for sharing a loop's parts among threads.
+
+    Waking a thread takes 10 us, and it starts some 50 us later.
+    """
+
+    ALONE = 0
+    AWAKE = 1
+    """Threads that spin, or that a program in a burst of work needs again at once."""
+    WAKING = 2
+    """All threads."""
+
+    @staticmethod
+    def of(work: int, least: int, waking: int) -> Sharing:
+        """Return the policy for this much work, from the minimum to share it and the minimum to wake threads for it."""
+        return Sharing.WAKING if work >= waking else Sharing.AWAKE if work >= least else Sharing.ALONE
+
+
+class DeferredLoop:
+    """Loop that is compiled in the background after enough work.
+
+    Args:
+        make: Function that compiles the loop. It returns None if no loop has the bits of NumPy's passes.
+        worth: Amount of work before the loop is compiled, in the kernel's own units.
+    """
+
+    __slots__ = ("done", "loop", "make", "worth")
+
+    def __init__(self, make: Callable[[], Loop | None], worth: int) -> None:
+        self.make, self.worth, self.done = make, worth, 0
+        self.loop: Loop | None = None
+
+    def beside(self, work: int) -> Loop | None:
+        """Return the loop if it is compiled. Otherwise count this much work, which NumPy does."""
+        loop = self.loop
+        if loop is None and self.done < self.worth:
+            self.done += work
+            if self.done >= self.worth:
+                background.ask(self._compile)
+        return loop
+
+    def _compile(self) -> None:
+        self.loop = _compiled(self.make)
+
+
+@functools.cache
+def loop_now(make: Callable[..., Loop | None], *arguments: Any) -> Loop | None:
+    """Compile a loop now, for kernels whose results differ from NumPy's: NumPy must not run their first call.
+
+    Args:
+        make: Function that compiles the loop. It returns None if the processor lacks an instruction.
+        arguments: Arguments of `make`; equal arguments give the same loop.
+
+    Returns:
+        The loop, or None if compilation fails, also for lack of memory. The process then never has this loop.
+    """
+    try:
+        with background.busy:
+            return _compiled(make, *arguments)
+    except MemoryError:
+        return None
+
+
+def _compiled(make: Callable[..., Loop | None], *arguments: Any) -> Loop | None:
+    """Call `make`; return None without llvmlite."""
+    from .object_code import target
+
+    return None if target() is None else make(*arguments)
+
+
+def shared_loop(
+    loop: Loop, parts: Sequence[Any], sharing: Sharing, workspace: tuple[int, int] | None
+) -> Loop:
+    """Return a loop as a function of its arrays other than its workspace (`task_pool.shared_loop`)."""
+    from . import task_pool
+
+    return task_pool.shared_loop(loop, parts, sharing, workspace)
