@@ -11,9 +11,9 @@ import time
 
 import pytest
 
-from triten.compiler.host import object_code
 from triten.compiler.triton import source_files
 from triten.runtime.cache_files import UntrustedFileError
+from triten.runtime.cpu import object_code
 from triten.runtime.cuda.triton.compile import KernelBinary
 from triten.runtime.cuda.triton.cubin_store import CubinStore, store
 from triten.runtime.disk_cache import PARTS, DiskCache, disk_cache
