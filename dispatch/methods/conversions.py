@@ -268,10 +268,10 @@ class ConversionMethods(_Base):
         tensor: Tensor = self  # type: ignore[assignment]
         return tensor if self._spec.ndim == 0 else tensor.flip(0)
 
-    def __repr__(self) -> str:
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:
         from .printing import tensor_text
 
-        return tensor_text(self)  # type: ignore[arg-type]
+        return tensor_text(self, tensor_contents)  # type: ignore[arg-type]
 
     @api_boundary
     def _repr_html_(self) -> str:
