@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ...runtime.errors import internal_assert
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
+from ...runtime.instance_attributes import blank_like
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
+from ..core.tensor_function import plain_classes
 
 if TYPE_CHECKING:
     from ..schema.function_schema import FunctionSchema
@@ -442,7 +444,7 @@ def unpack(node: Node, tensor: Any, version: int) -> Any:
 def save_result(out: Any) -> Any:
     """Return an output as its own node can save it: the same memory and version counter, no edge back."""
     spec = out._spec
-    kept = out._blank()
+    kept = out._blank() if out.__class__ in plain_classes else blank_like(out)
     kept._data = out._data
     kept._spec = spec.twin if spec.requires_grad else spec
     kept._autograd = kept._view_base = None
@@ -458,8 +460,9 @@ def unpack_result(node: Node, kept: Any, version: int, number: int = 0) -> Any:
     kept = unpack(node, kept, version)
     if grad_disabled and not is_grad_enabled():
         return kept
-    out = type(kept).from_data(kept._data, kept._spec)
-    out._version_cell = kept._version_cell
+    out = kept._blank() if kept.__class__ in plain_classes else blank_like(kept)
+    out._data, out._spec, out._version_cell = kept._data, kept._spec, kept._version_cell
+    out._autograd = out._view_base = None
     set_history(out, node, number)
     if kept._autograd is not None:
         out._autograd.tangents = kept._autograd.tangents

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
+from ...runtime.instance_attributes import blank_like
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.written_code import defined
 from ..core.inference import saves_refused
@@ -36,6 +37,7 @@ from .recording import (
 _GLOBALS = {
     "AutogradMeta": AutogradMeta,
     "Tensor": Tensor,
+    "blank_like": blank_like,
     "blank_tensor": blank_tensor,
     "check_inplace": check_inplace,
     "clone_before_write": clone_before_write,
@@ -370,7 +372,7 @@ def _versioned(out: str) -> list[str]:
 def _result(name: str, out: str, spec: str) -> list[str]:
     """Return the statements of `save_result`, with the version; `saved_version` refuses an inference tensor."""
     return [
-        f"kept = blank_tensor() if {out}.__class__ is Tensor else {out}._blank()",
+        f"kept = blank_tensor() if {out}.__class__ is Tensor else blank_like({out})",
         f"kept._data = {out}._data",
         f"kept._spec = {spec}",
         "kept._autograd = kept._view_base = None",

@@ -25,7 +25,7 @@ class Equation(NamedTuple):
 
 def parse_equation(equation: str, ranks: Sequence[int]) -> Equation:
     """Parse the equation for operands of these ranks. Raises RuntimeError if it is malformed or does not fit."""
-    left, arrow, right = equation.replace(" ", "").partition("->")
+    left, arrow, right = equation.partition("->")
     terms = left.split(",")
     if len(terms) < len(ranks):
         raise RuntimeError("einsum(): more operands were provided than specified in the equation")
@@ -80,6 +80,9 @@ def _labels(term: str, where: str) -> list[str]:
     labels: list[str] = []
     i = 0
     while i < len(term):
+        if term[i] == " ":
+            i += 1
+            continue
         if term.startswith(ELLIPSIS, i):
             if ELLIPSIS in labels:
                 raise RuntimeError(f"einsum(): found '.' for {where} for which an ellipsis was already found")

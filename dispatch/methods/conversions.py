@@ -268,10 +268,15 @@ class ConversionMethods(_Base):
         tensor: Tensor = self  # type: ignore[assignment]
         return tensor if self._spec.ndim == 0 else tensor.flip(0)
 
-    def __repr__(self) -> str:
-        from .printing import tensor_text
+    if TYPE_CHECKING:
+        # A subclass may define it without the argument.
+        def __repr__(self, *args: Any, **named: Any) -> str: ...
+    else:
 
-        return tensor_text(self)  # type: ignore[arg-type]
+        def __repr__(self, *, tensor_contents: str | None = None) -> str:
+            from .printing import tensor_text
+
+            return tensor_text(self, tensor_contents)
 
     @api_boundary
     def _repr_html_(self) -> str:

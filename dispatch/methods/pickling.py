@@ -16,6 +16,7 @@ import numpy as np
 from ...runtime.device import CPU
 from ...runtime.device import device as Device
 from ...runtime.grad_mode import is_inference_mode_enabled
+from ...runtime.instance_attributes import slot_values
 from ...runtime.layout import layout as Layout
 from ...runtime.layout import sparse_coo
 from ...runtime.scalar_type import dtype as ScalarType
@@ -23,6 +24,7 @@ from ...runtime.scalar_type import uint8
 from ...runtime.sparse_data import KEY_BIT, SparseCoo
 from ...runtime.storage import Storage, storage_of, view_at
 from ...runtime.tensor_spec import TensorSpec
+from ..autograd.grad_mode import no_grad
 from ..core.op_overload import find_overload
 
 if TYPE_CHECKING:
@@ -50,7 +52,15 @@ def copied(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
         made = from_parts(spec.layout, copy.deepcopy(sparse_parts(tensor), memo), tuple(spec.sizes))
     elif spec.is_meta or hasattr(tensor, "__tensor_dispatch__") or not hasattr(tensor._data, "base"):
         # A tensor without memory, or whose class alone knows its location.
-        made = tensor.detach().clone()
+        with no_grad():
+            made = tensor.clone()
+        if type(made) is not type(tensor):
+            raise RuntimeError(
+                "The default implementation of __deepcopy__() for wrapper subclasses only works for subclass types "
+                "that implement clone() and for which cloning returns another instance of the same subclass. You "
+                "should either properly implement clone() for your subclass or override __deepcopy__() if it is "
+                "intended behavior for clone() to return an instance of a different type."
+            )
     else:
         storage = _copied_storage(tensor.untyped_storage(), memo)
         kept = spec.detached.replace(is_inference=is_inference_mode_enabled(), read_only=False, keys=0)
@@ -63,6 +73,8 @@ def copied(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     attributes = vars(tensor)
     if attributes:
         made.__dict__.update(copy.deepcopy(attributes, memo))
+    for name, value in slot_values(tensor).items():
+        setattr(made, name, copy.deepcopy(value, memo))
     return made  # type: ignore[no-any-return]
 
 
@@ -71,16 +83,22 @@ def reduced(tensor: Tensor) -> tuple[Any, ...]:
     spec = tensor._spec
     if spec.layout in KEY_BIT:
         given = (spec.layout, sparse_parts(tensor), tuple(spec.sizes), spec.requires_grad)
-        return _rebuilt_sparse, given, vars(tensor) or None
+        return _rebuilt_sparse, given, _state(tensor)
     names = spec.names if spec.unnamed is not spec else None
     storage = spec.device if spec.is_meta else tensor.untyped_storage()
     geometry = (0 if spec.is_meta else _byte_offset(tensor), spec.sizes, spec.strides)
-    attributes = vars(tensor)
     return (
         _rebuilt,
         (type(tensor), storage, geometry, spec.dtype, spec.requires_grad, names),
-        attributes or None,
+        _state(tensor),
     )
+
+
+def _state(tensor: Tensor) -> Any:
+    """Return the state of a tensor for `pickle`: its dict or None, with the values of added slots if there are any."""
+    attributes = vars(tensor) or None
+    slots = slot_values(tensor)
+    return (attributes, slots) if slots else attributes
 
 
 def _rebuilt(

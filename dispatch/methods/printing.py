@@ -22,22 +22,25 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-def tensor_text(tensor: Tensor) -> str:
+def tensor_text(tensor: Tensor, contents: str | None = None) -> str:
     """Return ``tensor([...], dtype=..., device=..., requires_grad=...)``, omitting defaults.
 
-    A subclass's name replaces ``tensor``; parameters are wrapped in ``Parameter(...)``.
+    A subclass's name replaces ``tensor``; parameters are wrapped in ``Parameter(...)``. `contents` replaces the text of
+    the elements, or of a sparse tensor's parts.
     """
-    text = _text(tensor)
+    text = _text(tensor, contents)
     return f"Parameter({text})" if getattr(tensor, "_is_param", False) is True else text
 
 
-def _text(tensor: Tensor) -> str:
+def _text(tensor: Tensor, contents: str | None) -> str:
     spec = tensor._spec
     if spec.layout in PARTS:
-        return _sparse_text(tensor)
+        return _sparse_text(tensor, contents)
     prefix = "tensor(" if tensor.__class__ in plain_classes else f"{type(tensor).__name__}("
     notes: list[str] = []
-    if spec.is_meta:
+    if contents is not None:
+        body = contents
+    elif spec.is_meta:
         body = "..."
     else:
         body = _array_text(tensor.host_array(), len(prefix))
@@ -85,10 +88,10 @@ PARTS = {
 """The methods that return the parts of a sparse tensor."""
 
 
-def _sparse_text(tensor: Any) -> str:
+def _sparse_text(tensor: Any, contents: str | None) -> str:
     """Return ``tensor(indices=tensor(...), values=tensor(...), size=..., nnz=..., layout=...)``, one part per line.
 
-    Parts with the default dtype omit it.
+    Parts with the default dtype omit it. `contents` replaces the parts.
     """
     spec = tensor._spec
     bare = tensor.detach()
@@ -108,7 +111,7 @@ def _sparse_text(tensor: Any) -> str:
     notes.append(f"layout={spec.layout}")
     if spec.requires_grad:
         notes.append(_history(tensor))
-    text = prefix + f",\n{' ' * len(prefix)}".join(parts)
+    text = prefix + (f",\n{' ' * len(prefix)}".join(parts) if contents is None else contents)
     first, *rest = notes
     separate = spec.layout is sparse_coo
     text += f",\n{' ' * len(prefix)}{first}" if separate else f", {first}"

@@ -64,6 +64,8 @@ def test_einsum_of_sublists(rng: np.random.Generator) -> None:
         ("ij->k", [(2, 3)], "does not appear in the equation"),
         ("i.j", [(2, 3)], "not part of any ellipsis"),
         ("......i", [(2,)], "ellipsis was already found"),
+        (". ..", [(2,)], "found '.' for operand 0 that is not part of any ellipsis"),
+        ("... ...", [(2,)], "found '.' for operand 0 for which an ellipsis was already found"),
         ("ii", [(2, 3)], "repeated for operand 0"),
     ],
 )

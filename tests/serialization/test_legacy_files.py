@@ -184,3 +184,24 @@ def test_written_tensors(value):
 def test_a_meta_tensor_needs_no_bytes():
     found = tt.load(io.BytesIO(legacy(tt.empty(3, device="meta"))))
     assert found.is_meta and found.shape == (3,)
+
+
+@pytest.mark.parametrize("weights_only", [True, False])
+@pytest.mark.parametrize(("encoding", "text"), [("utf-8", "\u017cz"), ("bytes", b"\xc5\xbcz")])
+def test_strings_of_python_2(weights_only, encoding, text):
+    """Strings of Python 2 have no encoding of their own, the keys and places of storages included."""
+
+    def short(value):
+        return b"U" + bytes([len(value)]) + value
+
+    head = pickle.dumps(HEAD[0], 2) + pickle.dumps(HEAD[1], 2)
+    head += b"\x80\x02}" + short(b"little_endian") + b"\x88s."
+    storage = (
+        b"(" + short(b"storage") + b"ctorch\nFloatStorage\n" + short(b"77") + short(b"cpu") + b"K\x02NtQ"
+    )
+    tensor = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"K\x00K\x02\x85K\x01\x85\x89NtR"
+    body = b"\x80\x02](" + short(b"\xc5\xbcz") + tensor + b"e."
+    keys = b"\x80\x02](" + short(b"77") + b"e."
+    data = head + body + keys + struct.pack("<q2f", 2, 1.5, -2.0)
+    found = tt.load(io.BytesIO(data), weights_only=weights_only, encoding=encoding)
+    assert found[0] == text and found[1].tolist() == [1.5, -2.0]

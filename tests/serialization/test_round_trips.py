@@ -147,6 +147,48 @@ def check_attributes(found, library, scaled, trained):
     assert found["meta"].is_meta and tuple(found["meta"].shape) == (2, 3)
 
 
+class Slotted(tt.Tensor):
+    __slots__ = ("rows", "unset")
+
+
+def slotted():
+    made = tt.ones(2).as_subclass(Slotted)
+    made.rows, made.note = [tt.zeros(1)], "text"
+    return made
+
+
+@pytest.mark.parametrize("legacy", [True, False])
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_slots_of_a_class(legacy, weights_only):
+    data = io.BytesIO()
+    tt.save(slotted(), data, _use_new_zipfile_serialization=not legacy)
+    data.seek(0)
+    with tt.serialization.safe_globals([Slotted]):
+        found = tt.load(data, weights_only=weights_only)
+    assert type(found) is Slotted and found.tolist() == [1, 1]
+    assert found.rows[0].tolist() == [0] and found.note == "text" and not hasattr(found, "unset")
+
+
+def test_a_file_names_only_slots_of_the_class(monkeypatch):
+    data = io.BytesIO()
+    tt.save(slotted(), data)
+    data.seek(0)
+    monkeypatch.setattr(Slotted, "__slots__", ("unset",))
+    with (
+        tt.serialization.safe_globals([Slotted]),
+        pytest.raises(Exception, match="Slotted has no slot 'rows'"),
+    ):
+        tt.load(data)
+
+
+def test_a_file_is_whole_before_it_is_closed(tmp_path):
+    path = tmp_path / "open.pt"
+    for legacy in (True, False):
+        with open(path, "wb") as file:
+            tt.save(tt.arange(3), file, _use_new_zipfile_serialization=not legacy)
+            assert tt.load(path).tolist() == [0, 1, 2]
+
+
 def test_names_that_pytorch_has():
     """So that PyTorch reads classes of tensors too."""
     names = tt.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(saved(with_attributes())))

@@ -8,11 +8,13 @@ Example:
     >>> tt.masked.amax(x, 1, mask=tt.tensor([[True, False], [False, False]]))
     tensor([1., -inf])
 
-In this folder `identities` has the values that do not count, `operators` the functions, `masked_tensor` the class and
-`rules` its table of calls.
+In this folder `identities` has the values that do not count, `operators` the functions, `sparse` their sparse
+reductions, `masked_tensor` the class and `rules` its table of calls.
 """
 
 from . import rules  # noqa: F401 - it fills the table
+from .identities import canonical_dim as _canonical_dim  # noqa: F401
+from .identities import reduction_identity as _reduction_identity  # noqa: F401
 from .masked_tensor import MaskedTensor, as_masked_tensor, is_masked_tensor, masked_tensor
 from .operators import (
     amax,
@@ -35,6 +37,10 @@ from .operators import (
     sum,
     var,
 )
+from .private_names import combine_input_and_mask as _combine_input_and_mask  # noqa: F401
+from .private_names import input_mask as _input_mask  # noqa: F401
+from .private_names import output_mask as _output_mask  # noqa: F401
+from .private_names import where as _where  # noqa: F401
 
 __all__ = [
     "MaskedTensor",

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..dispatch.generated import functions as ops
 from ..dispatch.tensor import Tensor
+from ..runtime.layout import strided
 from ..runtime.scalar_type import bool_, iinfo
 
 DimOrDims = int | Sequence[int] | None
@@ -77,7 +78,7 @@ def canonical_dim(dim: DimOrDims, ndim: int) -> tuple[int, ...]:
 
 
 def input_mask(input: Tensor, mask: Tensor) -> Tensor:
-    """Return a mask as a bool tensor of the input's shape.
+    """Return a mask as a bool tensor of the input's shape and layout.
 
     Raises:
         IndexError: it has more dimensions.
@@ -87,13 +88,23 @@ def input_mask(input: Tensor, mask: Tensor) -> Tensor:
             "_input_mask expected broadcastable mask (got mask dimensionality higher than of the input): "
             f"{mask.dim()} dimensions for {input.dim()}"
         )
+    if mask.layout is not strided or input.layout is not strided:
+        from .sparse import mask_in_layout
+
+        return mask_in_layout(mask, input)
     if mask.shape != input.shape:
         mask = ops.broadcast_to(mask, input.shape)
     return mask.to(dtype=bool_)
 
 
 def without_masked(name: str, input: Tensor, mask: Tensor | None, ord: float | None = 2.0) -> Tensor:
-    """Replace masked-out elements by the identity element of an operation."""
+    """Replace masked-out elements by the identity element of an operation.
+
+    Raises:
+        ValueError: The input is sparse.
+    """
+    if input.layout is not strided:
+        raise ValueError(f"masked {name} expects strided tensor (got {input.layout} tensor)")
     if mask is None:
         return input
     return ops.where(input_mask(input, mask), input, reduction_identity(name, input, ord))

@@ -11,11 +11,13 @@ from typing import Any, Protocol
 
 from ..dispatch.generated import functions as ops
 from ..dispatch.tensor import Tensor
+from ..runtime.layout import strided
 from ..runtime.scalar_type import bool_, float32, int8, int16, int32, int64, uint8
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.traceback_filter import api_boundary
 from .identities import DimOrDims, canonical_dim, input_mask, without_masked
 from .masked_tensor import MaskedTensor
+from .sparse import reduce_sparse
 
 SMALL_INTEGERS = (uint8, bool_, int8, int16, int32)
 """Dtypes whose sums and products are int64."""
@@ -113,8 +115,11 @@ def _reduction(
         data, mask = _opened(input, mask)
         if dtype is None:
             dtype = int64 if widens and data.dtype in SMALL_INTEGERS else data.dtype
+        dims = canonical_dim(dim, data.dim())
+        if data.layout is not strided:
+            return reduce_sparse(name, data, mask, dims, bool(keepdim), dtype)
         values = without_masked(name, data, mask)
-        return compute(values, canonical_dim(dim, data.dim()), bool(keepdim), dtype)
+        return compute(values, dims, bool(keepdim), dtype)
 
     arguments = _ARGUMENTS.format(
         dim=_DIMS,
@@ -278,6 +283,8 @@ def mean(
             f"mean(): Could not infer output dtype. {source} dtype must be either a floating point or complex dtype. "
             f"Got: {dtype}"
         )
+    if data.layout is not strided:
+        return reduce_sparse("mean", data, mask, canonical_dim(dim, data.dim()), bool(keepdim), dtype)
     total = sum(data, dim, keepdim=keepdim, dtype=dtype, mask=mask)
     return total / _count(data, mask, dim, bool(keepdim))
 
@@ -398,6 +405,8 @@ def _deviation(
     mask: Tensor | None,
 ) -> Tensor:
     data, mask = _opened(input, mask)
+    if data.layout is not strided:
+        raise ValueError(f"masked std/var expects strided tensor (got {data.layout} tensor)")
     if dtype is None:
         dtype = data.dtype if data.dtype.is_floating_point or data.dtype.is_complex else float32
     computed = dtype if dtype.is_floating_point or dtype.is_complex else float32

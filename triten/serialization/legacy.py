@@ -80,7 +80,11 @@ class LegacyFile:
         """
         if type(version) is not int or version != PROTOCOL_VERSION:
             raise RuntimeError(f"Invalid protocol version: {version!r:.100}")
-        if type(sizes) is dict and sizes.get("little_endian", True) is not True:
+        # Names are bytes under `encoding="bytes"`.
+        little = (
+            sizes.get("little_endian", sizes.get(b"little_endian", True)) if type(sizes) is dict else True
+        )
+        if little is not True:
             raise RuntimeError("load: the file's numbers are big-endian, which is not supported")
 
     def read_storages(self, keys: Any, position: int) -> None:
@@ -90,6 +94,8 @@ class LegacyFile:
             UnpicklingError: The keys are not those of the object, or occur twice.
             RuntimeError: The file is truncated, or a storage has another size.
         """
+        if type(keys) is list:
+            keys = [key.decode("ascii", "replace") if type(key) is bytes else key for key in keys]
         if (
             type(keys) is not list
             or any(type(key) is not str for key in keys)

@@ -21,6 +21,7 @@ from ..dispatch.methods.typed_storage import TypedStorage
 from ..dispatch.tensor import Tensor
 from ..nn.modules.parameter import Buffer, Parameter
 from ..runtime.device import device as Device
+from ..runtime.instance_attributes import slot_values
 from ..runtime.layout import layout as Layout
 from ..runtime.layout import sparse_coo, strided
 from ..runtime.qscheme import qscheme
@@ -111,9 +112,12 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
         function, call = self._reduced(obj)
         if kind is Tensor and not state:
             return function, call
+        slots = slot_values(obj)
         if kind is Buffer:
             kind, state = Tensor, {"persistent": state.get("persistent", True), "_is_buffer": True}
-        attributes = dict(state) if state else None
+        attributes: Any = dict(state) if state else None
+        if slots:
+            attributes = attributes, slots
         return _Name("torch._tensor._rebuild_from_type_v2"), (function, kind, call, attributes)
 
     def _reduced(self, obj: Tensor) -> tuple[_Name, tuple[Any, ...]]:
@@ -251,14 +255,18 @@ def write(
     with opened as file:
         if is_legacy:
             _write_legacy(file, protocol, data.getvalue(), storages)
-            return
-        with writing(file, folder) as archive:
-            archive.add("data.pkl", data.getvalue())
-            if with_byteorder:
-                archive.add("byteorder", sys.byteorder.encode())
-            for key, storage, _ in storages:
-                archive.add(f"data/{key}", _bytes_of(storage).cpu()._data)
-            archive.add("version", b"3\n")
+        else:
+            with writing(file, folder) as archive:
+                archive.add("data.pkl", data.getvalue())
+                if with_byteorder:
+                    archive.add("byteorder", sys.byteorder.encode())
+                for key, storage, _ in storages:
+                    archive.add(f"data/{key}", _bytes_of(storage).cpu()._data)
+                archive.add("version", b"3\n")
+        # Another program may read the file before the caller closes it.
+        flush = getattr(file, "flush", None)
+        if flush is not None:
+            flush()
 
 
 def _write_legacy(

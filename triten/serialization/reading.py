@@ -79,8 +79,10 @@ def _persistent_load(storage_of: StorageOf, length: int) -> Callable[[Any], Any]
         if len(pid) != length:
             raise UnpicklingError(f"a storage has {length} fields, got {len(pid)}")
         _, kind, key, location, count, *view = pid
-        if type(location) is bytes:
-            location = location.decode("ascii", "replace")
+        # Strings of Python 2 are bytes under `encoding="bytes"`.
+        key, location = (
+            each.decode("ascii", "replace") if type(each) is bytes else each for each in (key, location)
+        )
         if type(kind) is not StorageType or type(key) is not str or type(location) is not str:
             raise UnpicklingError("a storage has a type, a key and a location")
         if type(count) is not int or not 0 <= count <= MAX_ELEMENTS or len(key) > MAX_KEY:

@@ -24,6 +24,7 @@ from ..nn.modules.parameter import Buffer, Parameter
 from ..nn.modules.uninitialized import UninitializedBuffer, UninitializedParameter
 from ..runtime.allocator import storage_size
 from ..runtime.device import device as Device
+from ..runtime.instance_attributes import added_slots
 from ..runtime.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from ..runtime.qscheme import per_channel_affine, per_channel_affine_float_qparams, per_tensor_affine
 from ..runtime.quantized_data import INTEGERS
@@ -334,9 +335,20 @@ def _of_class(load: Load, name: str, made: Tensor, kind: Any) -> Tensor:
 
 
 def set_attributes(load: Load, made: Tensor, state: Any) -> None:
-    """Give a tensor of a class of its own attributes. Raises UnpicklingError for a name that `Tensor` has."""
-    if type(state) is tuple and len(state) == 2 and not state[1]:
-        state = state[0]
+    """Give a tensor of a user's class its attributes and the values of its slots.
+
+    Raises:
+        UnpicklingError: `Tensor` has an attribute of that name, or the class has no slot of that name.
+    """
+    if type(state) is tuple and len(state) == 2:
+        state, slots = state
+        if slots is not None:
+            of_kind("load", "state", slots, dict)
+            known = added_slots(type(made))
+            for name, value in slots.items():
+                if name not in known:
+                    raise UnpicklingError(f"{type(made).__name__} has no slot {name!r:.100}")
+                setattr(made, name, value)
     if state is None:
         return
     of_kind("load", "state", state, dict)

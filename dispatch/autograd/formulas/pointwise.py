@@ -69,14 +69,17 @@ def pow_backward_self(grad: Tensor, self: Tensor, exponent: Tensor) -> Tensor:
 
 def pow_backward_exponent(grad: Tensor, self: Tensor | Number, exponent: Tensor, result: Tensor) -> Tensor:
     """Return the gradient of an exponent: grad * result * log(base), and zero at 0 ** non-negative."""
+    is_complex = result._spec.dtype.is_complex
     if not isinstance(self, int | float | complex):
         flat = ops.logical_and(self == 0, _real(exponent) >= 0)
-        return ops.where(flat, 0, grad * conjugated(result * ops.log(self)))
+        # The logarithm of a negative base is real nowhere; a complex power has one.
+        base = self.to(result.dtype) if is_complex else self
+        return ops.where(flat, 0, grad * conjugated(result * ops.log(base)))
     if self == 0:
         return ops.where(_real(exponent) >= 0, 0, grad * conjugated(result * -math.inf))
     number = complex(self)
     log = complex(math.log(abs(number)), math.atan2(number.imag, number.real))
-    if self.__class__ is complex:
+    if is_complex:
         return grad * conjugated(result * log)
     return grad * conjugated(result * (math.nan if log.imag else log.real))
 

@@ -213,3 +213,19 @@ def test_running_products_of_zeros_and_infinities(values, expected, recorded, de
         (found,) = tt.autograd.grad(x.cumprod(0).sum(), x, create_graph=create_graph)
         wanted = recorded if create_graph else expected
         np.testing.assert_array_equal(found.tolist(), wanted)
+
+
+@pytest.mark.parametrize("base", [-3.0, -3, tt.tensor(-3.0, dtype=tt.float64), tt.tensor(-3)])
+@pytest.mark.parametrize("power", [tt.pow, tt.float_power])
+def test_a_complex_exponent_of_a_negative_base(base, power):
+    exponent = tt.tensor(2.5 + 1.5j, dtype=tt.complex128, requires_grad=True)
+    value = power(base, exponent)
+    log = complex(math.log(3), math.pi)
+    expected = (-3.0 + 0j) ** exponent.item()
+    (grad,) = tt.autograd.grad(value, exponent, tt.ones_like(value))
+    np.testing.assert_allclose(value.item(), expected, rtol=1e-12)
+    np.testing.assert_allclose(grad.item(), (expected * log).conjugate(), rtol=1e-12)
+    with tt.autograd.forward_ad.dual_level():
+        dual = tt.autograd.forward_ad.make_dual(exponent.detach(), tt.ones_like(value.detach()))
+        slope = tt.autograd.forward_ad.unpack_dual(power(base, dual)).tangent
+    np.testing.assert_allclose(slope.item(), expected * log, rtol=1e-12)

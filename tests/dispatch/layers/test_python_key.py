@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from typing import Any, ClassVar
 
@@ -432,3 +433,56 @@ def test_a_handler_may_return_none(call):
             return None
 
     assert call(tt.ones(2).as_subclass(Nothing)) is None
+
+
+class Slotted(tt.Tensor):
+    """Wrapper whose tensor is in a slot, and which calls operators with it and wraps their results."""
+
+    __slots__ = ("elem",)
+    __tensor_function__ = tt._C._disabled_tensor_function_impl
+
+    @staticmethod
+    def __new__(cls, elem):
+        made = tt.Tensor._make_wrapper_subclass(
+            cls, elem.size(), dtype=elem.dtype, requires_grad=elem.requires_grad
+        )
+        made.elem = elem.detach()
+        return made
+
+    def __repr__(self):
+        return super().__repr__(tensor_contents=f"elem={self.elem}")
+
+    @classmethod
+    def __tensor_dispatch__(cls, func, types, args=(), kwargs=None):
+        plain = [x.elem if isinstance(x, cls) else x for x in args]
+        return cls(func(*plain, **(kwargs or {})))
+
+
+def test_a_saved_result_keeps_the_slots_of_its_class():
+    x = Slotted(tt.tensor([0.0, 1.0], requires_grad=True))
+    (slope,) = tt.autograd.grad(x.exp().sum() * 3, x, create_graph=True)
+    (curve,) = tt.autograd.grad(slope.sum(), x)
+    for found in (slope, curve):
+        assert type(found) is Slotted
+        np.testing.assert_allclose(found.elem.tolist(), [3.0, 3.0 * np.e], rtol=1e-6)
+
+
+def test_a_deep_copy_keeps_slots_and_copies_them():
+    x = Slotted(tt.tensor([1.0, 2.0]))
+    x.note = [3]
+    made = copy.deepcopy(x)
+    assert type(made) is Slotted and made.elem.tolist() == [1.0, 2.0] and made.note == [3]
+    made.elem.zero_()
+    assert x.elem.tolist() == [1.0, 2.0] and made.note is not x.note
+
+
+def test_a_deep_copy_refuses_a_class_whose_clone_is_plain():
+    with pytest.raises(RuntimeError, match="cloning returns another instance of the same subclass"):
+        copy.deepcopy(Scaled(tt.ones(2), 3.0))
+
+
+def test_the_text_of_elements_may_be_given():
+    assert repr(Slotted(tt.ones(1, requires_grad=True))) == "Slotted(elem=tensor([1.]), requires_grad=True)"
+    assert tt.ones(2).to_sparse().__repr__(tensor_contents="two ones") == (
+        "tensor(two ones,\n       size=(2,), nnz=2, layout=triten.sparse_coo)"
+    )

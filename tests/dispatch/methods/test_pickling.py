@@ -166,3 +166,18 @@ def test_the_first_pickle_of_a_process_may_be_one_of_multiprocessing() -> None:
     )
     ran = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=False)
     assert ran.stdout.strip() == "[0, 2, 4]", ran.stderr
+
+
+class Private(Marked):
+    __slots__ = ("__secret", "other")
+
+    def __init__(self, *_: Any) -> None:
+        self.__secret = [1]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_private_slots_are_kept(way: Any) -> None:
+    x = tt.ones(2).as_subclass(Private)
+    Private.__init__(x)
+    found = way(x)
+    assert found._Private__secret == [1] and not hasattr(found, "other") and type(found) is Private
