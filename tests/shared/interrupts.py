@@ -14,6 +14,10 @@ from typing import Any
 import triten
 from triten.runtime.cpu.background import background
 
+HANGS = (-signal.SIGPROF, -signal.SIGALRM)
+"""Exit codes of a child of `in_child` that computes or waits for too long."""
+WAITS_PER_SECOND = 8
+"""Seconds that a child may wait for each second that it may compute."""
 ROOTS = tuple({str(Path(each).resolve()) for each in triten.__path__})
 
 
@@ -65,7 +69,10 @@ class Moments:
 def in_child(function: Callable[[], Any], seconds: int = 60) -> tuple[str, Any]:
     """Return what a function gives in a fork: "value" and it, "error" and its text, or "death" and the exit code.
 
-    A child that takes longer than so many seconds dies of SIGALRM.
+    Args:
+        function: the child's work; its result is pickled.
+        seconds: limit of the child's CPU time, after which it dies of SIGPROF. A busy machine does not shorten it.
+            A child that waits `WAITS_PER_SECOND` times as long dies of SIGALRM.
     """
     source, sink = os.pipe()
     with warnings.catch_warnings():
@@ -73,8 +80,10 @@ def in_child(function: Callable[[], Any], seconds: int = 60) -> tuple[str, Any]:
         child = os.fork()
     if child == 0:
         os.close(source)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(seconds)
+        for number in HANGS:
+            signal.signal(-number, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        signal.alarm(seconds * WAITS_PER_SECOND)
         try:
             answer = ("value", function())
         except BaseException as error:

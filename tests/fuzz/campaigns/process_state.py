@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from triten.tests.shared import first_uses
 from triten.tests.shared.first_uses import bits, interrupt, moments_of
-from triten.tests.shared.interrupts import Moments, in_child, is_of_package
+from triten.tests.shared.interrupts import HANGS, Moments, in_child, is_of_package
 from triten.tests.shared.threads import together
 
 from ..campaign import AGREED, INTERPRETED, REFUSED_ALIKE, Campaign, Case, Finding, Outcome
@@ -26,7 +26,7 @@ USES = {**first_uses.USES, **first_uses.ON_CUDA}
 MOST_THREADS = 5
 LEAST_MEMORY, MOST_MEMORY = 1 << 20, 1 << 29
 LONGEST = 60
-"""Seconds after which a child is taken to hang."""
+"""Seconds of CPU time after which a child counts as a hang."""
 COMPILED_PACKAGES = ("scipy.fft", "scipy.linalg", "scipy.sparse", "scipy.sparse.linalg", "scipy.special")
 
 
@@ -173,7 +173,7 @@ class ProcessState(Campaign):
 def _finding(found: tuple[str, Any], what: str) -> Finding:
     kind, message = found
     if kind == "death":
-        return Finding("hang" if message == -14 else "crash", f"{what}: exit status {message}")
+        return Finding("hang" if message in HANGS else "crash", f"{what}: exit status {message}")
     return Finding("inner error", f"{what}: {message}")
 
 
