@@ -12,7 +12,7 @@ import ctypes
 import functools
 import os
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,10 @@ PREFIXES, SUFFIXES = ("scipy_openblas_", "openblas_"), ("64_", "")
 """Names of OpenBLAS's functions: its own, and as the builds in NumPy's and SciPy's wheels rename them."""
 MATRIX_WORK = 1 << 18
 """Number of multiplications up to which OpenBLAS 0.3 uses one thread regardless of the setting (its own threshold)."""
+
+
+ONE_THREAD_WORK = 1 << 21
+"""Multiplications of a matmul up to which one thread is as quick as two (128x128x128 takes 60 us)."""
 
 
 class OpenBlas(NamedTuple):
@@ -80,6 +84,29 @@ def restore(threads: int) -> None:
     """Restore the threads that NumPy's BLAS had before `hold`."""
     if threads != 1 and _numpys is not None:
         _numpys.set(threads)
+
+
+def is_small(multiplications: int) -> bool:
+    """Return True for a matmul that OpenBLAS would share among threads, though one thread is as quick.
+
+    Threads that have helped spin for milliseconds. If other processes are busy, the caller also waits for threads
+    that do not run.
+    """
+    return MATRIX_WORK < multiplications <= ONE_THREAD_WORK
+
+
+def on_one_thread(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of positional arguments during whose calls NumPy's BLAS has one thread."""
+
+    def run(*args: Any) -> Any:
+        threads = numpy_threads()
+        try:
+            hold(threads)
+            return function(*args)
+        finally:
+            restore(threads)
+
+    return run
 
 
 def _find() -> OpenBlas | None:

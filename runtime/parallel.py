@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from . import blas_threads
+from .available_cores import available_cores
 from .thread_state import inherited
 
 if TYPE_CHECKING:
@@ -33,9 +34,10 @@ def _default_num_threads() -> int:
     named = os.environ.get("OMP_NUM_THREADS", "")
     if named.isdecimal() and int(named) > 0:
         return int(named)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    cores = available_cores()
+    if cores < (os.cpu_count() or 1):
+        blas_threads.set_blas_threads(cores)  # OpenBLAS knows no quota.
+    return cores
 
 
 class _Job:
@@ -169,7 +171,8 @@ def get_num_threads() -> int:
     """Return the number of threads of host kernels (`torch.get_num_threads`).
 
     Returns:
-        A number; at first that of the environment variable OMP_NUM_THREADS, or of the cores.
+        A number; at first that of the environment variable OMP_NUM_THREADS, or of the cores that the affinity mask and
+            the CPU quota of the control group allow.
 
     Example:
         >>> import triten as tt

@@ -8,6 +8,7 @@ from typing import Any
 from ...dispatch.scalars import fitting_number, truncated
 from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.blas_threads import is_small, on_one_thread
 from ...runtime.float_errors import quietly
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import from_numpy_dtype
@@ -299,12 +300,31 @@ def _addmm_into(out: Any, self: Any, a: Any, b: Any) -> None:
         out += self
 
 
-register_stub("mm_stub", "cpu", product("self", "mat2"))
+def small_on_one_thread(
+    first: str, second: str, factory: Callable[[StructuredCall], PlannedKernel]
+) -> Callable[[StructuredCall], PlannedKernel]:
+    """Return a factory whose small matmuls have one BLAS thread (`blas_threads.is_small`)."""
+
+    def planned(call: StructuredCall) -> PlannedKernel:
+        kernel, a, b = factory(call), call.args[first], call.args[second]
+        if not is_small(a.numel * b.sizes[-1]) or not _is_blas(a.dtype):
+            return kernel
+        into, fresh, unshared = (
+            None if each is None else on_one_thread(each)
+            for each in (kernel.into, kernel.fresh, kernel.unshared)
+        )
+        assert into is not None
+        return kernel._replace(into=into, fresh=fresh, unshared=unshared)
+
+    return planned
+
+
+register_stub("mm_stub", "cpu", small_on_one_thread("self", "mat2", product("self", "mat2")))
 register_stub("bmm_stub", "cpu", product("self", "mat2"))
 register_stub("mv_stub", "cpu", product("self", "vec"))
 register_stub("dot_stub", "cpu", dot)
 register_stub("vdot_stub", "cpu", vdot)
-register_stub("addmm_stub", "cpu", product_sum("mat1", "mat2"))
+register_stub("addmm_stub", "cpu", small_on_one_thread("mat1", "mat2", product_sum("mat1", "mat2")))
 register_stub("_addmm_activation_stub", "cpu", product_sum("mat1", "mat2", activated=True))
 register_stub("addmv_stub", "cpu", product_sum("mat", "vec"))
 register_stub("baddbmm_stub", "cpu", product_sum("batch1", "batch2"))

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...dispatch.structured.meta.views import view_strides
 from ...dispatch.structured.stub import HostKernel, by_arguments, register_stub
+from ...runtime.blas_threads import is_small, on_one_thread
 from ...runtime.device import CPU
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
@@ -27,8 +28,16 @@ def matmul(self: TensorSpec, other: TensorSpec) -> HostKernel | None:
         return None
     out = TensorSpec.contiguous((*stack, rows, other.sizes[-1]), self.dtype, CPU)
     if other.ndim == 2:
-        return _by_one(out, (math.prod(stack) * rows, inner))
+        return _of_size(_by_one(out, (math.prod(stack) * rows, inner)), self.numel * other.sizes[-1])
     return _by_stack(self, other, out) if tuple(stack) == other.sizes[:-2] else None
+
+
+def _of_size(kernel: HostKernel, multiplications: int) -> HostKernel:
+    """Return a kernel of one matmul, with one BLAS thread if it is small."""
+    if not is_small(multiplications):
+        return kernel
+    assert kernel.fresh is not None and kernel.into is not None
+    return kernel._replace(fresh=on_one_thread(kernel.fresh), into=on_one_thread(kernel.into))
 
 
 def _by_one(out: TensorSpec, flat: tuple[int, int]) -> HostKernel:
@@ -98,7 +107,8 @@ def linear(input: TensorSpec, weight: TensorSpec, bias: TensorSpec | None) -> Ho
         return None
     out = TensorSpec.contiguous((*input.sizes[:-1], columns), dtype, CPU)
     adds = bias is not None
-    return _linear_of_matrix(out, adds) if input.ndim == 2 else _linear_of_stack(out, inner, adds)
+    kernel = _linear_of_matrix(out, adds) if input.ndim == 2 else _linear_of_stack(out, inner, adds)
+    return _of_size(kernel, input.numel * columns)
 
 
 def _linear_of_matrix(out: TensorSpec, adds: bool) -> HostKernel:
