@@ -5,7 +5,8 @@ triten.perf`, `tt.perf.benchmark`, `tt.perf.cost`, `tt.perf.plan`.
 - `suite/` is the benchmark suite with its result file.
 - `gpu/` times kernels on a GPU against targets.
 - `ahead_of_time/` compiles kernels without a GPU.
-- `history/` stores runs and finds change points; `gate/` judges a change in CI; `report/` shows runs.
+- `history/` stores runs and finds change points; `gate/` judges a change in CI; `report/` and `serve/`
+  show runs.
 - `user_benchmarks/` are benchmarks in the user's own files: `tt.perf.benchmark`.
 - `programs/` runs third-party programs written for PyTorch.
 

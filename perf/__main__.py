@@ -18,6 +18,7 @@ MEASUREMENTS = {
     "gate": (".gate.command", "judge a change by its benchmarks: Markdown for CI, exit status by policy"),
     "profile": (".host_profile.command", "where a script's host time goes, by operator and layer"),
     "report": (".report.command", "result files as a page that works offline, as markdown or JSON"),
+    "serve": (".serve.command", "show runs in a browser as they arrive, and the progress of a running one"),
     "memory": (".memory", "bytes of a small tensor"),
     "graph": (".graph", "what graphs of operators cost"),
     "launch": (".launch", "host time of a kernel's launch"),

@@ -9,16 +9,15 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import re
 import sqlite3
 import sys
 from pathlib import Path
 
 from ..refusal import RefusalError, expression, require_writable_folder
-from ..result_file import write_whole
 from ..suite.results import ResultFileError, read_results
 from .change_points import LEAST_SHIFT, SIGNIFICANCE
 from .changes import branch_commits, find_changes, format_changes
+from .exporting import export_runs
 from .series import read_series
 from .store import History, HistoryError, Name
 
@@ -123,14 +122,8 @@ def _export(arguments: argparse.Namespace) -> int:
         if target.suffix == ".csv":
             return _export_table(history, target)
         require_writable_folder(target)
-        runs = history.runs(every_state=True)
-        for run in runs:
-            result = history.result(run, renamed=False)
-            name = f"{run.started[:10]}-{(run.commit or 'none')[:9]}-{run.digest[:12]}"
-            path = target / f"{re.sub('[^0-9A-Za-z-]', '_', name)}.json"
-            updated = result.updated
-            _write(path, json.dumps(result.as_json() | {"updated": updated}, indent=1) + "\n")
-    print(f"{len(runs)} result files in {target}")
+        written = export_runs(history, target)
+    print(f"{len(written)} result files in {target}")
     return 0
 
 
@@ -177,10 +170,3 @@ def _alias(arguments: argparse.Namespace) -> int:
     with History(arguments.history, create=True) as history:
         history.add_alias(Name(*arguments.old), Name(*arguments.new))
     return 0
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        write_whole(path, text)
-    except OSError as error:
-        raise HistoryError(f"cannot write {path}: {error.strerror}") from None

@@ -1,6 +1,6 @@
 """Show result files of `run`: a page that works offline, tables of markdown for a log, or the derived data as JSON.
 
-Several files make a history, ordered by when their commits were made. Exit status 2: a file is no result, or the report
+Several files, or a store, make a history, ordered by when their commits were made. Exit status 2: a file is no result, or the report
 cannot be written.
 """
 
@@ -9,8 +9,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
+from ..history import History
+from ..history.exporting import export_runs
 from ..refusal import RefusalError
 from ..result_file import write_whole
 from ..suite.compare import THRESHOLD
@@ -23,7 +27,10 @@ from .page import PageError, format_page
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `python -m triten.perf report`."""
     parser.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="result files; several are a history"
+        "files", nargs="*", type=Path, metavar="FILE", help="result files; several are a history"
+    )
+    parser.add_argument(
+        "--history", type=Path, metavar="FILE", help="also the runs of this store, of `history add`"
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: standard output")
     parser.add_argument("--format", choices=("html", "markdown", "json"), default="html")
@@ -41,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     output: Path | None = arguments.output
     try:
         _check(arguments)
-        data = report_data(arguments.files, arguments.threshold)
+        data = _data(arguments)
         if arguments.format == "html":
             text = format_page(data)
         elif arguments.format == "markdown":
@@ -62,16 +69,33 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _data(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Arrange the files and the runs of the store."""
+    if arguments.history is None:
+        return report_data(arguments.files, arguments.threshold)
+    with (
+        History(arguments.history) as history,
+        tempfile.TemporaryDirectory(prefix="triten-report-") as folder,
+    ):
+        stored = export_runs(history, Path(folder), last_states=True)
+        if not stored and not arguments.files:
+            raise ResultFileError(f"{arguments.history}: the store has no run")
+        return report_data([*arguments.files, *stored], arguments.threshold)
+
+
 def _check(arguments: argparse.Namespace) -> None:
     """Raise an error for arguments that would overwrite a file or have no effect, before reading anything."""
+    if not arguments.files and arguments.history is None:
+        raise ResultFileError("the following arguments are required: FILE, or --history FILE")
     if not arguments.threshold >= 0:
         raise ResultFileError(f"--threshold must not be negative, got {arguments.threshold}")
     if arguments.output is None:
         if arguments.format == "html":
             raise PageError("--format html needs -o FILE, such as -o dashboard.html")
         return
-    if arguments.output.resolve() in {path.resolve() for path in arguments.files}:
-        raise ResultFileError(f"{arguments.output} is one of the result files: it would be lost")
+    read = [*arguments.files, *([arguments.history] if arguments.history else [])]
+    if arguments.output.resolve() in {path.resolve() for path in read}:
+        raise ResultFileError(f"{arguments.output} is one of the files to read: it would be lost")
 
 
 def _encodable(text: str, encoding: str) -> str:

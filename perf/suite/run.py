@@ -37,6 +37,7 @@ from .processes import (
     ProcessFailed,
     measure_in_processes,
 )
+from .progress_file import ProgressFile, progress_path
 from .results import CONFIDENCE, Result, ResultWriter, write_result
 from .workload import Scale, Workload
 from .workloads import SUITES, all_workloads
@@ -69,6 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="the result file; one that is there is replaced"
     )
+    parser.add_argument(
+        "--progress", type=Path, metavar="FILE",
+        help="write the row that is measured now to FILE, which `serve` shows (default: OUTPUT.progress)",
+    )  # fmt: skip
     parser.add_argument(
         "--threads", type=int, help="of every library; default: the cores (small calls take one)"
     )
@@ -130,9 +135,11 @@ def run(arguments: argparse.Namespace) -> int:
             functions = FunctionMeasurement(libraries[0], own, effort, threads, device, cores)
             result.limits = measure_limits(_scale(arguments), libraries[0], device, cores)
             print(format_head(result), file=sys.stderr)
-            with progress(len(workloads)) as shown:
-                for workload in workloads:
+            noted = ProgressFile(_progress_path(arguments))
+            with progress(len(workloads)) as shown, noted:
+                for number, workload in enumerate(workloads):
                     shown.begin(workload.title)
+                    noted.write(title=workload.title, done=number, total=len(workloads))
                     measured_by = functions if isinstance(workload, FunctionWorkload) else measurement
                     writer.add(measured_by.row(workload))
                     shown.done()
@@ -159,8 +166,18 @@ def _run_processes(arguments: argparse.Namespace, processes: int) -> int:
         write_result(result, arguments.output)
 
     require_writable(arguments.output)
+    path = _progress_path(arguments)
+    if path is not None and arguments.progress is None:
+        command += ["--progress", str(path)]
+    noted = ProgressFile(path)
+
+    def show(said: str) -> None:
+        print(said, file=sys.stderr)
+        noted.write(part=said)
+
     try:
-        measure_in_processes(command, processes, keep, lambda said: print(said, file=sys.stderr))
+        with noted:
+            measure_in_processes(command, processes, keep, show)
     except ProcessFailed as failure:
         return failure.status
     except KeyboardInterrupt:
@@ -170,6 +187,12 @@ def _run_processes(arguments: argparse.Namespace, processes: int) -> int:
         write_result(kept[0], arguments.output)
         return _interrupted(kept[0], arguments.output)
     return _finished(kept[0], arguments.output)
+
+
+def _progress_path(arguments: argparse.Namespace) -> Path | None:
+    if arguments.progress is not None:
+        return Path(arguments.progress)
+    return None if arguments.output is None else progress_path(arguments.output)
 
 
 def _interrupted(result: Result, output: Path | None) -> int:

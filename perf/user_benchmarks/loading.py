@@ -25,7 +25,7 @@ class FunctionWorkload(Workload):
 def load_benchmarks(paths: Sequence[Path]) -> list[FunctionWorkload]:
     """Import files and return the workloads of their benchmarks, in the order of their definitions.
 
-    A file's folder is added to `sys.path`, as for a script. What the file raises is not caught.
+    A file's folder is added to `sys.path`, as for a script. Errors that the file raises are not caught.
 
     Raises:
         SetupError: if a file does not exist, is not Python, has no benchmark, or two files have the same name.

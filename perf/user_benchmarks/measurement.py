@@ -117,7 +117,7 @@ class FunctionMeasurement(Measurement):
 
 
 def _seed() -> None:
-    """Seed the global generators, so that the set-ups of all baselines draw equal operands."""
+    """Seed the global generators, so that the set-ups of all baselines make equal operands."""
     random.seed(SEED)
     np.random.seed(SEED)
     tt.manual_seed(SEED)

@@ -209,3 +209,27 @@ def test_text_that_utf_8_cannot_hold_is_refused_and_nothing_is_kept(tmp_path: Pa
         with pytest.raises(HistoryError, match="surrogates not allowed"):
             history.add(Result(MACHINE, {}, {}, rows=a_result(1, {"\ud800": [1.0]}).rows))
         assert history.runs(every_state=True) == []
+
+
+def test_a_report_reads_the_last_states_of_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = a_result(1, {"old": [1.0] * 7})
+    path = a_history(
+        tmp_path / "h.sqlite", [replace(whole, complete=False), whole, a_result(2, {"new": [2.0] * 7})]
+    )
+    with History(path, create=True) as history:
+        history.add_alias(Name("overhead", "pointwise", "old"), Name("overhead", "pointwise", "new"))
+    a_result(3, {"new": [3.0] * 7}).write(tmp_path / "third.json")
+
+    def called(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["perf", "report", "--format", "json", *arguments])
+        return Done(command.main(), *capsys.readouterr())
+
+    data = json.loads(called("--history", str(path), str(tmp_path / "third.json")).stdout)
+    assert [file["commit"] for file in data["files"]] == [commit(1), commit(2), commit(3)]
+    assert [row["name"] for row in data["rows"]] == ["new"]
+    assert "are required: FILE, or --history FILE" in called().stderr
+    assert called("--history", str(path), "-o", str(path)).returncode == 2
+    empty = a_history(tmp_path / "empty.sqlite", [])
+    assert "the store has no run" in called("--history", str(empty)).stderr
