@@ -21,7 +21,7 @@ from .qualified_names import own_path, qualified_name, root_name, type_text
 from .stack_traces import summary_of
 
 if TYPE_CHECKING:
-    from .graph import NodeList
+    from ..dispatch.layers.graph.linked_nodes import NodeList
 
 __all__ = ["CodeGen", "PythonCode", "inplace_methods", "magic_methods", "reflectable_magic_methods"]
 
@@ -198,7 +198,7 @@ class CodeGen:
 
     def _gen_python_code(
         self,
-        nodes: NodeList,
+        nodes: NodeList[Node],
         root_module: str,
         namespace: Namespace,
         *,

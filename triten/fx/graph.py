@@ -8,9 +8,10 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ..dispatch.functions.queries import typename
+from ..dispatch.layers.graph.linked_nodes import LinkedGraph
 from ..nn.modules.module import Module
 from ..nn.modules.parameter import Parameter
 from .code_generation import (
@@ -43,26 +44,6 @@ __all__ = [
 _PyTreeCodeGen, _PyTreeInfo = PyTreeCodeGen, PyTreeInfo
 
 
-class NodeList:
-    """The nodes of a graph in order, or backwards. The graph may be changed while they are walked."""
-
-    def __init__(self, graph: Graph, direction: Literal["_next", "_prev"] = "_next") -> None:
-        self.graph = graph
-        self.direction = direction
-
-    def __len__(self) -> int:
-        return self.graph._len
-
-    def __iter__(self) -> Iterator[Node]:
-        root = node = self.graph._root
-        while (node := getattr(node, self.direction)) is not root:
-            if not node._erased:
-                yield node
-
-    def __reversed__(self) -> Iterator[Node]:
-        return iter(NodeList(self.graph, "_next" if self.direction == "_prev" else "_prev"))
-
-
 class _InsertPoint:
     """Insertion point of new nodes, as a context that restores the previous one."""
 
@@ -80,7 +61,7 @@ class _InsertPoint:
         self.graph._insert = self._before
 
 
-class Graph:
+class Graph(LinkedGraph[Node]):
     """A program: inputs, calls, and one output, each a `Node`.
 
     Source: torch.fx.Graph.
@@ -101,6 +82,8 @@ class Graph:
         tensor([1., 1.])
     """
 
+    _root: Node
+
     def __init__(
         self,
         owning_module: GraphModule | None = None,
@@ -118,11 +101,6 @@ class Graph:
         self._co_fields: dict[str, Any] = {}
         self._root = Node(self, "", "root", "", (), {})
         self._insert: Callable[[Node], None] = self._root.prepend
-
-    @property
-    def nodes(self) -> NodeList:
-        """The nodes in order; `reversed` walks backwards. The graph may be changed meanwhile."""
-        return NodeList(self)
 
     def _number_nodes(self) -> None:
         """Number the nodes, if their order has changed since."""
@@ -349,9 +327,7 @@ class Graph:
             return
         for hook in getattr(self.owning_module, "_erase_node_hooks", ()):
             hook(to_erase)
-        to_erase._unlink()
-        to_erase._erased = True
-        self._len -= 1
+        to_erase._erase()
         to_erase._update_args_kwargs(
             map_arg(to_erase._args, lambda node: None), map_arg(to_erase._kwargs, lambda node: None)
         )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 from ..dispatch.core.op_overload import OpOverload, OpOverloadGroup
 from ..dispatch.functions.queries import _assert, typename
 from ..dispatch.generated import functions as _ops
+from ..dispatch.layers.graph.linked_nodes import LinkedNode
 from ..dispatch.tensor import Tensor
 from ..runtime.device import device
 from ..runtime.layout import layout
@@ -130,7 +131,7 @@ def map_arg(a: Argument, fn: Callable[[Node], Argument]) -> Any:
     return map_aggregate(a, lambda leaf: fn(leaf) if isinstance(leaf, Node) else leaf)
 
 
-class Node:
+class Node(LinkedNode):
     """One step of a `Graph`.
 
     `op` determines the other attributes:
@@ -157,8 +158,7 @@ class Node:
         ((x,), (relu, 1), {output: None})
     """
 
-    _prev: Node
-    _next: Node
+    graph: Graph
 
     def __init__(
         self,
@@ -179,59 +179,25 @@ class Node:
                 f"Node [graph = {graph}, name = '{name}'] target {target} has type {typename(target)} "
                 f"but a {expected} is expected"
             )
-        self.graph = graph
+        super().__init__(graph)
         self.name = name
         self.op = op
         self.target: Any = target
         self.type = return_type
-        self.users: dict[Node, None] = {}
         self.meta: dict[str, Any] = {}
-        self._input_nodes: dict[Node, None] = {}
-        self._args: tuple[Argument, ...] = ()
-        self._kwargs: dict[str, Argument] = immutable_dict()
-        self._prev = self._next = self
-        self._erased = False
         self._position = 0
         self._update_args_kwargs(args, kwargs)
 
     # Arguments
 
-    @property
-    def args(self) -> tuple[Argument, ...]:
-        """The positional arguments; assigning them keeps `users` right."""
-        return self._args
-
-    @args.setter
-    def args(self, args: Iterable[Argument]) -> None:
-        self._update_args_kwargs(tuple(args), self._kwargs)
-
-    @property
-    def kwargs(self) -> dict[str, Argument]:
-        """The arguments by name; assigning them keeps `users` right."""
-        return self._kwargs
-
-    @kwargs.setter
-    def kwargs(self, kwargs: Mapping[str, Argument]) -> None:
-        self._update_args_kwargs(self._args, dict(kwargs))
-
-    def _update_args_kwargs(self, args: tuple[Argument, ...], kwargs: dict[str, Argument]) -> None:
-        for node in self._input_nodes:
-            node.users.pop(self, None)
-        inputs: dict[Node, None] = {}
-
+    def _taken(
+        self, args: tuple[Argument, ...], kwargs: dict[str, Argument], inputs: dict[Node, None]
+    ) -> tuple[tuple[Argument, ...], dict[str, Argument]]:
         def take(node: Node) -> Node:
             inputs[node] = None
-            node.users[self] = None
             return node
 
-        self._input_nodes = inputs
-        self._args = map_arg(args, take)
-        self._kwargs = map_arg(kwargs, take)
-
-    @property
-    def all_input_nodes(self) -> list[Node]:
-        """The nodes among the arguments, each once, in order."""
-        return list(self._input_nodes)
+        return map_arg(args, take), map_arg(kwargs, take)
 
     def update_arg(self, idx: int, arg: Argument) -> None:
         """Exchange the positional argument at an index."""
@@ -292,22 +258,12 @@ class Node:
                     f"{list(replace_with.meta)}"
                 )
             replace_with.meta.update(self.meta)
-        changed = [user for user in self.users if delete_user_cb is None or delete_user_cb(user)]
+        changed: list[Node] = [user for user in self.users if delete_user_cb is None or delete_user_cb(user)]
         for user in changed:
             user.replace_input_with(self, replace_with)
         return changed
 
     # Place in the graph
-
-    @property
-    def next(self) -> Node:
-        """The step after this one; the graph's root after the last."""
-        return self._next
-
-    @property
-    def prev(self) -> Node:
-        """The step before this one; the graph's root before the first."""
-        return self._prev
 
     def prepend(self, x: Node) -> None:
         """Move a node of the same graph to right before this one.
@@ -320,18 +276,12 @@ class Node:
         if x is self:
             warnings.warn(f"{x!r}.prepend(itself) has no effect on the graph", stacklevel=2)
             return
-        x._unlink()
-        before = self._prev
-        before._next, x._prev, x._next, self._prev = x, before, self, x
+        self._link_before(x)
         self.graph._order_is_known = False
 
     def append(self, x: Node) -> None:
         """Move a node of the same graph to right after this one."""
         self._next.prepend(x)
-
-    def _unlink(self) -> None:
-        # The node keeps its own links, because an iteration over the graph may be at it.
-        self._prev._next, self._next._prev = self._next, self._prev
 
     def __lt__(self, other: Node) -> bool:
         self.graph._number_nodes()

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from ....runtime.generator import Generator
 from ...core.op_overload import OpOverload
+from .linked_nodes import LinkedGraph, LinkedNode
 
 OPS: Final = ("placeholder", "get_attr", "call_function", "output")
 """Kinds of nodes: an input; a constant of the graph; a call of an operator, or `operator.getitem` of one's results; the
@@ -47,7 +48,7 @@ def _noted(value: Any, found: dict[Node, None]) -> Any:
     return value
 
 
-class Node:
+class Node(LinkedNode):
     """One step of a graph.
 
     `op` is its kind (see `OPS`), and `target` is what it calls or names. `args` and `kwargs` are nodes, constants and
@@ -56,76 +57,23 @@ class Node:
     result, in order. Made by the methods of `Graph`.
     """
 
-    __slots__ = (
-        "_args",
-        "_inputs",
-        "_kwargs",
-        "_next",
-        "_prev",
-        "graph",
-        "meta",
-        "name",
-        "op",
-        "target",
-        "users",
-        "val",
-    )
+    __slots__ = ("meta", "name", "op", "target", "val")
+
+    graph: Graph
 
     def __init__(self, graph: Graph, name: str, op: str, target: Any, val: Any = None) -> None:
-        self.graph = graph
+        super().__init__(graph)
         self.name = name
         self.op = op
         self.target = target
         self.val = val
-        self.users: dict[Node, None] = {}
         self.meta: dict[str, Any] = {}
-        self._args: tuple[Any, ...] = ()
-        self._inputs: tuple[Node, ...] = ()
-        self._kwargs: dict[str, Any] = {}
-        self._prev = self._next = self
 
-    @property
-    def args(self) -> tuple[Any, ...]:
-        """The positional arguments; assigning them keeps `users` right."""
-        return self._args
-
-    @args.setter
-    def args(self, args: Iterable[Any]) -> None:
-        self._set_arguments(tuple(args), self._kwargs)
-
-    @property
-    def kwargs(self) -> Mapping[str, Any]:
-        """The arguments by name; assigning them keeps `users` right."""
-        return self._kwargs
-
-    @kwargs.setter
-    def kwargs(self, kwargs: Mapping[str, Any]) -> None:
-        self._set_arguments(self._args, dict(kwargs))
-
-    def _set_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        for node in self._inputs:
-            node.users.pop(self, None)
-        found: dict[Node, None] = {}
-        self._args = tuple([_noted(each, found) for each in args])
-        self._kwargs = {name: _noted(each, found) for name, each in kwargs.items()} if kwargs else {}
-        self._inputs = tuple(found)
-        for node in found:
-            node.users[self] = None
-
-    @property
-    def all_input_nodes(self) -> list[Node]:
-        """The nodes among the arguments, each once, in order."""
-        return list(self._inputs)
-
-    @property
-    def next(self) -> Node:
-        """The step after this one; the graph's root after the last."""
-        return self._next
-
-    @property
-    def prev(self) -> Node:
-        """The step before this one; the graph's root before the first."""
-        return self._prev
+    def _taken(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: dict[Node, None]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        named = {name: _noted(each, inputs) for name, each in kwargs.items()} if kwargs else {}
+        return tuple([_noted(each, inputs) for each in args]), named
 
     def replace_all_uses_with(self, other: Node) -> list[Node]:
         """Make every user of this node take `other` instead. Returns those users.
@@ -136,7 +84,7 @@ class Node:
             raise ValueError(
                 f"replace_all_uses_with: %{other.name} is a node of another graph than %{self.name}"
             )
-        users = list(self.users)
+        users: list[Node] = list(self.users)
         for user in users:
             user.replace_input_with(self, other)
         return users
@@ -147,7 +95,7 @@ class Node:
         def swap(node: Node) -> Node:
             return new if node is old else node
 
-        self._set_arguments(map_nodes(self._args, swap), map_nodes(self._kwargs, swap))
+        self._update_args_kwargs(map_nodes(self._args, swap), map_nodes(self._kwargs, swap))
 
     def append(self, node: Node) -> None:
         """Move `node`, of the same graph, to right after this one."""
@@ -159,13 +107,7 @@ class Node:
             raise ValueError(f"cannot move %{node.name}, a node of another graph, beside %{self.name}")
         if node is self:
             return
-        node._unlink()
-        before = self._prev
-        before._next, node._prev, node._next, self._prev = node, before, self, node
-
-    def _unlink(self) -> None:
-        self._prev._next, self._next._prev = self._next, self._prev
-        self._prev = self._next = self
+        self._link_before(node)
 
     @property
     def is_impure(self) -> bool:
@@ -204,7 +146,7 @@ class Node:
         return f"%{self.name}"
 
 
-class Graph:
+class Graph(LinkedGraph[Node]):
     """Steps in the order in which they run: inputs and constants, operators, and one output.
 
     `constants` holds the tensors and other objects that `get_attr` nodes name.
@@ -223,17 +165,15 @@ class Graph:
         {%add: None}
     """
 
+    _root: Node
+
     def __init__(self) -> None:
+        self._len = 0
         self._root = Node(self, "", "root", None)
         self._insert_before = self._root
         self._names: dict[str, int] = {}
         self._constant_counts: dict[str, int] = {}
         self.constants: dict[str, Any] = {}
-
-    @property
-    def nodes(self) -> NodeList:
-        """All nodes in order. The graph may be changed while they are walked."""
-        return NodeList(self)
 
     def create_node(
         self,
@@ -252,8 +192,8 @@ class Graph:
         if op not in OPS:
             raise ValueError(f"create_node: op is one of {', '.join(OPS)}, got {op!r}")
         node = Node(self, self.unique_name(name or _candidate(op, target)), op, target, val)
-        node._set_arguments(tuple(args), dict(kwargs or {}))
-        for given in node._inputs:
+        node._update_args_kwargs(tuple(args), dict(kwargs or {}))
+        for given in node._input_nodes:
             if given.graph is not self:
                 for other in node.all_input_nodes:
                     other.users.pop(node, None)
@@ -261,6 +201,7 @@ class Graph:
                     f"create_node: argument %{given.name} of %{node.name} is a node of another graph"
                 )
         self._insert_before.prepend(node)
+        self._len += 1
         return node
 
     def placeholder(self, name: str, val: Any = None) -> Node:
@@ -361,8 +302,9 @@ class Graph:
             )
         if self._insert_before is node:
             self._insert_before = node._next
-        node._set_arguments((), {})
-        node._unlink()
+        node._update_args_kwargs((), {})
+        if not node._erased:
+            node._erase()
 
     def eliminate_dead_code(self) -> bool:
         """Erase unused nodes, except writes, random ops and inputs. Returns True if any node was erased.
@@ -371,7 +313,7 @@ class Graph:
         advances the generator.
         """
         changed = False
-        for node in reversed(list(self.nodes)):
+        for node in reversed(self.nodes):
             if not node.users and not node.is_impure:
                 self.erase_node(node)
                 changed = True
@@ -441,31 +383,6 @@ class Graph:
         from .text import graph_text
 
         return graph_text(self)
-
-
-class NodeList:
-    """The nodes of a graph, in order; an iterator holds its node, which may be erased."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-
-    def __iter__(self) -> Iterator[Node]:
-        root = self._graph._root
-        node = root._next
-        while node is not root:
-            following = node._next
-            yield node
-            # Nodes that were inserted after this node meanwhile are visited, unless the node itself was erased.
-            node = following if node._next is node else node._next
-
-    def __reversed__(self) -> Iterator[Node]:
-        return reversed(list(self))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __repr__(self) -> str:
-        return repr(list(self))
 
 
 def _candidate(op: str, target: Any) -> str:
