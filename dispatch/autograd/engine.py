@@ -288,9 +288,11 @@ def _send(
 
 
 def _added(present: Tensor, grad: Tensor) -> Tensor:
-    """Return the sum of two gradients of one tensor; add a sparse one to a dense one, in either order of arrival."""
-    is_dense = present._spec.layout is strided
-    return present + grad if is_dense or grad._spec.layout is not strided else grad + present
+    """Return the sum of two gradients of one tensor; add a sparse one to a dense one, in either order of arrival.
+
+    Of two sparse ones the later comes first, as in PyTorch: the order of an uncoalesced sum's elements shows.
+    """
+    return present + grad if present._spec.layout is strided else grad + present
 
 
 def _gradient_hooks(node: Node, buffer: Any) -> Any:
@@ -386,7 +388,8 @@ def accumulate(node: AccumulateGrad, grad: Tensor | None) -> None:
             # Under `create_graph`, tensors that the program read from `.grad` before stay unchanged.
             # A batched gradient may have more examples than the present one; a distributed one may have another
             # placement.
-            meta.grad = _added(present, grad)
+            is_dense = present._spec.layout is strided or grad._spec.layout is not strided
+            meta.grad = present + grad if is_dense else grad + present
         elif present._spec.layout is not strided and grad._spec.layout is strided:
             meta.grad = grad + present
         else:

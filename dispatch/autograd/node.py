@@ -328,6 +328,13 @@ class NotImplementedBackward(Node):
         return "NotImplemented"
 
 
+def expect_metadata(leaf: TensorImpl) -> None:
+    """Let the node of a leaf expect gradients of the leaf's present sizes, dtype and device, after they have changed."""
+    meta = leaf._autograd
+    if meta is not None and meta.edge is not None and meta.edge[0].__class__ is AccumulateGrad:
+        meta.edge[0].specs = (leaf._spec,)
+
+
 def edge_of(tensor: Any) -> Edge | None:
     """Return the edge that receives the gradient of a tensor that requires grad; None for an unrecorded view."""
     meta: AutogradMeta = tensor._autograd

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.grad_mode import is_grad_enabled
 from ..autograd.inplace import check_inplace
+from ..autograd.node import expect_metadata
 from ..autograd.tangents import FORWARD_BIT, set_tangents, tangents_of
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ def becoming(name: str) -> InPlace:
                 self._autograd.edge = history.edge
             spec = spec.differentiable
         self._data, self._spec = view._data, spec
+        if spec.requires_grad:
+            expect_metadata(self)
         if spec.keys & FORWARD_BIT:
             set_tangents(self, tangents_of(view))
         self.bump_version()

@@ -26,6 +26,7 @@ from ..autograd.node import (
     RemovableHandle,
     detach_in_place,
     edge_of,
+    expect_metadata,
     leaf_meta,
     root_edge,
 )
@@ -338,10 +339,7 @@ class AutogradMethods(_Base):
             )
         self._data = value._data
         self._spec = value._spec.differentiable if self._spec.requires_grad else value._spec.detached
-        meta = self._autograd
-        if meta is not None and meta.edge is not None and meta.edge[0].__class__ is AccumulateGrad:
-            # Gradients must match the leaf's new dtype and device.
-            meta.edge[0].specs = (self._spec,)
+        expect_metadata(self)
 
     @data.deleter
     def data(self) -> None:

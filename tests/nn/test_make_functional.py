@@ -74,3 +74,28 @@ def test_what_is_no_tensor_is_not_exchanged(name: str, value: Any, error: type[E
     assert "missing" not in vars(norm) and norm.training is True
     set_tensor(norm, "missing", tt.zeros(1))
     assert norm.missing.shape == (1,)
+
+
+class Tied(tt.nn.Module):
+    """Module with one weight under two names, and one buffer under two."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = tt.nn.Linear(2, 2, bias=False)
+        self.second = tt.nn.Linear(2, 2, bias=False)
+        self.second.weight = self.first.weight
+        self.register_buffer("shift", tt.ones(2))
+        self.second.register_buffer("shift", self.shift)
+
+    def forward(self, x):
+        return self.second(self.first(x)) + self.shift * self.second.shift
+
+
+def test_tensors_under_several_names_are_given_once():
+    model = Tied()
+    function, params, buffers = make_functional_with_buffers(model)
+    assert len(params) == len(buffers) == 1
+    found = function((tt.eye(2) * 3,), (tt.full((2,), 4.0),), tt.ones(1, 2))
+    assert found.tolist() == [[25.0, 25.0]]
+    slope = tt.func.grad(lambda p: function(p, buffers, tt.ones(1, 2)).sum())((tt.eye(2) * 3,))[0]
+    assert slope.tolist() == [[6.0, 6.0], [6.0, 6.0]]

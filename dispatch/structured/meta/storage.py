@@ -90,7 +90,11 @@ def _refusing_grad(spec: TensorSpec, plan: Plan) -> Plan:
     def checked(*args: Any) -> Any:
         if is_grad_enabled():
             raise RuntimeError("cannot set variables that require grad")
-        return plan(*args)
+        from ...autograd.node import expect_metadata
+
+        result = plan(*args)
+        expect_metadata(args[0])
+        return result
 
     return checked
 

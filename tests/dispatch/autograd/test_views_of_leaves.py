@@ -269,3 +269,25 @@ def test_a_base_that_stops_gets_no_gradient_through_a_view_after_a_write():
     base.mul_(2)
     (view * 2).sum().backward()
     assert base.grad is None and not view.is_leaf
+
+
+@pytest.mark.parametrize(
+    ("change", "sizes"),
+    [
+        (lambda leaf: leaf.t_(), (1, 4)),
+        (lambda leaf: leaf.squeeze_(), (4,)),
+        (lambda leaf: leaf.unsqueeze_(0), (1, 4, 1)),
+        (lambda leaf: leaf.set_(leaf[1:]), (3, 1)),
+        (lambda leaf: leaf.set_(tt.ones(4, 3)), (4, 3)),
+        (lambda leaf: leaf.set_(tt.ones(6).untyped_storage(), 2, (2, 2), (2, 1)), (2, 2)),
+    ],
+)
+def test_a_leaf_of_other_sizes_takes_gradients_of_these_sizes(change, sizes):
+    leaf = tt.ones(4, 1, requires_grad=True)
+    (leaf * 2).sum().backward()
+    leaf.grad = None
+    with tt.no_grad():
+        change(leaf)
+    (leaf * 3).sum().backward()
+    assert leaf.shape == leaf.grad.shape == sizes
+    assert leaf.grad.unique().tolist() == [3.0]

@@ -153,4 +153,25 @@ def _taken_apart(
     if disable_autograd_tracking:
         for param in params.values():
             param.requires_grad_(False)
-    return deepcopy(source).to("meta"), params, buffers
+    copy = deepcopy(source).to("meta")
+    _tie(copy, source.named_parameters(remove_duplicate=False), params)
+    _tie(copy, source.named_buffers(remove_duplicate=False), buffers)
+    return copy, params, buffers
+
+
+def _tie(module: Module, tensors: Iterable[tuple[str, Tensor]], first: dict[str, Tensor]) -> None:
+    """Let a module share tensors as its original does; `to` another device gives each name a tensor of its own.
+
+    Args:
+        module: The copy, whose tensors are replaced.
+        tensors: All names of the original's tensors.
+        first: The names without duplicates.
+    """
+    name_of = {id(tensor): name for name, tensor in first.items()}
+    for name, tensor in tensors:
+        shared = name_of[id(tensor)]
+        if shared != name:
+            owner, _, attribute = name.rpartition(".")
+            shared_owner, _, shared_attribute = shared.rpartition(".")
+            value = getattr(module.get_submodule(shared_owner), shared_attribute)
+            setattr(module.get_submodule(owner), attribute, value)
