@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.scalar_type import bool_

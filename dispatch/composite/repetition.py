@@ -12,19 +12,9 @@ from ...runtime.memory_format import contiguous_format
 from ...runtime.scalar_type import bool_, int32, int64
 from ...runtime.tensor_spec import TensorSpec
 from ..generated import functions as ops
-from ..structured.meta.dims import wrap_dim
+from ..structured.meta.dims import MOST_ELEMENTS, check_size, wrap_dim
 from ..structured.stub import StructuredCall, find_kernel
 from ..tensor import Tensor
-
-
-MOST_ELEMENTS = 2**63 - 1
-"""Maximum size of a dimension."""
-
-
-def check_size(sizes: Sequence[int]) -> None:
-    """Raise RuntimeError for a dimension that does not fit into 64 bits."""
-    if any(n > MOST_ELEMENTS for n in sizes):
-        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(sizes)}")
 
 
 def fliplr(self: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     ids=["wraps", "beyond", "negative", "not from 0"],
 )
 def test_row_starts_that_do_not_rise_are_refused(reader: str, crow: list[int], col: list[int]) -> None:
-    with pytest.raises(RuntimeError, match="do not rise from 0|its lines have"):
+    with pytest.raises(RuntimeError, match=r"do not rise from 0|its lines have"):
         READERS[reader](csr(crow, col, len(crow) - 1))
 
 
