@@ -85,13 +85,21 @@ def _quickest_address() -> Callable[[Any], int]:
 _address_of = _quickest_address()
 
 
+def _out_of_memory(nbytes: int) -> MemoryError:
+    """Return the error of memory that NumPy could not allocate; its own text names an array of bytes."""
+    return MemoryError(f"a tensor needs {nbytes} bytes of memory, which the system does not give")
+
+
 class HostAllocator(Allocator):
     """Host memory from NumPy's allocator, 64-byte aligned."""
 
     def allocate(self, nbytes: int, device: Device) -> DataPtr:
         if nbytes == 0:
             return DataPtr(0, 0, device)
-        buffer = HostBuffer((nbytes + ALIGNMENT,), np.uint8)
+        try:
+            buffer = HostBuffer((nbytes + ALIGNMENT,), np.uint8)
+        except (MemoryError, ValueError):
+            raise _out_of_memory(nbytes) from None
         address = buffer.__array_interface__["data"][0]
         return DataPtr(address + -address % ALIGNMENT, nbytes, device, context=buffer)
 
@@ -203,7 +211,10 @@ def empty_array(sizes: tuple[int, ...], strides: tuple[int, ...], np_dtype: Any,
     byte_strides = None if contiguous else tuple(s * itemsize for s in strides)
     if not host_is_custom and nbytes:
         # Inline the host allocator without its pointer object: large results use this path.
-        buffer = HostBuffer((nbytes + ALIGNMENT,), BYTE)
+        try:
+            buffer = HostBuffer((nbytes + ALIGNMENT,), BYTE)
+        except (MemoryError, ValueError):
+            raise _out_of_memory(nbytes) from None
         return np.ndarray(sizes, np_dtype, buffer, -_address_of(buffer) % ALIGNMENT, byte_strides)
     return (host_is_custom[0] if host_is_custom else _HOST).empty_array(sizes, np_dtype, byte_strides, nbytes)
 
@@ -215,7 +226,10 @@ def aligned_allocator(sizes: tuple[int, ...], np_dtype: Any, nbytes: int) -> Cal
     def allocate() -> Any:
         if host_is_custom:
             return host_is_custom[0].empty_array(sizes, np_dtype, None, nbytes)
-        buffer = HostBuffer(shape, BYTE)
+        try:
+            buffer = HostBuffer(shape, BYTE)
+        except (MemoryError, ValueError):
+            raise _out_of_memory(nbytes) from None
         return array(sizes, np_dtype, buffer, -address_of(buffer) % ALIGNMENT)
 
     return allocate

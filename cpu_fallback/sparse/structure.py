@@ -12,15 +12,22 @@ Array = np.ndarray[Any, Any]
 
 
 def lines(call: StructuredCall) -> PlannedKernel:
-    """Expand compressed indices to the line of each value, numbered over all matrices of a batch."""
+    """Expand compressed indices to the line of each value, numbered over all matrices of a batch.
 
-    def into(compressed: Array, total: int) -> Array:
-        taken = compressed[..., 1:] - compressed[..., :-1]
-        counts = taken.reshape(-1)
-        if (counts < 0).any() or int(counts.sum()) != total:
+    The kernel also checks plain indices, if there are any, against the length of a line.
+    """
+
+    def into(compressed: Array, total: int, plain: Array | None, length: int) -> Array:
+        (compressed,) = own_indices(compressed)
+        before, after = compressed[..., :-1], compressed[..., 1:]
+        counts = (after - before).reshape(-1)
+        # A difference that wraps around would send NumPy's `repeat` beyond its result.
+        if (after < before).any() or counts.max(initial=0) > total or int(counts.sum()) != total:
             raise RuntimeError(
-                f"sparse tensor: its lines have {int(counts.sum())} values, and it specifies {total}"
+                f"sparse tensor: its compressed indices do not rise from 0 to the number of values, {total}"
             )
+        if plain is not None and plain.size and plain.view(f"u{plain.itemsize}").max() >= length:
+            raise RuntimeError(f"sparse tensor: a plain index lies outside of [0, {length})")
         return np.repeat(np.arange(len(counts), dtype=compressed.dtype), counts)
 
     return PlannedKernel(into)

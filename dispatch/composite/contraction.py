@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.scalar_type import bool_
@@ -194,7 +195,7 @@ def linalg_multi_dot(tensors: Sequence[Tensor]) -> Tensor:
                 f"{list(b._spec.sizes)} cannot be multiplied"
             )
     extents = [matrices[0]._spec.sizes[0], *(x._spec.sizes[1] for x in matrices)]
-    return _chain(matrices, find_splits(extents), 0, n - 1).reshape(shape)
+    return _chain(matrices, find_splits(extents)).reshape(shape)
 
 
 def find_splits(extents: Sequence[int]) -> dict[tuple[int, int], int]:
@@ -202,24 +203,38 @@ def find_splits(extents: Sequence[int]) -> dict[tuple[int, int], int]:
     15.2).
     """
     n = len(extents) - 1
-    cost = {(i, i): 0 for i in range(n)}
     best: dict[tuple[int, int], int] = {}
+    # By first and last matrix: `by_first[i]` ends at i, i + 1, ..., and `by_last[j]` begins at j, j - 1, ...
+    by_first: list[list[int]] = [[0] for _ in range(n)]
+    by_last: list[list[int]] = [[0] for _ in range(n)]
     for span in range(1, n):
         for i in range(n - span):
             j = i + span
-            choices = [
-                (cost[i, k] + cost[k + 1, j] + extents[i] * extents[k + 1] * extents[j + 1], k)
-                for k in range(i, j)
-            ]
-            cost[i, j], best[i, j] = min(choices)
+            outer = extents[i] * extents[j + 1]
+            inner = map(outer.__mul__, extents[i + 1 : j + 1])
+            choices = list(map(add, map(add, by_first[i], reversed(by_last[j])), inner))
+            cost = min(choices)
+            best[i, j] = i + choices.index(cost)
+            by_first[i].append(cost)
+            by_last[j].append(cost)
     return best
 
 
-def _chain(matrices: Sequence[Tensor], splits: dict[tuple[int, int], int], i: int, j: int) -> Tensor:
-    if i == j:
-        return matrices[i]
-    k = splits[i, j]
-    return ops.mm(_chain(matrices, splits, i, k), _chain(matrices, splits, k + 1, j))
+def _chain(matrices: Sequence[Tensor], splits: dict[tuple[int, int], int]) -> Tensor:
+    """Multiply a chain without recursion, since it may have more parts than Python has frames."""
+    made: list[Tensor] = []
+    parts: list[tuple[int, int, bool]] = [(0, len(matrices) - 1, False)]
+    while parts:
+        i, j, ready = parts.pop()
+        if i == j:
+            made.append(matrices[i])
+        elif ready:
+            right = made.pop()
+            made.append(ops.mm(made.pop(), right))
+        else:
+            k = splits[i, j]
+            parts += [(i, j, True), (k + 1, j, False), (i, k, False)]
+    return made[0]
 
 
 def chain_matmul(matrices: Sequence[Tensor]) -> Tensor:

@@ -171,7 +171,10 @@ def _range_length(start: Any, end: Any, step: Any, dtype: ScalarType) -> int:
             raise ValueError("step must be nonzero")
         if not all(-(1 << 63) <= n < 1 << 63 for n in (start, end, step)):
             raise overflow_error(int64)
-        return max(0, -((int(start) - int(end)) // int(step)))
+        length = max(0, -((int(start) - int(end)) // int(step)))
+        if length >= 1 << 63:
+            raise RuntimeError(f"invalid size, possible overflow? arange({start}, {end}, {step})")
+        return length
     distance = (end - start) / step
     if not distance < 1 << 63:
         raise RuntimeError(f"invalid size, possible overflow? arange({start}, {end}, {step})")

@@ -12,7 +12,7 @@ from ...runtime.memory_format import contiguous_format
 from ...runtime.scalar_type import bool_, int32, int64
 from ...runtime.tensor_spec import TensorSpec
 from ..generated import functions as ops
-from ..structured.meta.dims import wrap_dim
+from ..structured.meta.dims import MOST_ELEMENTS, check_size, wrap_dim
 from ..structured.stub import StructuredCall, find_kernel
 from ..tensor import Tensor
 
@@ -90,6 +90,7 @@ def repeat(self: Tensor, repeats: Sequence[int]) -> Tensor:
     target = tuple(n * r for n, r in zip(sizes, repeats, strict=True))
     if any(n < 0 for n in target):
         raise RuntimeError(f"Trying to create tensor with negative dimension {min(target)}: {list(target)}")
+    check_size(target)
     if 0 in target:
         return ops._unsafe_view(self.reshape((-1,))[:0], target)
     if math.prod(repeats) == 1:
@@ -124,9 +125,13 @@ def repeat_interleave(repeats: Tensor, output_size: int | None) -> Tensor:
         _report_where(ops.logical_or(ops.lt(repeats, 0), unequal))
         total = output_size
     else:
-        if bool(ops.any(ops.lt(repeats, 0))):
+        least, most = (int(bound) for bound in ops.aminmax(repeats))
+        if least < 0:
             raise RuntimeError("repeats can not be negative")
         total = int(ends.select(0, spec.numel - 1))
+        if most * spec.numel > MOST_ELEMENTS:  # the sum may have wrapped around
+            total = sum(repeats.tolist())
+            check_size((total,))
         if output_size is not None and output_size != total:
             raise RuntimeError("allocated size does not match required size")
     places = ops.arange(total, dtype=ends.dtype, device=repeats.device)

@@ -543,6 +543,12 @@ def _convert_indices_from_csr_to_coo(
     crow_indices: Any, col_indices: Any, out_int32: bool, transpose: bool
 ) -> Any:
     """Return COO indices, [batch dimensions + 2, elements], of compressed rows; of columns with `transpose`."""
+    for name, part in (("crow_indices", crow_indices), ("col_indices", col_indices)):
+        if part.dtype not in (int32, int64) or not part._spec.ndim:
+            raise RuntimeError(
+                f"_convert_indices_from_csr_to_coo(): {name} must have a dimension and be int32 or int64, but has "
+                f"shape {list(part._spec.sizes)} and dtype {part.dtype}"
+            )
     batch_sizes = crow_indices._spec.sizes[:-1]
     lines, nnz = crow_indices._spec.sizes[-1] - 1, col_indices._spec.sizes[-1]
     dtype = int32 if out_int32 else int64

@@ -13,6 +13,7 @@ from ...runtime.scalar_type import bool_, get_default_dtype, int64
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.sparse_data import COMPRESSED, SparseCoo, sparse_spec
 from ..generated import functions as ops
+from ..structured.meta.dims import check_size
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
@@ -177,7 +178,9 @@ def inferred_size(indices: Tensor, values: Tensor) -> tuple[int, ...]:
     for dim, low in enumerate(indices.amin(1).tolist()):
         if low < 0:
             raise RuntimeError(f"found negative index {low} for dim {dim}")
-    return (*(most + 1 for most in indices.amax(1).tolist()), *dense)
+    size = (*(most + 1 for most in indices.amax(1).tolist()), *dense)
+    check_size(size)
+    return size
 
 
 def sparse_coo_tensor_indices(

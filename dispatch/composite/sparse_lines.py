@@ -20,10 +20,19 @@ def _kernel(stub: str) -> Any:
     return find_kernel(stub, "cpu", "sparse tensors")(call).into
 
 
-def lines_of(compressed: Any, total: int) -> Any:
-    """Return the line of each value, counted over all matrices of a batch, [total]."""
+def lines_of(compressed: Any, total: int, plain: Any = None, length: int = 0) -> Any:
+    """Return the line of each value, counted over all matrices of a batch, [total].
+
+    Args:
+        compressed: where each line begins, [..., lines + 1], of dtype int32 or int64.
+        total: the number of values.
+        plain: the position of each value in its line. On the CPU, positions from `length` on raise RuntimeError.
+            Default: None, without a check.
+        length: the number of positions in a line.
+    """
     if compressed._spec.device is CPU:
-        return from_numpy(_kernel("_sparse_lines_stub")(compressed._data, total))
+        positions = None if plain is None else plain._data
+        return from_numpy(_kernel("_sparse_lines_stub")(compressed._data, total, positions, length))
     taken = compressed[..., 1:] - compressed[..., :-1]
     if not taken._spec.numel:
         return ops.zeros((total,), dtype=compressed.dtype, device=compressed._spec.device)

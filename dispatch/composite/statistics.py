@@ -226,7 +226,12 @@ def bincount(self: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
         raise RuntimeError("weights should be 1-d and have the same length as input")
     else:
         added = weights if weights._spec.dtype is float32 else weights.to(float64)
-    bins = max(int(ops.amax(self)) + 1, minlength)
+    most = int(ops.amax(self))
+    if most >= 2**63 - 1:
+        raise RuntimeError(
+            f"maximum value of input overflowed, it should be < 9223372036854775807 but got {most}"
+        )
+    bins = max(most + 1, minlength)
     sums = ops.zeros((bins,), dtype=added.dtype, device=spec.device)
     return ops.index_add(sums, 0, self.to(int64), added)
 

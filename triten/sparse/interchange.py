@@ -185,7 +185,7 @@ def solved(matrix: Tensor, right: Tensor) -> Tensor:
     """Solve a linear system with a CSR matrix; see `functions.spsolve`.
 
     Raises:
-        RuntimeError: The matrix is singular, on the CPU.
+        RuntimeError: The matrix is singular, on the CPU, or its indices lie outside of it.
     """
     if matrix.device.type == "cuda":
         import cupy
@@ -194,7 +194,7 @@ def solved(matrix: Tensor, right: Tensor) -> Tensor:
         return as_tensor(spsolve(to_cupy(matrix.detach()), cupy.asarray(right.detach())))
     from scipy.sparse.linalg import splu
 
-    array = to_scipy(matrix.detach()).tocsc()
+    array = to_scipy(matrix.detach().to_sparse_csc())  # the conversion checks indices that SciPy trusts
     try:
         factors = splu(array)
     except RuntimeError as error:

@@ -51,7 +51,7 @@ class Lines:
         self.lines, self.length = counts_of(spec.sizes, batch_dim, self.block, spec.layout)
         self.nnz = data.nnz
         total = self.batch * self.nnz
-        self.line = lines_of(data.compressed, total)
+        self.line = lines_of(data.compressed, total, data.plain, self.length)
         self.plain = data.plain.reshape(-1)
         self.values = data.values.reshape((total, *data.values._spec.sizes[batch_dim + 1 :]))
 

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+MOST_ELEMENTS = 2**63 - 1
+"""Maximum size of a dimension."""
+
+
+def check_size(sizes: Sequence[int]) -> None:
+    """Raise RuntimeError for a dimension whose size does not fit into 64 bits."""
+    if any(n > MOST_ELEMENTS for n in sizes):
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(sizes)}")
+
 
 def wrap_dim(dim: int, rank: int, scalar_ok: bool = True) -> int:
     """Wrap a dimension into [0, rank). Raises IndexError out of range; rank 0 takes 0 and -1 unless told otherwise."""

@@ -37,6 +37,10 @@ class SequentialSampler(Sampler[int]):
         return len(self.data_source)
 
 
+DRAWN_AT_ONCE = 32
+"""Indices that `RandomSampler` draws with replacement at once, as in PyTorch, so that its memory is bounded."""
+
+
 class RandomSampler(Sampler[int]):
     """All indices in an order of chance (`torch.utils.data.RandomSampler`).
 
@@ -78,8 +82,9 @@ class RandomSampler(Sampler[int]):
         count = len(self.data_source)
         generator = self.generator or seeded()
         if self.replacement:
-            drawn = _ops.randint(count, (self.num_samples,), dtype=int64, generator=generator)
-            yield from drawn.tolist()
+            for begin in range(0, self.num_samples, DRAWN_AT_ONCE):
+                size = min(DRAWN_AT_ONCE, self.num_samples - begin)
+                yield from _ops.randint(count, (size,), dtype=int64, generator=generator).tolist()
             return
         if not count:
             return
