@@ -226,13 +226,14 @@ def take_along_dim(self: Tensor, indices: Tensor, dim: int | None) -> Tensor:
         )
     d = wrap_dim(dim, self._spec.ndim)
     mine, theirs = list(self._spec.sizes), list(indices._spec.sizes)
+    indices = indices + (indices < 0).to(int64) * mine[d]
     mine_d, theirs_d = mine[d], theirs[d]
     mine[d] = theirs[d] = 1
     common = list(infer_size(mine, theirs))
     common[d] = mine_d
     source = self.expand(common)
     common[d] = theirs_d
-    return source.gather(d, indices.expand(common).remainder(mine_d))
+    return source.gather(d, indices.expand(common))
 
 
 def masked_select(self: Tensor, mask: Tensor) -> Tensor:

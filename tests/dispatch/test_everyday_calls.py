@@ -24,6 +24,7 @@ CHECKED = "operators check the indices, which PyTorch does only on demand"
 ALIAS = "an alias over the same bytes is made without an operator"
 
 DIFFERENT: dict[str, str] = {
+    "torch.take_along_dim(x, i % 4, 0)": SHORTER,
     "F.logsigmoid(x)": FUSED,
     "torch.special.ndtr(x)": SHORTER,
     "torch.linalg.matrix_rank(x)": SHORTER,
@@ -77,10 +78,10 @@ DIFFERENT: dict[str, str] = {
     "torch.maximum(g, y).sum().backward()": FORMULA,
     "torch.atan2(g, y).sum().backward()": FORMULA,
     "torch.autograd.grad((g ** 2).sum(), g, create_graph=True)[0].sum().backward()": FORMULA,
-    "optimizer = torch.optim.SGD([g], lr=0.1, momentum=0.9); (g * 2).sum().backward(); optimizer.step(); optimizer.zero_grad()": OPTIMIZER,
+    "optimizer = torch.optim.SGD([g], lr=0.1, momentum=0.9); (g * 2).sum().backward(); optimizer.step(); optimizer.zero_grad()": OPTIMIZER,  # noqa: E501
     "optimizer = torch.optim.Adam([g], lr=0.1); (g * 2).sum().backward(); optimizer.step()": OPTIMIZER,
     "optimizer = torch.optim.AdamW([g], lr=0.1, foreach=True); (g * 2).sum().backward(); optimizer.step()": OPTIMIZER,
-    "optimizer = torch.optim.SGD([g], lr=0.1, foreach=True, weight_decay=0.1); (g * 2).sum().backward(); optimizer.step()": OPTIMIZER,
+    "optimizer = torch.optim.SGD([g], lr=0.1, foreach=True, weight_decay=0.1); (g * 2).sum().backward(); optimizer.step()": OPTIMIZER,  # noqa: E501
     "torch._foreach_add([x, y], 1.0)": FUSED,
     "torch._foreach_mul_([x, y], 0.5)": FUSED,
     "torch._foreach_norm([x, y])": FUSED,
