@@ -36,19 +36,32 @@ def _attributes_of(state: threading.local) -> Callable[[], None]:
     return give
 
 
+class _Origin(threading.local):
+    """True in `is_native` while a composite or derivative of the package makes this thread's calls."""
+
+    is_native = False
+
+
+origin = inherited(_Origin())
+
+
 def with_room(function: Callable[..., Result], *args: Any) -> Result:
     """Call a user's function; deep in nested calls of this kind, in a thread of its own.
 
-    The limit is half of the call depth that Python allows.
+    The limit is half of the call depth that Python allows. Calls of the function count as the program's (`origin`).
     """
-    depth = _nesting.depth
-    if depth >= SHALLOW and _is_half_full():
-        return _in_another_thread(function, args)
-    _nesting.depth = depth + 1
+    depth, is_native = _nesting.depth, origin.is_native
+    if is_native:
+        origin.is_native = False
     try:
+        if depth >= SHALLOW and _is_half_full():
+            return _in_another_thread(function, args)
+        _nesting.depth = depth + 1
         return function(*args)
     finally:
         _nesting.depth = depth
+        if is_native:
+            origin.is_native = True
 
 
 class _Nesting(threading.local):

@@ -24,6 +24,7 @@ class Arrivals:
         edges: The edges along which gradients are still to be sent; all others are reachable from their nodes.
         add: The sum of two gradients.
         run: The function that gives a leaf its gradient.
+        every_leaf: If True, also count edges to leaves without hooks. Default: False.
     """
 
     __slots__ = ("_add", "_counts", "_run", "_sums")
@@ -33,6 +34,7 @@ class Arrivals:
         edges: Iterable[Edge | None],
         add: Callable[[Any, Any], Tensor],
         run: Callable[[AccumulateGrad, Tensor], None],
+        every_leaf: bool = False,
     ) -> None:
         self._add, self._run = add, run
         self._sums: dict[AccumulateGrad, Tensor] = {}
@@ -45,7 +47,7 @@ class Arrivals:
                     continue
                 node = edge[0]
                 if node.__class__ is AccumulateGrad:
-                    if node.hooks is not None:
+                    if every_leaf or node.hooks is not None:
                         counts[node] = counts.get(node, 0) + 1
                 elif node not in seen:
                     seen.add(node)

@@ -16,10 +16,13 @@ from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.fork_lock import forkable
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.layout import strided
+from ...runtime.local_dispatch_key_set import local, modes
 from ...runtime.memory_format import contiguous_format
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ...runtime.thread_state import with_room
+from ..core.mode_stack import sees_whole
+from ..core.native_calls import from_composites
 from .arrivals import Arrivals
 from .node import AccumulateGrad, Edge, Node
 from .reduce_to_spec import reduce_to_spec
@@ -28,7 +31,8 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 _BATCHED = functionality_bit(Functionality.Batched)
-_OUT_OF_PLACE = _BATCHED | functionality_bit(Functionality.Python)
+PYTHON_BIT = functionality_bit(Functionality.Python)
+_OUT_OF_PLACE = _BATCHED | PYTHON_BIT
 
 
 class _GraphTask(threading.local):
@@ -65,6 +69,9 @@ def run_backward(
     before, kept = set_grad_enabled(create_graph), graph_task.keeps_graph
     graph_task.keeps_graph = retain_graph
     try:
+        if _are_observed(grads):
+            with from_composites():
+                return _run(roots, grads, retain_graph, inputs, accumulate_inputs)
         return _run(roots, grads, retain_graph, inputs, accumulate_inputs)
     finally:
         graph_task.keeps_graph = kept
@@ -76,10 +83,21 @@ def run_from(root: Edge, grad: Tensor, retain_graph: bool, create_graph: bool) -
     before, kept = set_grad_enabled(create_graph), graph_task.keeps_graph
     graph_task.keeps_graph = retain_graph
     try:
-        _run_chain(root, grad, retain_graph)
+        if (modes or grad._spec.keys) and _are_observed((grad,)):
+            with from_composites():
+                _run((root,), (grad,), retain_graph, None)
+        else:
+            _run_chain(root, grad, retain_graph)
     finally:
         graph_task.keeps_graph = kept
         set_grad_enabled(before)
+
+
+def _are_observed(grads: Sequence[Any]) -> bool:
+    """Return whether a mode or a tensor subclass may see the calls of a backward pass."""
+    if modes and local.included & PYTHON_BIT:
+        return True
+    return any(grad is not None and grad._spec.keys & PYTHON_BIT for grad in grads)
 
 
 def _run_chain(root: Edge, grad: Tensor, retain_graph: bool) -> None:
@@ -151,13 +169,19 @@ def _run(
     buffers: dict[Node, Any] = {}
     heap: list[tuple[int, int, Node]] = []
     arrivals: Arrivals | None = None
+    # A mode sees PyTorch's accumulation: one, of the sum of a leaf's gradients.
+    sums_leaves = sees_whole()
     if len(roots) == 1 and len(roots[0][0].specs) == 1:
         node, buffer = roots[0][0], grads[0]
     else:
         for (root, number), grad in zip(roots, grads, strict=True):
-            if root.__class__ is AccumulateGrad and root.hooks is not None and needed is None:
+            if (
+                root.__class__ is AccumulateGrad
+                and (root.hooks is not None or sums_leaves)
+                and needed is None
+            ):
                 if arrivals is None:
-                    arrivals = Arrivals(roots, _added, _run_leaf)
+                    arrivals = Arrivals(roots, _added, _run_leaf, sums_leaves)
                 arrivals.arrive(root, grad)
             else:
                 _send(buffers, heap, root, number, grad)
@@ -201,7 +225,7 @@ def _run(
                 if grad._spec is not spec and grad._spec.twin is not spec:
                     grad = reduce_to_spec(grad, spec, node)
                 if target.__class__ is AccumulateGrad and needed is None:
-                    if target.hooks is None:
+                    if target.hooks is None and not sums_leaves:
                         accumulate(target, grad)
                         continue
                     if arrivals is None:
@@ -209,7 +233,7 @@ def _run(
                         waiting = [*edges, *[(each[2], 0) for each in heap]]
                         if following is not None:
                             waiting.append((following, 0))
-                        arrivals = Arrivals(waiting, _added, _run_leaf)
+                        arrivals = Arrivals(waiting, _added, _run_leaf, sums_leaves)
                     arrivals.arrive(target, grad)
                 elif target is following:
                     next_buffer = (

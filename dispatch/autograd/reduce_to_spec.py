@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from ...runtime.layout import strided
 from ...runtime.tensor_spec import TensorSpec
+from ..core.mode_stack import sees_whole
 from ..core.overload_packet import packets
+from .ownership import taken_over
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -66,9 +68,11 @@ def sum_to_size(grad: Tensor, sizes: tuple[int, ...]) -> Tensor:
 
 
 def _sum_over(grad: Tensor, sizes: tuple[int, ...], dims: tuple[int, ...], are_own: bool) -> Tensor:
-    if are_own:
+    if not sizes and dims and sees_whole():
+        return grad.sum()
+    if are_own or (dims and sees_whole() and grad._spec.layout is strided):
         grad = grad.sum(dims, keepdim=True)
-        return grad if grad._spec.ndim == len(sizes) else grad.reshape(sizes)
+        return grad if grad._spec.ndim == len(sizes) else taken_over(grad.reshape(sizes), grad)
     if dims and grad._spec.layout is not strided and len(dims) == grad._spec.ndim:
         # Compressed rows keep the summed dimensions, unless all are summed.
         return grad.sum()

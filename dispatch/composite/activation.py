@@ -128,7 +128,7 @@ def glu_backward(grad_output: Tensor, self: Tensor, dim: int) -> Tensor:
     value, gate = ops.narrow(self, dim, 0, size // 2), ops.narrow(self, dim, size // 2, size // 2)
     share = ops.sigmoid(gate)
     by_value = ops.mul(grad_output, share)
-    by_gate = ops.mul(ops.mul(by_value, ops.rsub(share, 1)), value)
+    by_gate = ops.sigmoid_backward(ops.mul(grad_output, value), share)
     return ops.cat([by_value, by_gate], dim)
 
 
@@ -155,11 +155,8 @@ def prelu(self: Tensor, weight: Tensor) -> Tensor:
         raise RuntimeError(
             f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight._spec.ndim}"
         )
-    if weight._spec.ndim and self._spec.ndim != 1:
-        rank = max(self._spec.ndim, 1)
-        weight = (
-            weight.reshape([-1 if d == 1 else 1 for d in range(rank)]) if rank > 1 else weight.reshape(())
-        )
+    if weight._spec.ndim != self._spec.ndim:
+        weight = weight.reshape([-1 if d == 1 else 1 for d in range(self._spec.ndim)])
     check_dtype("prelu", self._spec.dtype, self._spec.device)
     return ops._prelu_kernel(self, weight)
 

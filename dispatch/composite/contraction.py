@@ -94,11 +94,15 @@ def kron(self: Tensor, other: Tensor) -> Tensor:
     rank = max(self._spec.ndim, other._spec.ndim)
     a = (1,) * (rank - self._spec.ndim) + tuple(self._spec.sizes)
     b = (1,) * (rank - other._spec.ndim) + tuple(other._spec.sizes)
-    left = self.reshape([n for size in a for n in (size, 1)])
-    right = other.reshape([n for size in b for n in (1, size)])
+    left = _split(self, [n for size in a for n in (size, 1)])
+    right = _split(other, [n for size in b for n in (1, size)])
     # The matmul of transposed operands produces their layout.
     product = ops.mul(left, right).contiguous()
     return ops._unsafe_view(product, [n * m for n, m in zip(a, b, strict=True)])
+
+
+def _split(x: Tensor, sizes: Sequence[int]) -> Tensor:
+    return ops._unsafe_view(x, sizes) if x._spec.is_contiguous else x.reshape(sizes)
 
 
 @host_kernel("trace", "diagonal", "sum")

@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..core.mode_stack import sees_whole
 from ..generated import functions as ops
 from ..plans.host_kernel import host_kernel
+from .einsum_pairs import contracted
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -128,6 +130,8 @@ def einsum(equation: str, tensors: Sequence[Tensor], path: Sequence[int] | None)
                     f"previously seen size {before}"
                 )
     steps = _pairs(path, len(pending))
+    if sees_whole():
+        return contracted(pending, parsed.output, steps, path is not None)
     for first, second in steps:
         low, high = sorted((first, second))
         right = pending.pop(high)

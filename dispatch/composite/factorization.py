@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ...runtime.scalar_type import int32, int64
 from ..autograd.formulas.factorization import adjoint
 from ..autograd.tangents import is_differentiated
+from ..core.mode_stack import sees_whole
 from ..core.overload_packet import packets
 from ..generated import functions as ops
 from ..iterator.broadcast import infer_size
@@ -437,10 +438,15 @@ def linalg_eigh(self: Tensor, UPLO: str) -> tuple[Tensor, Tensor]:
     return results
 
 
+def _needs_vectors(x: Tensor) -> bool:
+    """Return whether a derivative may need the vectors. A mode could keep the result for one, as in PyTorch."""
+    return is_differentiated(x) or sees_whole()
+
+
 @host_kernel("linalg_eigvalsh", "_linalg_eigh")
 def linalg_eigvalsh(self: Tensor, UPLO: str) -> Tensor:
     """Compute `torch.linalg.eigvalsh`; also compute vectors if a derivative needs them."""
-    result: Tensor = packets["_linalg_eigh"].call(self, UPLO, is_differentiated(self))[0]
+    result: Tensor = packets["_linalg_eigh"].call(self, UPLO, _needs_vectors(self))[0]
     return result
 
 
@@ -463,7 +469,7 @@ def linalg_svd(A: Tensor, full_matrices: bool, driver: str | None) -> tuple[Tens
 @host_kernel("linalg_svdvals", "_linalg_svd")
 def linalg_svdvals(A: Tensor, driver: str | None) -> Tensor:
     """Compute `torch.linalg.svdvals`; also compute vectors if a derivative needs them."""
-    result: Tensor = packets["_linalg_svd"].call(A, False, is_differentiated(A), driver=driver)[1]
+    result: Tensor = packets["_linalg_svd"].call(A, False, _needs_vectors(A), driver=driver)[1]
     return result
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.scalar_type import bool_, uint8
+from ..core.overload_packet import packets
 from ..generated import functions as ops
 from ..structured.meta.dims import wrap_dim
 from .forms import out_form
@@ -85,7 +86,8 @@ def trapezoid_dx(y: Tensor, dx: float | Number, dim: int) -> Tensor:
         return ops.sum(y, axis, dtype=y.dtype)
     _refuse_bool("trapezoid", y)
     ends = ops.add(ops.select(y, axis, 0), ops.select(y, axis, n - 1))
-    return ops.mul(ops.sub(ops.sum(y, axis), ops.div(ends, 2.0)), dx)
+    ends = ops.mul(ends, 0.5)
+    return ops.mul(ops.sub(ops.sum(y, axis), ends), float(dx))
 
 
 def cumulative_trapezoid_x(y: Tensor, x: Tensor, dim: int) -> Tensor:
@@ -211,6 +213,19 @@ def _gradient(
     return tuple([_along(self, step, axis, edge_order) for step, axis in zip(spacing, axes, strict=True)])
 
 
+def _evenly(x: Tensor, step: float, axis: int) -> Tensor:
+    """Return the differences of evenly spaced points, of first order at the ends."""
+
+    def difference(high: tuple[int, int | None], low: tuple[int, int | None]) -> Tensor:
+        subtracted = packets["slice"].call(x, axis, *low)
+        return ops.div(ops.sub(packets["slice"].call(x, axis, *high), subtracted), step)
+
+    inside = difference((2, None), (0, -2))
+    first = difference((1, 2), (0, 1))
+    last = difference((-1, None), (-2, -1))
+    return ops.cat([first, ops.div(inside, 2), last], axis)
+
+
 def _along(x: Tensor, spacing: Any, axis: int, edge_order: int) -> Tensor:
     n = x._spec.sizes[axis]
     shape = [-1 if d == axis else 1 for d in range(x._spec.ndim)]
@@ -226,6 +241,8 @@ def _along(x: Tensor, spacing: Any, axis: int, edge_order: int) -> Tensor:
         first, second, last, previous = ends
     else:
         before = after = first = second = last = previous = spacing
+    if not hasattr(spacing, "_spec") and edge_order == 1:
+        return _evenly(x, float(spacing), axis)
     low, middle, high = _part(x, axis, 0, n - 2), _part(x, axis, 1, n - 1), _part(x, axis, 2, n)
     if before is after:
         inside = ops.div(ops.sub(high, low), 2 * spacing)

@@ -19,6 +19,7 @@ from ...runtime.scalar_type import bfloat16, float16, float32, int64, uint8
 from ..autograd.tangents import all_examples
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
+from ..core.mode_stack import sees_whole
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..iterator.type_promotion import can_cast, promote_types, result_type_of
@@ -251,10 +252,11 @@ def _with_label_smoothing(
     likelihood = ops.log_softmax(self, class_dim)
     nll = nll_loss_nd(likelihood, target, weight, reduction, ignore_index)
     weighted = likelihood if weight is None else likelihood * _aligned(weight, self.dim(), classes, class_dim)
+    smoothed = -weighted.sum(class_dim)
     ignored = ops.eq(target, ignore_index)
-    smooth = ops.masked_fill(-weighted.sum(class_dim), ignored, 0)
+    smooth = smoothed.masked_fill_(ignored, 0.0) if sees_whole() else ops.masked_fill(smoothed, ignored, 0.0)
     if reduction == MEAN:
-        counted = ops.eq(ignored, False).to(smooth.dtype)
+        counted = ops.bitwise_not(ignored)
         if weight is not None:
             chosen = ops.masked_fill(target, ignored, 0).reshape(-1)
             counted = counted.reshape(-1) * ops.gather(weight, 0, chosen)
@@ -334,8 +336,10 @@ def hinge_embedding_loss(self: Tensor, target: Tensor, margin: float, reduction:
     """Compute `self` where the target is 1, max(0, margin - self) where it is -1."""
     if not (self._spec.dtype.is_floating_point or self._spec.dtype.is_complex):
         margin = int(margin)
-    far = ops.where(ops.ne(target, 1), ops.clamp_min(ops.rsub(self, margin), 0), 0)
-    near = ops.where(ops.ne(target, -1), self, 0)
+    zeros = ops.zeros_like(self)
+    gap = ops.clamp_min_(ops.sub_(ops.fill_(ops.empty_like(self), margin), self), 0)
+    far = ops.where(ops.ne(target, 1), gap, zeros)
+    near = ops.where(ops.ne(target, -1), self, zeros)
     return reduced(ops.add(near, far), reduction)
 
 
@@ -343,8 +347,8 @@ def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float, reduction: int
 ) -> Tensor:
     """Compute max(0, -target * (input1 - input2) + margin)."""
-    gap = ops.add(ops.mul(ops.neg(target), ops.sub(input1, input2)), margin)
-    return reduced(ops.clamp_min(gap, 0), reduction)
+    difference = ops.sub(input1, input2)
+    return reduced(ops.clamp_min_(ops.add(ops.mul(ops.neg(target), difference), margin), 0), reduction)
 
 
 def cosine_embedding_loss(
@@ -367,9 +371,12 @@ def cosine_embedding_loss(
     product = ops.sum(ops.mul(input1, input2), [rank])
     first = ops.add(ops.sum(ops.mul(input1, input1), [rank]), 1e-12)
     second = ops.add(ops.sum(ops.mul(input2, input2), [rank]), 1e-12)
-    cosine = ops.div(product, ops.sqrt(ops.mul(first, second)))
-    near = ops.where(ops.eq(target, 1), ops.rsub(cosine, 1), 0.0)
-    far = ops.where(ops.eq(target, -1), ops.clamp_min(ops.sub(cosine, margin), 0), 0.0)
+    cosine = ops.div(product, ops.sqrt_(ops.mul(first, second)))
+    zeros = ops.zeros_like(cosine)
+    gap = ops.sub_(ops.fill_(ops.empty_like(cosine), 1), cosine)
+    excess = ops.clamp_min_(ops.sub(cosine, margin), 0)
+    near = ops.where(ops.eq(target, 1), gap, zeros)
+    far = ops.where(ops.eq(target, -1), excess, zeros)
     return reduced(ops.add(near, far), reduction)
 
 
@@ -441,7 +448,7 @@ def triplet_margin_loss(
     far = ops.pairwise_distance(anchor, negative, p, eps)
     if swap:
         far = ops.minimum(far, ops.pairwise_distance(positive, negative, p, eps))
-    return reduced(ops.clamp_min(ops.add(ops.sub(near, far), margin), 0), reduction)
+    return reduced(ops.clamp_min(ops.sub(ops.add(near, margin), far), 0), reduction)
 
 
 def binary_cross_entropy(self: Tensor, target: Tensor, weight: Tensor | None, reduction: int) -> Tensor:

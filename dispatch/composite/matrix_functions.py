@@ -212,8 +212,8 @@ def linalg_cond(self: Tensor, p: Number | str | None) -> Tensor:
         values = ops.linalg_svdvals(self)
         if not values.numel() or not values._spec.sizes[-1]:
             return ops.zeros(values._spec.sizes[:-1], dtype=values.dtype, device=values.device)
-        largest, least = values.select(-1, 0), values.select(-1, -1)
-        return least / largest if p == -2 else largest / least
+        largest, least = ops.narrow(values, -1, 0, 1), ops.narrow(values, -1, -1, 1)
+        return (least / largest if p == -2 else largest / least).squeeze(-1)
     if isinstance(p, str) or self.numel():
         check_square(f"linalg.cond(ord={p})", self._spec)
     if isinstance(p, str) and p == "nuc":

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.scalar_type import bfloat16, float16, float32
+from ..autograd.grad_mode import no_grad
 from ..generated import functions as ops
 from ..iterator.type_promotion import promote_types, result_type_of
 from ..plans.host_kernel import host_kernel
@@ -189,10 +190,14 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int, eps: float) -> Tensor:
     if not eps >= 0:
         raise RuntimeError(f"cosine_similarity: eps must be non-negative, got {eps}")
     a, b = ops.broadcast_tensors([x1.to(common), x2.to(common)])
-    lengths = [ops.linalg_vector_norm(x, 2, [dim], True) for x in (a, b)]
+    first, second = [ops.linalg_vector_norm(x, 2, [dim], True).clone() for x in (a, b)]
+    least = ops.scalar_tensor(eps, dtype=common, device=a._spec.device)
+    # The gradient passes through the bound, as in PyTorch.
+    with no_grad():
+        first.clamp_min_(least)
+        second.clamp_min_(least)
     # Normalize each operand separately: the product of lengths could overflow where the quotient does not.
-    units = [ops.div(x, ops.where(ops.lt(n, eps), eps, n)) for x, n in zip((a, b), lengths, strict=True)]
-    return ops.sum(ops.mul(*units), [dim])
+    return ops.sum(ops.mul(ops.div(a, first), ops.div(b, second)), [dim])
 
 
 @host_kernel("renorm", "mul.Tensor", "linalg_vector_norm", "_vector_norm")

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...runtime.scalar_type import uint8
+from ...runtime.scalar_type import float32, uint8
 from ..core.kernel_function import Plan
+from ..core.mode_stack import sees_whole
 from ..core.operator_entry import OperatorEntry
 from ..core.overload_packet import packets
 from ..generated import functions as ops
@@ -49,7 +50,7 @@ def rms_norm(
 ) -> Tensor:
     """Compute `torch.rms_norm`; as in PyTorch, complex inputs are divided by the root of the mean of their squares."""
     dtype, weight_spec = input._spec.dtype, None if weight is None else weight._spec
-    if not dtype.is_complex:
+    if not dtype.is_complex and not _is_seen_on_cpu(input):
         if weight is None or weight._spec.dtype.is_floating_point:
             return ops._fused_rms_norm(input, normalized_shape, weight, eps)[0]
         check_normalized_shape(input._spec, normalized_shape, weight_spec, None, "*")
@@ -58,9 +59,15 @@ def rms_norm(
     if eps is None:
         eps = 2.0 ** (-52 if input._spec.dtype.to_real().itemsize == 8 else -23)
     dims = list(range(input._spec.ndim - len(normalized_shape), input._spec.ndim))
-    mean = ops.mean(ops.mul(input, input), dims, True)
-    out = ops.mul(input, ops.reciprocal(ops.sqrt(ops.add(mean, eps))))
-    return out if weight is None else ops.mul(out, weight).to(input._spec.dtype)
+    wide = input.to(float32) if dtype.is_floating_point and dtype.itemsize < 4 else input
+    scale = ops.rsqrt(ops.add_(ops.mean(ops.pow(wide, 2), dims, True), eps))
+    out = ops.mul(wide, scale)
+    return (out if weight is None else ops.mul(out, weight)).to(dtype)
+
+
+def _is_seen_on_cpu(input: Tensor) -> bool:
+    """Return whether a mode sees a CPU call, which PyTorch serves by other operators than this package."""
+    return sees_whole() and input._spec.device.type == "cpu"
 
 
 def _plan_group_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -144,7 +151,12 @@ def batch_norm(
             out = out * weight[0]
         return out if bias is None else out + bias[0]
     _check_batch_norm(input, weight, bias, running_mean, running_var, training)
-    if not training:
+    if _is_seen_on_cpu(input):
+        _reserve(input)
+        results = ops.native_batch_norm(
+            input, weight, bias, running_mean, running_var, training, momentum, eps
+        )
+    elif not training:
         results = ops._native_batch_norm_legit_no_training(
             input, weight, bias, running_mean, running_var, momentum, eps
         )

@@ -10,6 +10,7 @@ from ...runtime.scalar_type import complex32, complex128, float16, float64, get_
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
 from ..core.kernel_function import Plan
+from ..core.mode_stack import sees_whole
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..generated.functions import (
@@ -225,9 +226,12 @@ def isfinite(self: Tensor) -> Tensor:
     """Return a mask of elements that are neither infinite nor NaN."""
     if self.dtype.is_complex:
         return ops.logical_and(isfinite(ops.real(self)), isfinite(ops.imag(self)))
-    if self.dtype.is_floating_point:
-        return lt(abs(self), INFINITY)
-    return eq(self, self)
+    if not self.dtype.is_floating_point:
+        return eq(self, self)
+    if sees_whole():
+        bounded = ne(abs(self), INFINITY)
+        return mul(eq(self, self), bounded)
+    return lt(abs(self), INFINITY)
 
 
 def frexp(self: Tensor) -> tuple[Tensor, Tensor]:

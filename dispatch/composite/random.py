@@ -13,6 +13,7 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import float64, int64
 from ...runtime.tensor_impl import TensorImpl
 from ..core.kernel_function import Plan
+from ..core.mode_stack import sees_whole
 from ..core.operator_entry import OperatorEntry
 from ..generated.functions import (
     _sample_dirichlet,
@@ -321,6 +322,8 @@ def dropout(input: Tensor, p: float, train: bool) -> Tensor:
         check_dtype("bernoulli", dtype, input.device)
     if not dtype.is_floating_point:
         raise RuntimeError(f"result type Float can't be cast to the desired output type {dtype.scalar_name}")
+    if sees_whole() and input.device.type == "cpu":
+        return input * empty_like(input).bernoulli_(1 - p).div_(1 - p)
     return native_dropout(input, p, train)[0]
 
 
@@ -368,12 +371,12 @@ def dropped(input: Tensor, p: float, train: bool, feature: bool, alpha: bool) ->
         if len(sizes) < 2:
             raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
         sizes = (*sizes[:2], *([1] * (len(sizes) - 2)))
-    noise = empty(sizes, dtype=input.dtype, device=input.device).bernoulli_(1 - p)
+    noise = (input.new_empty(sizes) if feature else empty_like(input)).bernoulli_(1 - p)
     if not alpha:
         return input * noise.div_(1 - p)
     a = 1.0 / math.sqrt((SELU_SHIFT * SELU_SHIFT * p + 1) * (1 - p))
-    shift = (noise - 1).mul_(SELU_SHIFT * a).add_(SELU_SHIFT * a * p)
-    return input * noise.mul_(a) + shift
+    shift = (noise + -1).mul_(SELU_SHIFT * a).add_(SELU_SHIFT * a * p)
+    return (input * noise.mul_(a)).add_(shift)
 
 
 def alpha_dropout_(self: Tensor, p: float, train: bool) -> Tensor:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...runtime.memory_format import contiguous_format
-from ...runtime.scalar_type import int64
+from ...runtime.scalar_type import bool_, int64
+from ..core.mode_stack import sees_whole
 from ..generated import functions as ops
 from ..generated.functions import unsqueeze
 from ..iterator.broadcast import broadcast_shapes
@@ -241,9 +242,21 @@ def combinations(self: Tensor, r: int, with_replacement: bool) -> Tensor:
     count = _number_of_choices(self.numel(), r, with_replacement)
     if not count:
         return ops.empty((0, r), dtype=self.dtype, device=self._spec.device)
+    if sees_whole():
+        return _combinations_by_mask(self, r, with_replacement)
     chosen = np.fromiter(itertools.chain.from_iterable(choose(range(self.numel()), r)), np.int64, count * r)
     rows = tensor(chosen, dtype=int64).to(self._spec.device, non_blocking=True)
     return ops._unsafe_view(ops.index_select(self, 0, rows), (count, r))
+
+
+def _combinations_by_mask(self: Tensor, r: int, with_replacement: bool) -> Tensor:
+    """Select rows of the Cartesian product whose positions ascend. Modes see PyTorch's operators."""
+    grids = meshgrid([self] * r, "ij")
+    places = meshgrid([ops.arange(self.numel(), device=self._spec.device)] * r, "ij")
+    ascends = ops.full(places[0]._spec.sizes, True, dtype=bool_, device=self._spec.device)
+    for low, high in itertools.pairwise(places):
+        ascends.mul_(ops.le(low, high) if with_replacement else ops.lt(low, high))
+    return ops.stack([grid.masked_select(ascends) for grid in grids], 1)
 
 
 MOST_CHOSEN = 2**29

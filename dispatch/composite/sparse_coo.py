@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.device import device as Device
@@ -12,6 +13,7 @@ from ...runtime.layout import sparse_coo, sparse_csc, sparse_csr, spoken, stride
 from ...runtime.scalar_type import bool_, get_default_dtype, int64
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.sparse_data import COMPRESSED, SparseCoo, sparse_spec
+from ..core.mode_stack import sees_whole, without_modes
 from ..generated import functions as ops
 from ..structured.meta.dims import check_size
 from ..tensor import Tensor
@@ -139,6 +141,15 @@ def _validate_sparse_coo_tensor_args(
     _check_parts(indices, values, size)
     if indices._spec.is_meta or not indices._spec.numel:
         return
+    with without_modes() if sees_whole() else nullcontext():
+        _check_indices(indices, size, is_coalesced)
+
+
+def _check_indices(indices: Tensor, size: Sizes, is_coalesced: bool | None) -> None:
+    """Raise RuntimeError for indices out of range, or, if `is_coalesced`, for unsorted ones.
+
+    PyTorch checks them only on demand. A mode that records a program does not see the check.
+    """
     least, most = indices.amin(1).tolist(), indices.amax(1).tolist()
     for dim, (low, high) in enumerate(zip(least, most, strict=True)):
         if low < 0:

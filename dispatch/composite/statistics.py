@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from ...runtime.scalar_type import bool_, float32, float64, int64
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
+from ..core.mode_stack import sees_whole
 from ..generated import functions as ops
+from ..iterator.broadcast import broadcast_shapes
 from ..plans.host_kernel import host_kernel
 from ..scalars import real
 from ..structured.meta.dims import reduced_dims, wrap_dim
@@ -71,7 +73,8 @@ def nanmean(self: Tensor, dim: Sequence[int] | int | None, keepdim: bool, dtype:
         raise RuntimeError(
             f"nanmean(): expected input to have floating point or complex dtype but got {given.scalar_name}"
         )
-    counted = ops.sum(ops.logical_not(ops.isnan(self.detach())), dim, keepdim)
+    detached = self.detach()
+    counted = ops.sum(ops.logical_not_(ops.ne(detached, detached)), dim, keepdim)
     return ops.div(ops.nansum(self, dim, keepdim, dtype=dtype), counted)
 
 
@@ -101,11 +104,12 @@ def quantiles(
     ignore_nan: bool,
 ) -> Tensor:
     """Interpolate between sorted neighbors: at the rank q (n - 1) of n elements."""
-    if not isinstance(q, TensorImpl):
+    is_number = not isinstance(q, TensorImpl)
+    if is_number:
         if not 0 <= q <= 1:
             raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q}")
         q = ops.scalar_tensor(q, dtype=self._spec.dtype, device=self._spec.device)
-    check_quantiles(name, self, q, interpolation)
+    check_quantiles(name, self, q, interpolation, is_number)
     rank = self._spec.ndim
     place = None if dim is None else wrap_dim(dim, rank)
     values = self.reshape((-1,)) if place is None or not rank else ops.movedim(self, place, -1)
@@ -117,9 +121,16 @@ def quantiles(
         ranks = ops.mul(shares, ops.clamp_min(ops.sub(counted, 1), 0).to(shares._spec.dtype))
     else:
         # NaN sorts last, so that every quantile is then NaN.
-        has_nan = ops.isnan(ops.narrow(ordered, -1, last, 1))
-        ranks = ops.where(has_nan, float(last), ops.mul(shares, last))
+        scaled = ops.mul(shares, last)
+        if sees_whole():
+            has_nan = ops.any(ops.isnan(ordered), -1, True)
+            scaled = scaled.expand(broadcast_shapes(scaled._spec.sizes, has_nan._spec.sizes))
+        else:
+            has_nan = ops.isnan(ops.narrow(ordered, -1, last, 1))
+        ranks = ops.masked_fill(scaled, has_nan, last)
     found = interpolated(ordered, ranks, interpolation)
+    if not q._spec.ndim and not keepdim:
+        return found.squeeze_(-1)
     found = ops.movedim(found, -1, 0)
     if keepdim:
         sizes = list(found._spec.sizes[1:])
@@ -144,10 +155,11 @@ def interpolated(ordered: Tensor, ranks: Tensor, interpolation: str) -> Tensor:
     if interpolation not in ("linear", "midpoint"):
         return values
     weights = ops.full_like(ranks, 0.5) if interpolation == "midpoint" else ops.sub(ranks, below)
-    return ops.lerp(values, ops.gather(ordered, -1, ops.ceil(ranks).to(int64)), weights)
+    above = ops.gather(ordered, -1, ranks.ceil_().to(int64))
+    return values.lerp_(above, weights)
 
 
-def check_quantiles(name: str, self: Tensor, q: Tensor, interpolation: str) -> None:
+def check_quantiles(name: str, self: Tensor, q: Tensor, interpolation: str, is_number: bool) -> None:
     """Raise RuntimeError for empty or integral tensors, and for quantiles outside [0, 1], as PyTorch does."""
     if not self.numel():
         raise RuntimeError(f"{name}() input tensor must be non-empty")
@@ -164,7 +176,7 @@ def check_quantiles(name: str, self: Tensor, q: Tensor, interpolation: str) -> N
         raise RuntimeError(
             f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
         )
-    if q._spec.device.type == "cpu" and not bool(ops.all(ops.logical_and(q >= 0, q <= 1))):
+    if not is_number and q._spec.device.type == "cpu" and not bool(ops.all(ops.logical_and(q >= 0, q <= 1))):
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from ..core.mode_stack import sees_whole
 from ..generated import functions as ops
 from ..structured.meta.dims import wrap_dim
 
@@ -99,7 +100,7 @@ def stft_center(
         window = ops.constant_pad_nd(window, [left, n_fft - width - left])
         if align_to_window:
             input = ops.constant_pad_nd(input, [left, n_fft - width - left])
-    frames = input.unfold(1, n_fft, hop)
+    frames = _frames(input, n_fft, hop)
     if window is not None:
         frames = frames * window
     mode = 1 if normalized else 0
@@ -109,10 +110,19 @@ def stft_center(
         made = ops._fft_c2c(frames, [2], mode, True)
     else:
         made = ops._fft_r2c(frames, [2], mode, True if onesided is None else onesided)
-    made = made.transpose(1, 2)
+    made.transpose_(1, 2)
     if self.dim() == 1:
-        made = made.squeeze(0)
+        made.squeeze_(0)
     return made if return_complex else ops.view_as_real(made)
+
+
+def _frames(input: Tensor, n_fft: int, hop: int) -> Tensor:
+    """Return the overlapping frames of signals as a view, (signals, frames, n_fft)."""
+    if not sees_whole():
+        return input.unfold(1, n_fft, hop)
+    count = 1 + (input.shape[1] - n_fft) // hop
+    first, second = input.stride()
+    return input.as_strided((input.shape[0], count, n_fft), (first, hop * second, second))
 
 
 def istft(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Final
 
+from ...runtime.thread_state import origin
 from ..schema.types import BaseType, Type
 from .call_arguments import NUMBERS
 from .dispatcher import Dispatcher
@@ -32,7 +33,10 @@ NUMBERS_AS_TENSORS: Final = frozenset(
     )
     for suffix in ("", "_")
 )
-"""Operators whose tensor overloads PyTorch calls with Python numbers (``should_allow_numbers_as_tensors``)."""
+"""Operators whose tensor overloads PyTorch's Python calls with numbers (``should_allow_numbers_as_tensors``).
+
+PyTorch's composites and derivatives call the overloads for numbers (`native_calls`).
+"""
 
 _LAST: Final = (1 << 63) - 1
 """The stop value of a slice without an explicit end."""
@@ -56,7 +60,9 @@ def dispatched(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry,
     if not op.numbers_as_tensors:
         return op, values
     places = number_places(op, values)
-    overload = _with_numbers(op.name, places) if places else None
+    if not places or (not origin.is_native and op.name.partition(".")[0] in NUMBERS_AS_TENSORS):
+        return op, values
+    overload = _with_numbers(op.name, places)
     return (op, values) if overload is None else (overload, _in_order(op, overload, values))
 
 
@@ -88,10 +94,8 @@ def _is_tensor(type: Type) -> bool:
 
 @cache
 def _with_numbers(name: str, places: tuple[int, ...]) -> OperatorEntry | None:
-    """Return the overload that has a Scalar wherever a call of `name` has a number; None if PyTorch keeps `name`."""
+    """Return the overload that has a Scalar wherever a call of `name` has a number; None if there is none."""
     base = name.partition(".")[0]
-    if base in NUMBERS_AS_TENSORS:
-        return None
     find = Dispatcher.singleton().find_schema_or_throw
     wanted = [
         (a.name, "Scalar" if i in places else str(a.type), a.is_write)
@@ -122,8 +126,11 @@ def _where(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Seq
     given = values[1:3]
     dtype = result_type(*given)
     made = list(values)
-    for place in places:
+    for place in reversed(places):
         made[place] = scalar_tensor.call(values[place], dtype, None, values[0]._spec.device, None)
+    for place in (1, 2):
+        if place not in places and made[place]._spec.dtype is not dtype:
+            made[place] = made[place].to(dtype)
     return op, made
 
 
@@ -167,11 +174,17 @@ def _diag(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Sequ
 
 
 def _slice(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Sequence[Any]]:
-    """Fill in the omitted bounds of a slice, as PyTorch's subscripts do."""
+    """Fill in the omitted bounds of a slice, as PyTorch's subscripts in Python do."""
     self, dim, start, end, step = values
-    if start is None and end is None and step == 1:
+    if origin.is_native or (start is None and end is None and step == 1):
         return op, values
     return op, [self, dim, 0 if start is None else start, _LAST if end is None else end, step]
+
+
+def _slice_backward(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Sequence[Any]]:
+    """Fill in the omitted bounds of the slice, which PyTorch's subscripts had filled in."""
+    grad, sizes, dim, start, end, step = values
+    return op, [grad, sizes, dim, 0 if start is None else start, _LAST if end is None else end, step]
 
 
 Rewrite = Callable[[OperatorEntry, Sequence[Any]], tuple[OperatorEntry, Sequence[Any]]]
@@ -182,6 +195,7 @@ _REWRITES: Final[dict[str, Rewrite]] = {
     "aten::chunk": _chunk,
     "aten::diag": _diag,
     "aten::slice.Tensor": _slice,
+    "aten::slice_backward": _slice_backward,
     "aten::split.sizes": _split_with_sizes,
     **{f"aten::{name}{form}": _corrected for name in ("std", "var") for form in ("", ".dim", ".out")},
 }

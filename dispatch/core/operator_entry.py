@@ -37,6 +37,7 @@ from ..schema import FunctionSchema, base_type, parse_schema
 from .bound_arguments import is_runtime, key_of, static_key_of, tensors_in
 from .inference import as_inference, guarded_write, keys_in_inference_mode
 from .kernel_function import KernelFunction, Plan
+from .native_calls import as_native, from_composites
 from .version_tracking import tracked
 from .whole_operators import WHOLE
 
@@ -491,7 +492,10 @@ class OperatorEntry:
             finally:
                 trials.depth -= 1
         if plan is None:
-            plan = self.rebind(kernel.bind(self, bits), args)
+            bound = kernel.bind(self, bits)
+            if bits & PYTHON_BIT and self._is_native(kernel, args):
+                bound = as_native(bound)
+            plan = self.rebind(bound, args)
             if not kernel.leaf and not bits & AUTOGRAD_BITS:
                 plan = guarded_below_autograd(args, plan, self._hidden_from(kernel, bits))
                 plan = tracked(self, self.served_by(bits)[0], kernel, args, plan)
@@ -503,6 +507,14 @@ class OperatorEntry:
         for observe in observers:
             plan = observe(self, self.served_by(bits)[0], args, plan)
         return plan
+
+    def _is_native(self, kernel: KernelFunction, args: Sequence[Any]) -> bool:
+        """Return whether a kernel is a composite of this package, called without numbers for tensors."""
+        from .dispatched_overload import number_places
+
+        if kernel.written is not None or kernel not in self.kernels.get(IMPLICIT, ()):
+            return False
+        return not number_places(self, args)
 
     def _hidden_from(self, kernel: KernelFunction, bits: int) -> int:
         """Return the keys that are hidden from calls made by a kernel below autograd."""
@@ -593,7 +605,8 @@ def _decompose_recorded(op: OperatorEntry, key_set: DispatchKeySet, stack: list[
     if is_grad_enabled():
         composite = op.kernels[IMPLICIT][-1].function
         assert composite is not None
-        result = composite(*values)
+        with from_composites():
+            result = composite(*values)
     else:
         result = op.call_with_keys(key_set.raw_repr() & BELOW_AUTOGRAD, values)
     stack.extend((result,) if len(op.schema.returns) == 1 else result or ())

@@ -37,7 +37,7 @@ copysign.Scalar copysign_.Scalar count_nonzero count_nonzero.dim_IntList deg2rad
 diag_embed diag_embed.out dist dist.out div.Scalar div.Scalar_mode div_.Scalar empty_permuted eq.Scalar
 eq.Scalar_out eq_.Scalar equal eye eye.m eye.m_out eye.out fill_.Tensor floor_divide.Scalar fmod.Scalar
 fmod.Scalar_out fmod_.Scalar frexp.Tensor frexp.Tensor_out full full.out full_like ge.Scalar
-ge.Scalar_out ge_.Scalar glu glu.out gt.Scalar gt.Scalar_out gt_.Scalar histc histc.out huber_loss
+ge.Scalar_out ge_.Scalar glu glu.out glu_backward gt.Scalar gt.Scalar_out gt_.Scalar histc histc.out huber_loss
 index_fill.int_Scalar index_fill.int_Tensor index_fill_.int_Scalar index_fill_.int_Tensor
 isin.Scalar_Tensor isin.Scalar_Tensor_out isin.Tensor_Scalar isin.Tensor_Scalar_out isin.Tensor_Tensor
 isin.Tensor_Tensor_out isinf isnan isneginf isneginf.out isposinf isposinf.out ldexp.Tensor ldexp.out

@@ -6,7 +6,6 @@ thread's set, a subclass into its tensors' own.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from types import TracebackType
@@ -22,7 +21,7 @@ from ...runtime.dispatch_key_set import DispatchKeySet
 from ...runtime.grad_mode import inference_enabled, is_inference_mode_enabled
 from ...runtime.layout import layout as Layout
 from ...runtime.layout import strided
-from ...runtime.local_dispatch_key_set import IncludeDispatchKeyGuard, effective, local
+from ...runtime.local_dispatch_key_set import IncludeDispatchKeyGuard, effective
 from ...runtime.memory_format import contiguous_strides, strides_for
 from ...runtime.memory_format import memory_format as MemoryFormat
 from ...runtime.scalar_type import dtype as ScalarType
@@ -30,11 +29,15 @@ from ...runtime.scalar_type import get_default_dtype
 from ...runtime.storage import root_of, storage_of, view_at
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import IN_PLACE_OF_DENSE, OVERRIDE_FLAG, TensorSpec
-from ...runtime.thread_state import inherited
 from ..autograd.gradients import keep_backward_below
 from ..core.bound_arguments import tensors_in
 from ..core.dispatched_overload import dispatched
 from ..core.dispatcher import Dispatcher
+from ..core.mode_stack import below_innermost as below_innermost
+from ..core.mode_stack import sees_whole as sees_whole
+from ..core.mode_stack import stack as _stack
+from ..core.mode_stack import without_modes as without_modes
+from ..core.native_calls import from_python
 from ..core.op_overload import OpOverload
 from ..core.operator_entry import IMPLICIT, OperatorEntry, interceptions, observers
 from ..core.tensor_function import handles
@@ -46,16 +49,6 @@ PYTHON_BIT = functionality_bit(Functionality.Python)
 HANDLER = "__tensor_dispatch__"
 
 Subclass = TypeVar("Subclass", bound=TensorImpl)
-
-
-class _Stack(threading.local):
-    """The modes that this thread is in, outermost first."""
-
-    def __init__(self) -> None:
-        self.modes: list[TensorDispatchMode] = []
-
-
-_stack = inherited(_Stack())
 
 
 class TensorDispatchMode:
@@ -114,44 +107,9 @@ class TensorDispatchMode:
         self._guards.pop().__exit__(kind, error, trace)
 
 
-class _Below:
-    """Context in which this thread has only its first modes: `left` is their number, or, if negative, the number
-    dropped.
-    """
-
-    __slots__ = ("included", "left", "modes")
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-
-    def __enter__(self) -> None:
-        self.modes, self.included = _stack.modes, local.included
-        _stack.modes = self.modes[: self.left]
-        if not _stack.modes:
-            local.included &= ~PYTHON_BIT
-
-    def __exit__(self, *_: object) -> None:
-        _stack.modes, local.included = self.modes, self.included
-
-
-def below_innermost() -> _Below:
-    """Return a context that excludes this thread's innermost mode, whose handler runs."""
-    return _Below(-1)
-
-
 def active_modes() -> tuple[TensorDispatchMode, ...]:
     """Return the modes that would see a call of this thread, outermost first, except modes that are handling a call."""
     return tuple(_stack.modes)
-
-
-def sees_whole() -> bool:
-    """Return True if this thread's innermost mode sees the operators that PyTorch dispatches."""
-    return bool(_stack.modes) and not _stack.modes[-1].sees_parts
-
-
-def without_modes() -> _Below:
-    """Run this thread without modes."""
-    return _Below(0)
 
 
 def split_arguments(op: OperatorEntry, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -246,7 +204,8 @@ def python_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]
     if not _stack.modes and len(types) == 1 and not dispatch_rules:
         handler = bound_handlers.get(types[0])
         if handler is not None:
-            result = handler(op, values)
+            with from_python():
+                result = handler(op, values)
             stack.extend((result,) if len(op.schema.returns) == 1 else result or ())
             return
     if not sees_parts:
@@ -256,7 +215,7 @@ def python_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]
     result = NotImplemented
     # A mode may delegate the operator to the subclasses.
     asked = (*askers, *types) if _stack.modes else types
-    with below_innermost() if _stack.modes else nullcontext():
+    with from_python(), below_innermost() if _stack.modes else nullcontext():
         for asker in asked:
             result = _ask(asker, op, func, tuple(types), args, kwargs)
             if result is not NotImplemented:

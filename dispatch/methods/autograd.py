@@ -12,6 +12,7 @@ import numpy as np
 
 from ...runtime.data_of_tensors import followed, followers
 from ...runtime.grad_mode import is_inference_mode_enabled
+from ...runtime.local_dispatch_key_set import modes
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import IN_PLACE_OF_DENSE
 from ...runtime.traceback_filter import hide_inner_frames
@@ -31,6 +32,7 @@ from ..autograd.node import (
     root_edge,
 )
 from ..autograd.tangents import set_tangents
+from ..core.mode_stack import sees_whole
 from ..core.tensor_function import handle_tensor_function, has_tensor_function_unary
 
 if TYPE_CHECKING:
@@ -321,6 +323,8 @@ class AutogradMethods(_Base):
         found: Tensor | None = followed(self) if followers else None
         if found is not None:
             return found
+        if modes and sees_whole():
+            return self.detach()
         return type(self).from_data(self._data, self._spec.detached)  # type: ignore[return-value]
 
     @data.setter

@@ -24,6 +24,7 @@ from ...runtime.traceback_filter import hide_inner_frames
 from ..core.call_arguments import all_ints
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
+from ..core.native_calls import from_composites
 from ..core.operator_entry import MAX_PLANS
 from ..core.tensor_function import handle, overloaded, plain_classes
 from ..generated.functions.views import (
@@ -255,8 +256,12 @@ def _write(target: Tensor, value: Any, is_tensor: bool) -> None:
             return
         from ..structured.meta.views import expand
 
-        value = _stripped(value, len(sizes))
-        expand(value._spec, sizes, False)
+        if modes and _writes_whole(value):
+            first = next((d for d, n in enumerate(value._spec.sizes) if n != 1), value._spec.ndim)
+            value = value.view(value._spec.sizes[first:]).expand(sizes)
+        else:
+            value = _stripped(value, len(sizes))
+            expand(value._spec, sizes, False)
     target.copy_(value)
 
 
@@ -480,7 +485,7 @@ def _apply(tensor: Tensor, index: tuple[Any, ...]) -> tuple[Tensor, list[Any] | 
             original += 1
         elif isinstance(item, bool | np.bool_) or _is_truth(item):
             out = out.unsqueeze(dim)
-            advanced.append(_tensor_of([0] if bool(item) else [], tensor))
+            advanced.append(_index_of_truth(bool(item), tensor))
             dim += 1
         elif isinstance(item, TensorImpl) and (item._spec.ndim or item._spec.keys & _BATCHED):
             consumed = _consumed(item)
@@ -529,6 +534,17 @@ def _integer(item: Any) -> int:
             f"(got {type(item).__name__})"
         )
     return int(item.__index__())
+
+
+def _index_of_truth(holds: bool, tensor: TensorImpl) -> Tensor:
+    """Return the index of a new dimension of size 1 for True, of size 0 for False."""
+    if not (modes and _writes_whole(tensor)):
+        return _tensor_of([0] if holds else [], tensor)
+    from ..generated.functions import empty
+
+    made = empty((int(holds),), dtype=int64, device=tensor.device)
+    with from_composites():
+        return made.fill_(0.0) if holds else made
 
 
 def _tensor_of(values: Any, tensor: TensorImpl) -> Tensor:

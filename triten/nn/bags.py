@@ -76,7 +76,11 @@ def embedding_bag(
                 f"sequences. However, found offsets of type {type(offsets)}"
             )
         bags, length = input.shape
-        offsets = ops.arange(bags, dtype=input.dtype, device=input.device) * length
+        offsets = (
+            ops.arange(0, bags * length, length, dtype=input.dtype, device=input.device)
+            if length
+            else ops.zeros((bags,), dtype=input.dtype, device=input.device)
+        )
         include_last_offset = False
         input = input.reshape(-1)
         if per_sample_weights is not None:

@@ -56,7 +56,8 @@ def one_hot(tensor: Tensor, num_classes: int | Tensor = -1) -> Tensor:
         zeros = _ops.zeros((*tensor.shape, num_classes), dtype=int64, device=tensor.device)
         return zeros.scatter_(-1, tensor.unsqueeze(-1), 1)
     if not tensor.is_meta:
-        least, most = tensor.min().item(), tensor.max().item()
+        lowest, highest = tensor.aminmax()
+        least, most = lowest.item(), highest.item()
         if least < 0:
             raise RuntimeError("Class values must be non-negative.")
         if num_classes == -1:
@@ -65,8 +66,8 @@ def one_hot(tensor: Tensor, num_classes: int | Tensor = -1) -> Tensor:
             raise RuntimeError("Class values must be smaller than num_classes.")
     elif num_classes == -1:
         raise NotImplementedError("one_hot: expected num_classes for a tensor on the meta device, but got -1")
-    places = tensor.contiguous().unsqueeze(-1)
-    return places.eq(_ops.arange(num_classes, dtype=int64, device=tensor.device)).to(int64)
+    zeros = _ops.zeros((*tensor.shape, num_classes), dtype=int64, device=tensor.device)
+    return zeros.scatter_(-1, tensor.unsqueeze(-1), 1)
 
 
 def _is_integer(tensor: Tensor) -> bool:

@@ -10,10 +10,15 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ..dispatch.autograd.grad_mode import no_grad
 from ..dispatch.composite.norm import old_norm
+from ..dispatch.core.mode_stack import sees_whole
 from ..dispatch.core.tensor_function import numpy_named, overridable
 from ..dispatch.generated import functions as _ops
+from ..dispatch.iterator.broadcast import infer_size
 from ..dispatch.structured.supported_dtypes import C_NAMES
+from ..runtime.local_dispatch_key_set import modes
+from .activations import logsigmoid
 from .reductions import reduction_of
 
 if TYPE_CHECKING:
@@ -315,7 +320,9 @@ def gaussian_nll_loss(
             f"result type Float can't be cast to the desired output type {C_NAMES.get(kind, kind)}"
         )
     held = var.clone()
-    held = var + (_ops.clamp_min(held.detach(), eps) - held.detach())
+    # The gradient passes through the bound, as in PyTorch.
+    with no_grad():
+        held.clamp_(min=eps)
     loss = 0.5 * (_ops.log(held) + (input - target) ** 2 / held)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
@@ -362,6 +369,8 @@ def binary_cross_entropy(
             f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) is "
             "deprecated. Please ensure they have the same size."
         )
+    if weight is not None and modes and sees_whole():
+        weight = weight.expand(infer_size(target.size(), weight.size()))
     return _ops.binary_cross_entropy(input, target, weight, reduction_of(reduction, size_average, reduce))
 
 
@@ -484,7 +493,7 @@ def multilabel_soft_margin_loss(
         tensor(0.6931)
     """
     chosen = reduction_of(reduction, size_average, reduce)
-    loss = -(target * _ops.log_sigmoid(input) + (1 - target) * _ops.log_sigmoid(-input))
+    loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
     if weight is not None:
         loss = loss * weight
     if not input.dim():

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..dispatch.core.mode_stack import sees_whole
 from ..dispatch.core.tensor_function import (
     handle_tensor_function,
     has_tensor_function,
@@ -13,6 +14,7 @@ from ..dispatch.core.tensor_function import (
     plain_classes,
 )
 from ..dispatch.generated import functions as _ops
+from ..runtime.local_dispatch_key_set import modes
 from ..runtime.traceback_filter import hide_inner_frames
 
 if TYPE_CHECKING:
@@ -239,6 +241,20 @@ def instance_norm(
     )
 
 
+def _local_response_norm_of_pools(input: Tensor, size: int, alpha: float, beta: float, k: float) -> Tensor:
+    """Compute `local_response_norm` by the operators that PyTorch dispatches."""
+    squares = input.mul(input)
+    if input.dim() == 3:
+        padded = _ops.pad(squares.unsqueeze(1), (0, 0, size // 2, (size - 1) // 2))
+        mean = _ops.avg_pool2d(padded, (size, 1), stride=1).squeeze(1)
+    else:
+        sizes = input.shape
+        planes = squares.view((sizes[0], 1, sizes[1], sizes[2], -1))
+        padded = _ops.pad(planes, (0, 0, 0, 0, size // 2, (size - 1) // 2))
+        mean = _ops.avg_pool3d(padded, (size, 1, 1), stride=1).squeeze(1).view(sizes)
+    return input / mean.mul(alpha).add(k).pow(beta)
+
+
 @overridable
 def local_response_norm(
     input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
@@ -274,6 +290,8 @@ def local_response_norm(
     if input.numel() == 0:
         return input
     n, channels = input.shape[:2]
+    if modes and sees_whole():
+        return _local_response_norm_of_pools(input, size, alpha, beta, k)
     squares = (input * input).reshape((n, channels, -1))
     ahead = squares.new_zeros((n, size // 2, squares.shape[2]))
     after = squares.new_zeros((n, (size - 1) // 2, squares.shape[2]))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...generated import functions as ops
 from ...structured.meta.loss import MEAN, NONE
+from ..ownership import divided
 
 if TYPE_CHECKING:
     from ....runtime.scalar_type import dtype as ScalarType
@@ -33,6 +34,40 @@ def binary_cross_entropy_backward(grad: Tensor, self: Tensor, target: Tensor) ->
 def binary_cross_entropy_target_backward(grad: Tensor, self: Tensor) -> Tensor:
     """Return grad * (log(1 - self) - log(self))."""
     return grad * (ops.log1p(-self) - ops.log(self))
+
+
+def bce_with_logits_backward(
+    grad: Tensor,
+    self: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    pos_weight: Tensor | None,
+    reduction: int,
+) -> Tensor:
+    """Return grad * (sigmoid(self) - target), with the factors of `binary_cross_entropy_with_logits`."""
+    if pos_weight is None:
+        slope = ops.sigmoid(self) - target
+    else:
+        positive = pos_weight * target
+        slope = ((positive + 1) - target) * ops.sigmoid(self) - positive
+    return _of_reduction(slope * grad, weight, reduction, self.numel())
+
+
+def bce_with_logits_target_backward(
+    grad: Tensor, self: Tensor, weight: Tensor | None, pos_weight: Tensor | None, reduction: int
+) -> Tensor:
+    """Return -grad * self, with the factors of `binary_cross_entropy_with_logits`."""
+    if pos_weight is None:
+        slope = self * -grad
+    else:
+        slope = (ops.log_sigmoid(-self) - pos_weight * ops.log_sigmoid(self)) * grad
+    return _of_reduction(slope, weight, reduction, self.numel())
+
+
+def _of_reduction(slope: Tensor, weight: Tensor | None, reduction: int, count: int) -> Tensor:
+    """Return an elementwise gradient times a weight, divided by the count for the mean."""
+    slope = slope if weight is None else slope * weight
+    return divided(slope, max(count, 1)) if reduction == MEAN else slope
 
 
 def huber_backward(grad: Tensor, self: Tensor, target: Tensor, delta: float) -> Tensor:

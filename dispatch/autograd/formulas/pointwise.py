@@ -6,6 +6,10 @@ import math
 from typing import TYPE_CHECKING, Any, overload
 
 from ....runtime.layout import strided
+from ....runtime.tensor_impl import TensorImpl
+from ....runtime.thread_state import origin
+from ...core.mode_stack import sees_whole
+from ...core.native_calls import from_python
 from ...generated import functions as ops
 
 if TYPE_CHECKING:
@@ -35,6 +39,30 @@ def conjugated(x: Any) -> Any:
         return x.conjugate() if x.__class__ is complex else x
 
 
+def product_backward(grad: Tensor, other: Any) -> Tensor:
+    """Return grad times the conjugate of the other factor, a tensor or a number in place of one.
+
+    PyTorch holds that number in a tensor, so that a mode sees the overload for tensors.
+    """
+    if isinstance(other, TensorImpl) or not origin.is_native:
+        return grad * conjugated(other)
+    with from_python():
+        return grad * conjugated(other)
+
+
+def quotient_backward(grad: Tensor, other: Any) -> Tensor:
+    """Return grad over the conjugate of the divisor, a tensor or a number in place of one."""
+    if isinstance(other, TensorImpl) or not origin.is_native:
+        return grad / conjugated(other)
+    with from_python():
+        return grad / conjugated(other)
+
+
+def zero_of(grad: Tensor) -> Any:
+    """Return the zero of gradients that a formula masks: a number, or, for a mode, a tensor as in PyTorch."""
+    return ops.scalar_tensor(0.0, dtype=grad.dtype, device=grad.device) if sees_whole() else 0
+
+
 def threshold_backward(grad: Tensor, result: Tensor, threshold: Number = 0) -> Tensor:
     """Return grad where the result exceeds the threshold, else zero."""
     return ops.threshold_backward(grad, result, threshold)
@@ -42,7 +70,18 @@ def threshold_backward(grad: Tensor, result: Tensor, threshold: Number = 0) -> T
 
 def div_backward_other(grad: Tensor, self: Tensor, other: Tensor) -> Tensor:
     """Return the gradient of a quotient's divisor."""
-    return -grad * conjugated(ops.div(ops.div(self, other), other))
+    return negated_product(grad, conjugated(ops.div(ops.div(self, other), other)))
+
+
+def negated_product(grad: Tensor, slope: Tensor) -> Tensor:
+    """Return -grad * slope, with the slope computed first, as in PyTorch."""
+    return -grad * slope
+
+
+def rsqrt_backward(grad: Tensor, result: Tensor) -> Tensor:
+    """Return -grad / 2 * result^3."""
+    cube = conjugated(ops.pow(result, 3))
+    return grad * -0.5 * cube
 
 
 def div_mode_backward_self(grad: Tensor, other: Tensor, rounding_mode: str | None) -> Tensor:
@@ -59,12 +98,16 @@ def pow_backward(grad: Tensor, self: Tensor, exponent: Number) -> Tensor:
     """Return the gradient of a power's base, for a scalar exponent."""
     if exponent == 0:
         return ops.zeros_like(grad)
-    return grad * conjugated(exponent * ops.pow(self, exponent - 1))
+    if exponent.__class__ is not complex:
+        exponent = float(exponent)
+    return grad * conjugated(ops.pow(self, exponent - 1) * exponent)
 
 
 def pow_backward_self(grad: Tensor, self: Tensor, exponent: Tensor) -> Tensor:
     """Return the gradient of a power's base; zero where the exponent is zero."""
-    return ops.where(exponent == 0, 0, grad * conjugated(exponent * ops.pow(self, exponent - 1)))
+    gradient = grad * conjugated(exponent * ops.pow(self, exponent - 1))
+    zero = zero_of(grad)
+    return ops.where(exponent == 0.0, zero, gradient)
 
 
 def pow_backward_exponent(grad: Tensor, self: Tensor | Number, exponent: Tensor, result: Tensor) -> Tensor:
@@ -88,9 +131,21 @@ def _real(x: Tensor) -> Tensor:
     return x.real if x._spec.dtype.is_complex else x
 
 
-def extremum_backward(grad: Tensor, loses: Tensor, ties: Tensor) -> Tensor:
-    """Return the gradient of one operand of maximum or minimum: zero where it loses, half for ties."""
-    return ops.where(loses, 0, ops.where(ties, grad / 2, grad))
+def maximum_backward(grad: Tensor, self: Tensor, other: Tensor) -> Tensor:
+    """Return the gradient of an operand of `maximum`."""
+    shared = ops.where(self == other, grad / 2, grad)
+    return _unless(shared, self < other)
+
+
+def minimum_backward(grad: Tensor, self: Tensor, other: Tensor) -> Tensor:
+    """Return the gradient of an operand of `minimum`."""
+    shared = ops.where(self == other, grad / 2, grad)
+    return _unless(shared, self > other)
+
+
+def _unless(shared: Tensor, loses: Tensor) -> Tensor:
+    """Return the gradient of an operand, halved for ties already: zero where the operand loses."""
+    return shared.masked_fill_(loses, 0) if sees_whole() else ops.where(loses, 0, shared)
 
 
 def atan2_backward(grad: Tensor, numerator: Tensor, self: Tensor, other: Tensor) -> Tensor:
@@ -101,14 +156,12 @@ def atan2_backward(grad: Tensor, numerator: Tensor, self: Tensor, other: Tensor)
 
 def abs_backward(grad: Tensor, self: Tensor) -> Tensor:
     """Return grad times the sign of the input."""
-    if not self._spec.dtype.is_complex:
-        return grad * ops.sign(self)
     return grad * ops.sgn(self)
 
 
 def erf_backward(grad: Tensor, self: Tensor) -> Tensor:
     """Return grad * 2 / sqrt(pi) * exp(-x^2)."""
-    return grad * (ops.exp(-(self * self)) * TWO_OVER_SQRT_PI)
+    return (ops.exp(-ops.pow(self, 2)) * TWO_OVER_SQRT_PI) * grad
 
 
 def gelu_double_backward(grad: Tensor, self: Tensor, approximate: str) -> Tensor:
@@ -137,11 +190,13 @@ def softplus_double_backward(grad: Tensor, self: Tensor, beta: Number, threshold
 
 def clamp_backward(grad: Tensor, self: Tensor, min: Any, max: Any) -> Tensor:
     """Return grad where the input is within the bounds, else zero."""
+    zero = zero_of(grad)
     if min is None:
-        return ops.where(self <= max, grad, 0)
+        return ops.where(self <= max, grad, zero)
     if max is None:
-        return ops.where(self >= min, grad, 0)
-    return ops.where(ops.logical_and(self >= min, self <= max), grad, 0)
+        return ops.where(self >= min, grad, zero)
+    above, below = self >= min, self <= max
+    return ops.where(above.logical_and_(below) if sees_whole() else ops.logical_and(above, below), grad, zero)
 
 
 def clamp_backward_min(grad: Tensor, self: Tensor, min: Tensor, max: Tensor | None) -> Tensor:

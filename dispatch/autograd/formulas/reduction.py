@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.scalar_type import bool_, complex128, float64
+from ...core.mode_stack import sees_whole
 from ...generated import functions as ops
 from ...structured.meta.dims import reduced_dims, wrap_dim
 from ..tangents import all_examples, is_differentiated
@@ -23,6 +24,16 @@ def restored(value: Tensor, rank: int, dim: Sequence[int] | int | None, keepdim:
     return value
 
 
+def restored_at_once(value: Tensor, rank: int, dim: Sequence[int] | int | None, keepdim: bool) -> Tensor:
+    """Return a reduced tensor with the reduced dimensions restored by one reshape."""
+    if keepdim or not rank:
+        return value
+    sizes = list(value.shape)
+    for d in reduced_dims(dim, rank):
+        sizes.insert(d, 1)
+    return value.reshape(sizes)
+
+
 def unreduced(grad: Tensor, shape: Sequence[int], dim: Sequence[int] | None, keepdim: bool) -> Tensor:
     """Return the gradient of a sum, expanded over the summed dimensions."""
     return restored(grad, len(shape), dim, keepdim).expand(shape)
@@ -34,27 +45,35 @@ def reduced_count(shape: Sequence[int], dim: Sequence[int] | None) -> int:
 
 
 def mean_backward(grad: Tensor, shape: Sequence[int], dim: Sequence[int] | None, keepdim: bool) -> Tensor:
-    """Return the gradient of a mean, divided evenly among the elements."""
-    return unreduced(grad / max(reduced_count(shape, dim), 1), shape, dim, keepdim)
+    """Return the gradient of a mean, divided evenly among the elements.
+
+    The division of the reduced gradient is the shorter one. A mode sees PyTorch's, of the expanded gradient.
+    """
+    count = max(reduced_count(shape, dim), 1)
+    if sees_whole():
+        return (unreduced(grad, shape, dim, keepdim) if dim else grad.expand(shape)) / count
+    return unreduced(grad / count, shape, dim, keepdim)
 
 
 def scale_by_ties(grad: Tensor, self: Tensor, result: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
     """Return the gradient of `max` or `min`, shared evenly by the elements that attain it; NaN attains NaN."""
-    whole = restored(result, self.dim(), dim, keepdim)
+    whole = restored_at_once(result, self.dim(), dim, keepdim)
     attained = ops.logical_or(ops.eq(self, whole), ops.logical_and(ops.isnan(self), ops.isnan(whole)))
     return _shared(grad, attained, dim, keepdim)
 
 
 def scale_by_equals(grad: Tensor, self: Tensor, result: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
     """Return the gradient of `amax` or `amin`, shared evenly by the elements that equal it; NaN if none does."""
-    return _shared(grad, ops.eq(self, restored(result, self.dim(), dim, keepdim)), dim, keepdim)
+    whole = restored_at_once(result, self.dim(), dim, keepdim)
+    return _shared(grad, ops.eq(whole, self), dim, keepdim)
 
 
 def _shared(grad: Tensor, attained: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
     rank = attained.dim()
-    mask = attained.to(grad.dtype)
+    grad = restored_at_once(grad, rank, dim, keepdim)
+    mask = attained if sees_whole() else attained.to(grad.dtype)
     count = ops.sum(mask, reduced_dims(dim, rank), keepdim=True) if rank else mask
-    return restored(grad, rank, dim, keepdim) / count * mask
+    return grad / count * mask
 
 
 def aminmax_backward(
@@ -113,9 +132,13 @@ def var_backward(
     count = reduced_count(self.shape, dim)
     freedom = max(count - (1 if correction is None else correction), 0)
     rank = self.dim()
-    mean = self.mean(reduced_dims(dim, rank), keepdim=True) if rank else self
     scale = 2.0 / freedom if freedom else math.nan if count <= 1 else math.inf
-    return restored(grad, rank, dim, keepdim) * scale * (self - mean)
+    if not dim or not rank:
+        deviation = self - self.mean()
+        return grad * scale * deviation
+    grad = restored(grad, rank, dim, keepdim)
+    deviation = self - self.mean(dim, keepdim=True)
+    return grad * scale * deviation
 
 
 def std_backward(
@@ -127,7 +150,7 @@ def std_backward(
     keepdim: bool,
 ) -> Tensor:
     """Return the variance's gradient over twice the deviation; 0 where the deviation is 0."""
-    scaled = ops.masked_fill(grad / (result * 2), ops.eq(result, 0), 0)
+    scaled = zeroed(grad / (result * 2), ops.eq(result, 0))
     return var_backward(scaled, self, dim, correction, keepdim)
 
 
@@ -151,7 +174,12 @@ def std_jvp(
 ) -> Tensor:
     """Return the tangent of a standard deviation; 0 where the deviation is 0."""
     variance = var_jvp(tangent, self, dim, correction, keepdim)
-    return ops.masked_fill(variance / (result * 2), ops.eq(result, 0), 0)
+    return zeroed(variance / (result * 2), ops.eq(result, 0))
+
+
+def zeroed(value: Tensor, mask: Tensor) -> Tensor:
+    """Return zero where the mask is True: in place for a mode, as PyTorch does, since `value` is not held elsewhere."""
+    return value.masked_fill_(mask, 0) if sees_whole() else ops.masked_fill(value, mask, 0)
 
 
 def var_mean_backward(

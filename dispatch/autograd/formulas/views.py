@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....runtime.allocator import storage_size
-from ....runtime.grad_mode import is_grad_enabled
 from ....runtime.layout import strided
 from ....runtime.tensor_spec import TensorSpec
+from ...core.mode_stack import sees_whole
 from ...generated import functions as ops
 from ...tensor import Tensor
 from ...tensor_data import from_numpy
+from ..ownership import is_alone, taken_over
 from ..reduce_to_spec import sum_to_size
 
 
@@ -21,17 +22,18 @@ def sum_to(grad: Tensor, shape: Sequence[int]) -> Tensor:
     return sum_to_size(grad, tuple(shape))
 
 
-def turned(grad: Tensor) -> Tensor:
-    """Return the transpose of a gradient matrix.
+def reshaped(grad: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return the gradient in another shape."""
+    alone = is_alone(grad)
+    made = grad.reshape(shape)
+    return taken_over(made, grad) if alone else made
 
-    If the gradient has no other holder, the result replaces it instead of being a view, so that a leaf may keep it.
-    Holders of a gradient mark it (`engine.mark_shared`).
-    """
-    is_alone = grad._version_cell is None and grad._view_base is None and grad.__class__ is Tensor
+
+def turned(grad: Tensor) -> Tensor:
+    """Return the transpose of a gradient matrix."""
+    alone = is_alone(grad)
     made = grad.t()
-    if is_alone and made.__class__ is Tensor and not made._spec.requires_grad and not is_grad_enabled():
-        made._version_cell = made._view_base = grad._version_cell = None
-    return made
+    return taken_over(made, grad) if alone else made
 
 
 def permute_backward(grad: Tensor, dims: Sequence[int]) -> Tensor:
@@ -40,7 +42,23 @@ def permute_backward(grad: Tensor, dims: Sequence[int]) -> Tensor:
     inverse = [0] * rank
     for position, d in enumerate(dims):
         inverse[d % rank] = position
-    return grad.permute(inverse)
+    alone = is_alone(grad)
+    made = grad.permute(inverse)
+    return taken_over(made, grad) if alone else made
+
+
+def squeeze_backward(grad: Tensor, shape: Sequence[int], dim: Sequence[int] | None = None) -> Tensor:
+    """Return the gradient with the squeezed dimensions, all of size 1 or those of `dim`."""
+    if not sees_whole():
+        return reshaped(grad, shape)
+    rank = len(shape)
+    chosen = range(rank) if dim is None else sorted(d % rank for d in dim) if rank else ()
+    for d in chosen:
+        if shape[d] == 1:
+            alone = is_alone(grad)
+            made = grad.unsqueeze(d)
+            grad = taken_over(made, grad) if alone else made
+    return grad
 
 
 def select_backward(grad: Tensor, shape: Sequence[int], dim: int, index: int) -> Tensor:
@@ -135,4 +153,8 @@ def unfold_backward(grad: Tensor, shape: Sequence[int], dimension: int, size: in
 
 def unsqueeze_backward(grad: Tensor, shape: Sequence[int], dim: int) -> Tensor:
     """Return the gradient without the inserted dimension."""
-    return grad.reshape(shape) if grad._spec.layout is strided else grad.squeeze(dim)
+    if grad._spec.layout is strided and not sees_whole():
+        return reshaped(grad, shape)
+    alone = is_alone(grad)
+    made = grad.squeeze(dim)
+    return taken_over(made, grad) if alone else made

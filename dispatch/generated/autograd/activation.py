@@ -10,7 +10,6 @@ from typing import Any
 from ...autograd.formulas.activation import (
     elu_backward,
     elu_backward_of_result,
-    glu_halves_backward,
     hardsigmoid_backward,
     hardswish_backward,
     hardtanh_backward,
@@ -24,6 +23,7 @@ from ...autograd.formulas.pointwise import threshold_backward
 from ...autograd.node import FREED, Node, unpack, unpack_result
 from ...autograd.recorder import recorded
 from ...autograd.recording import writes_are_refused_first
+from ..functions import glu_backward
 
 
 class EluBackward0(Node):
@@ -289,7 +289,7 @@ class GluBackward0(Node):
     def backward(self, grad: Any) -> Any:
         self_ = unpack(self, self.self_, self.self__version)
         dim = self.dim
-        return (glu_halves_backward(grad, self_, dim),)
+        return (glu_backward(grad, self_, dim),)
 
     def release(self) -> None:
         self.self_ = FREED

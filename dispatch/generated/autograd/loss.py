@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...autograd.formulas.loss import (
+    bce_with_logits_backward,
+    bce_with_logits_target_backward,
     binary_cross_entropy_backward,
     binary_cross_entropy_target_backward,
     cross_entropy_double_backward,
@@ -26,6 +28,63 @@ from ..functions import (
     nll_loss2d_backward,
     nll_loss_backward,
     zeros_like,
+)
+
+
+class BinaryCrossEntropyWithLogitsBackward0(Node):
+    """binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=Mean) -> Tensor"""
+
+    __slots__ = (
+        "pos_weight",
+        "pos_weight_version",
+        "reduction",
+        "self_",
+        "self__version",
+        "target",
+        "target_version",
+        "weight",
+        "weight_version",
+    )
+
+    pos_weight: Any
+    pos_weight_version: Any
+    reduction: Any
+    self_: Any
+    self__version: Any
+    target: Any
+    target_version: Any
+    weight: Any
+    weight_version: Any
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_target: Any = None
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            target = unpack(self, self.target, self.target_version)
+            weight = unpack(self, self.weight, self.weight_version)
+            pos_weight = unpack(self, self.pos_weight, self.pos_weight_version)
+            reduction = self.reduction
+            grad_self = bce_with_logits_backward(grad, self_, target, weight, pos_weight, reduction)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            weight = unpack(self, self.weight, self.weight_version)
+            pos_weight = unpack(self, self.pos_weight, self.pos_weight_version)
+            reduction = self.reduction
+            grad_target = bce_with_logits_target_backward(grad, self_, weight, pos_weight, reduction)
+        return grad_self, grad_target
+
+    def release(self) -> None:
+        self.self_ = self.target = self.weight = self.pos_weight = FREED
+
+
+plan_binary_cross_entropy_with_logits = recorded(
+    BinaryCrossEntropyWithLogitsBackward0,
+    inputs="self target",
+    saves={"self": "self target", "target": "self", "weight": "self target", "pos_weight": "self target"},
+    statics="reduction",
+    refused="weight pos_weight",
 )
 
 

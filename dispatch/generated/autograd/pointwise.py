@@ -19,16 +19,22 @@ from ...autograd.formulas.pointwise import (
     div_mode_backward_other,
     div_mode_backward_self,
     erf_backward,
-    extremum_backward,
     gelu_double_backward,
     log1p_backward,
+    maximum_backward,
+    minimum_backward,
+    negated_product,
     pow_backward,
     pow_backward_exponent,
     pow_backward_self,
+    product_backward,
+    quotient_backward,
+    rsqrt_backward,
     scaled,
     silu_double_backward,
     softplus_double_backward,
     threshold_backward,
+    zero_of,
 )
 from ...autograd.formulas.special import (
     copysign_backward,
@@ -334,10 +340,10 @@ class MulBackward0(Node):
         grad_other: Any = None
         if edges[0] is not None:
             other = unpack(self, self.other, self.other_version)
-            grad_self = grad * conjugated(other)
+            grad_self = product_backward(grad, other)
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
-            grad_other = grad * conjugated(self_)
+            grad_other = product_backward(grad, self_)
         return grad_self, grad_other
 
     def release(self) -> None:
@@ -364,7 +370,7 @@ class DivBackward0(Node):
         grad_other: Any = None
         if edges[0] is not None:
             other = unpack(self, self.other, self.other_version)
-            grad_self = grad / conjugated(other)
+            grad_self = quotient_backward(grad, other)
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             other = unpack(self, self.other, self.other_version)
@@ -631,11 +637,11 @@ class MaximumBackward0(Node):
         if edges[0] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             other = unpack(self, self.other, self.other_version)
-            grad_self = extremum_backward(grad, self_ < other, self_ == other)
+            grad_self = maximum_backward(grad, self_, other)
         if edges[1] is not None:
             other = unpack(self, self.other, self.other_version)
             self_ = unpack(self, self.self_, self.self__version)
-            grad_other = extremum_backward(grad, other < self_, self_ == other)
+            grad_other = maximum_backward(grad, other, self_)
         return grad_self, grad_other
 
     def release(self) -> None:
@@ -664,11 +670,11 @@ class MinimumBackward0(Node):
         if edges[0] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             other = unpack(self, self.other, self.other_version)
-            grad_self = extremum_backward(grad, self_ > other, self_ == other)
+            grad_self = minimum_backward(grad, self_, other)
         if edges[1] is not None:
             other = unpack(self, self.other, self.other_version)
             self_ = unpack(self, self.self_, self.self__version)
-            grad_other = extremum_backward(grad, other > self_, self_ == other)
+            grad_other = minimum_backward(grad, other, self_)
         return grad_self, grad_other
 
     def release(self) -> None:
@@ -897,7 +903,7 @@ class ReciprocalBackward0(Node):
 
     def backward(self, grad: Any) -> Any:
         result = unpack_result(self, self.result, self.result_version, 0)
-        return (-grad * conjugated(result * result),)
+        return (negated_product(grad, conjugated(result * result)),)
 
     def release(self) -> None:
         self.result = FREED
@@ -1077,7 +1083,7 @@ class RsqrtBackward0(Node):
 
     def backward(self, grad: Any) -> Any:
         result = unpack_result(self, self.result, self.result_version, 0)
-        return (-0.5 * grad * conjugated(result.pow(3)),)
+        return (rsqrt_backward(grad, result),)
 
     def release(self) -> None:
         self.result = FREED
@@ -1117,7 +1123,7 @@ class CosBackward0(Node):
 
     def backward(self, grad: Any) -> Any:
         self_ = unpack(self, self.self_, self.self__version)
-        return (-grad * conjugated(self_.sin()),)
+        return (grad * -conjugated(self_.sin()),)
 
     def release(self) -> None:
         self.self_ = FREED
@@ -1809,7 +1815,7 @@ class ClampMinBackward0(Node):
     def backward(self, grad: Any) -> Any:
         self_ = unpack(self, self.self_, self.self__version)
         min = self.min
-        return (where(self_ >= min, grad, 0),)
+        return (clamp_backward(grad, self_, min, None),)
 
     def release(self) -> None:
         self.self_ = FREED
@@ -1836,11 +1842,11 @@ class ClampMinBackward1(Node):
         if edges[0] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             min = unpack(self, self.min, self.min_version)
-            grad_self = where(self_ >= min, grad, 0)
+            grad_self = where(self_ >= min, grad, zero_of(grad))
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             min = unpack(self, self.min, self.min_version)
-            grad_min = where(self_ < min, grad, 0)
+            grad_min = where(self_ < min, grad, zero_of(grad))
         return grad_self, grad_min
 
     def release(self) -> None:
@@ -1865,7 +1871,7 @@ class ClampMaxBackward0(Node):
     def backward(self, grad: Any) -> Any:
         self_ = unpack(self, self.self_, self.self__version)
         max = self.max
-        return (where(self_ <= max, grad, 0),)
+        return (clamp_backward(grad, self_, None, max),)
 
     def release(self) -> None:
         self.self_ = FREED
@@ -1892,11 +1898,11 @@ class ClampMaxBackward1(Node):
         if edges[0] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             max = unpack(self, self.max, self.max_version)
-            grad_self = where(self_ <= max, grad, 0)
+            grad_self = where(self_ <= max, grad, zero_of(grad))
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             max = unpack(self, self.max, self.max_version)
-            grad_max = where(self_ > max, grad, 0)
+            grad_max = where(self_ > max, grad, zero_of(grad))
         return grad_self, grad_max
 
     def release(self) -> None:

@@ -11,8 +11,10 @@ from ...autograd.formulas.views import (
     as_strided_backward,
     as_strided_of,
     permute_backward,
+    reshaped,
     select_backward,
     slice_backward,
+    squeeze_backward,
     sum_to,
     turned,
     unfold_backward,
@@ -32,7 +34,7 @@ class ViewBackward0(Node):
     self_spec: Any
 
     def backward(self, grad: Any) -> Any:
-        return (grad.reshape(self.self_spec.shape),)
+        return (reshaped(grad, self.self_spec.shape),)
 
 
 plan_view = recorded(ViewBackward0, inputs="self", specs="self")
@@ -46,7 +48,7 @@ class UnsafeViewBackward0(Node):
     self_spec: Any
 
     def backward(self, grad: Any) -> Any:
-        return (grad.reshape(self.self_spec.shape),)
+        return (reshaped(grad, self.self_spec.shape),)
 
 
 plan__unsafe_view = recorded(UnsafeViewBackward0, inputs="self", specs="self")
@@ -204,7 +206,7 @@ class SqueezeBackward0(Node):
     self_spec: Any
 
     def backward(self, grad: Any) -> Any:
-        return (grad.reshape(self.self_spec.shape),)
+        return (squeeze_backward(grad, self.self_spec.shape),)
 
 
 plan_squeeze = recorded(SqueezeBackward0, inputs="self", specs="self")
@@ -214,30 +216,34 @@ plan_squeeze_ = writes_are_refused_first(plan_squeeze)
 class SqueezeBackward1(Node):
     """squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)"""
 
-    __slots__ = ("self_spec",)
+    __slots__ = ("dim", "self_spec")
 
+    dim: Any
     self_spec: Any
 
     def backward(self, grad: Any) -> Any:
-        return (grad.reshape(self.self_spec.shape),)
+        dim = self.dim
+        return (squeeze_backward(grad, self.self_spec.shape, (dim,)),)
 
 
-plan_squeeze_dim = recorded(SqueezeBackward1, inputs="self", specs="self")
+plan_squeeze_dim = recorded(SqueezeBackward1, inputs="self", specs="self", statics="dim")
 plan_squeeze__dim = writes_are_refused_first(plan_squeeze_dim)
 
 
 class SqueezeBackward2(Node):
     """squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"""
 
-    __slots__ = ("self_spec",)
+    __slots__ = ("dim", "self_spec")
 
+    dim: Any
     self_spec: Any
 
     def backward(self, grad: Any) -> Any:
-        return (grad.reshape(self.self_spec.shape),)
+        dim = self.dim
+        return (squeeze_backward(grad, self.self_spec.shape, dim),)
 
 
-plan_squeeze_dims = recorded(SqueezeBackward2, inputs="self", specs="self")
+plan_squeeze_dims = recorded(SqueezeBackward2, inputs="self", specs="self", statics="dim")
 plan_squeeze__dims = writes_are_refused_first(plan_squeeze_dims)
 
 

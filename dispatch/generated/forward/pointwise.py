@@ -18,16 +18,21 @@ from ...autograd.formulas.pointwise import (
     div_mode_backward_other,
     div_mode_backward_self,
     erf_backward,
-    extremum_backward,
     gelu_double_backward,
     log1p_backward,
+    maximum_backward,
+    minimum_backward,
+    negated_product,
     pow_backward,
     pow_backward_exponent,
     pow_backward_self,
+    quotient_backward,
+    rsqrt_backward,
     scaled,
     silu_double_backward,
     softplus_double_backward,
     threshold_backward,
+    zero_of,
 )
 from ...autograd.formulas.special import (
     copysign_backward,
@@ -206,7 +211,7 @@ def jvp_div_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     other_t = tangents[1]
     result_t = None
     if self_t is not None:
-        result_t = conjugated(conjugated(tangent_like(self_t, result)) / conjugated(other))
+        result_t = conjugated(quotient_backward(conjugated(tangent_like(self_t, result)), other))
     if other_t is not None:
         result_t = plus(
             result_t, conjugated(div_backward_other(conjugated(tangent_like(other_t, result)), self_, other))
@@ -354,15 +359,10 @@ def jvp_maximum(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     other_t = tangents[1]
     result_t = None
     if self_t is not None:
-        result_t = conjugated(
-            extremum_backward(conjugated(tangent_like(self_t, result)), self_ < other, self_ == other)
-        )
+        result_t = conjugated(maximum_backward(conjugated(tangent_like(self_t, result)), self_, other))
     if other_t is not None:
         result_t = plus(
-            result_t,
-            conjugated(
-                extremum_backward(conjugated(tangent_like(other_t, result)), other < self_, self_ == other)
-            ),
+            result_t, conjugated(maximum_backward(conjugated(tangent_like(other_t, result)), other, self_))
         )
     return (result_t,)
 
@@ -375,15 +375,10 @@ def jvp_minimum(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     other_t = tangents[1]
     result_t = None
     if self_t is not None:
-        result_t = conjugated(
-            extremum_backward(conjugated(tangent_like(self_t, result)), self_ > other, self_ == other)
-        )
+        result_t = conjugated(minimum_backward(conjugated(tangent_like(self_t, result)), self_, other))
     if other_t is not None:
         result_t = plus(
-            result_t,
-            conjugated(
-                extremum_backward(conjugated(tangent_like(other_t, result)), other > self_, self_ == other)
-            ),
+            result_t, conjugated(minimum_backward(conjugated(tangent_like(other_t, result)), other, self_))
         )
     return (result_t,)
 
@@ -521,7 +516,9 @@ def jvp_reciprocal(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
-        result_t = conjugated(-conjugated(tangent_like(self_t, result)) * conjugated(result * result))
+        result_t = conjugated(
+            negated_product(conjugated(tangent_like(self_t, result)), conjugated(result * result))
+        )
     return (result_t,)
 
 
@@ -612,7 +609,7 @@ def jvp_rsqrt(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
-        result_t = conjugated(-0.5 * conjugated(tangent_like(self_t, result)) * conjugated(result.pow(3)))
+        result_t = conjugated(rsqrt_backward(conjugated(tangent_like(self_t, result)), result))
     return (result_t,)
 
 
@@ -632,7 +629,7 @@ def jvp_cos(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
-        result_t = conjugated(-conjugated(tangent_like(self_t, result)) * conjugated(self_.sin()))
+        result_t = conjugated(conjugated(tangent_like(self_t, result)) * -conjugated(self_.sin()))
     return (result_t,)
 
 
@@ -1002,7 +999,7 @@ def jvp_clamp_min(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
-        result_t = conjugated(where(self_ >= min, conjugated(tangent_like(self_t, result)), 0))
+        result_t = conjugated(clamp_backward(conjugated(tangent_like(self_t, result)), self_, min, None))
     return (result_t,)
 
 
@@ -1014,9 +1011,24 @@ def jvp_clamp_min_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     min_t = tangents[1]
     result_t = None
     if self_t is not None:
-        result_t = conjugated(where(self_ >= min, conjugated(tangent_like(self_t, result)), 0))
+        result_t = conjugated(
+            where(
+                self_ >= min,
+                conjugated(tangent_like(self_t, result)),
+                zero_of(conjugated(tangent_like(self_t, result))),
+            )
+        )
     if min_t is not None:
-        result_t = plus(result_t, conjugated(where(self_ < min, conjugated(tangent_like(min_t, result)), 0)))
+        result_t = plus(
+            result_t,
+            conjugated(
+                where(
+                    self_ < min,
+                    conjugated(tangent_like(min_t, result)),
+                    zero_of(conjugated(tangent_like(min_t, result))),
+                )
+            ),
+        )
     return (result_t,)
 
 
@@ -1027,7 +1039,7 @@ def jvp_clamp_max(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
-        result_t = conjugated(where(self_ <= max, conjugated(tangent_like(self_t, result)), 0))
+        result_t = conjugated(clamp_backward(conjugated(tangent_like(self_t, result)), self_, None, max))
     return (result_t,)
 
 
@@ -1039,9 +1051,24 @@ def jvp_clamp_max_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     max_t = tangents[1]
     result_t = None
     if self_t is not None:
-        result_t = conjugated(where(self_ <= max, conjugated(tangent_like(self_t, result)), 0))
+        result_t = conjugated(
+            where(
+                self_ <= max,
+                conjugated(tangent_like(self_t, result)),
+                zero_of(conjugated(tangent_like(self_t, result))),
+            )
+        )
     if max_t is not None:
-        result_t = plus(result_t, conjugated(where(self_ > max, conjugated(tangent_like(max_t, result)), 0)))
+        result_t = plus(
+            result_t,
+            conjugated(
+                where(
+                    self_ > max,
+                    conjugated(tangent_like(max_t, result)),
+                    zero_of(conjugated(tangent_like(max_t, result))),
+                )
+            ),
+        )
     return (result_t,)
 
 

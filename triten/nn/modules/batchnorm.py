@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...dispatch.generated import functions as _ops
+from ...dispatch.tensor_data import tensor
 from ...runtime.scalar_type import int64
 from .. import functional as F
 
@@ -45,7 +46,7 @@ class _NormBase(_Affine):
         if track_running_stats:
             self.register_buffer("running_mean", _ops.zeros(num_features, device=device, dtype=dtype))
             self.register_buffer("running_var", _ops.ones(num_features, device=device, dtype=dtype))
-            self.register_buffer("num_batches_tracked", _ops.zeros((), dtype=int64, device=device))
+            self.register_buffer("num_batches_tracked", tensor(0, dtype=int64, device=device))
         else:
             for name in ("running_mean", "running_var", "num_batches_tracked"):
                 self.register_buffer(name, None)
