@@ -78,7 +78,7 @@ def trapezoid_x(y: Tensor, x: Tensor, dim: int) -> Tensor:
 
 def trapezoid_dx(y: Tensor, dx: float | Number, dim: int) -> Tensor:
     """Compute `torch.trapezoid` over points with spacing `dx`."""
-    if dx.__class__ is bool or dx.__class__ is complex:
+    if isinstance(dx, bool | complex):
         raise RuntimeError(f"trapezoid: Currently, we only support dx as a real number, got {dx!r}")
     axis = wrap_dim(dim, y._spec.ndim, False)
     n = y._spec.sizes[axis]
@@ -98,7 +98,7 @@ def cumulative_trapezoid_x(y: Tensor, x: Tensor, dim: int) -> Tensor:
 
 def cumulative_trapezoid_dx(y: Tensor, dx: Number, dim: int) -> Tensor:
     """Compute `torch.cumulative_trapezoid` over points with spacing `dx`."""
-    if dx.__class__ is bool or dx.__class__ is complex:
+    if isinstance(dx, bool | complex):
         raise RuntimeError(
             f"cumulative_trapezoid: Currently, we only support dx as a real number, got {dx!r}"
         )

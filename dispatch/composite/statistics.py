@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ...runtime.scalar_type import bool_, float32, float64, int64
 from ...runtime.scalar_type import dtype as ScalarType
-from ...runtime.tensor_impl import TensorImpl
 from ..core.mode_stack import sees_whole
 from ..generated import functions as ops
 from ..iterator.broadcast import broadcast_shapes
@@ -104,8 +103,8 @@ def quantiles(
     ignore_nan: bool,
 ) -> Tensor:
     """Interpolate between sorted neighbors: at the rank q (n - 1) of n elements."""
-    is_number = not isinstance(q, TensorImpl)
-    if is_number:
+    is_number = isinstance(q, int | float)
+    if isinstance(q, int | float):
         if not 0 <= q <= 1:
             raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q}")
         q = ops.scalar_tensor(q, dtype=self._spec.dtype, device=self._spec.device)

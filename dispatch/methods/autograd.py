@@ -91,7 +91,7 @@ def require_grad_of_new(tensor: TensorImpl) -> None:
 class AutogradMethods(_Base):
     """Mixin of `Tensor`."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
 
     @property
     def requires_grad(self) -> bool:
@@ -324,7 +324,7 @@ class AutogradMethods(_Base):
         if found is not None:
             return found
         if modes and sees_whole():
-            return self.detach()
+            return self.detach()  # type: ignore[attr-defined, no-any-return]
         return type(self).from_data(self._data, self._spec.detached)  # type: ignore[return-value]
 
     @data.setter

@@ -22,7 +22,7 @@ Subclass = TypeVar("Subclass", bound=TensorImpl)
 class SubclassMethods:
     """Mixin of `Tensor`."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
 
     @classmethod
     def __tensor_function__(

@@ -44,18 +44,20 @@ def product_backward(grad: Tensor, other: Any) -> Tensor:
 
     PyTorch holds that number in a tensor, so that a mode sees the overload for tensors.
     """
+    factor = conjugated(other)
     if isinstance(other, TensorImpl) or not origin.is_native:
-        return grad * conjugated(other)
+        return ops.mul(grad, factor)
     with from_python():
-        return grad * conjugated(other)
+        return ops.mul(grad, factor)
 
 
 def quotient_backward(grad: Tensor, other: Any) -> Tensor:
     """Return grad over the conjugate of the divisor, a tensor or a number in place of one."""
+    divisor = conjugated(other)
     if isinstance(other, TensorImpl) or not origin.is_native:
-        return grad / conjugated(other)
+        return ops.div(grad, divisor)
     with from_python():
-        return grad / conjugated(other)
+        return ops.div(grad, divisor)
 
 
 def zero_of(grad: Tensor) -> Any:
@@ -98,7 +100,7 @@ def pow_backward(grad: Tensor, self: Tensor, exponent: Number) -> Tensor:
     """Return the gradient of a power's base, for a scalar exponent."""
     if exponent == 0:
         return ops.zeros_like(grad)
-    if exponent.__class__ is not complex:
+    if not isinstance(exponent, complex):
         exponent = float(exponent)
     return grad * conjugated(ops.pow(self, exponent - 1) * exponent)
 
