@@ -78,7 +78,7 @@ DIFFERENT: dict[str, str] = {
     "torch.maximum(g, y).sum().backward()": FORMULA,
     "torch.atan2(g, y).sum().backward()": FORMULA,
     "torch.autograd.grad((g ** 2).sum(), g, create_graph=True)[0].sum().backward()": FORMULA,
-    "optimizer = torch.optim.SGD([g], lr=0.1, momentum=0.9); (g * 2).sum().backward(); optimizer.step(); optimizer.zero_grad()": OPTIMIZER,  # noqa: E501
+    "optimizer = torch.optim.SGD([g], momentum=0.9); (g * 2).sum().backward(); optimizer.step(); optimizer.zero_grad()": OPTIMIZER,  # noqa: E501
     "optimizer = torch.optim.Adam([g], lr=0.1); (g * 2).sum().backward(); optimizer.step()": OPTIMIZER,
     "optimizer = torch.optim.AdamW([g], foreach=True); (g * 2).sum().backward(); optimizer.step()": OPTIMIZER,
     "optimizer = torch.optim.SGD([g], lr=0.1, foreach=True, weight_decay=0.1); (g * 2).sum().backward(); optimizer.step()": OPTIMIZER,  # noqa: E501
