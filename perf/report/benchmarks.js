@@ -1,213 +1,147 @@
-// The plots, and the tables that say the same.
+// Charts of the benchmarks: speed-ups by suite, the roofline, and small calls.
 
-const LIGHT = ["#0063a6", "#c04a00", "#00795a", "#a3438f", "#8a6500", "#4a4fc4", "#9b2335", "#4d6b00", "#007c89", "#6b4e2e"];
-const DARK = ["#62b5f0", "#ff9a57", "#35d0a2", "#eda3d0", "#eec14e", "#a6a9ff", "#ff8795", "#b5d55c", "#5fd3df", "#d0ad84"];
-const SYMBOLS = ["circle", "diamond", "square", "triangle-up", "cross", "star", "triangle-down", "pentagon", "x", "hexagon"];
-const ROW_PIXELS = 18;
-const MOST_LINES = 20;
-
-function isDark() {
-  const chosen = document.documentElement.dataset.theme;
-  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-}
-
-const colour = (index) => (isDark() ? DARK : LIGHT)[index % LIGHT.length];
-const symbol = (index) => SYMBOLS[index % SYMBOLS.length];
-const cssColour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-const narrow = matchMedia("(max-width: 45rem)");
-
-/** Text for plotly, which reads a little markup: none of ours or of a file's. */
-const plain = (value) => String(value).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
-const shortened = (value, most) => (value.length > most ? `${value.slice(0, most - 1)}…` : value);
-
-/** A name and a size, both to be told from others: what is left out is the middle. */
-function shortenedInside(value, most) {
-  const end = Math.floor((most - 1) / 2);
-  return value.length > most ? `${value.slice(0, most - 1 - end)}…${value.slice(-end)}` : value;
-}
-
-function axis(title, more = {}) {
-  const line = cssColour("line");
-  return { title: { text: title }, gridcolor: line, linecolor: line, zeroline: false, automargin: true, ...more };
-}
-
-// Fewer numbers fit beside the names on a phone.
-const logarithmic = (title, more = {}) => axis(title, { type: "log", dtick: narrow.matches ? 1 : "D2", exponentformat: "none", ...more });
-
-/** Draw into a place, or say that there is nothing to draw. On a touch screen a finger scrolls the page, not the plot. */
-function draw(place, traces, height, xaxis, yaxis, more = {}) {
-  const target = byId(place);
-  if (!traces.some((trace) => trace.x.length)) {
-    Plotly.purge(target);
-    target.replaceChildren(make("p", { class: "empty" }, "Nothing to plot: no row that is shown has what this plot needs."));
-    return;
+/**
+ * Dots on a logarithmic axis, a line for each label.
+ *
+ * A line has `label`, optionally `value` (a text at the right), `dots` (value, low, high, tone, symbol, text, open)
+ * and `strokes` (value, kind, text). `level` marks a value of all lines.
+ */
+function dotPlot(width, lines, { level = null } = {}) {
+  const isNarrow = narrow.matches;
+  const valueWidth = Math.max(0, ...lines.map((each) => textWidth(each.value ?? "", 600))) + 8;
+  const labelWidth = isNarrow ? width - valueWidth - 8 : Math.min(width * 0.42, Math.max(...lines.map((each) => textWidth(each.label))) + 2);
+  const [left, right] = [isNarrow ? 8 : labelWidth + 18, width - valueWidth - (isNarrow ? 0 : 8)];
+  const every = lines.flatMap(({ dots, strokes = [] }) => [...dots.flatMap(({ value, low, high }) => [value, low, high]), ...strokes.map(({ value }) => value)]);
+  const x = logScale([...every.filter(known), ...(level === null ? [] : [level])], left, right);
+  const root = svg("g");
+  const [grid, marks] = [svg("g"), svg("g")];
+  root.append(grid, marks);
+  const points = [];
+  let top = 26;
+  for (const { label: name, value, dots, strokes = [] } of lines) {
+    const texts = wrapped(name, labelWidth);
+    const above = isNarrow ? texts.length * LINE_HEIGHT + 2 : 0;
+    const height = isNarrow ? above + 22 : Math.max(22, texts.length * LINE_HEIGHT + 7);
+    const y = isNarrow ? top + above + 9 : top + height / 2;
+    const first = isNarrow ? top + 12 : y + 4 - ((texts.length - 1) * LINE_HEIGHT) / 2;
+    texts.forEach((each, at) => marks.append(label(isNarrow ? 0 : labelWidth, first + at * LINE_HEIGHT, each, { "text-anchor": isNarrow ? "start" : "end" })));
+    marks.append(line(left, y, right, y, "rail"));
+    if (value) marks.append(label(width, y + 4, value, { "text-anchor": "end", class: "strong" }));
+    for (const each of strokes) {
+      marks.append(svg("line", { x1: x(each.value), x2: x(each.value), y1: y - 8, y2: y + 8, class: each.kind }));
+    }
+    for (const dot of dots) {
+      if (known(dot.low) && known(dot.high)) marks.append(line(x(dot.low), y, x(dot.high), y, `interval ${dot.tone}`));
+      marks.append(symbol(SYMBOLS[dot.symbol % SYMBOLS.length], x(dot.value), y, 4, { class: `dot ${dot.tone}` }));
+      points.push({ x: x(dot.value), y, text: dot.text, open: dot.open });
+    }
+    top += height;
   }
-  target.querySelector(".empty")?.remove();
-  const touch = matchMedia("(pointer: coarse)").matches;
-  const layout = {
-    height,
-    xaxis,
-    yaxis,
-    dragmode: touch ? false : "zoom",
-    paper_bgcolor: cssColour("paper"),
-    plot_bgcolor: cssColour("paper"),
-    font: { color: cssColour("ink"), family: "system-ui, sans-serif", size: 12 },
-    margin: { l: 10, r: 16, t: 44, b: 40 },
-    legend: { orientation: "h", y: 1, yanchor: "bottom", x: 0 },
-    hoverlabel: { align: "left" },
-    hovermode: "closest",
-    ...more,
-  };
-  Plotly.react(target, traces, layout, { responsive: true, displaylogo: false, displayModeBar: false });
+  gridX(grid, x, 22, top, 14);
+  if (level !== null) grid.append(line(x(level), 22, x(level), top, "level"));
+  return { root, height: top + 6, points };
 }
 
-/** Height, margin and legend of a plot whose legend stands beneath, clear of the axis and its title. */
-function legendBelow(area, entries, entriesInLine) {
-  const lines = Math.ceil(entries / (narrow.matches ? 1 : entriesInLine));
-  const below = 75 + 20 * lines;
-  return {
-    height: 20 + area + below,
-    margin: { l: 10, r: 16, t: 20, b: below },
-    legend: { orientation: narrow.matches ? "v" : "h", x: 0, y: -65 / area, yanchor: "top" },
-  };
+/** The speed-ups of a suite's benchmarks over the baselines, with intervals and targets. */
+function speedPlot(width, rows, peers) {
+  const lines = rows.map((row) => ({
+    label: nameOf(row),
+    strokes: row.bar && peers.includes(row.bar.peer) ? [{ value: 1 / row.bar.most, kind: "target" }] : [],
+    dots: peers
+      .filter((peer) => row.ratios[peer])
+      .map((peer) => {
+        const speed = speedUp(row.ratios[peer]);
+        const target = row.bar?.peer === peer ? `; target ${targetText(row)}: ${verdictText(row)}` : "";
+        return { ...speed, tone: toneOf(row, peer), symbol: DATA.peers.indexOf(peer), text: `${nameOf(row)}: ${speedText(speed)} over ${peer}${target}`, open: () => openBenchmark(row) };
+      }),
+  }));
+  return dotPlot(width, lines, { level: 1 });
 }
 
-/** Points with a name, a text that hovers, and marks that tell without colour. */
-function points(name, index, x, y, texts, more = {}) {
-  return {
-    type: "scatter",
-    mode: "markers",
-    name: plain(name),
-    x,
-    y,
-    text: texts.map(plain),
-    hovertemplate: "%{text}<extra></extra>",
-    marker: { color: colour(index), symbol: symbol(index), size: 8 },
-    ...more,
-  };
-}
+const opened = new Map();
 
-const stroke = (x, y, texts, name) =>
-  points(name, 0, x, y, texts, { marker: { symbol: "line-ns-open", size: 13, color: cssColour("ink"), line: { width: 2 } } });
-
-const lineAtOne = () => [
-  { type: "line", x0: 1, x1: 1, yref: "paper", y0: 0, y1: 1, line: { color: cssColour("soft"), dash: "dot", width: 1 } },
-];
-
-/** Lines of a chart of dots from the top down, with names that fit. */
-function namedLines(names, title = "") {
-  const most = narrow.matches ? 18 : 44;
-  return axis(title, {
-    tickmode: "array",
-    tickvals: names.map((_, index) => index),
-    ticktext: names.map((name) => plain(shortenedInside(narrow.matches ? name.replace(/^\w+: /, "") : name, most))),
-    range: [names.length - 0.4, -0.6],
-  });
-}
-
+/** A chart for each suite, drawn when it is opened. The first suite that misses targets is open. */
 function drawSpeed(rows, peers) {
-  const measured = rows.filter((row) => peers.some((peer) => row.ratios[peer]));
-  const oneSuite = new Set(measured.map((row) => row.suite)).size === 1;
-  const lineName = (row) => `${oneSuite ? "" : `${row.suite}: `}${row.operator} ${row.size}`;
-  const names = [...grouped(measured, lineName).keys()];
-  const places = new Map(names.map((name, index) => [name, index]));
-  const traces = peers.map((peer, index) => {
-    const held = measured.filter((row) => row.ratios[peer]);
-    const ratios = held.map((row) => row.ratios[peer]);
-    const shift = (index - (peers.length - 1) / 2) * 0.24;
-    return points(
-      peer,
-      DATA.peers.indexOf(peer),
-      ratios.map((ratio) => ratio.ratio),
-      held.map((row) => places.get(lineName(row)) + shift),
-      held.map((row, at) => `${row.label} ${row.device}: ${ratioText(ratios[at])} of ${peer}`),
-      {
-        error_x: {
-          symmetric: false,
-          array: ratios.map((ratio) => (ratio.high ?? ratio.ratio) - ratio.ratio),
-          arrayminus: ratios.map((ratio) => ratio.ratio - (ratio.low ?? ratio.ratio)),
-          thickness: 1,
-          width: 2,
-          color: colour(DATA.peers.indexOf(peer)),
-        },
-      },
-    );
-  });
-  const barred = measured.filter((row) => row.bar && peers.includes(row.bar.peer));
-  const most = barred.map((row) => row.bar.most);
-  const texts = barred.map((row) => `${row.label}: at most ${number(row.bar.most)} of ${row.bar.peer}`);
-  traces.push(stroke(most, barred.map((row) => places.get(lineName(row))), texts, "bar"));
-  const height = Math.max(200, 110 + ROW_PIXELS * names.length);
-  const above = 76 / height;
-  draw("speed-plot", traces, height, logarithmic(narrow.matches ? "triten's over peer's" : "ratio: triten's time over the peer's", { side: "top" }), namedLines(names), {
-    shapes: lineAtOne(),
-    margin: { l: 10, r: 16, t: 90, b: 20 },
-    legend: { orientation: "h", x: 0, y: 1 + above, yanchor: "bottom" },
-  });
+  const measured = rows.filter((row) => row.current && peers.some((peer) => row.ratios[peer]));
+  byId("speed").hidden = !measured.length;
+  const groups = [...grouped(measured, (row) => JSON.stringify([row.suite, row.device])).values()];
+  const state = ([{ suite, device }]) => DATA.suites.find((each) => each.suite === suite && each.device === device).state;
+  const urgent = groups.find((members) => state(members) === "missed") ?? groups.find((members) => state(members) === "partly") ?? groups[0];
+  byId("speed-charts").replaceChildren(
+    ...groups.map((members) => {
+      const { suite, device } = members[0];
+      const key = `${suite} ${device}`;
+      const place = make("div");
+      const means = peers.map((peer) => [peer, geometricMean(members.filter((row) => row.in_means && row.ratios[peer]).map((row) => 1 / row.ratios[peer].ratio))]);
+      const said = [`${members.length} benchmarks`, ...means.filter(([, mean]) => known(mean)).map(([peer, mean]) => `${times(mean)} over ${peer}`)];
+      const isOpen = opened.get(key) ?? (groups.length === 1 || members === urgent);
+      const details = make("details", isOpen ? { open: "" } : {}, make("summary", {}, marked(STATES[state(members)]), ` ${suite} `, make("span", { class: "note" }, said.join(" · "))), place);
+      const draw = () => showChart(place, `Speed-ups of ${suite}`, (width) => speedPlot(width, members, peers));
+      details.addEventListener("toggle", () => {
+        opened.set(key, details.open);
+        if (details.open && !place.childElementCount) draw();
+      });
+      if (isOpen) requestAnimationFrame(() => place.isConnected && !place.childElementCount && draw());
+      return details;
+    }),
+  );
+  const shapes = ["●", "◆", "■", "▲"];
+  byId("speed-legend").replaceChildren(...(peers.length > 1 ? peers.map((peer) => make("li", {}, `${shapes[DATA.peers.indexOf(peer) % 4]} ${peer}`)) : []));
 }
 
 function drawRoofline(rows) {
-  const held = rows.filter((row) => row.intensity && row.flops_per_second);
-  const suites = [...new Set(DATA.rows.map((row) => row.suite))];
-  const traces = [...grouped(held, (row) => row.suite)].map(([suite, members]) => {
-    const texts = members.map(
-      (row) => `${row.label} ${row.device}: ${giga(row.flops_per_second)} GFLOP/s, ${percent(row.of_limit)} of the limit`,
-    );
-    const [x, y] = [members.map((row) => row.intensity), members.map((row) => row.flops_per_second)];
-    return points(suite, suites.indexOf(suite), x, y, texts);
-  });
-  const intensities = held.map((row) => row.intensity);
-  const [least, most] = [Math.min(...intensities) / 2, Math.max(...intensities) * 2];
+  const held = rows.filter((row) => row.current && row.intensity && row.flops_per_second);
+  byId("roofline").hidden = !held.length;
+  if (!held.length) return;
+  const suites = [...new Set(held.map((row) => row.suite))];
   const limits = [];
   for (const [device, members] of grouped(held, (row) => row.device)) {
     const found = DATA.files[Math.max(...members.map((row) => row.file))].limits;
     const copy = found.copy_bytes_per_second;
-    for (const [dtype, peak] of Object.entries(found.matrix_flops_per_second)) {
-      limits.push({ device, dtype, peak, copy, knee: copy ? peak / copy : null });
-    }
+    for (const [dtype, peak] of Object.entries(found.matrix_flops_per_second)) limits.push({ device, dtype, peak, copy, knee: copy ? peak / copy : null });
   }
-  const dashes = ["solid", "dash", "dot", "dashdot"];
-  limits.forEach(({ device, dtype, peak, copy, knee }, index) => {
-    const x = [least, knee, most].filter((at) => at !== null && at >= least && at <= most);
-    const y = x.map((at) => (copy ? Math.min(peak, at * copy) : peak));
-    const texts = x.map(() => `${device} ${dtype}: ${giga(peak)} GFLOP/s, a copy ${giga(copy)} GB/s`);
-    const line = { color: cssColour("soft"), dash: dashes[index % dashes.length], width: 1.5 };
-    traces.push(points(`limit ${dtype} ${device}`, 0, x, y, texts, { mode: "lines", line }));
+  byId("roofline-legend").replaceChildren(...suites.map((suite, index) => make("li", { class: `series-${index % 10}` }, suite)));
+  showChart(byId("roofline-plot"), "Roofline: operations per second over operations per byte; the table has the numbers", (width) => {
+    const [left, right, top, bottom] = [56, width - 12, 24, 330];
+    const x = logScale(held.map((row) => row.intensity), left, right, 0.1);
+    const y = logScale([...held.map((row) => row.flops_per_second), ...limits.map(({ peak }) => peak)], bottom, top);
+    const root = svg("g");
+    gridX(root, x, top, bottom, bottom + 16);
+    gridY(root, y, left, right);
+    root.append(label((left + right) / 2, bottom + 34, "operations per byte", { "text-anchor": "middle", class: "tick" }), label(0, 12, "operations per second", { class: "tick" }));
+    for (const { dtype, device, peak, copy, knee } of limits) {
+      const start = copy ? Math.max(x.low, y.low / copy) : x.low;
+      const at = copy ? [start, knee, x.high].filter((each) => each >= start && each <= x.high) : [x.low, x.high];
+      const path = at.map((each) => `${x(each)},${y(copy ? Math.min(peak, each * copy) : peak)}`);
+      root.append(svg("polyline", { points: path.join(" "), class: "limit" }), label(right, y(peak) - 4, `${dtype} matmul, ${device}`, { "text-anchor": "end", class: "tick" }));
+    }
+    const points = held.map((row) => {
+      const group = `roof-${suites.indexOf(row.suite)}`;
+      const each = { x: x(row.intensity), y: y(row.flops_per_second), group, text: `${row.label}: ${giga(row.flops_per_second)} GFLOP/s, ${percent(row.of_limit)} of the limit`, open: () => openBenchmark(row) };
+      root.append(svg("circle", { cx: each.x, cy: each.y, r: 4, class: `dot series-${suites.indexOf(row.suite) % 10}`, "data-group": group }));
+      return each;
+    });
+    return { root, height: bottom + 42, points };
   });
-  byId("roofline-note").textContent =
-    `${held.length} of ${rows.length} rows have both bytes and operations counted. ` +
-    (limits.length
-      ? "Lines are what the machine reached in the same run: a copy's bytes, a large product's operations. A point above " +
-        "the sloped line stayed in a cache."
-      : "No limits were measured in these files.");
-  const { height, ...places } = legendBelow(320, traces.length, 8);
-  draw(
-    "roofline-plot",
-    traces,
-    height,
-    logarithmic("operations for each byte"),
-    logarithmic(narrow.matches ? "FLOP/s" : "operations a second (FLOP/s)", { dtick: 1, exponentformat: "SI" }),
-    places,
-  );
   showTable("limits-table", "Limits, measured in the same run", [
     text("dtype", (each) => each.dtype),
     text("device", (each) => each.device),
-    numeric("product GFLOP/s", (each) => each.peak, giga),
-    numeric("copy GB/s", (each) => each.copy, giga),
-    numeric("operations a byte where they meet", (each) => each.knee),
+    numeric("matmul, GFLOP/s", (each) => each.peak, giga),
+    numeric("copy, GB/s", (each) => each.copy, giga),
+    numeric("operations per byte where they meet", (each) => each.knee),
   ], limits);
   showTable("roofline-table", "Achieved rates", [
-    text("row", (row) => row.label),
-    text("device", (row) => row.device),
-    numeric("operations a byte", (row) => row.intensity),
+    text("benchmark", (row) => row.label),
+    { ...text("device", (row) => row.device), varied: true },
+    numeric("operations per byte", (row) => row.intensity),
     numeric("GFLOP/s", (row) => row.flops_per_second, giga),
     numeric("GB/s", (row) => row.bytes_per_second, giga),
-    text("limit", (row) => row.limit ?? ""),
-    numeric("of limit", (row) => row.of_limit, percent),
+    text("limited by", (row) => ({ copy: "memory", matrix: "compute", call: "call" })[row.limit] ?? ""),
+    numeric("of the limit", (row) => row.of_limit, percent),
   ], held);
 }
 
-/** The most seconds that a row's bar accepts; null where none is known. */
+/** The most seconds that a row's target accepts; null where none is known. */
 function acceptedSeconds(row) {
   if (!row.bar) return null;
   if (row.bar.peer === null) return row.bar.most;
@@ -216,108 +150,35 @@ function acceptedSeconds(row) {
 }
 
 function drawOverhead(rows, peers) {
-  const calls = rows.filter((row) => row.suite === "overhead" && row.summary[OURS]);
-  const mean = (members, value) => geometricMean(members.map(value).filter((each) => each !== null));
+  const calls = rows.filter((row) => row.current && row.suite === "overhead" && row.summary[OURS]);
+  byId("overhead").hidden = !calls.length;
+  if (!calls.length) return;
+  const mean = (members, value) => geometricMean(members.map(value).filter(known));
   const groups = [...grouped(calls, (row) => row.operator)].map(([group, members]) => ({
     group,
     calls: members.length,
     ours: mean(members, medianOf(OURS)),
     theirs: Object.fromEntries(peers.map((peer) => [peer, mean(members, medianOf(peer))])),
-    ratios: Object.fromEntries(peers.map((peer) => [peer, mean(members, (row) => row.ratios[peer]?.ratio ?? null)])),
+    speeds: Object.fromEntries(peers.map((peer) => [peer, mean(members, (row) => inverse(row.ratios[peer]?.ratio))])),
     accepted: mean(members, acceptedSeconds),
     missed: members.filter((row) => row.verdict === "MISSED").length,
   }));
-  const trace = (name, index, value) => {
-    const held = groups.filter((each) => value(each) !== null);
-    const places = held.map((each) => groups.indexOf(each));
-    const texts = held.map((each) => `${each.group}: ${name} ${microseconds(value(each))} us`);
-    return points(name, index, held.map((each) => value(each) * 1e6), places, texts);
-  };
-  const traces = [trace(OURS, 0, (each) => each.ours)];
-  for (const peer of peers) traces.push(trace(peer, 1 + DATA.peers.indexOf(peer), (each) => each.theirs[peer]));
-  const held = groups.filter((each) => each.accepted !== null);
-  const texts = held.map((each) => `${each.group}: accepted ${microseconds(each.accepted)} us`);
-  traces.push(stroke(held.map((each) => each.accepted * 1e6), held.map((each) => groups.indexOf(each)), texts, "accepted"));
-  const height = 120 + 24 * Math.max(groups.length, 3);
-  draw("overhead-plot", traces, height, logarithmic("microseconds of a call"), namedLines(groups.map((each) => each.group)));
+  const lines = groups.map((each) => ({
+    label: each.group,
+    strokes: known(each.accepted) ? [{ value: each.accepted * 1e6, kind: "target" }] : [],
+    dots: [
+      { value: each.ours * 1e6, tone: each.missed ? "bad" : "good", symbol: 0, text: `${each.group}: triten ${microseconds(each.ours)} us` },
+      ...peers.filter((peer) => known(each.theirs[peer])).map((peer) => ({ value: each.theirs[peer] * 1e6, tone: "neutral", symbol: 1 + DATA.peers.indexOf(peer), text: `${each.group}: ${peer} ${microseconds(each.theirs[peer])} us` })),
+    ],
+  }));
+  showChart(byId("overhead-plot"), "Time of small calls by group, in microseconds; the table has the numbers", (width) => dotPlot(width, lines));
   showTable("overhead-table", "Small calls by group: geometric means", [
     text("group", (each) => each.group),
     numeric("calls", (each) => each.calls, String),
-    numeric("triten us", (each) => each.ours, microseconds),
-    ...peers.map((peer) => numeric(`${peer} us`, (each) => each.theirs[peer], microseconds)),
-    numeric("accepted us", (each) => each.accepted, microseconds),
-    ...peers.map((peer) => numeric(`ratio to ${peer}`, (each) => each.ratios[peer], (ratio) => ratio?.toFixed(2) ?? "")),
-    { ...numeric("bars missed", (each) => each.missed, String), tone: (each) => (each.missed ? "bad" : null) },
+    numeric("triten, us", (each) => each.ours, microseconds),
+    ...peers.map((peer) => numeric(`${peer}, us`, (each) => each.theirs[peer], microseconds)),
+    numeric("accepted, us", (each) => each.accepted, microseconds),
+    ...peers.map((peer) => numeric(`over ${peer}`, (each) => each.speeds[peer], times)),
+    { ...numeric("targets missed", (each) => each.missed, String), tone: (each) => (each.missed ? "bad" : null) },
   ], groups);
-}
-
-/** A row's value in a file: its ratio to the peer, or where no peer was measured its time over the first file's. */
-function historyOf(row, peer) {
-  if (peer !== null) return row.history.map((point) => point?.ratios[peer] ?? null);
-  const first = row.history.find((point) => point !== null)?.median;
-  return row.history.map((point) => (point === null ? null : point.median / first));
-}
-
-function change(values) {
-  const present = values.filter((value) => value !== null);
-  return present.length < 2 ? null : present.at(-1) / present[0];
-}
-
-function drawHistory(rows, peers) {
-  const peer = peers[0] ?? null;
-  const known = rows.map((row) => ({ row, values: historyOf(row, peer) })).filter(({ values }) => values.some((v) => v !== null));
-  const everywhere = known.filter(({ row, values }) => row.in_means && values.every((value) => value !== null));
-  let lines;
-  if (byId("history-lines").value === "rows") {
-    const size = ({ values }) => Math.abs(Math.log(change(values) ?? 1));
-    lines = [...known].sort((a, b) => size(b) - size(a)).slice(0, MOST_LINES);
-    lines = lines.map(({ row, values }) => ({ name: row.label, values }));
-  } else {
-    lines = [...grouped(everywhere, ({ row }) => row.suite)].map(([suite, members]) => ({
-      name: `${suite} (${members.length})`,
-      values: DATA.files.map((_, index) => geometricMean(members.map(({ values }) => values[index]))),
-    }));
-  }
-  const measure = peer === null ? "time over the first file's" : `ratio to ${peer}`;
-  byId("history-note").textContent =
-    `${measure}; ${everywhere.length} of ${rows.length} rows are in every file, and only they are in the means. ` +
-    (DATA.files.length === 1 ? "This is one file: give several for a history." : "");
-  const labels = DATA.files.map((file) => file.label);
-  const traces = lines.map(({ name, values }, index) => {
-    const texts = values.map((value, file) => `${name}, ${labels[file]}: ${value === null ? "" : value.toFixed(3)}`);
-    const line = { color: colour(index), width: 2 };
-    return points(shortened(name, 40), index, labels.map((_, at) => at), values, texts, { mode: "lines+markers", line });
-  });
-  const xaxis = axis("", {
-    tickmode: "array",
-    tickvals: labels.map((_, at) => at),
-    ticktext: labels.map((label) => plain(shortened(label, 16))),
-    range: [-0.4, labels.length - 0.6],
-  });
-  const { height, ...places } = legendBelow(320, traces.length, 3);
-  draw("history-plot", traces, height, xaxis, logarithmic(measure), places);
-  showTable("history-table", `${measure} in each file`, [
-    text("row", ({ row }) => row.label),
-    text("device", ({ row }) => row.device),
-    ...labels.map((label, at) =>
-      numeric(`${at + 1}: ${label}`, ({ values }) => values[at], (value) => value?.toFixed(2) ?? ""),
-    ),
-    numeric("last over first", ({ values }) => change(values), (value) => value?.toFixed(2) ?? ""),
-  ], known);
-  if (DATA.files.length > 1) showChanges(rows);
-}
-
-function showChanges(rows) {
-  const visible = new Set(rows);
-  const records = DATA.changes.filter((each) => visible.has(DATA.rows[each.row]));
-  showTable("changes-table", `Rows whose time changed by more than ${percent(DATA.threshold)}: the slowest first`, [
-    text("row", (each) => DATA.rows[each.row].label),
-    text("device", (each) => DATA.rows[each.row].device),
-    text("from", (each) => DATA.files[each.base_file].label),
-    text("to", (each) => DATA.files[each.new_file].label),
-    numeric("before us", (each) => each.base_seconds, microseconds),
-    numeric("after us", (each) => each.new_seconds, microseconds),
-    numeric("ratio", (each) => each, ratioText),
-    { ...text("verdict", (each) => each.verdict), tone: (each) => (each.regression ? "bad" : "good") },
-  ], records);
 }
