@@ -182,7 +182,7 @@ bench: $(DEMO_READY)
 	$(RUN) -m triten.perf memory
 
 screenshot: $(TEST_READY)
-	$(RUN) -m triten.perf.report.screenshot $(RESULT)
+	$(RUN) -m triten.perf.report.screenshot $(RESULT) --folder docs/_static
 
 bench-launch: $(TEST_READY)
 	$(if $(strip $(CUDA)),$(RUN) -m triten.perf launch,\

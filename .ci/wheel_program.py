@@ -8,7 +8,7 @@ from pathlib import Path
 import triten as tt
 import triten.nn.functional as F
 
-ABSENT = ("triton", "cupy", "yaml", "rich", "plotly", "torch")
+ABSENT = ("triton", "cupy", "yaml", "rich", "torch")
 
 version = importlib.metadata.version("triten")
 package = Path(tt.__file__).parent

@@ -17,7 +17,7 @@ import triten as tt
 from triten.tests.shared.package_files import PACKAGE, ROOT, module_name, package_folders
 
 DATA_SUFFIXES = {".yaml", ".pyi", ".typed"}
-HEAVY = ("triton", "cupy", "scipy", "yaml", "plotly", "rich", "torch")
+HEAVY = ("triton", "cupy", "scipy", "yaml", "rich", "torch")
 ENTRIES = 22
 """At most this many entries has the root of the repository."""
 

@@ -1,17 +1,20 @@
 """Data of result files, arranged for the report: the object that `--format json` prints and the page shows.
 
 Times are seconds. A ratio is triten's time over a baseline's: below 1, triten is faster. `null` means
-unknown.
+unknown. A row is a benchmark, as in the result file.
 
-    format, version   "triten.perf.report", 1
+    format, version   "triten.perf.report", 2
     files       list, the oldest commit first: path, label, commit, dirty, time, started, complete, rehearsal, machine,
-                versions, settings, limits (as in the result file)
-    peers       list of baseline names, those with the strictest bars first
+                versions, settings, limits (as in the result file), environment (equal numbers: the times are
+                comparable), repeat (whether the file before it measured the same code)
+    peers       list of baseline names, the most important first
     mean_bars   object by suite: least and aim, the geometric mean of ratios to torch on the CPU that is accepted
     rows        list, in the order of the files. Each row comes from the last file that has it:
         suite, operator, name, size, dtype, device, direction, threads, bytes, flops, bar, note, verdict
         label           the row's name in one line
-        file            index of the file that it is taken from
+        file            index of the file that it is taken from; files: of all that have it
+        current         whether suites and totals count it: not if later runs of its suite dropped it
+        renamed_from    labels of its earlier names
         in_means        whether geometric means count it: not if it meets ever-new shapes
         summary         object by library: median, low_quartile, high_quartile, interquartile_range
         ratios          object by baseline: ratio, low, high
@@ -19,14 +22,15 @@ unknown.
         intensity       operations for each byte
         accepted_peer   the baseline of `excess`; null for a bar of seconds
         excess          the ratio over the bar's; without a bar, over 1: above 1 it takes longer than accepted
-        history         list, for each file null or: median, ratios (object by baseline: a number)
-    suites      list, for each suite and device: rows, timed, met, missed, failed, means (by baseline: count, mean), and
-                bar: null or least, aim, verdict
-    totals      rows, timed, met, missed, failed, means (by baseline: count, mean, faster)
+        history         list, for each file null or: median, low, high, ratios (object by baseline: a number)
+    suites      list, for each suite and device, of the current rows: rows, timed, met, missed, unsure, failed, means
+                (by baseline: count, mean, faster), bar: null or least, aim, verdict, and state, history, trend (see
+                `trends`)
+    totals      rows, timed, met, missed, unsure, failed, means, state, history, trend
     worst       indices of the ten rows with the largest excess
-    changes     list, the slowest first, of rows whose median changed by more than `threshold` from the first file that
-                has them to the last, and whose interval does not contain 1: row, base_file, new_file, base_seconds,
-                new_seconds, ratio, low, high, verdict, regression
+    changes     list, of the rows of the last file that an earlier file of its environment has (see `changes`): row,
+                base_file, base_seconds, new_seconds, ratio, low, high, verdict, regression
+    summary     sentences and tiles (see `summary`)
     threshold   share of the time
     doubts      list of sentences: reasons why the numbers are less reliable
 """
@@ -34,18 +38,22 @@ unknown.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..suite.compare import THRESHOLD, compare_results
+from ..suite.compare import THRESHOLD
 from ..suite.display import NEW_SHAPES
-from ..suite.results import OURS, Result, ResultFileError, Row, RowKey, read_results
+from ..suite.results import MET, MISSED, OURS, UNSURE, Result, Row, RowKey
 from ..suite.workloads import MEAN_BARS
+from .changes import SLOWER, Change, changes
+from .linking import current_key, renames
+from .runs import Benchmark, Run, is_failure, read_history, run_of
+from .summary import summary
+from .trends import trends
 
-FORMAT, VERSION = "triten.perf.report", 1
+FORMAT, VERSION = "triten.perf.report", 2
 PREFERRED_PEERS = ("torch", "cupy", "numpy", "numexpr", "numba")
 WORST = 10
 
@@ -57,33 +65,42 @@ def report_data(paths: Sequence[Path], threshold: float = THRESHOLD) -> Record:
 
     Args:
         paths: One or more result files of `python -m triten.perf run`, in any order.
-        threshold: Minimum relative change of a row's time that `changes` lists.
+        threshold: Minimum relative change of a row's time that counts as a change.
 
     Raises:
         ResultFileError: if a file cannot be read, or is given twice.
     """
-    if len({path.resolve() for path in paths}) < len(paths):
-        raise ResultFileError("a result file is given twice")
-    found = sorted(((path, read_results(path)) for path in paths), key=lambda each: _moment(*each))
+    found = read_history(paths)
+    runs = [run_of(*each) for each in found]
+    renamed = renames(runs)
+    named = [{current_key(key, renamed): key for key in run.benchmarks} for run in runs]
     results = [result for _, result in found]
     peers = _peers(results)
-    by_file = [result.by_key for result in results]
-    keys = list(dict.fromkeys(key for result in results for key in result.by_key))
-    rows = [_row_record(key, found, by_file) for key in keys]
-    return {
+    rows = _rows(results, runs, renamed, named)
+    groups = _groups(rows, len(results))
+    indices = {key: index for index, key in enumerate(rows)}
+    changed = [_change_record(each, indices[each.key], threshold) for each in changes(runs, named, threshold)]
+    records = list(rows.values())
+    everything = [key for keys in groups.values() for key in keys]
+    current = [rows[key] for key in everything]
+    data = {
         "format": FORMAT,
         "version": VERSION,
-        "files": [_file_record(path, result) for path, result in found],
+        "files": _files(found, runs),
         "peers": peers,
         "mean_bars": {suite: {"least": least, "aim": aim} for suite, (least, aim) in MEAN_BARS.items()},
-        "rows": rows,
-        "suites": _suites(rows, peers),
-        "totals": _counts(rows) | {"means": _means(rows, peers)},
-        "worst": worst(rows),
-        "changes": _changes(results, keys, threshold),
+        "rows": records,
+        "suites": [
+            _suite(*group, [rows[key] for key in keys], peers) | trends(keys, runs, named, peers, group)
+            for group, keys in groups.items()
+        ],
+        "totals": _totals(current, peers) | trends(everything, runs, named, peers),
+        "worst": worst(records),
+        "changes": sorted(changed, key=lambda each: -each["ratio"]),
         "threshold": threshold,
         "doubts": _doubts(results),
     }
+    return data | {"summary": summary(data)}
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
@@ -100,23 +117,8 @@ def geometric_mean(values: Iterable[float]) -> float | None:
 
 def worst(rows: Sequence[Record], count: int = WORST) -> list[int]:
     """Return the indices of the rows that most exceed their bars, the worst first."""
-    held = [index for index, row in enumerate(rows) if row["excess"] is not None]
+    held = [index for index, row in enumerate(rows) if row["current"] and row["excess"] is not None]
     return sorted(held, key=lambda index: -rows[index]["excess"])[:count]
-
-
-def _moment(path: Path, result: Result) -> tuple[datetime, datetime]:
-    """When the commit was made, then when it was measured: a history is of commits."""
-    started = _parsed(path, "started", result.started)
-    time = (result.commit or {}).get("time")
-    return (started if time is None else _parsed(path, "commit.time", time)), started
-
-
-def _parsed(path: Path, place: str, text: Any) -> datetime:
-    try:
-        found = datetime.fromisoformat(text)
-    except (TypeError, ValueError):
-        raise ResultFileError(f"{path}: damaged: {place}: expected a moment, got {text!r:.60}") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _peers(results: Sequence[Result]) -> list[str]:
@@ -124,53 +126,76 @@ def _peers(results: Sequence[Result]) -> list[str]:
     return [peer for peer in PREFERRED_PEERS if peer in found] + sorted(found - set(PREFERRED_PEERS))
 
 
-def _file_record(path: Path, result: Result) -> Record:
-    commit = result.commit or {}
-    dirty = bool(commit.get("dirty"))
-    label = commit.get("hash", "")[:9] + ("+" if dirty else "") if commit else path.name
+def _files(found: Sequence[tuple[Path, Result]], runs: Sequence[Run]) -> list[Record]:
+    environments = list(dict.fromkeys(run.environment for run in runs))
     copied = ("started", "complete", "rehearsal", "machine", "versions", "settings")
-    return {
-        "path": str(path),
-        "label": label,
-        "commit": commit.get("hash"),
-        "dirty": dirty,
-        "time": commit.get("time"),
-        **{name: getattr(result, name) for name in copied},
-        "limits": asdict(result.limits),
-    }
+    return [
+        {
+            "path": str(path),
+            "label": run.label,
+            "commit": run.commit,
+            "dirty": run.dirty,
+            "time": (result.commit or {}).get("time"),
+            **{name: getattr(result, name) for name in copied},
+            "limits": asdict(result.limits),
+            "environment": environments.index(run.environment),
+            "repeat": index > 0 and run.is_repeat_of(runs[index - 1]),
+        }
+        for index, ((path, result), run) in enumerate(zip(found, runs, strict=True))
+    ]
 
 
-def _row_record(
-    key: RowKey, found: Sequence[tuple[Path, Result]], by_file: Sequence[dict[RowKey, Row]]
-) -> Record:
-    file = max(index for index, rows in enumerate(by_file) if key in rows)
-    result = found[file][1]
-    row = by_file[file][key]
-    derived = row.derived(result.limits, result.confidence)
+def _rows(
+    results: Sequence[Result],
+    runs: Sequence[Run],
+    renamed: Mapping[RowKey, RowKey],
+    named: Sequence[Mapping[RowKey, RowKey]],
+) -> dict[RowKey, Record]:
+    """Return a record for each benchmark, by its newest key."""
+    by_file = [{current_key(row.key, renamed): row for row in result.rows} for result in results]
+    keys = dict.fromkeys(key for rows in by_file for key in rows)
+    earlier: dict[RowKey, list[str]] = {}
+    for old in renamed:
+        earlier.setdefault(current_key(old, renamed), []).append(str(old))
+    found = {}
+    for key in keys:
+        files = [index for index, members in enumerate(by_file) if key in members]
+        file = files[-1]
+        history = [
+            _point(run.benchmarks[own[key]]) if key in own else None
+            for run, own in zip(runs, named, strict=True)
+        ]
+        record = _row_record(by_file[file][key], results[file])
+        found[key] = record | {
+            "file": file,
+            "files": files,
+            "renamed_from": earlier.get(key, []),
+            "history": history,
+        }
+    return found
+
+
+def _row_record(row: Row, result: Result) -> Record:
     intensity = row.flops / row.bytes if row.flops and row.bytes else None
     peer, excess = _excess(row)
-    history = [_point(rows.get(key)) for rows in by_file]
-    copied = ("threads", "bytes", "flops", "note")
     return {
-        **key._asdict(),
-        **{name: getattr(row, name) for name in copied},
-        "label": str(key),
+        **row.key._asdict(),
+        **{name: getattr(row, name) for name in ("threads", "bytes", "flops", "note")},
+        "label": str(row.key),
         "bar": row.bar._asdict() if row.bar else None,
-        "file": file,
         "in_means": row.operator != NEW_SHAPES,
-        **derived,
+        **row.derived(result.limits, result.confidence),
         "intensity": intensity,
         "accepted_peer": peer,
         "excess": excess,
-        "history": history,
     }
 
 
 def _excess(row: Row) -> tuple[str | None, float | None]:
     """Return the baseline that a row is compared with, and its ratio to the accepted time."""
     if row.bar is not None and row.bar.peer is None:
-        summary = row.summary()
-        return None, summary.median / row.bar.most if summary else None
+        found = row.summary()
+        return None, found.median / row.bar.most if found else None
     peers = [row.bar.peer] if row.bar is not None else [*PREFERRED_PEERS, *row.peers]
     for peer in peers:
         ratio = row.ratio(peer) if peer else None
@@ -179,21 +204,36 @@ def _excess(row: Row) -> tuple[str | None, float | None]:
     return None, None
 
 
-def _point(row: Row | None) -> Record | None:
-    summary = row.summary() if row else None
-    if row is None or summary is None:
-        return None
-    ratios = {peer: ratio.estimate for peer in row.peers if (ratio := row.ratio(peer))}
-    return {"median": summary.median, "ratios": ratios}
+def _point(found: Benchmark) -> Record:
+    median, low, high = found.seconds
+    ratios = {peer: ratio.estimate for peer, ratio in found.ratios.items()}
+    return {"median": median, "low": low, "high": high, "ratios": ratios}
+
+
+def _change_record(change: Change, row: int, threshold: float) -> Record:
+    regression = change.verdict == SLOWER and change.ratio.estimate > 1 + threshold
+    return {
+        "row": row,
+        "base_file": change.base,
+        "base_seconds": change.base_seconds,
+        "new_seconds": change.new_seconds,
+        "ratio": change.ratio.estimate,
+        "low": change.ratio.low,
+        "high": change.ratio.high,
+        "verdict": change.verdict,
+        "regression": regression,
+    }
 
 
 def _counts(rows: Sequence[Record]) -> Record:
+    verdicts = [row["verdict"] for row in rows]
     return {
         "rows": len(rows),
         "timed": sum(OURS in row["summary"] for row in rows),
-        "met": sum(row["verdict"] == "met" for row in rows),
-        "missed": sum(row["verdict"] == "MISSED" for row in rows),
-        "failed": sum(row["note"].startswith(("WRONG", "FAILED")) for row in rows),
+        "met": verdicts.count(MET),
+        "missed": verdicts.count(MISSED),
+        "unsure": verdicts.count(UNSURE),
+        "failed": sum(is_failure(row["note"]) for row in rows),
     }
 
 
@@ -207,52 +247,39 @@ def _means(rows: Sequence[Record], peers: Sequence[str]) -> Record:
     return found
 
 
-def _suites(rows: Sequence[Record], peers: Sequence[str]) -> list[Record]:
-    groups: dict[tuple[str, str], list[Record]] = {}
-    for row in rows:
-        groups.setdefault((row["suite"], row["device"]), []).append(row)
-    found = []
-    for (suite, device), members in groups.items():
-        means = _means(members, peers)
-        bar = None
-        if device == "cpu" and suite in MEAN_BARS and "torch" in means:
-            (least, aim), mean = MEAN_BARS[suite], means["torch"]["mean"]
-            verdict = "aim met" if mean <= aim else "met" if mean <= least else "MISSED"
-            bar = {"least": least, "aim": aim, "verdict": verdict}
-        found.append({"suite": suite, "device": device, **_counts(members), "means": means, "bar": bar})
-    return found
+def _groups(rows: Mapping[RowKey, Record], files: int) -> dict[tuple[str, str], list[RowKey]]:
+    """Group the current rows by suite and device, and mark each row as current or not.
+
+    A row is current if no later file has at least half as many rows of its suite as the suite's largest file.
+    A partial run thus drops nothing.
+    """
+    members: dict[tuple[str, str], list[RowKey]] = {}
+    for key in rows:
+        members.setdefault((key.suite, key.device), []).append(key)
+    for keys in members.values():
+        counts = [sum(file in rows[key]["files"] for key in keys) for file in range(files)]
+        full = max(file for file, count in enumerate(counts) if 2 * count >= max(counts))
+        for key in keys:
+            rows[key]["current"] = rows[key]["file"] >= full
+    return {
+        group: [key for key in keys if rows[key]["current"]]
+        for group, keys in members.items()
+        if any(rows[key]["current"] for key in keys)
+    }
 
 
-def _changes(results: Sequence[Result], keys: Sequence[RowKey], threshold: float) -> list[Record]:
-    """From the first file that timed a row to the last: only rows past the threshold get an interval, which is slow."""
-    indices = {key: index for index, key in enumerate(keys)}
-    pairs: dict[tuple[int, int], list[RowKey]] = {}
-    timed = [{row.key: row for row in result.rows if row.samples.get(OURS)} for result in results]
-    for key in keys:
-        present = [file for file, rows in enumerate(timed) if key in rows]
-        if len(present) < 2:
-            continue
-        first, last = present[0], present[-1]
-        before, after = timed[first][key].summary(), timed[last][key].summary()
-        assert before is not None and after is not None
-        if abs(after.median / before.median - 1) > threshold:
-            pairs.setdefault((first, last), []).append(key)
-    found = []
-    for (first, last), changed in pairs.items():
-        base, new = (
-            replace(results[file], rows=[timed[file][key] for key in changed]) for file in (first, last)
-        )
-        for each in compare_results(
-            base, new, threshold=threshold, confidence=new.confidence, compared=len(keys)
-        ):
-            if not each.ratio.contains(1.0):
-                record = {
-                    "row": indices[each.key], "base_file": first, "new_file": last, "base_seconds": each.base_seconds,
-                    "new_seconds": each.new_seconds, "ratio": each.ratio.estimate, "low": each.ratio.low,
-                    "high": each.ratio.high, "verdict": each.verdict, "regression": each.is_regression,
-                }  # fmt: skip
-                found.append(record)
-    return sorted(found, key=lambda each: -each["ratio"])
+def _suite(suite: str, device: str, rows: Sequence[Record], peers: Sequence[str]) -> Record:
+    means = _means(rows, peers)
+    bar = None
+    if device == "cpu" and suite in MEAN_BARS and "torch" in means:
+        (least, aim), mean = MEAN_BARS[suite], means["torch"]["mean"]
+        verdict = "aim met" if mean <= aim else "met" if mean <= least else "MISSED"
+        bar = {"least": least, "aim": aim, "verdict": verdict}
+    return {"suite": suite, "device": device, **_counts(rows), "means": means, "bar": bar}
+
+
+def _totals(rows: Sequence[Record], peers: Sequence[str]) -> Record:
+    return _counts(rows) | {"means": _means(rows, peers)}
 
 
 def _doubts(results: Sequence[Result]) -> list[str]:
@@ -265,8 +292,8 @@ def _doubts(results: Sequence[Result]) -> list[str]:
             said.append(f"{name} differs between the files: {', '.join(values)}")
     rehearsed = sum(result.rehearsal for result in results)
     if rehearsed:
-        said.append(f"{rehearsed} of {len(results)} files: a rehearsal, whose times say nothing")
+        said.append(f"{rehearsed} of {len(results)} files: a rehearsal, whose times are meaningless")
     unfinished = sum(not result.complete for result in results)
     if unfinished:
-        said.append(f"{unfinished} of {len(results)} files: incomplete, the run was cut off")
+        said.append(f"{unfinished} of {len(results)} files: incomplete, the run was interrupted")
     return said

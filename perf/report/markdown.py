@@ -1,4 +1,4 @@
-"""Report as a few Markdown tables for the log of a build: suites, changes, the worst rows."""
+"""Report as Markdown for the log of a build: the summary, and tables of suites, changes and the slowest benchmarks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..suite.display import number
+from ..suite.results import MET, MISSED, UNSURE
+from .changes import FASTER, SLOWER
 
 CHANGES = 20
+RESULTS = {MET: "met", MISSED: "missed", UNSURE: "inconclusive"}
 # Characters that Markdown or HTML would read as markup. A table cell ends with the line.
 _MARKUP = re.compile(r"[\\`*_{}\[\]|~$]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -39,18 +42,17 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -
 
 
 def _head(data: dict[str, Any]) -> str:
-    last, totals = data["files"][-1], data["totals"]
+    last = data["files"][-1]
     machine, settings = last["machine"], last["settings"]
     files = ", ".join(escaped(file["label"]) for file in data["files"])
     where = ", ".join(escaped(machine[name]) for name in ("gpu", "processor", "python") if machine.get(name))
     lines = [
-        "# triten.perf",
+        "# triten performance",
         "",
         f"{files}: {where}; threads {escaped(settings.get('threads'))}"
         f"{'; quick' if settings.get('quick') else ''}",
         "",
-        f"{totals['timed']} of {totals['rows']} rows timed; bars: {totals['met']} met, {totals['missed']} missed; "
-        f"{totals['failed']} failed or wrong. A ratio is triten's time over the peer's.",
+        *(f"- {escaped(sentence)}" for sentence in data["summary"]["sentences"]),
     ]
     return "\n".join([*lines, *(f"\n**Note:** {escaped(doubt)}" for doubt in data["doubts"])])
 
@@ -60,37 +62,45 @@ def _suites(data: dict[str, Any]) -> str:
     rows = []
     for each in [*data["suites"], {"suite": "all", "device": "", "bar": None, **data["totals"]}]:
         means = [each["means"].get(peer) for peer in peers]
-        bar = each["bar"]
         rows.append(
             [
                 escaped(each["suite"]),
                 escaped(each["device"]),
                 f"{each['timed']}/{each['rows']}",
-                str(each["met"]),
-                str(each["missed"]),
-                str(each["failed"]),
-                *("" if mean is None else f"{mean['mean']:.2f} ({mean['count']})" for mean in means),
-                "" if bar is None else f"{bar['least']:.2f}, aim {bar['aim']:.2f}: {bar['verdict']}",
+                *(str(each[name]) for name in ("met", "missed", "unsure", "failed")),
+                *("" if mean is None else f"{1 / mean['mean']:.2f} ({mean['count']})" for mean in means),
+                _mean_target(each["bar"]),
             ]
         )
     heads = [
-        "suite", "device", "timed", "met", "missed", "failed", *(f"mean / {escaped(peer)}" for peer in peers),
-        "mean's bar",
+        "suite", "device", "timed", "met", "missed", "inconclusive", "failed",
+        *(f"speed-up over {escaped(peer)}" for peer in peers), "target of the mean",
     ]  # fmt: skip
-    return "## Suites\n\nGeometric means of the ratios, of how many rows.\n\n" + table(heads, rows, 2)
+    return "## Suites\n\nGeometric means of the speed-ups, with the number of benchmarks.\n\n" + table(
+        heads, rows, 2
+    )
+
+
+def _mean_target(bar: dict[str, Any] | None) -> str:
+    if bar is None:
+        return ""
+    return f"{1 / bar['least']:.2f}, aim {1 / bar['aim']:.2f}: {bar['verdict'].lower()}"
 
 
 def _changes(data: dict[str, Any]) -> str:
-    if len(data["files"]) < 2:
+    if not data["changes"]:
         return ""
-    first, last = (escaped(data["files"][index]["label"]) for index in (0, -1))
-    head = f"## Slower from {first} to {last}\n\n"
-    slower = [each for each in data["changes"] if each["regression"]]
-    faster = sum(each["verdict"] == "faster" for each in data["changes"])
-    said = f"{len(slower)} rows slower by more than {data['threshold']:.0%}, {faster} faster."
+    slower = [each for each in data["changes"] if each["verdict"] == SLOWER]
+    faster = sum(each["verdict"] == FASTER for each in data["changes"])
+    said = (
+        f"{len(slower)} benchmarks slower by more than {data['threshold']:.0%} and beyond the noise, {faster} faster, "
+        f"of {len(data['changes'])}."
+    )
+    head = f"## Slower than before\n\n{said}"
     rows = [
         [
             escaped(data["rows"][each["row"]]["label"]),
+            escaped(data["files"][each["base_file"]]["label"]),
             number(each["base_seconds"] * 1e6),
             number(each["new_seconds"] * 1e6),
             f"{each['ratio']:.2f}",
@@ -99,28 +109,34 @@ def _changes(data: dict[str, Any]) -> str:
         for each in slower[:CHANGES]
     ]
     if not rows:
-        return head + said
+        return head
     more = f"\n\nand {len(slower) - CHANGES} more" if len(slower) > CHANGES else ""
-    return f"{head}{said}\n\n{table(['row', 'before, us', 'after, us', 'ratio', 'interval'], rows)}{more}"
+    heads = ["benchmark", "since", "before, us", "now, us", "time ratio", "interval"]
+    return f"{head}\n\n{table(heads, rows, 2)}{more}"
 
 
 def _worst(data: dict[str, Any]) -> str:
+    """Return the benchmarks farthest from their targets, or without a target from the baseline's time."""
     rows = []
     for index in data["worst"]:
         row = data["rows"][index]
-        peer = row["accepted_peer"]
+        peer, bar = row["accepted_peer"], row["bar"]
         ratio = row["ratios"].get(peer) if peer else None
-        most = row["bar"]["most"] if row["bar"] else None
-        accepted = "level" if most is None else f"{most:.2f}" if peer else f"{number(most * 1e6)} us"
+        target = (
+            ""
+            if bar is None
+            else f"at least {1 / bar['most']:.2f}"
+            if peer
+            else f"at most {number(bar['most'] * 1e6)} us"
+        )
         rows.append(
             [
                 escaped(row["label"]),
                 number(row["summary"]["triten"]["median"] * 1e6),
-                f"{ratio['ratio']:.2f} / {escaped(peer)}" if ratio else "",
-                accepted,
-                f"{row['excess']:.2f}",
-                escaped(row["verdict"]),
+                f"{1 / ratio['ratio']:.2f} over {escaped(peer)}" if ratio else "",
+                target,
+                escaped(RESULTS.get(row["verdict"], row["verdict"])),
             ]
         )
-    heads = ["row", "us", "ratio", "accepted", "times accepted", "verdict"]
-    return f"## The worst {len(rows)}\n\n{table(heads, rows)}" if rows else ""
+    heads = ["benchmark", "us", "speed-up", "target", "result"]
+    return f"## Farthest from the target or the baseline\n\n{table(heads, rows)}" if rows else ""

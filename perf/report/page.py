@@ -1,14 +1,11 @@
-"""Report as one self-contained HTML page: data, style, script, and the plotting library.
+"""Report as one self-contained HTML page: data, style and script.
 
-The plots use an inlined copy of plotly, which makes the page 4.8 MB. A page is written for a run and opened
-from a disk or a build's artifacts, where loading it takes a fraction of a second. In return, a maintained
-library provides logarithmic axes, hover labels, zoom, legends that hide a series, and sharp text. Custom
-plots would need some hundred lines of script for less. Plots support neither keyboards nor screen readers, so
-every plot also has its table.
+The charts are SVG that the page's script draws (`chart.js`). A plotting library would make each page several
+megabytes larger. The charts work by pointer and by keyboard, and every chart also has a table.
 
 No content of a result file becomes markup. The data is JSON in which `<`, `>` and `&` are escaped, so that it
-cannot close an element. The script sets text, never HTML. The page's policy allows only two scripts, by their
-hashes, and no connection. The page therefore cannot load or send anything even if another protection fails.
+cannot close an element. The script sets text, never HTML. The page's policy allows only its own script, by its
+hash, and no connection. The page therefore cannot load or send anything even if another protection fails.
 """
 
 from __future__ import annotations
@@ -16,7 +13,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-import importlib.util
 import json
 import re
 from collections.abc import Mapping
@@ -25,7 +21,11 @@ from typing import Any
 
 from ..refusal import RefusalError
 
-SCRIPTS = ("filters.js", "tables.js", "plots.js", "main.js")
+SCRIPTS = ("base.js", "chart.js", "tables.js", "headline.js", "benchmarks.js", "history.js", "main.js")
+# Significant digits of the page's numbers.
+DIGITS = 4
+# Fields of a row that only `--format json` has.
+UNUSED = ("files", "threads")
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -34,21 +34,18 @@ class PageError(RefusalError):
 
 
 def format_page(data: Mapping[str, Any]) -> str:
-    """Format the data of `report_data` as a page. Raise PageError if plotly is not installed."""
-    library = plotting_library()
+    """Format the data of `report_data` as a page."""
     ours = "\n".join(_own(name) for name in SCRIPTS)
-    hashes = " ".join(_hash(script) for script in (library, ours))
     policy = (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+        f"default-src 'none'; script-src {_hash(ours)}; style-src 'unsafe-inline'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
     )
     labels = " to ".join(dict.fromkeys(str(data["files"][index]["label"]) for index in (0, -1)))
     parts = {
         "policy": html.escape(policy),
-        "title": html.escape(f"triten.perf: {labels}"),
+        "title": html.escape(f"triten performance: {labels}"),
         "style": _own("page.css"),
-        "data": json_in_html(data),
-        "library": library,
+        "data": json_in_html(page_data(data)),
         "script": ours,
     }
     return _PLACE.sub(lambda place: parts[place[1]], _own("page.html"))
@@ -66,16 +63,27 @@ def json_in_html(data: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def plotting_library() -> str:
-    """Return the source of plotly.js in the Python package. Raise PageError without the package."""
-    if importlib.util.find_spec("plotly") is None:
-        raise PageError(
-            "the page's plots need plotly: pip install plotly (extra `perf`); --format markdown and json do not"
-        )
-    from plotly.offline import get_plotlyjs
+def page_data(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of the data that the page shows, with rounded numbers.
 
-    source: str = get_plotlyjs()
-    return source
+    Example:
+        >>> from triten.perf.report.page import page_data
+        >>> page_data({"rows": [{"excess": 1.23456, "threads": 2}]})
+        {'rows': [{'excess': 1.235}]}
+    """
+    rows = [{name: value for name, value in row.items() if name not in UNUSED} for row in data["rows"]]
+    shown: dict[str, Any] = _rounded({**data, "rows": rows})
+    return shown
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, Mapping):
+        return {name: _rounded(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(each) for each in value]
+    return value
 
 
 def _own(name: str) -> str:

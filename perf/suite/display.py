@@ -39,7 +39,7 @@ class _Bar:
         self._progress, self._task = progress, task
 
     def begin(self, title: str) -> None:
-        self._progress.update(self._task, description=f"{title:<60.60}")
+        self._progress.update(self._task, description=title)
 
     def done(self) -> None:
         self._progress.advance(self._task)
@@ -52,12 +52,45 @@ def progress(total: int) -> Iterator[Progress]:
         yield _Silent()
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as RichProgress
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with RichProgress(*columns, console=Console(stderr=True), transient=True) as shown:
+    with progress_bar(Console(stderr=True)) as shown:
         yield _Bar(shown, shown.add_task("", total=total))
+
+
+def progress_bar(console: Any) -> Any:
+    """Return rich's progress bar for a console: benchmark, bar, count, time elapsed and time left.
+
+    The benchmark's name is shortened to the width that the other columns leave: they are never cut.
+    """
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.table import Column
+
+    def whole() -> Column:
+        return Column(no_wrap=True, min_width=len("0:00:00"))
+
+    return Progress(
+        TextColumn(
+            "{task.description}",
+            table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
+            markup=False,
+        ),
+        BarColumn(bar_width=16),
+        MofNCompleteColumn(table_column=whole()),
+        TimeElapsedColumn(table_column=whole()),
+        TextColumn("elapsed,"),
+        TimeRemainingColumn(table_column=whole()),
+        TextColumn("left"),
+        console=console,
+        transient=True,
+        expand=True,
+    )
 
 
 def format_result(result: Result) -> str:
