@@ -1,7 +1,7 @@
 """Show result files of `run`: a page that works offline, tables of markdown for a log, or the derived data as JSON.
 
-Several files, or a store, make a history, ordered by when their commits were made. Exit status 2: a file is no result, or the report
-cannot be written.
+Several files, or a store, make a history, ordered by when their commits were made.
+Exit status 2: a file is no result, or the report cannot be written.
 """
 
 from __future__ import annotations
