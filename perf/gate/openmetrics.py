@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ..history.store import machine_name
+from ..history.identity import machine_name
 from ..suite.results import RowKey
 from .decision import KINDS, Decision, label
 

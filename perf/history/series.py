@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..suite.results import OURS, Result, Row, RowKey
-from .store import History, HistoryError, Run, machine_name
+from .identity import machine_name
+from .store import History, HistoryError, Run
 
 
 class SeriesKey(NamedTuple):

@@ -7,19 +7,19 @@ view; the earlier state stays in the file.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from ..refusal import RefusalError
 from ..suite.confidence import summarise
 from ..suite.results import Bar, Limits, Result, Row, RowKey
+from .identity import content_hash, digest_of, machine_name, moment_of
 from .schema import (
     APPLICATION_ID,
     KEY_COLUMNS,
@@ -163,6 +163,10 @@ class History:
         """
         counts = dict(self._query("SELECT run, count(*) FROM rows GROUP BY run").fetchall())
         source = "runs" if every_state else "last_runs"
+        with self._decoding():
+            return self._heads(source, counts)
+
+    def _heads(self, source: str, counts: Mapping[int, int]) -> list[Run]:
         found = [
             Run(
                 row["id"], row["digest"], row["started"], bool(row["complete"]), bool(row["rehearsal"]),
@@ -180,6 +184,10 @@ class History:
             renamed: If True, rows have the names that the aliases give them. Default: True. If a run has rows
                 of the old and of the new name, the old one keeps its name.
         """
+        with self._decoding():
+            return self._result(run, renamed)
+
+    def _result(self, run: Run, renamed: bool) -> Result:
         head = self._query("SELECT * FROM runs WHERE id = ?", [run.id]).fetchone()
         times: dict[int, dict[str, list[float]]] = {}
         for found in self._query(
@@ -285,7 +293,17 @@ class History:
     def _query(self, statement: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
         try:
             return self._connection.execute(statement, values)
+        except sqlite3.OperationalError as error:
+            raise HistoryError(f"cannot read {self.path}: {error}") from None
         except sqlite3.DatabaseError as error:
+            raise HistoryError(f"{self.path}: damaged: {error}") from None
+
+    @contextmanager
+    def _decoding(self) -> Iterator[None]:
+        """Report values that `add` has not written."""
+        try:
+            yield
+        except (ValueError, TypeError, AttributeError) as error:
             raise HistoryError(f"{self.path}: damaged: {error}") from None
 
     def _insert(self, table: str, columns: Sequence[str], values: Sequence[object]) -> int:
@@ -319,37 +337,9 @@ class History:
         return found
 
 
-def moment_of(text: str) -> datetime:
-    """Return a moment of a result file; without a time zone, it is UTC. The year 1 stands for unreadable text."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return datetime.min.replace(tzinfo=UTC)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def digest_of(result: Result) -> str:
-    """Return the SHA-256 of a result's content, without derived values and the time of the last write."""
-    content = asdict(result)
-    del content["updated"]
-    return _hash(content)
-
-
-def machine_name(machine: Mapping[str, Any]) -> str:
-    """Return the text that comparable machines share: processor, cores and GPU, but not the host.
-
-    Example:
-        >>> from triten.perf.history.store import machine_name
-        >>> machine_name({"host": "runner-17", "processor": "AMD EPYC", "cores": 2, "gpu": None})
-        'AMD EPYC, 2 cores'
-    """
-    parts = [str(machine.get("processor") or "unknown processor"), f"{machine.get('cores', '?')} cores"]
-    return ", ".join([*parts, str(machine["gpu"])] if machine.get("gpu") else parts)
-
-
 def _run_values(result: Result, digest: str) -> list[object]:
     commit, machine = result.commit or {}, result.machine
-    key = _hash([result.started, machine, result.commit, result.command])
+    key = content_hash([result.started, machine, result.commit, result.command])
     texts = [_text(machine.get(name)) for name in ("host", "processor", "cores", "gpu", "python")]
     return [
         digest, key, result.started, result.updated, result.complete, result.rehearsal, commit.get("hash"),
@@ -386,7 +376,3 @@ def _text(value: object) -> str | None:
 
 def _json(value: object) -> str:
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
-
-
-def _hash(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, allow_nan=False).encode()).hexdigest()

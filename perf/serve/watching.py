@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..history import History, HistoryError
-from ..history.store import machine_name
+from ..history.identity import machine_name
 from ..suite.progress_file import SUFFIX, is_running, progress_path, read_progress
 from ..suite.results import OURS, Result, ResultFileError, read_results
 

@@ -13,7 +13,8 @@ import pytest
 
 from triten.perf import __main__ as command
 from triten.perf.history import History, HistoryError
-from triten.perf.history.store import Name, digest_of
+from triten.perf.history.identity import digest_of
+from triten.perf.history.store import Name
 from triten.perf.result_file import ROOT
 from triten.perf.suite.results import Result, read_results
 from triten.tests.perf.history.stored_runs import MACHINE, a_history, a_result, barred, commit
@@ -233,3 +234,17 @@ def test_a_report_reads_the_last_states_of_a_store(
     assert called("--history", str(path), "-o", str(path)).returncode == 2
     empty = a_history(tmp_path / "empty.sqlite", [])
     assert "the store has no run" in called("--history", str(empty)).stderr
+
+
+def test_values_that_were_not_written_by_the_store_are_reported(tmp_path: Path) -> None:
+    path = a_history(tmp_path / "h.sqlite", [a_result(1, {"a": [1.0]})])
+    connection = sqlite3.connect(path)
+    connection.executescript("DROP TRIGGER times_update; UPDATE times SET samples_json = '[1.0'")
+    connection.close()
+    with History(path) as history, pytest.raises(HistoryError, match="damaged: Expecting"):
+        list(history.results())
+    connection = sqlite3.connect(path)
+    connection.executescript("DROP TRIGGER runs_update; UPDATE runs SET versions_json = '{'")
+    connection.close()
+    with History(path) as history, pytest.raises(HistoryError, match="damaged: Expecting"):
+        history.runs()

@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -236,3 +237,39 @@ def test_a_declared_benchmark_is_still_the_function() -> None:
     assert isinstance(declared, tt.perf.Benchmark)
     assert declared(np.float32(3)) == 3
     assert (declared.__name__, declared.__module__) == ("named_f", named_f.__module__)
+
+
+def test_a_set_up_receives_the_device(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    (tmp_path / "bench_own.py").write_text("""
+import triten as tt
+
+def operands(size, device):
+    assert device == "cuda"
+    return (tt.randn(size, size, device=device),)
+
+@tt.perf.benchmark(setup=operands, baseline=lambda x: (x * x).sum(1), size=[4])
+def squares(x):
+    return x.square().sum(1)
+""")
+    argv = [
+        sys.executable,
+        "-P",
+        "-m",
+        "triten.perf",
+        "run",
+        "bench_own.py",
+        "--device",
+        "cuda",
+        "--rehearse",
+    ]
+    done = subprocess.run(
+        [*argv, "-o", "r.json"],
+        cwd=tmp_path,
+        env=os.environ | {"TRITEN_CUDA": "interpret"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    [row] = read_results(tmp_path / "r.json").rows
+    assert (row.device, row.note, sorted(row.samples)) == ("cuda", "", ["<lambda>", "triten"])
