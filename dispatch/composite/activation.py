@@ -122,6 +122,8 @@ def glu(self: Tensor, dim: int) -> Tensor:
 
 def glu_backward(grad_output: Tensor, self: Tensor, dim: int) -> Tensor:
     """Return the gradient of `glu`: that of the values, concatenated with that of the gates."""
+    if not self._spec.ndim:
+        raise RuntimeError("glu does not support 0-dimensional tensors")
     size = self._spec.sizes[wrap_dim(dim, self._spec.ndim)]
     if size % 2:
         raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...runtime.scalar_type import bfloat16, float16, float32
 from ..generated import functions as ops
+from ..structured.operand_checks import check_ranks
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -84,6 +85,7 @@ def batch_norm_gather_stats(
     count: int,
 ) -> tuple[Tensor, Tensor]:
     """Combine statistics of equal-size batches."""
+    check_ranks("batch_norm_gather_stats", "mean", mean._spec, 2)
     counts = ops.full((mean._spec.sizes[0],), float(count), dtype=mean._spec.dtype, device=mean.device)
     return batch_norm_gather_stats_with_counts(
         input, mean, invstd, running_mean, running_var, momentum, eps, counts

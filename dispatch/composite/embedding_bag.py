@@ -57,6 +57,7 @@ def embedding_bag_padding_idx(
     """Compute `torch.embedding_bag` with a padding row, which is left out of every bag."""
     padding = -1
     if padding_idx is not None:
+        check_ranks("embedding_bag", "weight", weight._spec, 2)
         rows = weight._spec.sizes[0]
         if not -rows <= padding_idx < rows:
             raise RuntimeError(

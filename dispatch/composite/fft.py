@@ -309,7 +309,7 @@ fft_ihfftn_out = _into(fft_ihfftn)
 
 def _shift_dims(self: Any, dim: Sequence[int] | None) -> list[int]:
     rank = self._spec.ndim
-    return list(range(rank)) if dim is None else [wrap_dim(d, rank) for d in dim]
+    return list(range(rank)) if dim is None else [wrap_dim(d, rank, scalar_ok=False) for d in dim]
 
 
 @host_kernel("fft_fftshift", "roll")

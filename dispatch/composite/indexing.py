@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.dimname import position_of
+from ...runtime.layout import strided
 from ...runtime.scalar_type import bool_, int32, int64
 from ...runtime.tensor_impl import TensorImpl
 from ..autograd.formulas.indexing import embedding_backward as embedding_backward
@@ -180,6 +181,10 @@ def _entries(self: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 def _check_filling(self: Tensor, value: Tensor | Number) -> None:
+    if self._spec.layout is not strided:
+        raise NotImplementedError(
+            f"index_fill: expected a strided tensor, got one of layout {self._spec.layout}; to_dense() gives one"
+        )
     kind = value._spec.dtype.is_complex if isinstance(value, TensorImpl) else isinstance(value, complex)
     if kind and not self._spec.dtype.is_complex:
         raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")

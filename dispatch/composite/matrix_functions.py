@@ -266,8 +266,8 @@ def linalg_matrix_exp(self: Tensor) -> Tensor:
     sizes = self._spec.sizes
     if self.is_meta or not self.numel():
         return ops.empty(sizes, dtype=self.dtype, device=self.device)
-    if self.dtype is complex32:
-        raise NotImplementedError("\"bmm\" not implemented for 'ComplexHalf'")
+    if self.dtype is complex32 or self.dtype.itemsize == 1:
+        raise NotImplementedError(f"\"bmm\" not implemented for '{self.dtype.scalar_name}'")
     if self.dtype in (float16, bfloat16):
         return linalg_matrix_exp(self.to(float32)).to(self.dtype)
     if sizes[-1] == 1:

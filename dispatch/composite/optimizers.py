@@ -41,6 +41,8 @@ def out_form(name: str, functional: Written, written: int) -> Callable[..., None
     """Return the ``out=`` form: it copies the first result to `out`, and the others back to their arguments."""
 
     def form(*args: Any) -> None:
+        if isinstance(args[-1], list | tuple) and len(args[-1]) != len(args[0]):
+            raise RuntimeError(f"{name}: expected {len(args[0])} outputs, got {len(args[-1])}")
         results = functional(*args[:-1])
         for target, result in zip((args[-1], *args[1:written]), results, strict=True):
             if isinstance(result, list):

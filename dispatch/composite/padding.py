@@ -67,6 +67,8 @@ def _pad_enum(self: Tensor, pad: Sequence[int], mode: int, value: float | None) 
             f"Padding length should be less than or equal to two times the input dimension but got padding length "
             f"{len(pad)} and input of dimension {rank}"
         )
+    if not 0 <= mode < len(MODES):
+        raise NotImplementedError(f"Unrecognised padding mode {mode}")
     name = MODES[mode]
     if name == "constant":
         return ops.constant_pad_nd(self, pad, 0.0 if value is None else float(value))

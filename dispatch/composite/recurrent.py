@@ -273,6 +273,8 @@ def _gathered(params: Sequence[Tensor], has_biases: bool, projected: bool = Fals
 
 def _sizes(batch_sizes: Tensor) -> tuple[int, ...]:
     """Return the number of sequences that reach each step, from a tensor in host memory."""
+    if batch_sizes._spec.ndim != 1:
+        raise RuntimeError(f"batch_sizes tensor should be 1D, but got shape {list(batch_sizes._spec.sizes)}")
     sizes = tuple(int(n) for n in batch_sizes.tolist())
     if not sizes:
         raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
@@ -338,6 +340,8 @@ def _lstm(
     if len(hx) != 2:
         raise RuntimeError("lstm expects two hidden states")
     _check_devices(input.data, hx, params)
+    for name, state in zip(("hx[0]", "hx[1]"), hx, strict=True):
+        check_ranks("lstm", name, state._spec, 3)
     # Different state widths mean that the hidden state is projected.
     projected = hx[0]._spec.sizes[2] != hx[1]._spec.sizes[2]
     states = list(zip(hx[0].unbind(0), hx[1].unbind(0), strict=False))
@@ -438,6 +442,8 @@ def _thnn_differentiable_lstm_cell_backward(
         return (None,) * 5
     check_ranks("_thnn_differentiable_lstm_cell_backward", "input_gates", input_gates._spec, 2)
     check_ranks("_thnn_differentiable_lstm_cell_backward", "hidden_gates", hidden_gates._spec, 2)
+    for name, bias in (("input_bias", input_bias), ("hidden_bias", hidden_bias)):
+        check_ranks("_thnn_differentiable_lstm_cell_backward", name, None if bias is None else bias._spec, 1)
     gates = input_gates + hidden_gates
     for bias in (input_bias, hidden_bias):
         gates = gates if bias is None else gates + bias

@@ -35,10 +35,14 @@ def output_size_of(
 
 
 def _by_vector(name: str) -> Callable[..., Any]:
+    spatial = int(next(letter for letter in name if letter.isdigit()))
+
     def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         input, output_size, *align_corners, scale_factors = args
         # Scale factors are arguments of each call, on which the output size depends.
-        if scale_factors is not None or output_size is None or len(output_size) != input._spec.ndim - 2:
+        if scale_factors is not None or output_size is None or input._spec.ndim != spatial + 2:
+            return op.rebind(vec, args)
+        if len(output_size) != spatial:
             return op.rebind(vec, args)
         given = (input, tuple(output_size), *align_corners, *[None] * len(output_size))
         part = plan_with_numbers(op, key_set, args, f"aten::{name}", given)
@@ -48,6 +52,8 @@ def _by_vector(name: str) -> Callable[..., Any]:
     def vec(input: Tensor, output_size: Sequence[int] | None, *rest: Any) -> Any:
         *align_corners, scale_factors = rest
         sizes = output_size_of(input._spec.sizes, output_size, scale_factors)
+        if len(sizes) != spatial:
+            raise RuntimeError(f"It is expected output_size equals to {spatial}, but got size {len(sizes)}")
         factors = [None] * len(sizes) if scale_factors is None else list(scale_factors)
         by_sizes = Dispatcher.singleton().find_schema_or_throw(f"aten::{name}")
         return by_sizes.call(input, tuple(sizes), *align_corners, *factors)

@@ -15,7 +15,7 @@ import numpy as np
 from ....runtime.quantized_data import LIMITS
 from ....runtime.scalar_type import float32, float64, qint32
 from ...generated import functions as ops
-from .pointwise import LANES, are_channels_last, check_uniform
+from .pointwise import LANES, are_channels_last, check_uniform, require_quantized
 from .structure import rewrapped
 from .table import find
 
@@ -110,10 +110,12 @@ def adaptive_avg_pool(name: str) -> Callable[..., Any]:
     entry = find(f"aten::{name}")
 
     def pool(self: Any, output_size: Sequence[int]) -> Any:
+        require_quantized(name, self)
         numbers = exact(self)
+        pooled = entry.call(numbers, output_size)  # it checks the sizes
         counts, inverse = window_sizes(self._spec.sizes[-len(output_size) :], output_size)
         sizes = _on(numbers, counts).to(numbers.dtype)
-        sums = (entry.call(numbers, output_size) * sizes).round()
+        sums = (pooled * sizes).round()
         if are_channels_last(self):
             return means_of_channels_last(self, sums, sizes, True)
         return means(self, sums + sizes * self._data.quantizer.zero_point, _on(numbers, inverse), 0)

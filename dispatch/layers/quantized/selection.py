@@ -35,6 +35,7 @@ def moved(name: str) -> Callable[..., Any]:
 
 def check_moved(name: str, self: Any) -> None:
     """Raise RuntimeError for a per-channel tensor, whose scales would have to move too."""
+    require_quantized(name, self)
     refuse_packed(name, self)
     if not isinstance(self._data.quantizer, PerTensorAffine):
         raise RuntimeError(f"Only per_tensor quantized quantized tensors are supported by {name}.")
@@ -98,6 +99,7 @@ def constant_pad_nd(self: Any, pad: Sequence[int], value: Any) -> Any:
 
 def masked_fill(self: Any, mask: Any, value: Any) -> Any:
     """Fill the masked elements with the integer nearest to a number."""
+    require_quantized("masked_fill", self)
     if not isinstance(self._data.quantizer, PerTensorAffine):
         raise RuntimeError(
             "masked_fill__quantized_cpu for quantized tensors is currently only supported for per tensor quantized "
@@ -149,6 +151,7 @@ def extreme(name: str) -> Callable[..., Any]:
     function = getattr(ops, name)
 
     def of_all(self: Any) -> Any:
+        require_quantized(name, self)
         if not isinstance(self._data.quantizer, PerTensorAffine):
             raise RuntimeError(
                 f"{name.title()} operator for quantized tensors only works for per tensor quantized tensors."

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
-from ....runtime.layout import sparse_coo
+from ....runtime.layout import sparse_coo, strided
 from ....runtime.scalar_type import bool_, int64
 from ...composite.sparse_coo import coo_tensor
 from ...generated import functions as ops
@@ -184,6 +184,10 @@ def select_backward(grad: Any, input_sizes: Sequence[int], dim: int, index: int)
 
 def index_select(self: Any, dim: int, index: Any) -> Any:
     """Select several indices of a dimension, in their order, with repetitions."""
+    if self._spec.layout is not sparse_coo or index._spec.layout is not strided:
+        raise RuntimeError(
+            f"index_select(): expected a strided index, got {index._spec.layout} for a tensor of {self._spec.layout}"
+        )
     ndim, sparse_dim = self._spec.ndim, self._data.sparse_dim
     if not ndim:
         raise IndexError("index_select() cannot be applied to a 0-dim tensor.")

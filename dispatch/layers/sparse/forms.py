@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....runtime.layout import strided
+from ....runtime.tensor_impl import TensorImpl
 from ...iterator.type_promotion import can_cast
 
 Function = Callable[..., Any]
@@ -25,6 +26,13 @@ def into_out(name: str, function: Function) -> Function:
     """Return the form that writes to its last argument."""
 
     def out_form(*args: Any) -> Any:
+        first = args[0]
+        if isinstance(first, TensorImpl) and all(
+            not isinstance(each, TensorImpl) or each._spec.layout is strided for each in args[:-1]
+        ):
+            raise RuntimeError(
+                f"{name}: the result of strided tensors is strided, but out has layout {args[-1]._spec.layout}"
+            )
         return become(name, args[-1], function(*args[:-1]), resizes=True)
 
     out_form.__module__ = function.__module__

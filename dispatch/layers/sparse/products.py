@@ -300,6 +300,11 @@ def hspmm(mat1: Any, mat2: Any) -> Any:
 
 def sspaddmm(self: Any, mat1: Any, mat2: Any, beta: Number, alpha: Number) -> Any:
     """Run ``sspaddmm``: concatenate the elements of `self` with those rows."""
+    for name, matrix in (("mat1", mat1), ("mat2", mat2)):
+        if matrix._spec.ndim != 2:
+            raise RuntimeError(
+                f"sspaddmm: expected '{name}' to be a matrix, but got shape {list(matrix._spec.sizes)}"
+            )
     size = (mat1._spec.sizes[0], mat2._spec.sizes[1])
     if self._spec.layout is not sparse_coo:
         raise RuntimeError(f"sspaddmm: expected 'self' of layout Sparse, got {spoken(self._spec.layout)}")

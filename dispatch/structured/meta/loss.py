@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ....runtime.scalar_type import bfloat16, float16, float32, float64, int64, uint8
 from ....runtime.tensor_spec import TensorSpec
+from ...iterator.broadcast import infer_size
 from ...iterator.tensor_iterator import TensorIterator
 from ..meta_base import MetaBase
 from ..operand_checks import check_dtype, check_sizes
@@ -219,4 +220,9 @@ def mse_loss_backward(
 ) -> None:
     """Infer 2 * (self - target) * grad_output, divided by the number of elements for the mean."""
     check_same_device(meta.name, self, target, grad_output)
+    sizes = infer_size(self.sizes, target.sizes)
+    if infer_size(grad_output.sizes, sizes) != sizes:
+        raise RuntimeError(
+            f"mse_loss_backward: grad_output of shape {list(grad_output.sizes)} does not broadcast to {list(sizes)}"
+        )
     meta.build(TensorIterator.binary_op(meta.maybe_get_output(), self, target))
