@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ..._public import get_num_threads
 from ...dispatch.core.op_overload import find_overload
 from ...runtime.device import CPU
-from ...runtime.parallel import get_num_threads
 from ...runtime.scalar_type import float32
 from ..machine import processor_name
 from .heavy_kinds import kind_of

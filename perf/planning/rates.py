@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from ..._public import get_num_threads
 from ...dispatch.generated.functions import empty_strided
 from ...dispatch.tensor import Tensor
 from ...dispatch.tensor_data import from_numpy
 from ...runtime.device import CPU, META
-from ...runtime.parallel import get_num_threads
 from ...runtime.scalar_type import bool_
 from ..costs.watching import tensors_of, work_of
 from .kinds import BYTES, Kind
