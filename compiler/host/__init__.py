@@ -12,15 +12,14 @@ Kernels as functions of arrays:
 Compiled loops, if llvmlite is installed:
 
 - `loops` runs a fused kernel as loops; `stages` splits a program into loops and NumPy calls between them.
-- `lowering` lowers operators to an element program with `arithmetic_rows` and `activation_rows`.
-- These tables see a call as an `operator_step`.
+- `lowering` lowers operators to an element program, by the tables of `cpu_fallback/elementwise`.
 - Some functions hold for a range (`ranged_loops`).
 - `reduction_loops` are loops that reduce, into the `accumulators` of each reduction, over a `reduction_nest`.
 
 Row kernels:
 
 - `row_loops` runs a kernel over rows as one loop, a `row_program`; `row_source` prints it, with sums over rows.
-- `reduction_rows` lowers reductions; `ufunc_loops` finds NumPy's loops of ufuncs.
+- `cpu_fallback/reduction/reduction_rows.py` has the table that lowers reductions.
 - `tiled_loops` runs a fused kernel as one loop whose rows are tiles.
 - `draws` fuses dropout into both, `picks` fuses gathers, and `joined_loops` fuses `cat`.
 

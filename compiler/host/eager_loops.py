@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
+from ...cpu_fallback.elementwise.operator_step import Step
 from ...cpu_fallback.function_check import has_bits_of_eager
+from ...cpu_fallback.reduction.reduction_rows import REDUCTIONS, ReductionRow, RowStep
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.cpu.element_loop import Loop, made_of
@@ -19,8 +21,6 @@ from ...triton_kernels.geometry import broadcast_strides
 from ..reductions import RowSpace, View, are_of_rows, is_served, space_of
 from .loops import Geometry, part_limit_of, parts_of, sharing_of
 from .lowering import ROWS
-from .operator_step import Step
-from .reduction_rows import REDUCTIONS, ReductionRow, RowStep
 from .row_loops import RowKernel
 from .row_program import RowProgram, program_of_rows
 from .row_source import WORKSPACE_ITEM, write_rows

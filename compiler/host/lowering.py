@@ -7,7 +7,10 @@ the whole tensors: eager kernels may differ between many and few elements, and t
 
 from __future__ import annotations
 
+from ...cpu_fallback.elementwise.activation_rows import ACTIVATIONS
+from ...cpu_fallback.elementwise.arithmetic_rows import ARITHMETIC
 from ...cpu_fallback.elementwise.constants import RangedConstants
+from ...cpu_fallback.elementwise.operator_step import Row, Step
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.plans.structured_kernel import StructuredKernel
 from ...dispatch.structured.stub import StructuredCall
@@ -17,10 +20,7 @@ from ..draws import DropoutCall
 from ..picks import PickCall
 from ..pointwise import CopyKernel, PointwiseCall
 from ..schedule import FusedKernel
-from .activation_rows import ACTIVATIONS
-from .arithmetic_rows import ARITHMETIC
 from .draws import dropped
-from .operator_step import Row, Step
 from .picks import picked
 
 ROWS: dict[str, Row] = {**ARITHMETIC, **ACTIVATIONS}

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ...cpu_fallback.reduction.reduction_rows import REDUCTIONS, RowStep
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.plans.structured_kernel import StructuredKernel
 from ...runtime.cpu.element_loop import made_of
 from ...runtime.cpu.element_program import CannotLower, ElementProgram, Value
+from ...runtime.cpu.ufunc_loops import UfuncLoop, ufunc_loop
 from ...runtime.fork_lock import cached_property
 from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.geometry import broadcast_strides
@@ -26,8 +28,6 @@ from ..schedule import RowsKernel
 from .draws import FEWEST, dropped
 from .lowering import lowered_step
 from .picks import number_of
-from .reduction_rows import REDUCTIONS, RowStep
-from .ufunc_loops import UfuncLoop, ufunc_loop
 
 WEIGHTS = {"instruction": 1, "ufunc": 32, "draw": 16}
 """Instructions that a value takes for an element, about; a ufunc is NumPy's."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...cpu_fallback.blocks import Block, block_indices
+from ...cpu_fallback.reduction.reduction_rows import adds_by_size
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
 from ...runtime.cpu.object_code import is_possible
@@ -26,7 +27,6 @@ from . import pointwise
 from .cut_kernels import cut_kernel
 from .numpy_calls import call_text
 from .pointwise import Kernel, quietly, run_blocks
-from .reduction_rows import adds_by_size
 
 BLOCK_BYTES = 1 << 19
 """Bytes of the widest array of a block: reductions return to Python more often than pointwise steps, and threads wait

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ... import get_num_threads
+from ..._public import get_num_threads
 from ...dispatch.core.op_overload import find_overload
 from ...runtime.device import CPU
 from ...runtime.scalar_type import float32

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import get_num_threads
+from ..._public import get_num_threads
 from ...dispatch.generated.functions import empty_strided
 from ...dispatch.tensor import Tensor
 from ...dispatch.tensor_data import from_numpy

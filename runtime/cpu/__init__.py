@@ -19,5 +19,6 @@ LLVM IR:
 Object code:
 
 - `object_code` compiles a text with `llvm_compiler`, caches it on disk and loads it with `object_loader`.
+- `ufunc_loops` finds NumPy's inner loops, which compiled code calls.
 - `task_pool` has native threads that share the parts of a loop; `task_pool_source` is their IR.
 """

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...cpu_fallback.blocks import BLOCK
-from ...cpu_fallback.elementwise import gelu as gelu_chain
-from ...cpu_fallback.elementwise import gelu_rows
-from ...cpu_fallback.elementwise import pointwise_math as m
-from ...cpu_fallback.elementwise.pointwise import OPERATORS, ZEROS
 from ...dispatch.layers.graph.graph import Node
 from ...runtime.cpu.element_program import CannotLower, ElementProgram, Value
 from ...runtime.cpu.hyperbolic_tangent import OWN_TANH
+from ..blocks import BLOCK
+from . import gelu as gelu_chain
+from . import gelu_rows
+from . import pointwise_math as m
 from .operator_step import Row, Step, check_extremes, inverse, product
+from .pointwise import OPERATORS, ZEROS
 
 
 def _relu(s: Step) -> Value:

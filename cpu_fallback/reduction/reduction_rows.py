@@ -11,23 +11,22 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...cpu_fallback.normalization import row_norm
-from ...cpu_fallback.normalization import softmax as softmax_kernels
-from ...cpu_fallback.normalization.softmax_rows import LEAST_ROW, MIDDLE
-from ...cpu_fallback.reduction import half_words
-from ...cpu_fallback.reduction.blocks import SHARED_BYTES
-from ...cpu_fallback.reduction.line_reductions import SHORT_LINE
-from ...cpu_fallback.reduction.reduction_source import LONGEST_LINE
-from ...cpu_fallback.reduction.reduction_source import REDUCTIONS as LINE_REDUCTIONS
-from ...cpu_fallback.reduction.small_variance import FEW
-from ...cpu_fallback.reduction.sums import BLOCK, SMALL_MATRIX
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.meta.loss import MEAN
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.cpu.element_program import CannotLower, ElementProgram, Value
 from ...runtime.cpu.elementary_functions import instructions_of
 from ...runtime.tensor_spec import TensorSpec
-from ..reductions import RowSpace
+from ..normalization import row_norm
+from ..normalization import softmax as softmax_kernels
+from ..normalization.softmax_rows import LEAST_ROW, MIDDLE
+from . import half_words
+from .blocks import SHARED_BYTES
+from .line_reductions import SHORT_LINE
+from .reduction_source import LONGEST_LINE
+from .reduction_source import REDUCTIONS as LINE_REDUCTIONS
+from .small_variance import FEW
+from .sums import BLOCK, SMALL_MATRIX
 
 F32, F64 = "float32", "float64"
 SUMS = ("line_sum", "streamed_sum")
@@ -35,11 +34,23 @@ SUMS = ("line_sum", "streamed_sum")
 NARROW = ("float16", "bfloat16")
 
 
+class RowCounts(Protocol):
+    """Interface of the rows of a step."""
+
+    @property
+    def n(self) -> int:
+        """Number of elements of a row."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+
+
 class RowsRead(Protocol):
     """Interface of a step for `RowStep`: its rows, and the arguments of its kernel after its outputs."""
 
     @property
-    def space(self) -> RowSpace:
+    def space(self) -> RowCounts:
         """The rows."""
 
     @property

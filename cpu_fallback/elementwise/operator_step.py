@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ...cpu_fallback.elementwise.constants import RoundedConstants, constants_for
-from ...cpu_fallback.widen import NARROW, compute_dtype
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.stub import StructuredCall
 from ...dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
 from ...runtime.cpu.element_program import REGISTERS, CannotLower, ElementProgram, Value
 from ...runtime.cpu.elementary_functions import instructions_of
+from ..widen import NARROW, compute_dtype
+from .constants import RoundedConstants, constants_for
 
 
 class Step:

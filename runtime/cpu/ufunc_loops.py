@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...runtime.cpu.object_code import define_symbol, target
+from .object_code import define_symbol, target
 
 TYPES = {"float32": np.dtype(np.float32).num, "float64": np.dtype(np.float64).num}
 """NumPy's type numbers of the dtypes that have loops."""
