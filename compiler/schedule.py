@@ -19,7 +19,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -41,6 +41,9 @@ from .pointwise import PointwiseCall, pointwise_call
 from .product_kernel import ProductKernel
 from .reductions import ResultOf, RowCall, RowSpace, row_call
 
+MOST_POINTWISE = 128
+"""The most steps of a pointwise kernel: compile time per step grows with the length of a loop's body, and another pass
+over the arrays costs little beside so many instructions."""
 MOST_STEPS = 64
 """The most steps of a row kernel: a GPU's registers hold no more, and the CPU would pass a long row too often."""
 
@@ -391,6 +394,7 @@ class _Grouping:
         self.spaces: list[RowSpace | ReductionSpace | None] = [
             call.space if isinstance(call := calls.get(n), RowCall | ReductionCall) else None for n in nodes
         ]
+        self.grouped = 0  # steps in groups of several
         self.before = [0] * len(nodes)
         for i, node in enumerate(nodes):
             for given in before_each(node, nodes, i):
@@ -409,7 +413,9 @@ class _Grouping:
                 continue
             # Outside steps that a member needs must not need a member.
             needed = self._needed(together) & ~together
-            if not any(self.before[i] & together for i in bits_of(needed)):
+            first = _first(together)
+            later = bits_of(needed >> first << first)
+            if not any(self.before[i] & together for i in (*later, *self._groups_before(first, needed))):
                 self._unite(together, needed, self.spaces[here] or self.spaces[there])
 
     def unite(self, nodes: Sequence[Node]) -> None:
@@ -439,6 +445,8 @@ class _Grouping:
     def _fits(self, here: int, there: int, together: int) -> bool:
         """Return True if the groups of two steps have one index space."""
         spaces = {self.spaces[here], self.spaces[there]} - {None}
+        if not spaces and together.bit_count() > MOST_POINTWISE:
+            return False
         members = [self.nodes[i] for i in bits_of(together)]
         if not spaces:
             is_one = _one_domain(self.nodes[here], self.nodes[there])
@@ -487,9 +495,31 @@ class _Grouping:
             self.members[i] = together
             self.spaces[i] = space
             self.before[i] = needed | together & ~(1 << i)
-        for i, before in enumerate(self.before):
-            if before & together and not together >> i & 1:
-                self.before[i] |= together | needed
+        self.grouped |= together
+        first, every, before = _first(together), together | needed, self.before
+        for i in range(first + 1, len(before)):
+            if before[i] & together and not together >> i & 1:
+                before[i] |= every
+        for i in self._groups_before(first, ~together):
+            if before[i] & together:
+                for k in bits_of(self.members[i]):
+                    before[k] |= every
+
+    def _groups_before(self, first: int, steps: int) -> Iterator[int]:
+        """Yield a step of each group of several that has one of some steps before the first step of another group.
+
+        A step alone needs none that comes later in the graph, but a group may.
+        """
+        left = self.grouped & steps & ((1 << first) - 1)
+        while left:
+            i = _first(left)
+            yield i
+            left &= ~self.members[i]
+
+
+def _first(steps: int) -> int:
+    """Return the position of the first set bit."""
+    return (steps & -steps).bit_length() - 1
 
 
 def before_each(node: Node, nodes: list[Node], place: int) -> list[Node]:
@@ -505,6 +535,10 @@ def before_each(node: Node, nodes: list[Node], place: int) -> list[Node]:
     return [*node.all_input_nodes, *([] if draw is None else [draw])]
 
 
+BITS_OF_BYTE = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
+"""Positions of the set bits of each byte."""
+
+
 def bits_of(number: int) -> list[int]:
     """Return the positions of the set bits of a number.
 
@@ -513,11 +547,10 @@ def bits_of(number: int) -> list[int]:
         >>> bits_of(0b1010)
         [1, 3]
     """
-    found = []
-    while number:
-        low = number & -number
-        found.append(low.bit_length() - 1)
-        number ^= low
+    found: list[int] = []
+    for place, byte in enumerate(number.to_bytes((number.bit_length() + 7) // 8, "little")):
+        if byte:
+            found += [8 * place + bit for bit in BITS_OF_BYTE[byte]]
     return found
 
 

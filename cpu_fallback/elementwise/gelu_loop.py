@@ -22,5 +22,6 @@ def gelu_loop(kind: str, approximate: str) -> Callable[..., None] | None:
         return None
     p, is_tanh = ElementProgram(True, True), approximate == "tanh"
     reads = tuple([p.value("input", F32, detail=i) for i in range(1 if kind == "gelu" else 2)])
-    value = gelu(p, *reads, is_tanh) if kind == "gelu" else gelu_backward(p, *reads, is_tanh)
+    first, last = reads[0], reads[-1]
+    value = gelu(p, first, is_tanh) if kind == "gelu" else gelu_backward(p, first, last, is_tanh)
     return loop_function(write_loop(Loop(reads, ((value, "o0"),)), ["unit"] * (1 + len(reads)), 1))

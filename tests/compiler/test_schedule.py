@@ -11,6 +11,7 @@ from triten.compiler.passes import run_passes
 from triten.compiler.passes.common_subexpressions import share_common_subexpressions
 from triten.compiler.passes.dead_code import eliminate_dead_code
 from triten.compiler.schedule import (
+    MOST_POINTWISE,
     MOST_STEPS,
     OperatorCall,
     RowsKernel,
@@ -169,6 +170,29 @@ def test_kernels_over_rows_have_an_end(device: str) -> None:
     kernels = [kernel for kernel in schedule.kernels if isinstance(kernel, RowsKernel)]
     assert len(kernels) > 3 and not [step for step in schedule.steps if isinstance(step, OperatorCall)]
     assert all(len(kernel.calls) <= MOST_STEPS + 2 for kernel in kernels)
+
+
+def test_pointwise_kernels_have_an_end(device: str) -> None:
+    def f(x: Any, y: Any, z: Any) -> Any:
+        for i in range(3 * MOST_POINTWISE // 2):
+            x = (x * y - 0.25).sin() if i % 2 else x + z
+        return x
+
+    schedule = scheduled(f, device=device)
+    assert len(schedule.kernels) == len(schedule.steps) == 3
+    assert all(len(kernel.calls) <= MOST_POINTWISE for kernel in schedule.kernels)
+
+
+def test_a_long_chain_gives_the_values_of_eager_calls() -> None:
+    def f(x: Any) -> Any:
+        y = x
+        for i in range(MOST_POINTWISE + 40):
+            x = x * 1.01 + 0.1 if i % 3 else (x - y).abs()
+        return x, y + 1
+
+    x = drawn(3, 41)
+    for found, wanted in zip(tt.compile(f)(x), f(x), strict=True):
+        assert tt.equal(found, wanted)
 
 
 def test_names_of_long_kernels_are_short() -> None:
