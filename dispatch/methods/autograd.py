@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from ...runtime.data_of_tensors import followed, followers
+from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.grad_mode import is_inference_mode_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import IN_PLACE_OF_DENSE
@@ -48,6 +49,8 @@ _DETACH_INSTEAD = (
     " If you want to use a computed variable in a subgraph that doesn't require differentiation use "
     "var_no_grad = var.detach()."
 )
+
+PYTHON_BIT = functionality_bit(Functionality.Python)
 
 
 class _Counted:
@@ -321,6 +324,12 @@ class AutogradMethods(_Base):
         found: Tensor | None = followed(self) if followers else None
         if found is not None:
             return found
+        if self._spec.keys & PYTHON_BIT:
+            # The handler alone knows the state of its tensors.
+            alias: Tensor = self.detach()  # type: ignore[attr-defined]
+            if alias is not self:
+                alias._version_cell = None
+            return alias
         return type(self).from_data(self._data, self._spec.detached)  # type: ignore[return-value]
 
     @data.setter
