@@ -204,6 +204,10 @@ class FakeTensorMode(MetaKernels, TensorDispatchMode):
         self._fakes[id(tensor)] = weakref.ref(tensor), made
         return made
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return the mode itself: copies of its tensors stay its tensors."""
+        return self
+
     def __tensor_dispatch__(
         self, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:

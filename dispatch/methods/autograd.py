@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from ...runtime.data_of_tensors import followed, followers
+from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.grad_mode import is_inference_mode_enabled
 from ...runtime.local_dispatch_key_set import modes
 from ...runtime.tensor_impl import TensorImpl
@@ -50,6 +51,8 @@ _DETACH_INSTEAD = (
     " If you want to use a computed variable in a subgraph that doesn't require differentiation use "
     "var_no_grad = var.detach()."
 )
+
+PYTHON_BIT = functionality_bit(Functionality.Python)
 
 
 class _Counted:
@@ -323,8 +326,12 @@ class AutogradMethods(_Base):
         found: Tensor | None = followed(self) if followers else None
         if found is not None:
             return found
-        if modes and sees_whole():
-            return self.detach()  # type: ignore[attr-defined, no-any-return]
+        if self._spec.keys & PYTHON_BIT or (modes and sees_whole()):
+            # The handler or mode alone knows the state of its tensors.
+            alias: Tensor = self.detach()  # type: ignore[attr-defined]
+            if alias is not self:
+                alias._version_cell = None
+            return alias
         return type(self).from_data(self._data, self._spec.detached)  # type: ignore[return-value]
 
     @data.setter

@@ -486,3 +486,12 @@ def test_the_text_of_elements_may_be_given():
     assert tt.ones(2).to_sparse().__repr__(tensor_contents="two ones") == (
         "tensor(two ones,\n       size=(2,), nnz=2, layout=triten.sparse_coo)"
     )
+
+
+def test_data_of_a_wrapper_goes_through_its_handler():
+    x = Slotted(tt.tensor([1.0, 2.0], requires_grad=True))
+    for leaf, values in ((x, [1.0, 2.0]), (tt.nn.Parameter(x), [2.0, 4.0])):
+        found = leaf.data
+        assert type(found) is Slotted and found.elem.tolist() == values and not found.requires_grad
+        found.mul_(2)
+        assert leaf.current_version() == 0
