@@ -49,7 +49,7 @@ def changes(
 ) -> list[Change]:
     """Compare the last run's benchmarks with the last earlier run of the same environment that has them.
 
-    Runs of the same code are compared too: their verdict is always `no change`.
+    Runs of the same code are compared too, and never differ: the result is `no change`.
 
     Args:
         runs: History, the oldest first.

@@ -1,6 +1,6 @@
 """Report as one self-contained HTML page: data, style and script.
 
-The charts are SVG that the page's script draws (`chart.js`). A plotting library would make each page several
+The charts are SVG that the page's script renders (`chart.js`). A plotting library would make each page several
 megabytes larger. The charts work by pointer and by keyboard, and every chart also has a table.
 
 No content of a result file becomes markup. The data is JSON in which `<`, `>` and `&` are escaped, so that it
