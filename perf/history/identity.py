@@ -28,6 +28,11 @@ def digest_of(result: Result) -> str:
     return content_hash(content)
 
 
+def run_key(result: Result) -> str:
+    """Return the text that all states of one run share: a hash of its start, machine, commit and command."""
+    return content_hash([result.started, result.machine, result.commit, result.command])
+
+
 def machine_name(machine: Mapping[str, Any]) -> str:
     """Return the text that comparable machines share: processor, cores and GPU, but not the host.
 

@@ -19,7 +19,7 @@ from typing import NamedTuple, Self
 from ..refusal import RefusalError
 from ..suite.confidence import summarise
 from ..suite.results import Bar, Limits, Result, Row, RowKey
-from .identity import content_hash, digest_of, machine_name, moment_of
+from .identity import digest_of, machine_name, moment_of, run_key
 from .schema import (
     APPLICATION_ID,
     KEY_COLUMNS,
@@ -339,10 +339,9 @@ class History:
 
 def _run_values(result: Result, digest: str) -> list[object]:
     commit, machine = result.commit or {}, result.machine
-    key = content_hash([result.started, machine, result.commit, result.command])
     texts = [_text(machine.get(name)) for name in ("host", "processor", "cores", "gpu", "python")]
     return [
-        digest, key, result.started, result.updated, result.complete, result.rehearsal, commit.get("hash"),
+        digest, run_key(result), result.started, result.updated, result.complete, result.rehearsal, commit.get("hash"),
         _text(commit.get("time")), bool(commit.get("dirty")), machine_name(machine), *texts,
         _text(result.settings.get("device")), result.pairing, _json(result.commit), _json(machine),
         _json(result.versions), _json(result.settings), _json(asdict(result.limits)), _json(result.command),

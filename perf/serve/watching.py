@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..history import History, HistoryError
-from ..history.identity import machine_name
+from ..history.identity import machine_name, run_key
 from ..suite.progress_file import SUFFIX, is_running, progress_path, read_progress
 from ..suite.results import OURS, Result, ResultFileError, read_results
 
@@ -58,7 +58,12 @@ class Watcher:
         heads = [
             _head(run_id(str(path)), path.name, file.result) for path, file in found.items() if file.result
         ]
-        heads += [_head(identity, "", result) for identity, result in self._stored.items()]
+        # A run of the store whose file is watched is shown once, in the file's state.
+        watched = {run_key(result) for result in results.values()}
+        stored = {
+            identity: result for identity, result in self._stored.items() if run_key(result) not in watched
+        }
+        heads += [_head(identity, "", result) for identity, result in stored.items()]
         heads.sort(key=lambda head: (head["started"], head["id"]), reverse=True)
         # A folder may have JSON files of other kinds; a file that was named is expected to be a result.
         errors = [
@@ -72,7 +77,7 @@ class Watcher:
             "errors": errors + ([self._stored_error] if self._stored_error else []),
         }
         with self._changed:
-            self._results = {**self._stored, **results}
+            self._results = {**stored, **results}
             if state == self._state and self._version:
                 return False
             self._state = state

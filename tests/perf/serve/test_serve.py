@@ -252,6 +252,17 @@ def test_without_a_run_there_is_no_report_and_damaged_files_are_named(tmp_path: 
     assert (status, text) == (503, "there is no run to report yet\n")
 
 
+def test_a_run_of_the_store_whose_file_is_watched_is_shown_once(tmp_path: Path) -> None:
+    whole = a_result(1, {"a": [1.0], "b": [1.0]})
+    partial = replace(whole, rows=whole.rows[:1], complete=False)
+    whole.write(tmp_path / "one.json")
+    watcher = Watcher([tmp_path], a_history(tmp_path / "h.sqlite", [partial, a_result(2, {"a": [1.0]})]))
+    watcher.poll()
+    runs = watcher.state()[1]["runs"]
+    assert [(run["name"], run["rows"]) for run in runs] == [("", 1), ("one.json", 2)]
+    assert len(watcher.results()) == 2
+
+
 def test_progress_of_ended_and_foreign_runs(tmp_path: Path) -> None:
     path = tmp_path / "r.json.progress"
     state = {"title": "t", "done": 0, "total": 1, "part": "", "pid": os.getpid(), "host": platform.node()}
