@@ -26,6 +26,6 @@ def test_a_child_that_waits_too_long_is_a_hang(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_waiting_is_no_computation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child that another process keeps from computing may wait longer than it may compute."""
+    """Check that a child may wait longer than it may compute."""
     monkeypatch.setattr(interrupts, "WAITS_PER_SECOND", 3600)
     assert in_child(lambda: time.sleep(1.5), 1) == ("value", None)

@@ -37,8 +37,8 @@ class SequentialSampler(Sampler[int]):
         return len(self.data_source)
 
 
-DRAWN_AT_ONCE = 32
-"""Indices that `RandomSampler` draws with replacement at once, as in PyTorch, so that its memory is bounded."""
+SAMPLED_AT_ONCE = 32
+"""Indices that `RandomSampler` samples with replacement at once, as in PyTorch, so that its memory is bounded."""
 
 
 class RandomSampler(Sampler[int]):
@@ -82,8 +82,8 @@ class RandomSampler(Sampler[int]):
         count = len(self.data_source)
         generator = self.generator or seeded()
         if self.replacement:
-            for begin in range(0, self.num_samples, DRAWN_AT_ONCE):
-                size = min(DRAWN_AT_ONCE, self.num_samples - begin)
+            for begin in range(0, self.num_samples, SAMPLED_AT_ONCE):
+                size = min(SAMPLED_AT_ONCE, self.num_samples - begin)
                 yield from _ops.randint(count, (size,), dtype=int64, generator=generator).tolist()
             return
         if not count:
