@@ -137,6 +137,7 @@ def test_kernels_are_bounded(function: Callable[..., Any]) -> None:
 def test_parts_of_a_kernel_that_is_cut_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     parts: list[FusedKernel | RowsKernel] = []
     cut = cut_kernels._part
+    monkeypatch.setattr("triten.compiler.schedule.MOST_POINTWISE", 1000)  # so that one kernel has all of it
     monkeypatch.setattr(tiled_loops, "tiled_program", lambda kernel: None)  # no loop has dropout
     monkeypatch.setattr(cut_kernels, "_part", lambda *given: parts.append(made := cut(*given)) or made)
 

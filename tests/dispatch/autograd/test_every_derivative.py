@@ -221,6 +221,7 @@ CASES: dict[str, list[Any]] = {
     ],
     "mse_loss": [M, L(3, 4), 1],
     "_huber_terms": [M, L(3, 4), 0.5],
+    "binary_cross_entropy_with_logits": [M, L(3, 4, low=0.1, high=0.9)],
     "_binary_cross_entropy_terms": [L(3, 4, low=0.1, high=0.9), L(3, 4)],
     "_prelu_kernel": [M, L(4)],
     "mse_loss_backward": [M, L(3, 4), INNER, 0],
