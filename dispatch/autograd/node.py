@@ -329,7 +329,7 @@ class NotImplementedBackward(Node):
 
 
 def expect_metadata(leaf: TensorImpl) -> None:
-    """Let the node of a leaf expect gradients of the leaf's present sizes, dtype and device, after they have changed."""
+    """Let a leaf's node expect gradients of the leaf's present sizes, dtype and device, after a change of them."""
     meta = leaf._autograd
     if meta is not None and meta.edge is not None and meta.edge[0].__class__ is AccumulateGrad:
         meta.edge[0].specs = (leaf._spec,)
@@ -448,10 +448,15 @@ def unpack(node: Node, tensor: Any, version: int) -> Any:
     return tensor
 
 
+def _blank_of(tensor: Any) -> Any:
+    is_plain = tensor.__class__ in plain_classes
+    return tensor._blank() if is_plain else blank_like(tensor)
+
+
 def save_result(out: Any) -> Any:
     """Return an output as its own node can save it: the same memory and version counter, no edge back."""
     spec = out._spec
-    kept = out._blank() if out.__class__ in plain_classes else blank_like(out)
+    kept = _blank_of(out)
     kept._data = out._data
     kept._spec = spec.twin if spec.requires_grad else spec
     kept._autograd = kept._view_base = None
@@ -467,7 +472,7 @@ def unpack_result(node: Node, kept: Any, version: int, number: int = 0) -> Any:
     kept = unpack(node, kept, version)
     if grad_disabled and not is_grad_enabled():
         return kept
-    out = kept._blank() if kept.__class__ in plain_classes else blank_like(kept)
+    out = _blank_of(kept)
     out._data, out._spec, out._version_cell = kept._data, kept._spec, kept._version_cell
     out._autograd = out._view_base = None
     set_history(out, node, number)
