@@ -314,7 +314,7 @@ def _send(
 def _added(present: Tensor, grad: Tensor) -> Tensor:
     """Return the sum of two gradients of one tensor; add a sparse one to a dense one, in either order of arrival.
 
-    Of two sparse ones the later comes first, as in PyTorch: the order of an uncoalesced sum's elements shows.
+    The later of two sparse ones comes first, as in PyTorch: an uncoalesced sum shows the order of its elements.
     """
     return present + grad if present._spec.layout is strided else grad + present
 

@@ -448,6 +448,11 @@ def unpack(node: Node, tensor: Any, version: int) -> Any:
     return tensor
 
 
+def _blank_of(tensor: Any) -> Any:
+    is_plain = tensor.__class__ in plain_classes
+    return tensor._blank() if is_plain else blank_like(tensor)
+
+
 def save_result(out: Any) -> Any:
     """Return an output as its own node can save it: the same memory and version counter, no edge back."""
     spec = out._spec

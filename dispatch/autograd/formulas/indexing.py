@@ -226,10 +226,13 @@ def scatter_reduce_src_backward(
         return scatter_src_backward(grad / _shares(self, dim, index, include_self), dim, index, src.shape)
     part = _part(src, index)
     if reduce == "prod":
-        # The product of all other factors: it skips a single zero, and is zero for two or more.
-        zero, single, without = _zeros_of_product(self, dim, index, part, include_self)
+        # The product of all other factors: it skips a single zero, and is the other one of two zeros times the rest.
+        zero, single, without = _zeros_of_product(self, dim, index, part, include_self, 1)
+        _, one_of_two, between = _zeros_of_product(self, dim, index, part, include_self, 2)
         rest = (grad * result).gather(dim, index) / part.masked_fill(zero, 1)
         found = ops.where(single, (grad * without).gather(dim, index), rest)
+        other = _other_zero(self, dim, index, part, one_of_two)
+        found = ops.where(one_of_two, (grad * between).gather(dim, index) * other, found)
     else:
         _check_derivable(reduce)
         _, theirs, count = _attaining(self, dim, index, src, include_self, result)
@@ -238,14 +241,20 @@ def scatter_reduce_src_backward(
 
 
 def _zeros_of_product(
-    self: Tensor, dim: int, index: Tensor, part: Tensor, include_self: bool
+    self: Tensor, dim: int, index: Tensor, part: Tensor, include_self: bool, count: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return which factors are zero, which are the only zero of their output, and the products without those."""
+    """Return which factors are zero, which are one of `count` zeros of their output, and the products without those."""
     zero = part == 0
     zeros = ops.zeros_like(self).scatter_add(dim, index, zero.to(self.dtype)).gather(dim, index)
-    single = ops.logical_and(zero, zeros == 1)
-    without = self.scatter_reduce(dim, index, part.masked_fill(single, 1), "prod", include_self=include_self)
-    return zero, single, without
+    chosen = ops.logical_and(zero, zeros == count)
+    without = self.scatter_reduce(dim, index, part.masked_fill(chosen, 1), "prod", include_self=include_self)
+    return zero, chosen, without
+
+
+def _other_zero(self: Tensor, dim: int, index: Tensor, part: Tensor, one_of_two: Tensor) -> Tensor:
+    """Return the other zero for each of two zeros of an output: 0, with a derivative of 1."""
+    both = ops.zeros_like(self).scatter_add(dim, index, part.masked_fill(one_of_two.logical_not(), 0))
+    return both.gather(dim, index) - part
 
 
 def scatter_reduce_src_jvp(
@@ -270,9 +279,12 @@ def scatter_reduce_src_jvp(
     if reduce == "mean":
         return added(moved) / _shares(self, dim, index, include_self)
     if reduce == "prod":
-        zero, single, without = _zeros_of_product(self, dim, index, part, include_self)
+        zero, single, without = _zeros_of_product(self, dim, index, part, include_self, 1)
+        _, one_of_two, between = _zeros_of_product(self, dim, index, part, include_self, 2)
         ratio = (moved / part.masked_fill(zero, 1)).masked_fill(zero, 0)
-        return result * added(ratio) + without * added(ops.where(single, moved, 0))
+        other = _other_zero(self, dim, index, part, one_of_two)
+        crossed = added(ops.where(one_of_two, moved * other, 0))
+        return result * added(ratio) + without * added(ops.where(single, moved, 0)) + between * crossed
     _, theirs, count = _attaining(self, dim, index, src, include_self, result)
     return added(moved * theirs) / count
 

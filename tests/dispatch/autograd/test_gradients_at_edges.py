@@ -229,3 +229,19 @@ def test_a_complex_exponent_of_a_negative_base(base, power):
         dual = tt.autograd.forward_ad.make_dual(exponent.detach(), tt.ones_like(value.detach()))
         slope = tt.autograd.forward_ad.unpack_dual(power(base, dual)).tangent
     np.testing.assert_allclose(slope.item(), expected * log, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "values", [[2.0, 1.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [2.0, 1.0, 3.0, 0.0], [2.0, 1.0, 0.0, 5.0]]
+)
+@pytest.mark.parametrize("reduce", [tt.scatter_reduce, tt.index_reduce])
+@pytest.mark.parametrize("outer", [tt.func.jacrev, tt.func.jacfwd])
+@pytest.mark.parametrize("inner", [tt.func.jacrev, tt.func.jacfwd])
+def test_second_derivatives_of_scattered_products_at_zeros(values, reduce, outer, inner):
+    def product(x):
+        return reduce(x[:2], 0, tt.tensor([0, 0]), x[2:], "prod")[0]
+
+    a, _, b, c = values  # the product is a * b * c
+    expected = [[0, 0, c, b], [0, 0, 0, 0], [c, 0, 0, a], [b, 0, a, 0]]
+    found = outer(inner(product))(tt.tensor(values, dtype=tt.float64))
+    np.testing.assert_array_equal(found.numpy(), expected)
