@@ -456,8 +456,7 @@ def _blank_of(tensor: Any) -> Any:
 def save_result(out: Any) -> Any:
     """Return an output as its own node can save it: the same memory and version counter, no edge back."""
     spec = out._spec
-    is_plain = out.__class__ in plain_classes
-    kept = out._blank() if is_plain else blank_like(out)
+    kept = _blank_of(out)
     kept._data = out._data
     kept._spec = spec.twin if spec.requires_grad else spec
     kept._autograd = kept._view_base = None
@@ -473,8 +472,7 @@ def unpack_result(node: Node, kept: Any, version: int, number: int = 0) -> Any:
     kept = unpack(node, kept, version)
     if grad_disabled and not is_grad_enabled():
         return kept
-    is_plain = kept.__class__ in plain_classes
-    out = kept._blank() if is_plain else blank_like(kept)
+    out = _blank_of(kept)
     out._data, out._spec, out._version_cell = kept._data, kept._spec, kept._version_cell
     out._autograd = out._view_base = None
     set_history(out, node, number)
