@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.local_dispatch_key_set import local
 from ...runtime.thread_state import inherited
-
-if TYPE_CHECKING:
-    from ..layers.python_key import TensorDispatchMode
 
 _PYTHON_BIT = functionality_bit(Functionality.Python)
 
@@ -19,7 +16,7 @@ class _Stack(threading.local):
     """The modes that this thread is in, outermost first."""
 
     def __init__(self) -> None:
-        self.modes: list[TensorDispatchMode] = []
+        self.modes: list[Any] = []  # of `TensorDispatchMode`, which a layer above defines
 
 
 stack = inherited(_Stack())
