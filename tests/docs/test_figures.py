@@ -108,6 +108,11 @@ DEFINED = {
         "at 63 % of the peak": "published for FlashAttention-3",
         "(32 KB of shared memory instead of 66)": "shared memory of a tile of the table above",
     },
+    "docs/performance.md": {
+        "97 MB | 314 MB |": "sizes of a package on PyPI, by pip",
+        "39 MB | 158 MB, with": "sizes of a package on PyPI, by pip",
+        "221 MB | 656 MB |": "sizes of a package on PyPI, by pip",
+    },
     "docs/how_to/cpu_threads.md": {"under 50 us": "advice, not a measurement"},
     "docs/tutorials/train_digits.md": {"more than 90 % right": "printed by the page's program"},
 }
