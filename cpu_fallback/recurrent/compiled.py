@@ -29,7 +29,7 @@ FORWARD = {LSTM: "lstm", GRU: "gru", TANH: "tanh"}
 BACKWARD = {LSTM: "lstm_backward", GRU: "gru_backward"}
 
 
-def is_worth(mode: int, dtype: Any, steps: int, gates: int) -> bool:
+def is_worth(mode: int, dtype: np.dtype[Any], steps: int, gates: int) -> bool:
     """Return True if a layer of this many gates in a step has loops."""
     return dtype == np.float32 and mode in FORWARD and steps * gates >= WORTH
 
@@ -96,7 +96,9 @@ def lstm_forward(rows: int, width: int, share_row: int) -> Loop | None:
     if run is None:
         return None
 
-    def step(gates: Any, cell: Any, bounded: Any, hidden: Any, made: Any, share: Any, c: Any) -> None:
+    def step(
+        gates: Array, cell: Array, bounded: Array, hidden: Array, made: Array, share: Array, c: Array
+    ) -> None:
         run(
             gates,
             gates,
@@ -128,7 +130,9 @@ def lstm_backward(rows: int, width: int, output_row: int | None) -> Loop | None:
     if run is None:
         return None
 
-    def step(to: Any, to_c: Any, gates: Any, bounded: Any, c: Any, grad_c: Any, *grads: Any) -> None:
+    def step(
+        to: Array, to_c: Array, gates: Array, bounded: Array, c: Array, grad_c: Array, *grads: Array
+    ) -> None:
         run(to, to, to, to, to_c, gates, gates, gates, gates, bounded, c, grad_c, *grads)
 
     return step
@@ -150,7 +154,9 @@ def gru_forward(rows: int, width: int, share_row: int, has_bias: bool) -> Loop |
     if run is None:
         return None
 
-    def step(gates: Any, of_hidden: Any, hidden: Any, made: Any, share: Any, h: Any, bias: Any) -> None:
+    def step(
+        gates: Array, of_hidden: Array, hidden: Array, made: Array, share: Array, h: Array, bias: Array | None
+    ) -> None:
         biases = (bias, bias, bias) if has_bias else ()
         run(gates, gates, gates, of_hidden, hidden, made, made, made, share, share, share, h, *biases)
 
@@ -174,7 +180,9 @@ def gru_backward(rows: int, width: int, output_row: int | None) -> Loop | None:
     if run is None:
         return None
 
-    def step(to: Any, hidden: Any, to_h: Any, gates: Any, of_hidden: Any, h: Any, *grads: Any) -> None:
+    def step(
+        to: Array, hidden: Array, to_h: Array, gates: Array, of_hidden: Array, h: Array, *grads: Array
+    ) -> None:
         run(to, to, to, hidden, hidden, hidden, to_h, gates, gates, gates, of_hidden, h, *grads)
 
     return step

@@ -7,13 +7,22 @@ from typing import TYPE_CHECKING, Any
 from ..plain_numpy import np
 
 if TYPE_CHECKING:
+    from ...runtime.cpu.loop_requests import Loop
     from .layers import Layer
 
 Array = np.ndarray[Any, Any]
 
 
 def run_lstm(
-    layer: Layer, step: Any, share: Array, output: Array, cy: Array, kept: Array, h: Array, c: Array, w: Array
+    layer: Layer,
+    step: Loop,
+    share: Array,
+    output: Array,
+    cy: Array,
+    kept: Array,
+    h: Array,
+    c: Array,
+    w: Array,
 ) -> None:
     """Compute what `layers._lstm` does, with a compiled loop for each step."""
     rows, n = layer.rows, layer.width
@@ -33,7 +42,7 @@ def run_lstm(
 
 
 def run_gru(
-    layer: Layer, step: Any, share: Array, output: Array, bias: Any, kept: Array, h: Array, w: Array
+    layer: Layer, step: Loop, share: Array, output: Array, bias: Array | None, kept: Array, h: Array, w: Array
 ) -> None:
     """Compute what `layers._gru` does, with a compiled loop for each step."""
     rows, n = layer.rows, layer.width
@@ -48,7 +57,7 @@ def run_gru(
         h = hidden
 
 
-def run_tanh(layer: Layer, step: Any, share: Array, output: Array, h: Array, w: Array) -> None:
+def run_tanh(layer: Layer, step: Loop, share: Array, output: Array, h: Array, w: Array) -> None:
     """Compute what `layers._simple` does, with a compiled loop for each step."""
     product = np.empty((layer.rows, layer.width), layer.dtype)
     for t in range(layer.steps):

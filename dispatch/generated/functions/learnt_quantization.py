@@ -395,7 +395,7 @@ def fused_moving_avg_obs_fake_quant(
         quant_min: The smallest quantized integer.
         quant_max: The largest quantized integer.
         ch_axis: The dimension of `per_row_fake_quant`.
-        per_row_fake_quant: If True, each index of `ch_axis` has its own extremes.
+        per_row_fake_quant: If True, each index of `ch_axis` has its own minimum and maximum.
         symmetric_quant: If True, the range is symmetric around 0 if `input` has values of both signs.
 
     Returns:
