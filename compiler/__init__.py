@@ -1,13 +1,13 @@
 """`tt.compile`, `tt.export` and `tt.compiler`: operator graphs, fused into kernels (`torch.compile`).
 
-The stages of a compilation, in order:
+`pipeline` names every phase, pass and lowering of a compilation in order: start reading there. Its parts:
 
 - `capture` runs a function on fake tensors and returns its graph, with the guards under which the graph is valid.
 - `splitting` splits a function at a statement that cannot be captured (a graph break).
 - `training` splits a joint graph into forward and backward; `partition` minimizes the bytes kept between the two.
 - `passes` rewrites graphs, with `attention_pattern` for attention and `element_order` to follow elements through
   views.
-- `schedule` groups steps into kernels; `scheduling` runs it and the fusions below; `liveness` counts live bytes.
+- `schedule` groups steps into kernels; `liveness` counts live bytes.
 - `host` and `triton` generate code for the CPU and for CUDA; `parallel` compiles CUDA kernels in worker processes.
 - `compilation` makes a recording ready to run.
 - `optimized` looks up a compilation by the call's key (`call_key`), or runs the function in parts or eagerly.

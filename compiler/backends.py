@@ -10,22 +10,10 @@ A custom backend is a function from a `Graph` and example inputs to a function o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Any
 
 from ..dispatch.layers.graph.graph import Graph
 from ..dispatch.layers.graph.traced import forward_of
-from .cuda_graphs.eligibility import device_of, specs_of
-from .host.block_reductions import host_reduction_kernel
-from .host.pointwise import host_kernel
-from .host.replay import replay
-from .host.rows import host_rows_kernel
-from .passes import run_last_passes, run_passes
-from .passes.donations import donate_dead_operands
-from .product_kernel import ProductKernel
-from .schedule import Kernel, ReductionKernel, RowsKernel, Schedule, plain_schedule
-from .scheduling import schedule_of
 
 Compiled = Callable[..., tuple[Any, ...]]
 Backend = Callable[[Graph, Sequence[Any]], Callable[..., Any]]
@@ -104,78 +92,6 @@ def interpreted(graph: Graph) -> Compiled:
     """Return a function that calls a graph's operators one by one."""
     forward = forward_of(graph)
     return lambda *inputs: forward(None, *inputs)
-
-
-def kernel_for(kernel: Kernel, tunes: bool = False) -> Callable[..., tuple[Any, ...]]:
-    """Return a fused kernel as a function of buffers on its device. With `tunes`, its shape is autotuned."""
-    if isinstance(kernel, ProductKernel):
-        from .triton.products import device_product_kernel
-
-        return device_product_kernel(kernel)
-    if kernel.device.type == "cpu":
-        if isinstance(kernel, ReductionKernel):
-            return host_reduction_kernel(kernel)
-        return host_rows_kernel(kernel) if isinstance(kernel, RowsKernel) else host_kernel(kernel)
-    if isinstance(kernel, ReductionKernel):
-        from .triton.block_reductions import device_reduction_kernel
-
-        return device_reduction_kernel(kernel)
-    from .triton.pointwise import device_kernel
-    from .triton.rows import device_rows_kernel
-
-    return device_rows_kernel(kernel) if isinstance(kernel, RowsKernel) else device_kernel(kernel, tunes)
-
-
-def compile_graph(
-    graph: Graph,
-    backend: str | Backend,
-    examples: Sequence[Any],
-    *,
-    is_boxed: bool = False,
-    tunes: bool = False,
-) -> tuple[Compiled, Schedule | None]:
-    """Return a graph as a function of its inputs, and its schedule if this package compiled it.
-
-    Args:
-        is_boxed: If True, the function takes a list of inputs, which it empties. Default: False.
-        tunes: If True, GPU launches are autotuned. Default: False.
-    """
-    if callable(backend):
-        return boxed(backend(graph, examples), is_boxed), None
-    run_passes(graph)
-    if backend == "graph":
-        donate_dead_operands(graph)
-        return boxed(interpreted(graph), is_boxed), plain_schedule(graph)
-    run_last_passes(graph)
-    schedule = schedule_of(graph)
-    schedule.check()
-    with compiling_kernels(graph):
-        return replay(schedule, _kernels_of(graph, schedule, tunes), is_boxed)[0], schedule
-
-
-def compiling_kernels(graph: Graph) -> AbstractContextManager[None]:
-    """Return a context in which a graph's kernels are planned. At its end, worker processes compile the CUDA
-    kernels."""
-    if all(spec.device.type != "cuda" for node in graph.nodes for spec in specs_of(node)):
-        return nullcontext()
-    from .parallel.planned import compiled_in_parallel
-
-    return compiled_in_parallel()
-
-
-def _kernels_of(
-    graph: Graph, schedule: Schedule, tunes: bool
-) -> Callable[..., Callable[..., tuple[Any, ...]]]:
-    """Return the kernel factory of a schedule, and tune its operators first if requested and possible."""
-    device = device_of(graph) if tunes else None
-    if device is None:
-        return kernel_for
-    from .triton.tuning import tune_operators, why_untimed
-
-    if why_untimed(device) is not None:
-        return kernel_for
-    tune_operators(schedule)
-    return partial(kernel_for, tunes=True)
 
 
 def boxed(function: Callable[..., Any], is_boxed: bool = True) -> Compiled:

@@ -20,13 +20,13 @@ from ..nn.modules.parameter import Parameter
 from ..runtime.dispatch_key import Functionality, functionality_bit
 from ..runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled, set_grad_enabled
 from ..runtime.storage import FOLLOWERS
-from .backends import Backend, boxed, compile_graph, compiling_kernels, interpreted
+from .backends import Backend, boxed, interpreted
 from .capture.recording import Recording
 from .capture.unsupported import Unsupported
 from .cuda_graphs.graphed import GraphedProgram
 from .options import PLAIN_OPTIONS, Options
 from .partition import is_view, needed_for
-from .passes import run_early_passes
+from .pipeline import compile_graph, compiling_kernels, run_early_passes
 from .results import (
     as_inference_results,
     counted_apart,

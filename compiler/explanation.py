@@ -17,9 +17,8 @@ from .cuda_graphs.eligibility import device_of, why_not
 from .liveness import peak_bytes
 from .optimized import OptimizedFunction
 from .optimized_module import OptimizedModule
-from .passes import run_early_passes, run_last_passes, run_passes
+from .pipeline import run_early_passes, run_last_passes, run_passes, schedule_of
 from .schedule import OperatorCall, Schedule, plain_schedule
-from .scheduling import schedule_of
 from .sources import execution_of, sources_of
 from .training import split
 

@@ -12,7 +12,7 @@ from ...dispatch.layers.pytree import TreeSpec
 from ...runtime.tensor_impl import TensorImpl
 from ..capture.recording import Recording, record
 from ..capture.unsupported import Unsupported
-from ..passes import run_passes
+from ..pipeline import run_passes
 from .observed_size import Observations, observed_sizes
 from .recording_template import RecordingTemplate
 from .size_expressions import Sizes, products

@@ -7,8 +7,9 @@ from typing import Any
 
 from ...dispatch.layers.graph.graph import Graph, Node
 from ...runtime.grad_mode import is_inference_mode_enabled, set_grad_enabled
-from ..backends import compile_graph, interpreted
+from ..backends import interpreted
 from ..compilation import without_history
+from ..pipeline import compile_graph
 from ..results import as_inference_results, given_back
 
 Run = Callable[[Sequence[Any]], Sequence[Any]]

@@ -11,7 +11,8 @@ import numpy as np
 from ...dispatch.layers.graph.graph import Graph
 from ...runtime.scalar_type import complex128, float64
 from ...runtime.tensor_impl import TensorImpl
-from ..backends import Backend, compile_graph, interpreted
+from ..backends import Backend, interpreted
+from ..pipeline import compile_graph
 from .program import Program, seeded
 
 

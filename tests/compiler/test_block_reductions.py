@@ -13,7 +13,7 @@ import pytest
 
 import triten as tt
 from triten.compiler.host import block_reductions, pointwise
-from triten.compiler.passes import run_passes
+from triten.compiler.pipeline import run_passes
 from triten.compiler.schedule import OperatorCall, ReductionKernel, fused_schedule
 from triten.tests.compiler.beside_eager import agree, drawn, same
 from triten.tests.compiler.test_loops import needs_llvm

@@ -8,7 +8,7 @@ import pytest
 
 import triten as tt
 from triten.compiler.capture.recording import Recording, record
-from triten.compiler.passes import run_passes
+from triten.compiler.pipeline import run_passes
 from triten.dispatch.layers.pytree import tree_flatten
 from triten.tests.compiler.beside_eager import drawn
 

@@ -13,8 +13,8 @@ import pytest
 
 import triten as tt
 from triten.compiler.channel_norms import is_channels_last
-from triten.compiler.passes import run_passes
 from triten.compiler.passes.channels_last import bytes_of_copy, choose_channels_last
+from triten.compiler.pipeline import run_passes
 from triten.tests.compiler.beside_eager import agree, same
 from triten.tests.compiler.test_epilogues import launches, operands
 

@@ -11,10 +11,9 @@ import pytest
 
 import triten as tt
 from triten.compiler.element_places import grouped_terms
-from triten.compiler.passes import run_passes
+from triten.compiler.pipeline import run_passes, schedule_of
 from triten.compiler.product_kernel import ProductKernel
 from triten.compiler.schedule import OperatorCall
-from triten.compiler.scheduling import schedule_of
 from triten.tests.compiler.beside_eager import agree, drawn, same
 
 if sys.platform != "linux":  # where a wheel exists, a missing Triton is a failure

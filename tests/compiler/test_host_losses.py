@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.compiler.passes import run_passes
 from triten.compiler.passes.scattered_zeros import scatter_into_a_number
+from triten.compiler.pipeline import run_passes
 from triten.tests.compiler.beside_eager import agree, drawn, same
 from triten.tests.compiler.test_host_picks import numbers
 from triten.tests.compiler.test_loops import needs_llvm

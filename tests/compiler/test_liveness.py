@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import triten as tt
-from triten.compiler.backends import kernel_for
 from triten.compiler.host.replay import replay
 from triten.compiler.liveness import peak_bytes
+from triten.compiler.pipeline import kernel_for
 from triten.compiler.schedule import fused_schedule, plain_schedule
 from triten.tests.compiler.beside_eager import drawn
 

@@ -12,11 +12,11 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 import triten as tt
-from triten.compiler.backends import kernel_for
 from triten.compiler.capture.recording import record
 from triten.compiler.host.replay import replay
 from triten.compiler.max_flow import FlowNetwork
 from triten.compiler.partition import LONGEST_CHAIN, bytes_of, may_run_twice, needed_for, roots_of
+from triten.compiler.pipeline import kernel_for
 from triten.compiler.schedule import Kernel, fused_schedule
 from triten.compiler.training import SplitGraph, split
 from triten.dispatch.layers.graph.graph import Node

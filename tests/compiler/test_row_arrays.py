@@ -8,7 +8,7 @@ import pytest
 import triten as tt
 from triten.compiler.host import pointwise, rows
 from triten.compiler.host.rows import host_rows_kernel
-from triten.compiler.passes import run_passes
+from triten.compiler.pipeline import run_passes
 from triten.compiler.schedule import RowsKernel, fused_schedule
 from triten.tests.compiler.beside_eager import agree, drawn
 

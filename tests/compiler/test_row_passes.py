@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import triten as tt
-from triten.compiler.passes import run_passes
 from triten.compiler.passes.broadcasts import broadcast_in_pointwise_steps
 from triten.compiler.passes.kept_dimensions import keep_dimensions
 from triten.compiler.passes.vector_norms import reduce_to_norms
+from triten.compiler.pipeline import run_passes
 from triten.tests.compiler.beside_eager import agree, drawn, same
 
 F = tt.nn.functional

@@ -12,7 +12,7 @@ import pytest
 
 import triten as tt
 from triten.compiler.host import pointwise, rows
-from triten.compiler.passes import run_passes
+from triten.compiler.pipeline import run_passes
 from triten.compiler.schedule import OperatorCall, fused_schedule
 from triten.dispatch.layers.pytree import tree_flatten
 from triten.tests.compiler.beside_eager import agree, drawn, same

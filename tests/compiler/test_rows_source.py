@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import triten as tt
-from triten.compiler.passes import run_passes
+from triten.compiler.pipeline import run_passes
 from triten.compiler.schedule import RowsKernel, fused_schedule
 from triten.tests.compiler.beside_eager import drawn
 from triten.tests.compiler.test_rows import CHAINS, nearly, operands_of, residual_norm, softmax, statistics

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import triten as tt
-from triten.compiler.passes import run_passes
 from triten.compiler.passes.common_subexpressions import share_common_subexpressions
 from triten.compiler.passes.dead_code import eliminate_dead_code
+from triten.compiler.pipeline import run_passes
 from triten.compiler.schedule import (
     MOST_POINTWISE,
     MOST_STEPS,
@@ -96,7 +96,7 @@ def test_a_pass_that_breaks_a_graph_is_named(monkeypatch: pytest.MonkeyPatch) ->
         first.args = (graph.find_nodes(op="call_function")[-1], *first.args[1:])
         return True
 
-    monkeypatch.setattr("triten.compiler.passes.PASSES", (careless,))
+    monkeypatch.setattr("triten.compiler.pipeline.PASSES", (careless,))
     with pytest.raises(RuntimeError, match="after the pass careless: "):
         run_passes(graph_of(lambda x, y, z: (x + y) * z))
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import triten as tt
-from triten.compiler.passes import run_passes
+from triten.compiler.pipeline import run_passes
 from triten.compiler.schedule import fused_schedule
 from triten.compiler.triton.source_files import PREFIX, module_of
 from triten.tests.compiler.beside_eager import agree, drawn, same
