@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Node
@@ -20,6 +21,7 @@ from ..runtime.device import device as Device
 from ..runtime.dispatch_key import BY_NAME
 from ..runtime.scalar_type import bool_
 from ..runtime.tensor_spec import TensorSpec
+from .fused_step import FusedStep
 from .pointwise import PointwiseCall, bound_arguments
 from .reductions import DTYPES, takes_each_once
 
@@ -50,6 +52,11 @@ class ReductionSpace(NamedTuple):
     device: Device
 
     @property
+    def is_rows(self) -> bool:
+        """False: blocks share the reductions."""
+        return False
+
+    @property
     def kept(self) -> tuple[int, ...]:
         """The sizes of the dimensions that are not reduced."""
         return tuple([n for d, n in enumerate(self.sizes) if d not in self.dims])
@@ -71,7 +78,8 @@ class ReductionSpace(NamedTuple):
         return bool(operand.val.sizes == self.sizes)
 
 
-class ReductionCall(NamedTuple):
+@dataclass(frozen=True)
+class ReductionCall(FusedStep):
     """A reduction that blocks share.
 
     Attributes:
@@ -91,6 +99,21 @@ class ReductionCall(NamedTuple):
     order: str
     whole: PointwiseCall
     arguments: dict[str, Any]
+    turn: ClassVar[int] = 2
+
+    @property
+    def index_space(self) -> ReductionSpace:
+        """Its index space."""
+        return self.space
+
+    @property
+    def reads_repeatedly(self) -> bool:
+        """True for variances, argmax and argmin."""
+        return self.stub in MOMENTS | PLACES
+
+    def is_loop_alone(self, stubs: frozenset[str]) -> bool:
+        """Return True for variances, argmax and argmin."""
+        return self.reads_repeatedly
 
     @property
     def operands(self) -> list[Any]:
@@ -100,19 +123,6 @@ class ReductionCall(NamedTuple):
     def planned(self) -> PlannedKernel:
         """Return the kernel of an eager call."""
         return self.whole.planned({self.source: self.source.val})[1]
-
-    @property
-    def specs(self) -> tuple[TensorSpec, ...]:
-        """The specs of its outputs."""
-        val = self.node.val
-        return (val,) if isinstance(val, TensorSpec) else tuple(val)
-
-    @property
-    def results(self) -> dict[int, Node]:
-        """Nodes of its outputs by their places: itself, or the `getitem` of each."""
-        if isinstance(self.node.val, TensorSpec):
-            return {0: self.node}
-        return {user.args[1]: user for user in self.node.users}
 
 
 def planned_reduction(

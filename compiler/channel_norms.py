@@ -6,13 +6,18 @@ The step has three results, of which only the first has elements.
 from __future__ import annotations
 
 import operator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Node
 from ..runtime.memory_format import channels_last_strides
 from ..runtime.tensor_spec import TensorSpec
+from .fused_step import FusedStep
 from .pointwise import bound_arguments
+
+if TYPE_CHECKING:
+    from .triton.pointwise import ElementWriter
 
 OPERATOR = "aten::_native_batch_norm_legit_no_training"
 
@@ -24,7 +29,8 @@ def is_channels_last(spec: TensorSpec) -> bool:
     return bool(spec.strides == channels_last_strides(spec.sizes))
 
 
-class ChannelNormCall(NamedTuple):
+@dataclass(frozen=True)
+class ChannelNormCall(FusedStep):
     """Batch norm by running statistics.
 
     Attributes:
@@ -59,6 +65,16 @@ class ChannelNormCall(NamedTuple):
             return spec
         behind = self.input.val.ndim - 2
         return spec.replace(sizes=(*spec.sizes, *[1] * behind), strides=(*spec.strides, *[0] * behind))
+
+    def read_spec(self, operand: Node) -> TensorSpec | None:
+        """Return the broadcast spec of a per-channel operand."""
+        return None if operand is self.input else self.operand_spec(operand)
+
+    def write_elements(self, writer: ElementWriter) -> dict[Node, str]:
+        """Add the step to a pointwise CUDA kernel."""
+        from .triton.channel_norms import normalised_elements
+
+        return normalised_elements(self, writer)
 
 
 def channel_norm_call(node: Node) -> ChannelNormCall | None:

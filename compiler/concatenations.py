@@ -9,15 +9,22 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Node
 from ..runtime.cpu.object_code import is_possible
 from ..runtime.tensor_spec import TensorSpec
-from .pointwise import PointwiseCall, bound_arguments
+from .draws import DropoutCall
+from .fused_step import EagerCall, FusedStep, IndexSpace
+from .picks import PickCall
+from .pointwise import bound_arguments
 from .reductions import DTYPES
+
+if TYPE_CHECKING:
+    from .triton.pointwise import ElementWriter
 
 MOST_PARTS = 8
 """The most parts of one `cat`: each element is compared with the bounds of every part."""
@@ -37,7 +44,8 @@ class Padding(NamedTuple):
     value: float | int
 
 
-class CatCall(NamedTuple):
+@dataclass(frozen=True)
+class CatCall(FusedStep):
     """A `cat` or a padding along a dimension.
 
     Attributes:
@@ -51,6 +59,7 @@ class CatCall(NamedTuple):
     dim: int
     parts: tuple[Node | Padding, ...]
     chains: tuple[frozenset[Node], ...]
+    is_split_off: ClassVar[bool] = True
 
     @property
     def operands(self) -> list[Any]:
@@ -67,6 +76,39 @@ class CatCall(NamedTuple):
     def steps(self) -> frozenset[Node]:
         """The steps of all parts."""
         return frozenset().union(*self.chains)
+
+    @property
+    def has_exclusions(self) -> bool:
+        """True on the CPU."""
+        return bool(self.node.val.device.type == "cpu")
+
+    def excludes(self, other: FusedStep) -> bool:
+        """Return True for random ops and gathers, and for a `cat` along another dimension."""
+        if isinstance(other, CatCall):
+            return other.dim != self.dim
+        return isinstance(other, DropoutCall | PickCall)
+
+    def is_supported_in(self, space: IndexSpace) -> bool:
+        """Return False: only pointwise kernels join tensors."""
+        return False
+
+    def eager_call(self) -> EagerCall:
+        """Return the step as an eager call."""
+        from .host.joined_loops import eager_join
+
+        return EagerCall(
+            eager_join(self), [part for part in self.parts if isinstance(part, Node)], [self.node]
+        )
+
+    def write_elements(self, writer: ElementWriter) -> dict[Node, str]:
+        """Add the step to a pointwise CUDA kernel."""
+        from .triton.accesses import joined_elements
+
+        return {self.node: joined_elements(self, writer)}
+
+    def read_region(self, place: int) -> Region:
+        """Return the region of a part."""
+        return Region(self, place)
 
 
 class Region(NamedTuple):
@@ -95,7 +137,7 @@ class Region(NamedTuple):
 
 
 def cat_call(
-    node: Node, calls: Mapping[Node, Any], results: Collection[Node], taken: Collection[Node]
+    node: Node, calls: Mapping[Node, FusedStep], results: Collection[Node], taken: Collection[Node]
 ) -> CatCall | None:
     """Return a step as a fusible `cat`, or None.
 
@@ -183,7 +225,7 @@ def _is_part(part: TensorSpec, spec: TensorSpec) -> bool:
 def _chain_of(
     part: Node,
     cat: Node,
-    calls: Mapping[Node, Any],
+    calls: Mapping[Node, FusedStep],
     results: Collection[Node],
     taken: Collection[Node],
 ) -> frozenset[Node]:
@@ -192,7 +234,8 @@ def _chain_of(
     waiting = [part]
     while waiting:
         node = waiting.pop()
-        if not isinstance(calls.get(node), PointwiseCall) or node.val.sizes != part.val.sizes:
+        call = calls.get(node)
+        if call is None or not call.is_pointwise or node.val.sizes != part.val.sizes:
             continue
         is_read_elsewhere = any(user is not cat and user not in found for user in node.users)
         if is_read_elsewhere or node in results or node in taken or node in found:
@@ -203,7 +246,9 @@ def _chain_of(
     return frozenset(found)
 
 
-def cat_calls(nodes: Sequence[Node], calls: Mapping[Node, Any], results: Collection[Node]) -> list[CatCall]:
+def cat_calls(
+    nodes: Sequence[Node], calls: Mapping[Node, FusedStep], results: Collection[Node]
+) -> list[CatCall]:
     """Return the fusible `cat` steps of a graph, each with its own chains."""
     found: list[CatCall] = []
     taken: set[Node] = set()

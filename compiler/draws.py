@@ -6,7 +6,8 @@ kernel. A kernel call takes the counters of its random ops from the device's gen
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Node
@@ -15,13 +16,24 @@ from ..runtime.cpu.object_code import is_possible
 from ..runtime.generator import get_cpu_engine
 from ..runtime.scalar_type import bfloat16, float16, float32, float64
 from ..runtime.tensor_spec import TensorSpec
+from .fused_step import EagerCall, FusedStep, IndexSpace
 from .pointwise import bound_arguments
 from .reductions import takes_each_once
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..runtime.cpu.element_program import ElementProgram, Value
+    from .host.lowering import Lowered
+    from .host.row_program import LoweredRows
+    from .triton.pointwise import ElementWriter
+    from .triton.row_statements import Program
 
 DTYPES = frozenset({float16, bfloat16, float32, float64})
 
 
-class DropoutCall(NamedTuple):
+@dataclass(frozen=True)
+class DropoutCall(FusedStep):
     """Dropout of elements, with the mask of the kept ones.
 
     Attributes:
@@ -33,6 +45,7 @@ class DropoutCall(NamedTuple):
     node: Node
     source: Node
     p: float
+    is_split_off: ClassVar[bool] = True
 
     @property
     def operands(self) -> list[Any]:
@@ -50,10 +63,49 @@ class DropoutCall(NamedTuple):
         """How many counters it takes."""
         return counters(self.spec, False)
 
-    @property
-    def results(self) -> dict[int, Node]:
-        """Nodes that take a result, by its place: the output, and the mask."""
-        return {user.args[1]: user for user in self.node.users}
+    def is_supported_in(self, space: IndexSpace) -> bool:
+        """Return True if it drops elements of whole rows."""
+        return space.is_rows and bool(self.spec.sizes == space.sizes)
+
+    def is_loop_alone(self, stubs: frozenset[str]) -> bool:
+        """Return True on the CPU."""
+        return self.spec.device.type == "cpu"
+
+    def lower_elements(self, kernel: Lowered) -> dict[Node, Value]:
+        """Add the step to a CPU loop over elements."""
+        return self._lowered(kernel.program, kernel.draws, kernel.values)
+
+    def lower_row(self, kernel: LoweredRows, values: dict[Node, Value]) -> dict[Node, Value]:
+        """Add the step to a CPU loop over rows."""
+        return self._lowered(kernel.elements, kernel.draws, values)
+
+    def _lowered(
+        self, program: ElementProgram, draws: Sequence[DropoutCall], values: dict[Node, Value]
+    ) -> dict[Node, Value]:
+        from .host.draws import dropped
+
+        made = dropped(program, self, draws.index(self), values[self.source])
+        return {node: made[place] for place, node in self.results.items()}
+
+    def eager_call(self) -> EagerCall:
+        """Return the step as an eager call."""
+        from .host.draws import eager_draw
+
+        return EagerCall(eager_draw(self), [self.source], [self.results.get(place) for place in (0, 1)])
+
+    def write_elements(self, writer: ElementWriter) -> dict[Node, str]:
+        """Add the step to a pointwise CUDA kernel."""
+        from .triton.draws import values_of
+
+        source = writer.values_for(self)[self.source]
+        return values_of(self, writer.kernel.draws.index(self), source, writer.imports)
+
+    def write_row(self, program: Program, values: dict[Node, str], row_size: int) -> dict[Node, str]:
+        """Add the step to a CUDA kernel over rows."""
+        from .triton.draws import dropped_rows
+
+        made = dropped_rows(program, self, values[self.source], row_size)
+        return {node: made[place] for place, node in self.results.items()}
 
 
 def dropout_call(node: Node) -> DropoutCall | None:

@@ -7,7 +7,7 @@ kernels check them.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Node
@@ -15,8 +15,13 @@ from ..dispatch.plans.structured_kernel import StructuredKernel
 from ..runtime.dispatch_key import BY_NAME
 from ..runtime.scalar_type import int32, int64
 from ..runtime.tensor_spec import TensorSpec
+from .fused_step import FusedStep, IndexSpace
 from .pointwise import DeviceOnly, PointwiseCall, bound_arguments
-from .reductions import DTYPES, RowCall, RowSpace, View, is_served
+from .reductions import DTYPES, RowCall, is_served
+from .row_space import RowSpace, View
+
+if TYPE_CHECKING:
+    from .triton.row_statements import Program
 
 NUMBERS = frozenset({int32, int64})
 """The dtypes of row numbers; masks are no numbers."""
@@ -43,8 +48,6 @@ class TableRows(NamedTuple):
 class GatherCall(RowCall):
     """A step that takes rows of a table, a row of the result for each number."""
 
-    __slots__ = ()
-
     @property
     def rows(self) -> TableRows:
         """Table and indices of the gathered rows."""
@@ -57,6 +60,11 @@ class GatherCall(RowCall):
         """The table and the numbers."""
         return [self.rows.table, self.rows.numbers]
 
+    @property
+    def gathered(self) -> tuple[Node, ...]:
+        """The table."""
+        return (self.rows.table,)
+
     def view_of(self, operand: Node, space: RowSpace) -> View:
         """Return the view of an input: an index for each row, or the table as a whole.
 
@@ -64,22 +72,25 @@ class GatherCall(RowCall):
         """
         return View(operand, len(space.lead) if operand is self.rows.numbers else None)
 
-    def space_at(self, reader: PointwiseCall, space: RowSpace | None) -> RowSpace | None:
-        """Return the rows over which this step is fused with a CUDA step that broadcasts its result, or None.
-
-        Args:
-            reader: The step that broadcasts.
-            space: The rows of the kernel, if already chosen.
-        """
+    def space_for_reader(self, reader: FusedStep, space: IndexSpace | None) -> RowSpace | None:
+        """Return the rows over which this step is fused with a CUDA step that broadcasts its result, or None."""
+        if not (space is None or isinstance(space, RowSpace)):
+            return None
         spec, line = reader.node.val, self.space.line
         found = space or RowSpace(tuple(spec.sizes[: -len(line)]), line, self.space.device)
         is_broadcast = found.line == line and tuple(spec.sizes) == found.sizes
         on_device = self.space.device.type == "cuda" and spec.ndim >= self.node.val.ndim
         return found if is_broadcast and on_device and is_served(found, spec) else None
 
-    def reads_inside(self, operand: Node) -> bool:
-        """Any row may read any part of the table, and the numbers are read before it."""
+    def reads_inside(self, operand: Node, space: IndexSpace) -> bool:
+        """Return False: any row may read any part of the table, and the numbers are read before it."""
         return False
+
+    def write_row(self, program: Program, values: dict[Node, str], row_size: int) -> dict[Node, str]:
+        """Add the step to a CUDA kernel over rows."""
+        from .triton.gathers import taken_rows
+
+        return {self.node: taken_rows(program, self, values)}
 
 
 def gather_call(node: Node) -> GatherCall | None:

@@ -17,8 +17,10 @@ from ..runtime.cpu.object_code import is_possible
 from ..runtime.dispatch_key import BY_NAME
 from ..runtime.scalar_type import float32, int64
 from ..runtime.tensor_spec import TensorSpec
+from .fused_step import Check
 from .pointwise import PointwiseCall, bound_arguments
-from .reductions import RowCall, RowSpace, View, is_served
+from .reductions import RowCall, is_served
+from .row_space import RowSpace, View
 
 NLL_LOSS_BACKWARD = "aten::nll_loss_backward"
 LEAST_INT32, MOST_INT32 = -(1 << 31), (1 << 31) - 1
@@ -26,8 +28,6 @@ LEAST_INT32, MOST_INT32 = -(1 << 31), (1 << 31) - 1
 
 class LossGradientCall(RowCall):
     """The gradient of nll_loss as a step over rows."""
-
-    __slots__ = ()
 
     @property
     def takes_all_rows(self) -> bool:
@@ -44,6 +44,11 @@ class LossGradientCall(RowCall):
     def ignore_index(self) -> int:
         """The class of rows that do not count."""
         return int(self.call.values[5])
+
+    @property
+    def check(self) -> tuple[Node, Check]:
+        """The check of the classes."""
+        return self.target, check_of_targets(self)
 
     def view_of(self, operand: Node, space: RowSpace) -> View:
         """Return the view of an input: rows, a number for each row, or one number for all."""

@@ -17,7 +17,8 @@ from ..runtime.cpu.object_code import is_possible
 from ..runtime.scalar_type import bfloat16, float16, float32
 from ..runtime.tensor_spec import TensorSpec
 from .pointwise import PointwiseCall, bound_arguments
-from .reductions import RowCall, RowSpace, View, is_served, takes_each_once
+from .reductions import RowCall, is_served, takes_each_once
+from .row_space import RowSpace, View
 
 STUBS = {
     "aten::native_layer_norm_backward": "native_layer_norm_backward",
@@ -67,8 +68,6 @@ class GradientKernel:
 
 class NormGradientCall(RowCall):
     """A step that makes the gradient of each row, and sums over rows."""
-
-    __slots__ = ()
 
     @property
     def operands(self) -> list[Any]:

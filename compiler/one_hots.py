@@ -17,9 +17,11 @@ from ..runtime.cpu.object_code import is_possible
 from ..runtime.dispatch_key import BY_NAME
 from ..runtime.scalar_type import bfloat16, float16, float32
 from ..runtime.tensor_spec import TensorSpec
+from .fused_step import Check
 from .gathers import NUMBERS
 from .pointwise import PointwiseCall, bound_arguments
-from .reductions import RowCall, RowSpace, View, is_served
+from .reductions import RowCall, is_served
+from .row_space import RowSpace, View
 
 SCATTER_ADD, EXPAND = "aten::scatter_add", "aten::expand"
 DTYPES = frozenset({float16, bfloat16, float32})
@@ -29,8 +31,6 @@ LONGEST = (1 << 31) - 1
 
 class OneHotCall(RowCall):
     """A step that adds a number to zeros at a place of each row."""
-
-    __slots__ = ()
 
     @property
     def places(self) -> Node:
@@ -42,6 +42,11 @@ class OneHotCall(RowCall):
     def takes_all_rows(self) -> bool:
         """True: the eager kernel is called with all rows, which share the expanded zero."""
         return True
+
+    @property
+    def check(self) -> tuple[Node, Check]:
+        """The bounds check of the places."""
+        return self.places, check_of_places(self)
 
     def view_of(self, operand: Node, space: RowSpace) -> View:
         """Return the view of an input: a number for each row, or the zeros."""

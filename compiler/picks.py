@@ -7,20 +7,30 @@ kernels (`gathers`).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Node
 from ..runtime.cpu.object_code import is_possible
 from ..runtime.tensor_spec import TensorSpec
+from .fused_step import Check, EagerCall, FusedStep, IndexSpace
 from .gathers import NUMBERS
 from .pointwise import bound_arguments
-from .reductions import DTYPES, RowSpace
+from .reductions import DTYPES
+from .row_space import RowSpace
+
+if TYPE_CHECKING:
+    from ..runtime.cpu.element_program import Value
+    from .host.lowering import Lowered
+    from .host.row_program import LoweredRows
+    from .triton.pointwise import ElementWriter
 
 GATHER, INDEX_SELECT, INDEX = "aten::gather", "aten::index_select", "aten::index.Tensor"
 
 
-class PickCall(NamedTuple):
+@dataclass(frozen=True)
+class PickCall(FusedStep):
     """Gather of elements along a dimension.
 
     Attributes:
@@ -36,6 +46,7 @@ class PickCall(NamedTuple):
     numbers: Node
     dim: int
     wraps: bool
+    is_split_off: ClassVar[bool] = True
 
     @property
     def operands(self) -> list[Any]:
@@ -55,6 +66,48 @@ class PickCall(NamedTuple):
             len(space.line) == 1 and self.dim == last and sizes == space.kept == tuple(self.numbers.val.sizes)
         )
         return is_one and space.device.type == "cpu" and tuple(self.source.val.sizes) == space.sizes
+
+    @property
+    def gathered(self) -> tuple[Node, ...]:
+        """The source and the indices."""
+        return self.source, self.numbers
+
+    def is_supported_in(self, space: IndexSpace) -> bool:
+        """Return True if it picks one element of each row of a CPU kernel."""
+        return isinstance(space, RowSpace) and self.is_of_rows(space)
+
+    def lower_elements(self, kernel: Lowered) -> dict[Node, Value]:
+        """Add the step to a CPU loop over elements."""
+        from .host.picks import picked
+
+        place = kernel.inputs.index(self.source) + kernel.first
+        number = kernel.picks.index(self)
+        return {self.node: picked(kernel.program, self, kernel.values[self.numbers], place, number)}
+
+    def lower_row(self, kernel: LoweredRows, values: dict[Node, Value]) -> dict[Node, Value]:
+        """Add the step to a CPU loop over rows."""
+        from .host.picks import picked_of_row
+
+        return {self.node: picked_of_row(kernel, self, values)}
+
+    def eager_call(self) -> EagerCall:
+        """Return the step as an eager call."""
+        from .host.picks import eager_pick
+
+        return EagerCall(eager_pick(self), [self.source, self.numbers], [self.node])
+
+    @property
+    def check(self) -> tuple[Node, Check]:
+        """The bounds check of the indices."""
+        from .host.picks import check_of
+
+        return self.numbers, check_of(self)
+
+    def write_elements(self, writer: ElementWriter) -> dict[Node, str]:
+        """Add the step to a pointwise CUDA kernel."""
+        from .triton.gathers import picked_elements
+
+        return {self.node: picked_elements(self, writer)}
 
 
 def pick_call(node: Node) -> PickCall | None:

@@ -8,7 +8,8 @@ planned by the operator's factory for the specs of a piece, so a fused kernel is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.core.operator_entry import OperatorEntry
@@ -19,6 +20,14 @@ from ..dispatch.tensor import blank_tensor
 from ..runtime.dispatch_key import BY_NAME
 from ..runtime.tensor_spec import TensorSpec
 from .element_places import memory_order
+from .fused_step import FusedStep, IndexSpace
+
+if TYPE_CHECKING:
+    from ..runtime.cpu.element_program import Value
+    from .host.lowering import Lowered
+    from .host.row_program import LoweredRows
+    from .triton.pointwise import ElementWriter
+    from .triton.row_statements import Program
 
 COPIES = frozenset({"aten::_to_copy", "aten::clone"})
 """Operators that copy their first argument."""
@@ -61,7 +70,8 @@ class DeviceOnly:
         raise RuntimeError(f"{op.name} has no kernel for a part of its operands")
 
 
-class PointwiseCall(NamedTuple):
+@dataclass(frozen=True)
+class PointwiseCall(FusedStep):
     """A pointwise step.
 
     Attributes:
@@ -75,6 +85,7 @@ class PointwiseCall(NamedTuple):
     values: tuple[Any, ...]
     runtime: tuple[int, ...]
     kernel: Planner
+    is_pointwise: ClassVar[bool] = True
 
     @property
     def operands(self) -> list[Any]:
@@ -85,6 +96,51 @@ class PointwiseCall(NamedTuple):
         """Return the kernel for operands of these specs."""
         values = [specs[v] if isinstance(v, Node) else v for v in self.values]
         return self.kernel.planned_kernel(self.node.target._entry, values)
+
+    @property
+    def is_in_order(self) -> bool:
+        """True unless the result is not contiguous."""
+        return bool(self.node.val.is_contiguous)
+
+    def is_supported_in(self, space: IndexSpace) -> bool:
+        """Return True for a contiguous result."""
+        return self.is_in_order
+
+    def is_loop_alone(self, stubs: frozenset[str]) -> bool:
+        """Return True for a call on the CPU of one of the eager kernels."""
+        return is_planned_alone(self.node, self.kernel, stubs)
+
+    def lower_elements(self, kernel: Lowered) -> dict[Node, Value]:
+        """Add the step to a CPU loop over elements."""
+        from .host.lowering import lowered_or_numpy
+
+        return {self.node: lowered_or_numpy(self, kernel)}
+
+    def lower_row(self, kernel: LoweredRows, values: dict[Node, Value]) -> dict[Node, Value]:
+        """Add the step to a CPU loop over rows."""
+        from .host.lowering import lowered_step
+
+        return {self.node: lowered_step(kernel.elements, self, kernel.specs, values)}
+
+    def write_elements(self, writer: ElementWriter) -> dict[Node, str]:
+        """Add the step to a pointwise CUDA kernel."""
+        from .triton.pointwise import element_text
+
+        return {self.node: element_text(self, writer)}
+
+    def write_row(self, program: Program, values: dict[Node, str], row_size: int) -> dict[Node, str]:
+        """Add the step to a CUDA kernel over rows."""
+        from .triton.row_statements import element_of_rows
+
+        return {self.node: element_of_rows(self, program, values)}
+
+
+def is_planned_alone(node: Node, planner: object, stubs: frozenset[str]) -> bool:
+    """Return True for a call on the CPU whose kernel is one of these."""
+    spec = node.all_input_nodes[0].val
+    if node.is_impure or spec.device.type != "cpu":
+        return False
+    return getattr(planner, "stub", "").removesuffix("_stub") in stubs
 
 
 def pointwise_call(node: Node) -> PointwiseCall | None:

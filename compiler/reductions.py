@@ -7,20 +7,26 @@ pointwise steps. The kernel is the eager one, planned for the specs of some rows
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Node
 from ..dispatch.plans.structured_kernel import StructuredKernel
 from ..dispatch.structured.stub import PlannedKernel, StructuredCall
-from ..runtime.device import device as Device
 from ..runtime.dispatch_key import BY_NAME
 from ..runtime.scalar_type import bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8
 from ..runtime.tensor_spec import TensorSpec
-from .pointwise import PointwiseCall, bound_arguments
+from .fused_step import FusedStep, IndexSpace
+from .pointwise import PointwiseCall, bound_arguments, is_planned_alone
+from .row_space import RowSpace, View
+
+if TYPE_CHECKING:
+    from ..runtime.cpu.element_program import Value
+    from .host.row_program import LoweredRows
+    from .triton.row_statements import Program
 
 OPERATORS = frozenset(
     f"aten::{name}"
@@ -54,55 +60,8 @@ SHORT_DEVICE_ROW = 4096
 """The longest row, in elements, for which one program is as fast as several."""
 
 
-class RowSpace(NamedTuple):
-    """Index space of steps that compute each row independently.
-
-    Attributes:
-        lead: The sizes of the dimensions that count rows.
-        line: The sizes of a row.
-        device: Its device.
-    """
-
-    lead: tuple[int, ...]
-    line: tuple[int, ...]
-    device: Device
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """The sizes of tensors that have all elements of all rows."""
-        return self.lead + self.line
-
-    @property
-    def kept(self) -> tuple[int, ...]:
-        """The sizes of tensors that have one number for each row, with the dimensions of a row as size 1."""
-        return self.lead + (1,) * len(self.line)
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return math.prod(self.lead)
-
-    @property
-    def n(self) -> int:
-        """The elements of a row."""
-        return math.prod(self.line)
-
-    def holds(self, sizes: Sequence[int]) -> bool:
-        """Return True if a result of these sizes belongs to the kernel: whole rows, or a number for each."""
-        return tuple(sizes) in (self.sizes, self.kept, self.lead)
-
-    def joins(self, reader: Node, is_pointwise: bool, operand: Node) -> bool:
-        """Return True if a step reads only the same row of another step's result.
-
-        A number for each row must keep the row's dimensions: otherwise it would be broadcast along other dimensions.
-        """
-        if not isinstance(operand.val, TensorSpec):
-            return True  # several results, of which `reader` takes one
-        sizes = operand.val.sizes
-        return len(sizes) == reader.val.ndim if is_pointwise else bool(sizes == self.sizes)
-
-
-class RowCall(NamedTuple):
+@dataclass(frozen=True)
+class RowCall(FusedStep):
     """Step that computes each row independently.
 
     Attributes:
@@ -124,32 +83,14 @@ class RowCall(NamedTuple):
         return self.call.operands
 
     @property
-    def results(self) -> dict[int, Node]:
-        """Nodes of its outputs by their places: itself, or the `getitem` of each."""
-        if isinstance(self.node.val, TensorSpec):
-            return {0: self.node}
-        return {user.args[1]: user for user in self.node.users}
-
-    @property
-    def specs(self) -> tuple[TensorSpec, ...]:
-        """Specs of its outputs; None for an unrequested output."""
-        val = self.node.val
-        return (val,) if isinstance(val, TensorSpec) else tuple(val)
-
-    @property
-    def column_sums(self) -> dict[int, Node]:
-        """The nodes of those results that are sums over rows, by their places."""
-        return {}
+    def index_space(self) -> RowSpace:
+        """Its rows."""
+        return self.space
 
     @property
     def takes_all_rows(self) -> bool:
         """True if the eager kernel needs all rows, since it also computes sums over rows."""
         return bool(self.column_sums)
-
-    @property
-    def row_specs(self) -> Sequence[TensorSpec]:
-        """The specs of the results that rows have."""
-        return self.specs
 
     def planned(self, specs: dict[Node, TensorSpec]) -> tuple[StructuredCall, PlannedKernel]:
         """Return the kernel for operands of these specs."""
@@ -160,20 +101,42 @@ class RowCall(NamedTuple):
         is_rows = operand.val.sizes == space.sizes and operand.val.ndim
         return View(operand, len(space.sizes) if is_rows else None)
 
-    def reads_inside(self, operand: Node) -> bool:
-        """Return True if a row of the result reads only the same row of an operand, so that one kernel may
-        fuse both."""
+    def reads_inside(self, operand: Node, space: IndexSpace) -> bool:
+        """Return True if a row of the result reads only the same row of an operand."""
         return self.space.joins(self.node, False, operand)
 
+    def is_loop_alone(self, stubs: frozenset[str]) -> bool:
+        """Return True for a call on the CPU of one of the eager kernels."""
+        return is_planned_alone(self.node, self.call.kernel, stubs)
 
-class ResultOf(NamedTuple):
-    """A step that takes one of several results of a `RowCall`.
+    def lower_row(self, kernel: LoweredRows, values: dict[Node, Value]) -> dict[Node, Value]:
+        """Add the step to a CPU loop over rows."""
+        from .host.row_program import lowered_reduction
+
+        return lowered_reduction(self, kernel, values)
+
+    def write_row(self, program: Program, values: dict[Node, str], row_size: int) -> dict[Node, str]:
+        """Add the step to a CUDA kernel over rows."""
+        from .triton.row_statements import reduction_of_rows
+
+        return reduction_of_rows(self, program, values, row_size)
+
+
+@dataclass(frozen=True)
+class ResultOf(FusedStep):
+    """A step that takes one of several results of another step.
 
     Attributes:
         node: the step.
     """
 
     node: Node
+    is_computed: ClassVar[bool] = False
+
+    @property
+    def operands(self) -> list[Any]:
+        """The step that has several results."""
+        return [self.node.args[0]]
 
 
 def row_call(node: Node) -> RowCall | None:
@@ -250,48 +213,7 @@ def takes_each_once(node: Node) -> bool:
     return None not in places and len(set(places)) == len(places) > 0
 
 
-def results_of(call: PointwiseCall | RowCall) -> dict[int, Node]:
-    """Return the nodes of a step's outputs by their places."""
-    return call.results if isinstance(call, RowCall) else {0: call.node}
-
-
-def specs_of(call: PointwiseCall | RowCall) -> tuple[TensorSpec, ...]:
-    """Return the specs of a step's outputs."""
-    return call.specs if isinstance(call, RowCall) else (call.node.val,)
-
-
-class View(NamedTuple):
-    """View of an input by a step: with the row dimensions first, or unchanged.
-
-    Attributes:
-        node: The input.
-        ndim: The number of dimensions to which it is expanded with size 1; None for an input that all rows share.
-    """
-
-    node: Node
-    ndim: int | None
-
-
-class ReadingStep(Protocol):
-    """A step of a kernel."""
-
-    @property
-    def node(self) -> Node:
-        """The step."""
-
-    @property
-    def operands(self) -> list[Any]:
-        """Operands of the step: nodes and numbers."""
-
-
-def views_of(call: ReadingStep, inputs: Sequence[Node], space: RowSpace) -> dict[Node, View]:
+def views_of(call: FusedStep, inputs: Sequence[Node], space: RowSpace) -> dict[Node, View]:
     """Return the views that a step has of those of its operands that are the kernel's inputs."""
-    found = {}
-    for operand in call.operands:
-        if isinstance(operand, Node) and operand in inputs:
-            if isinstance(call, RowCall):
-                found[operand] = call.view_of(operand, space)
-            else:
-                made = call.node.val[0] if isinstance(call.node.val, tuple | list) else call.node.val
-                found[operand] = View(operand, made.ndim if operand.val.ndim else None)
-    return found
+    operands = [operand for operand in call.operands if isinstance(operand, Node)]
+    return {operand: call.view_of(operand, space) for operand in operands if operand in inputs}

@@ -19,18 +19,17 @@ from __future__ import annotations
 import heapq
 import itertools
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from ..dispatch.layers.graph.graph import Graph, Node
 from ..runtime.device import device as Device
 from ..runtime.tensor_spec import TensorSpec
-from .block_reductions import MOMENTS, PLACES, ReductionCall, ReductionSpace, block_reduction
-from .channel_norms import ChannelNormCall
+from .block_reductions import ReductionCall, ReductionSpace, block_reduction
 from .concatenations import CatCall, cat_calls
 from .draws import DropoutCall, dropout_call
-from .gathers import GatherCall, gather_call
+from .fused_step import FusedStep, IndexSpace
+from .gathers import gather_call
 from .kernel_names import joined_name
 from .loss_gradients import loss_gradient_call
 from .norm_gradients import norm_gradient_call
@@ -39,7 +38,8 @@ from .operand_limit import MOST_OPERANDS, bounded_runs
 from .picks import PickCall, pick_call
 from .pointwise import PointwiseCall, pointwise_call
 from .product_kernel import ProductKernel
-from .reductions import ResultOf, RowCall, RowSpace, row_call
+from .reductions import ResultOf, RowCall, row_call
+from .row_space import RowSpace
 
 MOST_POINTWISE = 128
 """The most steps of a pointwise kernel: compile time per step grows with the length of a loop's body, and another pass
@@ -47,14 +47,18 @@ over the arrays costs little beside so many instructions."""
 MOST_STEPS = 64
 """The most steps of a row kernel: a GPU's registers hold no more, and the CPU would pass a long row too often."""
 
-RowStep = PointwiseCall | RowCall | ResultOf | CatCall | DropoutCall | PickCall
-"""A step that may be in a kernel over rows."""
-FusedStep = RowStep | ReductionCall
-"""A step that may be in a kernel."""
-
-
-SEVERAL = RowCall | DropoutCall | ReductionCall
-"""Steps that may have several results."""
+MATCHERS: tuple[Callable[[Node], FusedStep | None], ...] = (
+    pointwise_call,
+    row_call,
+    gather_call,
+    norm_gradient_call,
+    loss_gradient_call,
+    one_hot_call,
+    block_reduction,
+    dropout_call,
+    pick_call,
+)
+"""Matchers of the kinds of fusible steps; the first that matches a node decides. `cat_calls` follows them."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ class FusedKernel:
         outputs: the steps that are read outside, or are results.
     """
 
-    calls: tuple[PointwiseCall | CatCall | DropoutCall | PickCall | ChannelNormCall | ResultOf, ...]
+    calls: tuple[FusedStep, ...]
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
 
@@ -93,9 +97,9 @@ class FusedKernel:
         return joined_name(self.computed)
 
     @property
-    def computed(self) -> list[PointwiseCall | CatCall | DropoutCall | PickCall | ChannelNormCall]:
+    def computed(self) -> list[FusedStep]:
         """The steps that are computed: all but those which take one of several results."""
-        return [call for call in self.calls if not isinstance(call, ResultOf)]
+        return [call for call in self.calls if call.is_computed]
 
     @property
     def draws(self) -> list[DropoutCall]:
@@ -140,7 +144,7 @@ class RowsKernel:
         space: the rows.
     """
 
-    calls: tuple[RowStep, ...]
+    calls: tuple[FusedStep, ...]
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
     space: RowSpace
@@ -156,10 +160,9 @@ class RowsKernel:
         return joined_name(self.computed)
 
     @property
-    def computed(self) -> list[PointwiseCall | RowCall | DropoutCall | PickCall]:
+    def computed(self) -> list[FusedStep]:
         """The steps that are computed: all but those which take one of several results."""
-        kinds = PointwiseCall | RowCall | DropoutCall | PickCall
-        return [call for call in self.calls if isinstance(call, kinds)]
+        return [call for call in self.calls if call.is_computed]
 
     @property
     def planned_calls(self) -> list[PointwiseCall | RowCall]:
@@ -179,8 +182,7 @@ class RowsKernel:
     @property
     def column_sums(self) -> list[Node]:
         """The results that are sums over rows."""
-        rows = [call for call in self.calls if isinstance(call, RowCall)]
-        return [node for call in rows for node in call.column_sums.values()]
+        return [node for call in self.calls for node in call.column_sums.values()]
 
     def __str__(self) -> str:
         given, made = ", ".join(map(repr, self.inputs)), ", ".join(map(repr, self.outputs))
@@ -200,7 +202,7 @@ class ReductionKernel:
         space: The reduced index space.
     """
 
-    calls: tuple[PointwiseCall | ReductionCall | ResultOf, ...]
+    calls: tuple[FusedStep, ...]
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
     space: ReductionSpace
@@ -216,9 +218,9 @@ class ReductionKernel:
         return joined_name(self.computed)
 
     @property
-    def computed(self) -> list[PointwiseCall | ReductionCall]:
+    def computed(self) -> list[FusedStep]:
         """The steps that are computed: all but those which take one of several results."""
-        return [call for call in self.calls if not isinstance(call, ResultOf)]
+        return [call for call in self.calls if call.is_computed]
 
     @property
     def reductions(self) -> list[ReductionCall]:
@@ -297,7 +299,7 @@ def fused_schedule(graph: Graph) -> Schedule:
     """
     nodes = graph.find_nodes(op="call_function")
     calls = fused_steps(nodes)
-    in_order = {node: call for node, call in calls.items() if not _is_turned(call)}
+    in_order = {node: call for node, call in calls.items() if call.is_in_order}
     cats = cat_calls(nodes, in_order, graph.output_node.all_input_nodes)
     calls.update((call.node, call) for call in cats)
     grouping = _Grouping(nodes, calls)
@@ -313,33 +315,30 @@ def fused_schedule(graph: Graph) -> Schedule:
 
 def _turn(node: Node, calls: dict[Node, FusedStep]) -> int:
     """Return a step's turn in grouping: reductions that blocks share come last, and their results first."""
-    if isinstance(calls[node], ResultOf):
-        return 0 if isinstance(calls.get(node.args[0]), ReductionCall) else 1
-    return 2 if isinstance(calls[node], ReductionCall) else 1
+    call = calls[node]
+    if call.is_computed:
+        return call.turn
+    source = calls.get(node.args[0])
+    return 0 if source is not None and source.turn == 2 else 1
 
 
 def fused_steps(nodes: Sequence[Node]) -> dict[Node, FusedStep]:
     """Return the fusible steps."""
-    found: dict[Node, FusedStep] = {}
+    steps: dict[Node, FusedStep] = {}
     for node in nodes:
-        call: FusedStep | None = pointwise_call(node) or row_call(node) or gather_call(node)
-        call = call or norm_gradient_call(node) or loss_gradient_call(node) or one_hot_call(node)
-        call = call or block_reduction(node) or dropout_call(node) or pick_call(node)
-        if call is not None:
-            found[node] = call
-        elif node.target is operator.getitem and isinstance(found.get(node.args[0]), SEVERAL):
-            found[node] = ResultOf(node)
-    return found
-
-
-def _is_turned(call: FusedStep) -> bool:
-    """Return True for a pointwise step whose result is not contiguous."""
-    return isinstance(call, PointwiseCall) and not call.node.val.is_contiguous
+        if node.target is operator.getitem:
+            if node.args[0] in steps:
+                steps[node] = ResultOf(node)
+            continue
+        step = next(filter(None, (match(node) for match in MATCHERS)), None)
+        if step is not None:
+            steps[node] = step
+    return steps
 
 
 def _neighbours(node: Node, calls: dict[Node, FusedStep]) -> list[Node]:
     """Return the steps that a step may join: its operands, and for a reduction also other readers of its operands."""
-    if not isinstance(calls[node], RowCall | ReductionCall):
+    if calls[node].index_space is None:
         return node.all_input_nodes
     return [n for given in node.all_input_nodes for n in (given, *given.users) if n is not node]
 
@@ -351,31 +350,18 @@ def _one_domain(a: Node, b: Node) -> bool:
     return bool(first.strides == second.strides or (first.is_contiguous and second.is_contiguous))
 
 
-def _picks_inside(members: Sequence[Node], calls: dict[Node, FusedStep]) -> bool:
+def _gathers_inside(members: Sequence[FusedStep]) -> bool:
     """Return True if a kernel would gather elements of a value that it is still computing."""
-    picks = [call for node in members if isinstance(call := calls.get(node), PickCall)]
-    inside = set(members) if picks else set()
-    return any(node in inside for call in picks for node in (call.source, call.numbers))
+    gathered = [node for step in members for node in step.gathered]
+    return bool(gathered) and not {step.node for step in members}.isdisjoint(gathered)
 
 
-def _mixed_on_host(members: Sequence[Node], calls: dict[Node, FusedStep]) -> bool:
-    """Return True if a CPU kernel would mix `cat` with random ops or gathers, or `cat` along several dimensions."""
-    joins = [call for node in members if isinstance(call := calls.get(node), CatCall)]
-    if not joins or joins[0].node.val.device.type != "cpu":
-        return False
-    return len({call.dim for call in joins}) > 1 or any(
-        isinstance(calls.get(n), DropoutCall | PickCall) for n in members
-    )
+def _exclude_each_other(members: Sequence[FusedStep]) -> bool:
+    """Return True if a step excludes another one from its kernel."""
+    return any(step.excludes(other) for step in members if step.has_exclusions for other in members)
 
 
-def _is_apart(call: FusedStep, space: RowSpace | ReductionSpace) -> bool:
-    """Return True if no kernel over rows, or with reductions that blocks share, supports a step of this kind."""
-    if isinstance(space, RowSpace):
-        return isinstance(call, CatCall) or (isinstance(call, PickCall) and not call.is_of_rows(space))
-    return isinstance(call, CatCall | PickCall | DropoutCall)
-
-
-def _has_sizes(node: Node, space: RowSpace | ReductionSpace) -> bool:
+def _has_sizes(node: Node, space: IndexSpace) -> bool:
     """Return True if a step has a result of whole rows."""
     specs = node.val if isinstance(node.val, tuple | list) else (node.val,)
     return any(spec is not None and spec.sizes == space.sizes for spec in specs)
@@ -391,8 +377,8 @@ class _Grouping:
         self.nodes, self.calls = nodes, calls
         self.place = {node: i for i, node in enumerate(nodes)}
         self.members = [1 << i for i in range(len(nodes))]
-        self.spaces: list[RowSpace | ReductionSpace | None] = [
-            call.space if isinstance(call := calls.get(n), RowCall | ReductionCall) else None for n in nodes
+        self.spaces: list[IndexSpace | None] = [
+            None if (call := calls.get(n)) is None else call.index_space for n in nodes
         ]
         self.grouped = 0  # steps in groups of several
         self.before = [0] * len(nodes)
@@ -427,16 +413,13 @@ class _Grouping:
         """Put rows of tables that one step broadcasts together with it."""
         for i, node in enumerate(self.nodes):
             call, is_alone = self.calls.get(node), self.members[i] == 1 << i
-            if not isinstance(call, GatherCall) or not is_alone or len(node.users) != 1 or node in results:
+            if call is None or not is_alone or len(node.users) != 1 or node in results:
                 continue
             reader = self.calls.get(next(iter(node.users)))
-            if not isinstance(reader, PointwiseCall) or not reader.node.val.is_contiguous:
+            if reader is None or not reader.is_pointwise or not reader.is_in_order:
                 continue
             there = self.place[reader.node]
-            present = self.spaces[there]
-            if isinstance(present, ReductionSpace):
-                continue
-            space = call.space_at(reader, present)
+            space = call.space_for_reader(reader, self.spaces[there])
             together = self.members[there] | 1 << i
             if space is not None and together.bit_count() <= MOST_STEPS:
                 # No other step is between the two.
@@ -447,40 +430,28 @@ class _Grouping:
         spaces = {self.spaces[here], self.spaces[there]} - {None}
         if not spaces and together.bit_count() > MOST_POINTWISE:
             return False
-        members = [self.nodes[i] for i in bits_of(together)]
+        members = [self.calls[self.nodes[i]] for i in bits_of(together)]
         if not spaces:
             is_one = _one_domain(self.nodes[here], self.nodes[there])
-            return (
-                is_one and not _picks_inside(members, self.calls) and not _mixed_on_host(members, self.calls)
-            )
-        if isinstance(self.calls[self.nodes[here]], ResultOf):
+            return is_one and not _gathers_inside(members) and not _exclude_each_other(members)
+        if not self.calls[self.nodes[here]].is_computed:
             return True  # it is always in the kernel of the step with several results
         space = next(iter(spaces))
         if len(spaces) > 1 or space is None or together.bit_count() > MOST_STEPS:
             return False
-        if any(_is_apart(self.calls[node], space) for node in members):
+        if not all(step.is_supported_in(space) for step in members):
             return False
-        inside = set(members)
-        rows = [call for node in members if isinstance(call := self.calls[node], RowCall)]
-        summed = {made for row in rows for made in row.column_sums.values()}
-        for node in members:
+        inside = {step.node for step in members}
+        summed = {node for step in members for node in step.column_sums.values()}
+        for step in members:
+            node = step.node
             if node in summed:
                 continue
             if not summed.isdisjoint(node.all_input_nodes):
                 return False  # Sums over rows are known after the last one.
-            call = self.calls[node]
-            specs: Sequence[TensorSpec] = node.val if isinstance(node.val, tuple | list) else (node.val,)
-            if isinstance(call, RowCall):
-                specs = call.row_specs
-            if any(not space.holds(spec.sizes) or spec.device is not space.device for spec in specs):
+            if any(not space.holds(spec.sizes) or spec.device is not space.device for spec in step.row_specs):
                 return False
-            if isinstance(call, DropoutCall) and call.spec.sizes != space.sizes:
-                return False
-            if _is_turned(call):
-                return False
-            joins = partial(space.joins, node, isinstance(call, PointwiseCall))
-            reads_row = call.reads_inside if isinstance(call, RowCall) else joins
-            if not all(reads_row(n) for n in node.all_input_nodes if n in inside):
+            if not all(step.reads_inside(n, space) for n in node.all_input_nodes if n in inside):
                 return False
         return True
 
@@ -490,7 +461,7 @@ class _Grouping:
             found |= self.before[i]
         return found
 
-    def _unite(self, together: int, needed: int, space: RowSpace | ReductionSpace | None) -> None:
+    def _unite(self, together: int, needed: int, space: IndexSpace | None) -> None:
         for i in bits_of(together):
             self.members[i] = together
             self.spaces[i] = space
@@ -591,10 +562,10 @@ def _steps(
     members: list[Node],
     calls: dict[Node, FusedStep],
     results: set[Node],
-    space: RowSpace | ReductionSpace | None,
+    space: IndexSpace | None,
 ) -> list[Step]:
     """Make a group one kernel, several if it has too many operands, or calls if nothing can be fused."""
-    if sum(not isinstance(calls.get(node), ResultOf) for node in members) < 2:
+    if sum(node not in calls or calls[node].is_computed for node in members) < 2:
         return [OperatorCall(node) for node in members]
     inside = set(members)
     inputs = tuple(dict.fromkeys(n for node in members for n in node.all_input_nodes if n not in inside))
@@ -603,30 +574,22 @@ def _steps(
     if not is_within and all(_is_over(node, members[0].val, calls) for node in members):
         return [step for run in bounded_runs(members) for step in _steps(run, calls, results, None)]
     if not is_within or (space is not None and not _is_worth(members, calls, space)):
-        runs = itertools.groupby(
-            members, lambda node: isinstance(calls[node], PointwiseCall) and node.val.sizes
-        )
+        runs = itertools.groupby(members, lambda node: calls[node].is_pointwise and node.val.sizes)
         return [step for key, run in runs for step in _run(list(run), calls, results, bool(key))]
+    grouped = tuple([calls[node] for node in members])
     if isinstance(space, ReductionSpace):
-        blocks = [
-            call for n in members if isinstance(call := calls[n], PointwiseCall | ReductionCall | ResultOf)
-        ]
-        return [ReductionKernel(tuple(blocks), inputs, outputs, space)]
-    if space is not None:
-        rows = [call for n in members if isinstance(call := calls[n], RowStep)]
-        return [RowsKernel(tuple(rows), inputs, outputs, space)]
-    pointwise = [call for n in members if not isinstance(call := calls[n], RowCall | ReductionCall)]
-    return [FusedKernel(tuple(pointwise), inputs, outputs)]
+        return [ReductionKernel(grouped, inputs, outputs, space)]
+    if isinstance(space, RowSpace):
+        return [RowsKernel(grouped, inputs, outputs, space)]
+    return [FusedKernel(grouped, inputs, outputs)]
 
 
 def _is_over(node: Node, spec: TensorSpec, calls: dict[Node, FusedStep]) -> bool:
     """Return True for a pointwise step over the index space of a tensor."""
-    return isinstance(calls[node], PointwiseCall) and node.val.sizes == spec.sizes
+    return calls[node].is_pointwise and bool(node.val.sizes == spec.sizes)
 
 
-def _is_worth(
-    members: Sequence[Node], calls: dict[Node, FusedStep], space: RowSpace | ReductionSpace
-) -> bool:
+def _is_worth(members: Sequence[Node], calls: dict[Node, FusedStep], space: IndexSpace) -> bool:
     """Return True if fusing steps is faster.
 
     On the CPU, if no step makes whole rows, fusion saves no reads and eager kernels take longer blocks. Variances and
@@ -634,7 +597,7 @@ def _is_worth(
     """
     if space.device.type != "cpu" or any(_has_sizes(node, space) for node in members):
         return True
-    return any(isinstance(c := calls[n], ReductionCall) and c.stub in MOMENTS | PLACES for n in members)
+    return any(calls[node].reads_repeatedly for node in members)
 
 
 def _run(run: list[Node], calls: dict[Node, FusedStep], results: set[Node], is_pointwise: bool) -> list[Step]:

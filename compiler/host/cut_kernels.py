@@ -8,22 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ...dispatch.layers.graph.graph import Node
-from ...dispatch.structured.allocation import allocator_of
-from ..concatenations import CatCall, Padding
 from ..draws import DropoutCall
+from ..fused_step import FusedStep
 from ..operand_limit import bounded_runs
-from ..picks import PickCall
-from ..reductions import ResultOf
 from ..schedule import FusedKernel, RowsKernel
-from .draws import eager_draw, reservation
-from .picks import eager_pick
+from .draws import reservation
 
 Kernel = Callable[..., tuple[Any, ...]]
-Eager = DropoutCall | CatCall | PickCall
-"""Calls at which a kernel is split."""
 
 
 class _Stage(NamedTuple):
@@ -54,26 +46,15 @@ def cut_kernel(
     places = {node: i for i, node in enumerate(kernel.inputs)}
     stages: list[_Stage] = []
     for part in _parts(kernel):
-        made: Sequence[Node | None]
-        if isinstance(part, DropoutCall):
-            made, inputs = [part.results.get(place) for place in (0, 1)], [part.source]
-        elif isinstance(part, CatCall):
-            made, inputs = [part.node], [each for each in part.parts if isinstance(each, Node)]
-        elif isinstance(part, PickCall):
-            made, inputs = [part.node], [part.source, part.numbers]
+        if isinstance(part, FusedStep):
+            function, inputs, made = part.eager_call()
         else:
-            made, inputs = part.outputs, list(part.inputs)
+            function, inputs, made = function_of(part), list(part.inputs), list(part.outputs)
         given = [places[node] for node in inputs]
         places |= {node: len(places) + i for i, node in enumerate(filter(None, made))}
         outputs = [-1 if node is None else places[node] for node in made]
-        if isinstance(part, DropoutCall):
-            stages.append(_Stage(eager_draw(part), given, outputs, kernel.draws.index(part)))
-        else:
-            eager = eager_join(part) if isinstance(part, CatCall) else None
-            eager = eager_pick(part) if isinstance(part, PickCall) else eager
-            function = function_of(part) if isinstance(part, FusedKernel | RowsKernel) else eager
-            assert function is not None
-            stages.append(_Stage(function, given, outputs, None))
+        draw = kernel.draws.index(part) if isinstance(part, DropoutCall) else None
+        stages.append(_Stage(function, given, outputs, draw))
     reserve = reservation(kernel.draws) if kernel.draws else None
     results = [places[node] for node in kernel.outputs]
 
@@ -82,32 +63,31 @@ def cut_kernel(
         numbers = [] if reserve is None else reserve().tolist()
         for function, given, outputs, draw in stages:
             arrays = [values[place] for place in given]
-            made = function(*arrays) if draw is None else function(*arrays, *numbers[draw])
-            values.update(zip(outputs, made, strict=True))
+            results_ = function(*arrays) if draw is None else function(*arrays, *numbers[draw])
+            values.update(zip(outputs, results_, strict=True))
         return tuple([values[place] for place in results])
 
     return compute
 
 
-def _parts(kernel: FusedKernel | RowsKernel) -> list[FusedKernel | RowsKernel | Eager]:
+def _parts(kernel: FusedKernel | RowsKernel) -> list[FusedKernel | RowsKernel | FusedStep]:
     """Return kernels, and eager calls, in topological order."""
     levels: dict[Node, int] = {}
     inside: dict[tuple[int, tuple[int, ...]], list[Any]] = {}
-    eager: dict[int, list[Eager]] = {}
+    eager: dict[int, list[FusedStep]] = {}
     for call in kernel.calls:
         level = max((levels.get(node, 0) for node in call.node.all_input_nodes), default=0)
-        if isinstance(call, Eager):
+        if call.is_split_off:
             eager.setdefault(level, []).append(call)
-            results = call.results.values() if isinstance(call, DropoutCall) else ()
-            levels |= dict.fromkeys((call.node, *results), level + 1)
+            levels |= dict.fromkeys((call.node, *call.results.values()), level + 1)
             continue
         levels[call.node] = level
         # The parts of a `cat` have other sizes than its result.
         sizes = () if isinstance(kernel, RowsKernel) else tuple(call.node.val.sizes)
         group = inside.setdefault((level, sizes), [])
-        if not isinstance(call, ResultOf) or call.node.args[0] in (each.node for each in group):
+        if call.is_computed or call.node.args[0] in (each.node for each in group):
             group.append(call)
-    found: list[FusedKernel | RowsKernel | Eager] = []
+    found: list[FusedKernel | RowsKernel | FusedStep] = []
     for level in range(max(levels.values()) + 1):
         for (at, _), calls in inside.items():
             if at == level and calls:
@@ -127,7 +107,7 @@ def _bounded(kernel: FusedKernel | RowsKernel, calls: Sequence[Any]) -> list[lis
 def _part(kernel: FusedKernel | RowsKernel, calls: Sequence[Any]) -> FusedKernel | RowsKernel:
     """Return some steps of a kernel as a kernel of their own."""
     own = {call.node for call in calls}
-    several = {call.node.args[0] for call in calls if isinstance(call, ResultOf)}
+    several = {call.node.args[0] for call in calls if not call.is_computed}
     inputs = dict.fromkeys(node for call in calls for node in call.node.all_input_nodes if node not in own)
     outputs = [
         call.node
@@ -138,22 +118,3 @@ def _part(kernel: FusedKernel | RowsKernel, calls: Sequence[Any]) -> FusedKernel
     if isinstance(kernel, RowsKernel):
         return RowsKernel(tuple(calls), tuple(inputs), tuple(outputs), kernel.space)
     return FusedKernel(tuple(calls), tuple(inputs), tuple(outputs))
-
-
-def eager_join(call: CatCall) -> Callable[..., tuple[Any, ...]]:
-    """Return a function from the arrays of a `cat`'s parts to its result."""
-    spec, new = call.node.val, allocator_of(call.node.val)
-    paddings: list[Any] = []
-    for part in call.parts:
-        if isinstance(part, Padding):
-            sizes = [part.length if d == call.dim else n for d, n in enumerate(spec.sizes)]
-            paddings.append(np.broadcast_to(np.array(part.value, spec.np_dtype), sizes))
-        else:
-            paddings.append(None)
-
-    def join(*given: Any) -> tuple[Any, ...]:
-        arrays, out = iter(given), new()
-        np.concatenate([next(arrays) if each is None else each for each in paddings], call.dim, out)
-        return (out,)
-
-    return join

@@ -18,7 +18,8 @@ from ...runtime.cpu.object_code import loop_function, target
 from ...runtime.cpu.task_pool import shared_loop
 from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.geometry import broadcast_strides
-from ..reductions import RowSpace, View, are_of_rows, is_served, space_of
+from ..reductions import are_of_rows, is_served, space_of
+from ..row_space import RowSpace, View
 from .loops import Geometry, part_limit_of, parts_of, sharing_of
 from .lowering import ROWS
 from .row_loops import RowKernel

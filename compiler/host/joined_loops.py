@@ -9,13 +9,14 @@ same lines.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...cpu_fallback.function_check import has_bits_of_eager
 from ...dispatch.layers.graph.graph import Node
+from ...dispatch.structured.allocation import allocator_of
 from ...runtime.cpu.calling_convention import HEADER, loaded_number, python_call
 from ...runtime.cpu.element_loop import Loop, made_of
 from ...runtime.cpu.element_program import CannotLower, ElementProgram, Value
@@ -202,3 +203,22 @@ def _dispatch(arrays: Sequence[Sequence[int]], total: int, place: int) -> str:
 def execution_of(regions: Sequence[Region]) -> str:
     """Describe how the loops run."""
     return f"one compiled loop for each of {len(regions)} regions"
+
+
+def eager_join(call: CatCall) -> Callable[..., tuple[Any, ...]]:
+    """Return a function from the arrays of a `cat`'s parts to its result."""
+    spec, new = call.node.val, allocator_of(call.node.val)
+    paddings: list[Any] = []
+    for part in call.parts:
+        if isinstance(part, Padding):
+            sizes = [part.length if d == call.dim else n for d, n in enumerate(spec.sizes)]
+            paddings.append(np.broadcast_to(np.array(part.value, spec.np_dtype), sizes))
+        else:
+            paddings.append(None)
+
+    def join(*given: Any) -> tuple[Any, ...]:
+        arrays, out = iter(given), new()
+        np.concatenate([next(arrays) if each is None else each for each in paddings], call.dim, out)
+        return (out,)
+
+    return join

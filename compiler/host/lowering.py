@@ -16,12 +16,8 @@ from ...dispatch.plans.structured_kernel import StructuredKernel
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.cpu.element_program import REGISTERS, CannotLower, ElementProgram, Value
 from ...runtime.tensor_spec import TensorSpec
-from ..draws import DropoutCall
-from ..picks import PickCall
 from ..pointwise import CopyKernel, PointwiseCall
 from ..schedule import FusedKernel
-from .draws import dropped
-from .picks import picked
 
 ROWS: dict[str, Row] = {**ARITHMETIC, **ACTIVATIONS}
 """By stub: the value of an operator's call."""
@@ -33,35 +29,35 @@ class Lowered:
     A program may have several elements of a kernel: `first` is the position of this one's first input.
 
     Attributes:
-        program: its values.
-        values: of each node, inputs and steps.
-        outputs: the values of the kernel's outputs.
+        program: The program, to which steps add values.
+        inputs: The nodes of the kernel's inputs.
+        first: The position of the kernel's first input among the program's.
+        draws: The kernel's random ops, in order.
+        picks: The kernel's gathers, in order.
+        specs: The spec of each node, inputs and steps.
+        values: The value of each node.
+        outputs: The values of the kernel's outputs.
     """
 
     def __init__(self, kernel: FusedKernel, program: ElementProgram, first: int = 0) -> None:
-        self.program = program
+        self.program, self.inputs, self.first = program, kernel.inputs, first
+        self.draws, self.picks = kernel.draws, kernel.picks
         self.values: dict[Node, Value] = {}
         for i, node in enumerate(kernel.inputs, first):
             self.values[node] = program.value("input", node.val.dtype.name, detail=i)
-        specs = {node: node.val for node in (*kernel.inputs, *(call.node for call in kernel.calls))}
+        self.specs = {node: node.val for node in (*kernel.inputs, *(call.node for call in kernel.calls))}
         for call in kernel.computed:
-            if isinstance(call, DropoutCall):
-                made_of_draw = dropped(program, call, kernel.draws.index(call), self.values[call.source])
-                self.values |= {node: made_of_draw[place] for place, node in call.results.items()}
-                continue
-            if isinstance(call, PickCall):
-                place, number = kernel.inputs.index(call.source) + first, kernel.picks.index(call)
-                self.values[call.node] = picked(program, call, self.values[call.numbers], place, number)
-                continue
-            if not isinstance(call, PointwiseCall):
-                raise CannotLower(call.node.target.name())
-            try:
-                made = lowered_step(program, call, specs, self.values)
-            except CannotLower:
-                operands = [self.values[o] for o in call.operands if isinstance(o, Node)]
-                made = program.value("operator", call.node.val.dtype.name, operands=operands, detail=call)
-            self.values[call.node] = made
+            self.values |= call.lower_elements(self)
         self.outputs = [self.values[node] for node in kernel.outputs]
+
+
+def lowered_or_numpy(call: PointwiseCall, kernel: Lowered) -> Value:
+    """Return the value of a step, which NumPy computes if there are no instructions for it."""
+    try:
+        return lowered_step(kernel.program, call, kernel.specs, kernel.values)
+    except CannotLower:
+        operands = [kernel.values[o] for o in call.operands if isinstance(o, Node)]
+        return kernel.program.value("operator", call.node.val.dtype.name, operands=operands, detail=call)
 
 
 def lowered_step(

@@ -6,8 +6,8 @@ may have written since, and clamps each, so that it never loads from outside of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,10 +17,13 @@ from ...dispatch.plans.structured_kernel import StructuredKernel
 from ...dispatch.structured.allocation import allocator_of
 from ...runtime.cpu.element_program import POINTER, REGISTERS, CannotLower, ElementProgram, Value
 from ...runtime.dispatch_key import BY_NAME
-from ..loss_gradients import LossGradientCall, check_of_targets
-from ..one_hots import OneHotCall, check_of_places
+from ..fused_step import FusedStep
 from ..picks import GATHER, INDEX_SELECT, PickCall
 from ..pointwise import bound_arguments
+from ..row_space import View
+
+if TYPE_CHECKING:
+    from .row_program import LoweredRows
 
 Kernel = Callable[..., tuple[Any, ...]]
 
@@ -61,16 +64,18 @@ def picked(program: ElementProgram, call: PickCall, given: Value, place: int, nu
     return program.instruction(dtype, f"load {REGISTERS[dtype]}, ptr {{0}}, align 1", at)
 
 
-def checked(calls: Sequence[Any], inputs: Sequence[Node], compute: Kernel) -> Kernel:
+def picked_of_row(kernel: LoweredRows, call: PickCall, values: Mapping[Node, Value]) -> Value:
+    """Return the value of a step that gathers one element of each row."""
+    row = values.get(call.source)
+    if row is None:
+        row = kernel.input(View(call.source, len(kernel.space.sizes)))
+    number = number_of(kernel.elements, call, values[call.numbers])
+    return kernel.elements.value("picked", row.dtype, operands=(row, number))
+
+
+def checked(calls: Sequence[FusedStep], inputs: Sequence[Node], compute: Kernel) -> Kernel:
     """Return a kernel's function that first bounds-checks indices, as eager calls do; most kernels have none."""
-    found: list[tuple[Node, Callable[[Any], None]]] = []
-    for call in calls:
-        if isinstance(call, PickCall):
-            found.append((call.numbers, check_of(call)))
-        elif isinstance(call, LossGradientCall):
-            found.append((call.target, check_of_targets(call)))
-        elif isinstance(call, OneHotCall):
-            found.append((call.places, check_of_places(call)))
+    found = [check for call in calls if (check := call.check) is not None]
     if not found:
         return compute
     checks = [(inputs.index(node), check) for node, check in found]

@@ -18,7 +18,7 @@ from ...runtime.cpu.task_pool_source import MOST_POINTERS
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.geometry import coalesced
-from ..reductions import RowSpace, View
+from ..row_space import RowSpace, View
 from ..schedule import RowsKernel
 from . import loops
 from .loops import Geometry, Kernel, Numbers, over_parts

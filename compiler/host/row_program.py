@@ -20,14 +20,11 @@ from ...runtime.cpu.ufunc_loops import UfuncLoop, ufunc_loop
 from ...runtime.fork_lock import cached_property
 from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.geometry import broadcast_strides
-from ..draws import DropoutCall
 from ..norm_gradients import GradientKernel
-from ..picks import PickCall
-from ..reductions import RowCall, RowSpace, View, results_of, views_of
+from ..reductions import RowCall, views_of
+from ..row_space import RowSpace, View
 from ..schedule import RowsKernel
-from .draws import FEWEST, dropped
-from .lowering import lowered_step
-from .picks import number_of
+from .draws import FEWEST
 
 WEIGHTS = {"instruction": 1, "ufunc": 32, "draw": 16}
 """Instructions that a value takes for an element, about; a ufunc is NumPy's."""
@@ -145,16 +142,27 @@ def stub_of(call: RowCall) -> str:
     return kernel.stub.removesuffix("_stub") if isinstance(kernel, StructuredKernel | GradientKernel) else ""
 
 
-def picked_of_row(program: ElementProgram, call: PickCall, values: Mapping[Node, Value]) -> Value:
-    """Return the value of a step that gathers one element of each row."""
-    row, number = values[call.source], number_of(program, call, values[call.numbers])
-    return program.value("picked", row.dtype, operands=(row, number))
+def lowered_reduction(call: RowCall, kernel: LoweredRows, values: dict[Node, Value]) -> dict[Node, Value]:
+    """Return the values of a step over rows. Raise CannotLower if it has no lowering."""
+    structured, _ = call.planned(kernel.specs)
+    lower = REDUCTIONS.get(stub_of(call))
+    if lower is None:
+        raise CannotLower(structured.name)
+    lowered = lower(RowStep(kernel.elements, structured, call, values))
+    sums = call.column_sums.values()
+    return {
+        node: lowered[place] if node in sums else kernel.elements.convert(lowered[place], node.val.dtype.name)
+        for place, node in call.results.items()
+    }
 
 
 class LoweredRows:
     """Kernel over rows as a row program. Raise CannotLower if a step has no lowering.
 
     Attributes:
+        elements: The element program, to which steps add values.
+        specs: The spec of each node, inputs and steps.
+        draws: The kernel's random ops, in order.
         program: The row program.
         views: The view of each input of the program.
         outputs: The specs of its outputs.
@@ -162,39 +170,14 @@ class LoweredRows:
 
     def __init__(self, kernel: RowsKernel, program: ElementProgram) -> None:
         space = kernel.space
-        specs = {node: node.val for node in (*kernel.inputs, *(call.node for call in kernel.calls))}
-        inputs: dict[View, Value] = {}
+        self.elements, self.space, self.draws = program, space, kernel.draws
+        self.specs = {node: node.val for node in (*kernel.inputs, *(call.node for call in kernel.calls))}
+        self._inputs: dict[View, Value] = {}
         known: dict[Node, Value] = {}
         for call in kernel.computed:
-            own = dict(known)
-            for node, view in views_of(call, kernel.inputs, space).items():
-                if view not in inputs:
-                    inputs[view] = program.value("input", node.val.dtype.name, detail=len(inputs))
-                own[node] = inputs[view]
-            if isinstance(call, DropoutCall):
-                drawn = dropped(program, call, kernel.draws.index(call), own[call.source])
-                known |= {node: drawn[place] for place, node in call.results.items()}
-                continue
-            if isinstance(call, PickCall):
-                if call.source in kernel.inputs:
-                    view = View(call.source, len(space.sizes))
-                    dtype = call.source.val.dtype.name
-                    own[call.source] = inputs.setdefault(
-                        view, program.value("input", dtype, detail=len(inputs))
-                    )
-                known[call.node] = picked_of_row(program, call, own)
-                continue
-            if not isinstance(call, RowCall):
-                known[call.node] = lowered_step(program, call, specs, own)
-                continue
-            structured, _ = call.planned(specs)
-            row = REDUCTIONS.get(stub_of(call))
-            if row is None:
-                raise CannotLower(structured.name)
-            made = row(RowStep(program, structured, call, own))
-            for place, node in results_of(call).items():
-                is_sum = node in call.column_sums.values()
-                known[node] = made[place] if is_sum else program.convert(made[place], node.val.dtype.name)
+            views = views_of(call, kernel.inputs, space)
+            known |= call.lower_row(self, known | {node: self.input(view) for node, view in views.items()})
+        inputs = self._inputs
         self.views = list(inputs)
         summed = set(kernel.column_sums)
         stored = [node for node in kernel.outputs if node not in summed]
@@ -202,3 +185,10 @@ class LoweredRows:
         self.outputs = [node.val for node in stored]
         results = [known[node] for node in stored]
         self.program = program_of_rows(space, inputs, results, self.outputs, columns)
+
+    def input(self, view: View) -> Value:
+        """Return the value of a kernel's input in a view."""
+        if view not in self._inputs:
+            dtype = view.node.val.dtype.name
+            self._inputs[view] = self.elements.value("input", dtype, detail=len(self._inputs))
+        return self._inputs[view]

@@ -21,7 +21,8 @@ from ...runtime.memory_format import contiguous_strides
 from ...runtime.tensor_spec import TensorSpec
 from ...runtime.written_code import defined
 from ..pointwise import PointwiseCall
-from ..reductions import RowCall, View, results_of, specs_of, views_of
+from ..reductions import RowCall, views_of
+from ..row_space import View
 from ..schedule import FusedKernel, RowsKernel
 from . import pointwise
 from .cut_kernels import cut_kernel
@@ -89,7 +90,7 @@ def _whole(kernel: RowsKernel) -> Kernel:
     lines = [f"def compute({', '.join(names.values())}):"]
     for i, call in enumerate(kernel.planned_calls):
         _, planned = call.planned(specs)
-        results, made = results_of(call), specs_of(call)
+        results, made = call.results, call.specs
         names |= {node: f"t{i}_{place}" for place, node in results.items()}
         fresh = planned.fresh if len(made) == 1 else planned.first if set(results) == {0} else None
         if fresh is not None:
@@ -127,7 +128,7 @@ class _Blocks:
         count = len(space.lead)
         is_flat = all(self._is_flat(view) for view in self.views)
         self.lead = (1,) * (count - 1) + (space.rows,) if is_flat else space.lead
-        specs = [spec for call in kernel.planned_calls for spec in specs_of(call)]
+        specs = [spec for call in kernel.planned_calls for spec in call.specs]
         widest = max(spec.itemsize for spec in (*specs, *(node.val for node in kernel.inputs)))
         limit = max(BLOCK_BYTES // (widest * space.n), 1)
         # Blocks have about equal sizes: a kernel may be chosen by the number of elements.
@@ -224,9 +225,7 @@ class _Arrays:
     """
 
     def __init__(self, kernel: RowsKernel) -> None:
-        self.made = {
-            node: i for i, call in enumerate(kernel.planned_calls) for node in results_of(call).values()
-        }
+        self.made = {node: i for i, call in enumerate(kernel.planned_calls) for node in call.results.values()}
         self.last = dict(self.made)
         for i, call in enumerate(kernel.planned_calls):
             self.last |= {operand: i for operand in call.operands if isinstance(operand, Node)}
@@ -295,9 +294,9 @@ def _block_program(kernel: RowsKernel, blocks: _Blocks, block: tuple[int, ...]) 
         _, planned = call.planned(given)
         known = arrays.names | {node: seen[view] for node, view in own.items()}
         read = {known[operand] for operand in call.operands if isinstance(operand, Node)}
-        results = results_of(call)
+        results = call.results
         outs: list[str] = []
-        for place, spec in enumerate(specs_of(call)):
+        for place, spec in enumerate(call.specs):
             made, node = blocks.result_spec(spec, block), results.get(place)
             name, is_new = arrays.name_of(i, node, made, outs)
             if is_new:

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...dispatch.layers.graph.graph import Node
-from ...dispatch.plans.structured_kernel import StructuredKernel
 from ...runtime.cpu.object_code import is_possible
-from ..block_reductions import MOMENTS, PLACES, ReductionCall
-from ..draws import DropoutCall
-from ..norm_gradients import GradientKernel
-from ..pointwise import PointwiseCall
-from ..reductions import ResultOf, RowCall
+from ..block_reductions import ReductionSpace
+from ..fused_step import FusedStep
+from ..reductions import ResultOf
+from ..row_space import RowSpace
 from ..schedule import FusedKernel, OperatorCall, ReductionKernel, RowsKernel, Schedule, Step, fused_steps
 
 ALONE = frozenset(
@@ -37,8 +35,6 @@ ALONE = frozenset(
     )
 )
 """By stub."""
-SingleStep = PointwiseCall | RowCall | DropoutCall | ReductionCall
-"""A step that may be a loop. Dropout, variances and argmax become loops wherever possible."""
 
 
 def with_single_steps(schedule: Schedule) -> Schedule:
@@ -47,25 +43,11 @@ def with_single_steps(schedule: Schedule) -> Schedule:
         return schedule
     nodes = [step.node for step in schedule.steps if isinstance(step, OperatorCall)]
     known = fused_steps(nodes)
-    found = {c.node: c for c in known.values() if isinstance(c, SingleStep) and _is_alone(c)}
+    found = {step.node: step for step in known.values() if step.is_loop_alone(ALONE)}
     return Schedule(schedule.graph, tuple(_steps(schedule, found))) if found else schedule
 
 
-def _is_alone(call: SingleStep) -> bool:
-    if isinstance(call, DropoutCall):
-        return call.spec.device.type == "cpu"
-    if isinstance(call, ReductionCall):
-        return call.stub in MOMENTS | PLACES
-    if call.node.is_impure:
-        return False
-    planner = call.call.kernel if isinstance(call, RowCall) else call.kernel
-    device = call.space.device if isinstance(call, RowCall) else call.node.val.device
-    if device.type != "cpu" or not isinstance(planner, StructuredKernel | GradientKernel):
-        return False
-    return planner.stub.removesuffix("_stub") in ALONE
-
-
-def _steps(schedule: Schedule, found: dict[Node, SingleStep]) -> Iterator[Step]:
+def _steps(schedule: Schedule, found: dict[Node, FusedStep]) -> Iterator[Step]:
     taken: set[Node] = set()
     for step in schedule.steps:
         call = found.get(step.node) if isinstance(step, OperatorCall) else None
@@ -77,32 +59,29 @@ def _steps(schedule: Schedule, found: dict[Node, SingleStep]) -> Iterator[Step]:
             yield step
 
 
-def _kernel(call: SingleStep) -> FusedKernel | RowsKernel | ReductionKernel | None:
+def _kernel(call: FusedStep) -> FusedKernel | RowsKernel | ReductionKernel | None:
     """Return a step as a kernel; None if it is not a loop."""
     inputs = tuple(dict.fromkeys(call.node.all_input_nodes))
-    if isinstance(call, ReductionCall):
+    outputs = tuple(call.results.values())
+    calls = (call, *[ResultOf(node) for node in outputs if node is not call.node])
+    space = call.index_space
+    if isinstance(space, ReductionSpace):
         from .block_reductions import is_whole
         from .reduction_loops import is_one_loop
 
-        outputs = tuple(call.results.values())
-        others = [ResultOf(node) for node in outputs if node is not call.node]
-        reduction = ReductionKernel((call, *others), inputs, outputs, call.space)
+        reduction = ReductionKernel(calls, inputs, outputs, space)
         return reduction if not is_whole(reduction) and is_one_loop(reduction) else None
-    if isinstance(call, RowCall):
+    if isinstance(space, RowSpace):
         from .row_loops import row_kernel
 
-        outputs = tuple(call.results.values())
-        others = [ResultOf(node) for node in outputs if node is not call.node]
-        rows = RowsKernel((call, *others), inputs, outputs, call.space)
+        rows = RowsKernel(calls, inputs, outputs, space)
         return None if row_kernel(rows) is None else rows
     from .loops import stages_of
     from .tiled_loops import tiled_program
 
-    if isinstance(call, DropoutCall):
-        drawn = tuple(call.results.values())
-        fused = FusedKernel((call, *map(ResultOf, drawn)), inputs, drawn)
-        return None if tiled_program(fused) is None else fused
-    fused = FusedKernel((call,), inputs, (call.node,))
-    stages = stages_of(fused)
-    is_loop = stages is not None and (len(stages.steps) == 1 or tiled_program(fused) is not None)
-    return fused if is_loop else None
+    fused = FusedKernel(calls, inputs, outputs)
+    if not fused.draws:
+        stages = stages_of(fused)
+        if stages is None or len(stages.steps) == 1:
+            return None if stages is None else fused
+    return None if tiled_program(fused) is None else fused

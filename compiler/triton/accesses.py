@@ -6,18 +6,21 @@ A step of a part of a `cat` reads its operands at the part's offset, and only fo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...dispatch.layers.graph.graph import Node
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.tensor_spec import TensorSpec
-from ...triton_kernels.conversion import compute_type
+from ...triton_kernels.conversion import compute_type, triton_type
 from ...triton_kernels.geometry import Geometry, broadcast_strides, coalesced
-from ..channel_norms import ChannelNormCall
 from ..concatenations import CatCall, Padding, Region, regions_of
+from ..fused_step import FusedStep
 from ..picks import PickCall
 from ..schedule import FusedKernel
 from .source_text import number_text, type_text
+
+if TYPE_CHECKING:
+    from .pointwise import ElementWriter
 
 
 class Access(NamedTuple):
@@ -58,7 +61,7 @@ class Accesses:
     def __init__(self, kernel: FusedKernel) -> None:
         self.kernel = kernel
         self.regions = regions_of(kernel.calls)
-        self.cats = [call for call in kernel.calls if isinstance(call, CatCall)]
+        self.cats = kernel.joins
         inputs = set(kernel.inputs)
         read = [
             self._access(call, place, operand)
@@ -97,17 +100,14 @@ class Accesses:
         """Return the strides of a tensor whose elements are in the order of random numbers."""
         return self.geometry.strides[-1]
 
-    def _access(self, call: Any, place: int, operand: Node) -> Access:
+    def _access(self, call: FusedStep, place: int, operand: Node) -> Access:
         """Return the access with which a step reads an operand."""
-        if isinstance(call, ChannelNormCall) and operand is not call.input:
-            return Access(operand, None, call.operand_spec(operand))
-        return Access(operand, self._region(call, place))
+        spec = call.read_spec(operand)
+        if spec is not None:
+            return Access(operand, None, spec)
+        return Access(operand, call.read_region(place) or self.regions.get(call.node))
 
-    def _region(self, call: Any, place: int) -> Region | None:
-        """Return the region for which a step reads one of its operands."""
-        return Region(call, place) if isinstance(call, CatCall) else self.regions.get(call.node)
-
-    def values_for(self, call: Any, values: dict[Node, str]) -> dict[Node, str]:
+    def values_for(self, call: FusedStep, values: dict[Node, str]) -> dict[Node, str]:
         """Return the names of the values that a step reads: those of other steps, and loads."""
         own = dict(values)
         for place, operand in enumerate(call.operands):
@@ -149,6 +149,13 @@ class Accesses:
         if names:
             lines += ["if mask is not None:", *(f"    {name} = {name} & mask" for name in names)]
         return lines
+
+
+def joined_elements(cat: CatCall, writer: ElementWriter) -> str:
+    """Return the value of a `cat` in a pointwise kernel, as source."""
+    accesses = writer.accesses
+    type_ = type_text(triton_type(cat.node.val.dtype))
+    return joined_text(cat, accesses.parts_of(cat, writer.values), accesses.coordinate(cat), type_)
 
 
 def joined_text(cat: CatCall, parts: Sequence[str], coordinate: str, type_: str) -> str:

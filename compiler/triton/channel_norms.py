@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...dispatch.layers.graph.graph import Node
 from ...triton_kernels.conversion import compute_type, triton_type
 from ...triton_kernels.elementwise.pointwise_functions import rsqrt
 from ..channel_norms import ChannelNormCall
+from ..product_kernel import result_of
 from .source_text import step_text, type_text
+
+if TYPE_CHECKING:
+    from .pointwise import ElementWriter
+
+
+def normalised_elements(call: ChannelNormCall, writer: ElementWriter) -> dict[Node, str]:
+    """Add the lines of a batch norm to a pointwise kernel. Return its first result as source."""
+    name = f"n{writer.kernel.computed.index(call)}"
+    writer.lines += normalised_lines(call, name, writer.values_for(call), writer.imports)
+    return {result_of(call): name}
 
 
 def normalised_lines(

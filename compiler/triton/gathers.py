@@ -14,6 +14,7 @@ from ..picks import GATHER, PickCall
 from .picking import picked, table_row
 
 if TYPE_CHECKING:
+    from .pointwise import ElementWriter
     from .row_statements import Program
 
 
@@ -50,6 +51,13 @@ def picked_text(call: PickCall, pointer: str, number: str, flag: int, imports: d
     source = call.source.val
     size, step = source.sizes[call.dim], source.strides[call.dim]
     return f"{name}({pointer}, {number}, {size}, {step}, flags + {flag}, mask)"
+
+
+def picked_elements(call: PickCall, writer: ElementWriter) -> str:
+    """Return the gathered elements in a pointwise kernel, as source."""
+    number = writer.values_for(call)[call.numbers]
+    pointer = f"{writer.pointers[call.source]} + {writer.offset(writer.accesses.strides_of_source(call))}"
+    return picked_text(call, pointer, number, writer.kernel.picks.index(call), writer.imports)
 
 
 def taken_rows(made: Program, call: GatherCall, values: dict[Any, str]) -> str:

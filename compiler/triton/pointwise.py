@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,21 +17,18 @@ from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
 from ...dispatch.structured.stub import ElementFunction
 from ...runtime.memory_format import contiguous_strides
+from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.conversion import triton_type
 from ...triton_kernels.elementwise.elementwise import HEAVY
 from ...triton_kernels.elementwise.kernel_parameters import BYTES, INTERPRETED_BLOCK
 from ...triton_kernels.geometry import Geometry
 from ...triton_kernels.launch import INT32_MAX, Launch, cdiv, interpreted, next_power_of_2
-from ..channel_norms import ChannelNormCall
-from ..concatenations import CatCall
-from ..draws import DropoutCall
-from ..picks import PickCall
-from ..product_kernel import result_of
+from ..fused_step import FusedStep
+from ..pointwise import PointwiseCall
 from ..schedule import FusedKernel
-from .accesses import Accesses, joined_text
-from .channel_norms import normalised_lines
-from .draws import kept_lines, values_of
-from .gathers import bound_of_pick, picked_text
+from .accesses import Accesses
+from .draws import kept_lines
+from .gathers import bound_of_pick
 from .launch_arguments import FLAGS, LaunchArguments
 from .source_files import module_of
 from .source_text import number_text, type_text
@@ -80,6 +78,56 @@ class WrittenKernel(NamedTuple):
     numel: int
     index_type: str
     is_heavy: bool
+
+
+@dataclass
+class ElementWriter:
+    """Source of the steps of a fused kernel, as it is written.
+
+    Attributes:
+        kernel: The kernel.
+        accesses: Its loads, and the geometry of loads and stores.
+        specs: The spec of each node, inputs and steps.
+        pointers: The names of the inputs' pointers.
+        dense: The strides of an operand whose offset is the index itself.
+        lines: The lines so far; a step may add lines before its own.
+        values: The names of the values of the steps so far.
+        imports: Functions by their names in the source.
+        is_heavy: True if a step uses many registers.
+    """
+
+    kernel: FusedKernel
+    accesses: Accesses
+    specs: dict[Node, TensorSpec]
+    pointers: dict[Node, str]
+    dense: tuple[int, ...]
+    lines: list[str]
+    values: dict[Node, str] = field(default_factory=dict)
+    imports: dict[Any, str] = field(default_factory=dict)
+    is_heavy: bool = False
+
+    def values_for(self, step: FusedStep) -> dict[Node, str]:
+        """Return the names of the values that a step reads: those of other steps, and loads."""
+        return self.accesses.values_for(step, self.values)
+
+    def function(self, function: Any) -> str:
+        """Return the name of a `@triton.jit` function in the source."""
+        return self.imports.setdefault(function, f"f_{function.__name__}_{len(self.imports)}")
+
+    def offset(self, strides: Sequence[int]) -> str:
+        """Return the offset of an operand with these strides, as source."""
+        return offset_text(strides, self.dense)
+
+
+def element_text(call: PointwiseCall, writer: ElementWriter) -> str:
+    """Return the value of a pointwise step as source."""
+    element = call.planned(writer.specs)[1].element
+    if element is None:
+        raise RuntimeError(f"{call.node.target.name()} has no function of one element")
+    writer.is_heavy = writer.is_heavy or element.function in HEAVY
+    given = operands_of(element, call.operands, writer.values_for(call))
+    type_ = type_text(triton_type(call.node.val.dtype))
+    return f"convert({writer.function(element.function)}({given}), {type_})"
 
 
 def device_kernel(kernel: FusedKernel, tunes: bool = False) -> Callable[..., tuple[Any, ...]]:
@@ -169,48 +217,23 @@ def write_kernel(kernel: FusedKernel) -> WrittenKernel:
     lines = [] if is_dense else offsets(geometry)
     # Without coordinates the program is that of any sizes, and compiled once for all of them.
     over = f": {list(domain.sizes)}" if lines else ""
-    values: dict[Node, str] = {}
-    imports: dict[Any, str] = {}
     lines += accesses.mask_lines()
     for i, access in enumerate(accesses.loads):
         node, shift = access.node, access.shift(domain.sizes)
         mask = "mask" if access.region is None else accesses.mask_of(access.region)
         load = loaded(places[node], geometry.strides[i], dense, shift, mask)
         lines.append(f"x{i} = {load}  # %{node.name}")
-    heavy = False
+    writer = ElementWriter(kernel, accesses, specs, places, dense, lines)
+    values, imports = writer.values, writer.imports
     for i, call in enumerate(kernel.computed):
-        found: dict[Node, str]
-        if isinstance(call, CatCall):
-            parts = accesses.parts_of(call, values)
-            type_ = type_text(triton_type(call.node.val.dtype))
-            found = {call.node: joined_text(call, parts, accesses.coordinate(call), type_)}
-        elif isinstance(call, PickCall):
-            at = offset_text(accesses.strides_of_source(call), dense)
-            number = accesses.values_for(call, values)[call.numbers]
-            pointer = f"{places[call.source]} + {at}"
-            found = {call.node: picked_text(call, pointer, number, kernel.picks.index(call), imports)}
-        elif isinstance(call, ChannelNormCall):
-            taken = result_of(call)
-            lines += normalised_lines(call, f"n{i}", accesses.values_for(call, values), imports)
-            found = {taken: f"n{i}"}
-        elif isinstance(call, DropoutCall):
-            source = accesses.values_for(call, values)[call.source]
-            found = values_of(call, kernel.draws.index(call), source, imports)
-        else:
-            element = call.planned(specs)[1].element
-            if element is None:
-                raise RuntimeError(f"{call.node.target.name()} has no function of one element")
-            heavy = heavy or element.function in HEAVY
-            name = imports.setdefault(element.function, f"f_{element.function.__name__}_{len(imports)}")
-            given = operands_of(element, call.operands, accesses.values_for(call, values))
-            found = {call.node: f"convert({name}({given}), {type_text(triton_type(call.node.val.dtype))})"}
+        texts = call.write_elements(writer)
         step = call.node.format_node()
         lines.append(f"# {step}" if over else f"# %{call.node.name} = {step.partition(' = ')[2]}")
-        for node, value in found.items():
-            values[node] = f"y{i}" if len(found) == 1 else f"y{i}_{node.args[1]}"
+        for node, value in texts.items():
+            values[node] = f"y{i}" if len(texts) == 1 else f"y{i}_{node.args[1]}"
             lines.append(f"{values[node]} = {value}")
             if node in targets:
-                at = offset_text(accesses.strides_of_output(node), dense)
+                at = writer.offset(accesses.strides_of_output(node))
                 lines.append(f"tl.store({targets[node]} + {at}, {values[node]}, mask=mask)")
     pointers = [*places.values(), *targets.values()]
     drawn = [f"keep_{i}" for i in range(len(kernel.draws))]
@@ -229,7 +252,7 @@ def write_kernel(kernel: FusedKernel) -> WrittenKernel:
         body="\n".join(f"    {line}" for line in lines),
         index_type="tl.int64" if wide else "tl.int32",
     )
-    return WrittenKernel(kernel.name, text, math.prod(domain.sizes), index_type, heavy)
+    return WrittenKernel(kernel.name, text, math.prod(domain.sizes), index_type, writer.is_heavy)
 
 
 def launch_arguments(kernel: FusedKernel) -> LaunchArguments:

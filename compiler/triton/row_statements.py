@@ -25,12 +25,10 @@ from ...triton_kernels.reduction.joint_reduction_kernels import finite
 from ...triton_kernels.reduction.moments_kernels import spread
 from ...triton_kernels.reduction.reduction import NORMS, REDUCTIONS, Reduction
 from ..draws import DropoutCall
-from ..gathers import GatherCall
 from ..pointwise import PointwiseCall
-from ..reductions import RowCall, View, views_of
+from ..reductions import RowCall, views_of
+from ..row_space import View
 from ..schedule import RowsKernel
-from .draws import dropped_rows
-from .gathers import taken_rows
 from .source_text import number_text, type_text
 
 
@@ -121,27 +119,13 @@ def program_of(kernel: RowsKernel) -> Program:
     for call in kernel.computed:
         own = dict(values)
         for node, view in views_of(call, kernel.inputs, kernel.space).items():
-            if isinstance(call, GatherCall) and view.ndim is None:
+            if node in call.gathered:
                 continue  # a table, of which no element is at the same place for all rows
             if view not in loaded:
                 loaded[view] = f"x{len(loaded)}"
                 made.loads[loaded[view]] = view
             own[node] = loaded[view]
-        if isinstance(call, PointwiseCall):
-            values[call.node] = _element(made, call, own, {n: n.val for n in own})
-            continue
-        if isinstance(call, GatherCall):
-            values[call.node] = taken_rows(made, call, own)
-            continue
-        if isinstance(call, DropoutCall):
-            found = dropped_rows(made, call, own[call.source], kernel.space.n)
-            values.update((node, found[place]) for place, node in call.results.items())
-            continue
-        assert isinstance(call, RowCall)  # Kernels on the CPU alone pick elements of rows.
-        lower = LOWERED[call.node.target._entry.name]
-        for place, name in lower(Row(made, call, own, kernel.space.n)).items():
-            if place in call.results:
-                values[call.results[place]] = name
+        values |= call.write_row(made, own, kernel.space.n)
     made.stores = {node: values[node] for node in kernel.outputs}
     made.statements = _read(made)
     return made
@@ -168,11 +152,11 @@ def words_of(spec: TensorSpec) -> int:
     return max(spec.itemsize // 4, 1)
 
 
-def _element(
-    made: Program, call: PointwiseCall, values: dict[Node, str], specs: dict[Node, TensorSpec]
-) -> str:
+def element_of_rows(call: PointwiseCall, made: Program, values: dict[Node, str]) -> str:
+    """Add a pointwise step to a program. Return the name of its value."""
     from .pointwise import operands_of
 
+    specs = {node: node.val for node in values}
     element: ElementFunction | None = call.planned(specs)[1].element
     if element is None:
         raise RuntimeError(f"{call.node.target.name()} has no function of one element")
@@ -181,6 +165,15 @@ def _element(
     reads = [values[operand] for operand in call.operands if isinstance(operand, Node)]
     text = rounded(f"{made.function(element.function)}({given})", call.node.val)
     return made.value(text, *reads, comment=call.node.format_node(), words=words_of(call.node.val))
+
+
+def reduction_of_rows(
+    call: RowCall, made: Program, values: dict[Node, str], row_size: int
+) -> dict[Node, str]:
+    """Add a step over rows to a program. Return the names of its results' values."""
+    lower = LOWERED[call.node.target._entry.name]
+    names = lower(Row(made, call, values, row_size))
+    return {call.results[place]: name for place, name in names.items() if place in call.results}
 
 
 class Row(NamedTuple):

@@ -18,7 +18,7 @@ from ...triton_kernels.indexing.index_bounds import Bound
 from ...triton_kernels.launch import INT32_MAX, Launch, cdiv, interpreted, next_power_of_2
 from ...triton_kernels.random.random import start_of_draws
 from ...triton_kernels.reduction.sides import INTERPRETED_REDUCED, INTERPRETED_TILE, LANES
-from ..reductions import View
+from ..row_space import View
 from ..schedule import RowsKernel
 from .draws import start_lines
 from .launch_arguments import LaunchArguments
