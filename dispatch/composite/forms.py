@@ -13,6 +13,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..core.result_types import named_results
 from ..iterator.overlap import assert_no_internal_overlap, check_write_overlap, shares_memory
 from ..structured.meta.joining import can_cast
+from ..structured.meta_base import out_on_another_device
 from ..structured.resizing import resize_output
 
 if TYPE_CHECKING:
@@ -22,10 +23,7 @@ if TYPE_CHECKING:
 def check_out(name: str, out: Tensor, result: Tensor, exact: bool = False) -> None:
     """Raise RuntimeError if a result cannot be written to an ``out=`` tensor; `exact` requires equal dtypes."""
     if out._spec.device is not result._spec.device:
-        raise RuntimeError(
-            f"{name}(): expected out tensor to be on device {result._spec.device}, but got "
-            f"{out._spec.device} instead"
-        )
+        raise out_on_another_device(name, result._spec.device, out._spec.device)
     if exact and out._spec.dtype is not result._spec.dtype:
         raise RuntimeError(
             f"Expected out tensor to have dtype {result._spec.dtype}, but got {out._spec.dtype} instead"

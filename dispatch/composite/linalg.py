@@ -14,6 +14,7 @@ from ..generated.functions import _unsafe_view, addmm, bmm, dot, mm, mv
 from ..iterator.broadcast import infer_size
 from ..plans.host_kernel import HostPlanner
 from ..plans.register import planned_by
+from ..structured.meta_base import out_on_another_device
 from ..structured.resizing import resize_output
 from ..tensor import Tensor
 from .forms import check_overlap, out_form, write_out
@@ -114,9 +115,7 @@ def _into(name: str, result: Tensor, out: Tensor) -> Tensor:
     if out._spec.dtype is not result._spec.dtype:
         raise RuntimeError(f"Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead")
     if out._spec.device is not result._spec.device:
-        raise RuntimeError(
-            f"{name}(): expected out tensor to be on device {result.device}, but got {out.device} instead"
-        )
+        raise out_on_another_device(name, result._spec.device, out._spec.device)
     resize_output(out, result._spec.sizes)
     return out.copy_(result)
 

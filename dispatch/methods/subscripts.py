@@ -269,7 +269,10 @@ def _write_at(picked: Tensor, advanced: Sequence[Any], value: Any, is_tensor: bo
     """Write a number or a tensor at index tensors; one element under a single mask is a fill."""
     given = [i for i in advanced if i is not None]
     is_filled = (
-        len(given) == 1 and given[0]._spec.dtype is bool_ and (not is_tensor or value._spec.numel == 1)
+        len(given) == 1
+        and given[0]._spec.dtype is bool_
+        and given[0]._spec.device is picked._spec.device
+        and (not is_tensor or value._spec.numel == 1)
     )
     if is_filled and not (modes and _writes_whole(value)):
         mask = given[0]

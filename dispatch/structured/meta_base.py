@@ -21,6 +21,18 @@ NumberKind: TypeAlias = type | int
 """Number of a meta function: its class, or an int equal to its schema default, such as alpha=1."""
 
 
+def out_on_another_device(name: str, device: Device, out_device: Device) -> RuntimeError:
+    """Return the error for an ``out=`` tensor that is not on the result's device."""
+    if "meta" in (device.type, out_device.type):
+        return RuntimeError(
+            f"{name}(): Expected out tensor to have device {device}, but got {out_device} instead"
+        )
+    return RuntimeError(
+        f"Expected all tensors to be on the same device, but found at least two devices, {device} and {out_device}! "
+        f"(when checking argument for argument out in method {name})"
+    )
+
+
 class MetaBase:
     """Outputs of one call during planning.
 
@@ -124,9 +136,7 @@ class MetaBase:
             device.type,
             device.resolved_index,
         ):
-            raise RuntimeError(
-                f"{self.name}(): expected out tensor to be on device {device}, but got {given.device} instead"
-            )
+            raise out_on_another_device(self.name, device, given.device)
         if given.dtype is not dtype:
             if not self.casts:
                 raise RuntimeError(

@@ -30,17 +30,19 @@ def choose() -> Driver:
     return {"interpret": _interpreter, "emulate": _emulator}.get(wanted(), _cupy)()
 
 
-def is_available() -> bool:
-    """Return True if `choose` would find a driver; raise only for a malformed environment."""
+def count_devices() -> int:
+    """Return the number of devices without choosing a driver; raise only for a malformed environment."""
     from .driver import is_simulated
 
     if is_simulated():
-        return importlib.util.find_spec("triton") is not None
-    if importlib.util.find_spec("cupy") is None:
-        return False
-    from .cupy.driver import count_devices
+        from .simulated.driver import DEVICE_COUNT
 
-    return count_devices()[0] > 0
+        return 0 if importlib.util.find_spec("triton") is None else DEVICE_COUNT
+    if importlib.util.find_spec("cupy") is None:
+        return 0
+    from .cupy import driver as cupy_driver
+
+    return cupy_driver.count_devices()[0]
 
 
 def announce(driver: Driver) -> None:
@@ -93,5 +95,5 @@ def _cupy() -> Driver:
     return CuPyDriver(count)
 
 
-provider.register(choose, is_available, announce)
+provider.register(choose, count_devices, announce)
 when_imported("triton.runtime.driver", _answer_triton)

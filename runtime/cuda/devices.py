@@ -62,8 +62,8 @@ def init() -> None:
 
 
 def device_count() -> int:
-    """Return the number of devices; 0 if none is available."""
-    return driver().device_count() if drivers.is_available() else 0
+    """Return the number of devices; 0 if none is available. No driver is chosen: `is_initialized` stays False."""
+    return drivers.device_count()
 
 
 def current_device() -> int:

@@ -557,4 +557,9 @@ def is_simulated() -> bool:
 
 def is_available() -> bool:
     """Return True if `driver()` would find a driver; raise only for a malformed environment."""
-    return _driver is not None or provider.is_available()
+    return device_count() > 0
+
+
+def device_count() -> int:
+    """Return the number of devices, without choosing a driver; raise only for a malformed environment."""
+    return provider.count_devices() if _driver is None else _driver.device_count()

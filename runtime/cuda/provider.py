@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .driver import Driver
 
-_registered: list[tuple[Callable[[], Driver], Callable[[], bool], Callable[[Driver], None]]] = []
+_registered: list[tuple[Callable[[], Driver], Callable[[], int], Callable[[Driver], None]]] = []
 
 
 def register(
-    choose: Callable[[], Driver], is_available: Callable[[], bool], announce: Callable[[Driver], None]
+    choose: Callable[[], Driver], count: Callable[[], int], announce: Callable[[Driver], None]
 ) -> None:
-    """Register the functions that choose a driver, check its availability, and announce it."""
-    _registered[:] = [(choose, is_available, announce)]
+    """Register the functions that choose a driver, count its devices, and announce it."""
+    _registered[:] = [(choose, count, announce)]
 
 
 def choose() -> Driver:
@@ -23,8 +23,8 @@ def choose() -> Driver:
     return _registered[0][0]()
 
 
-def is_available() -> bool:
-    """Return True if `choose` would find a driver."""
+def count_devices() -> int:
+    """Return the number of devices that a driver from `choose` would have; 0 if there is none."""
     return _registered[0][1]()
 
 

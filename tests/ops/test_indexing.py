@@ -771,3 +771,23 @@ def test_derivatives_of_scatters_by_an_index_without_elements(name) -> None:
     plain = (x.detach(), src.detach())
     _, tangent = tt.func.jvp(lambda x, src: SCATTERS[name](x, src, index), plain, plain)
     assert tangent.tolist() == tt.ones(3, 4).tolist()
+
+
+def test_a_mask_on_the_cpu_indexes_a_cuda_tensor(device):
+    x, mask = tt.arange(4.0, device=device), tt.tensor([True, False, True, False])
+    assert x[mask].tolist() == [0, 2]
+    x[mask] = 7
+    assert x.tolist() == [7, 1, 7, 3]
+    x[mask] = tt.tensor(8.0)
+    assert x.tolist() == [8, 1, 8, 3]
+    y = tt.zeros(2, 4, device=device)
+    y[:, mask] = 5.0
+    assert y.tolist() == [[5, 0, 5, 0]] * 2
+
+
+def test_an_output_on_another_device_is_named():
+    x = tt.arange(4.0, device="cuda")
+    with pytest.raises(
+        RuntimeError, match="on the same device, but found at least two devices, cuda:0 and cpu!"
+    ):
+        tt.nonzero(x, out=tt.empty(0, dtype=tt.int64))

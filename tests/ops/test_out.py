@@ -90,7 +90,7 @@ def test_results_of_another_dtype_are_cast_where_pytorch_casts_them(device):
 
 @pytest.mark.parametrize("sizes", [(), (3,)])
 def test_an_output_elsewhere_is_refused(sizes):
-    with pytest.raises(RuntimeError, match="expected out tensor to be on device cpu, but got meta"):
+    with pytest.raises(RuntimeError, match="Expected out tensor to have device cpu, but got meta"):
         tt.logsumexp(tt.ones(sizes), 0, out=tt.empty((), device="meta"))
 
 

@@ -18,9 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from ..runtime import float32_precision as _float32
 from .flags import Flag, KeptFlags, give_flags
+
+if TYPE_CHECKING:
+    from ..dispatch.tensor import Tensor
 
 __all__ = [
     "allow_tf32",
@@ -29,6 +33,7 @@ __all__ = [
     "deterministic",
     "enabled",
     "flags",
+    "is_acceptable",
     "is_available",
     "set_flags",
     "version",
@@ -63,6 +68,20 @@ conv = Convolutions()
 
 def is_available() -> bool:
     """Return False: no kernel uses cuDNN."""
+    return False
+
+
+def is_acceptable(tensor: Tensor) -> bool:
+    """Return False: cuDNN takes no tensor, since no kernel uses it (`torch.backends.cudnn.is_acceptable`).
+
+    Args:
+        tensor: Any tensor.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.backends.cudnn.is_acceptable(tt.ones(2))
+        False
+    """
     return False
 
 

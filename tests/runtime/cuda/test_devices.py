@@ -1,5 +1,7 @@
 """Devices: their number, the current one, their properties."""
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -11,6 +13,17 @@ from triten.runtime.cuda.driver import driver
 def test_there_are_devices():
     assert tt.cuda.is_available() and tt.cuda.init() is None and tt.cuda.is_initialized()
     assert tt.cuda.device_count() == driver().device_count()
+
+
+def test_counting_devices_initializes_none():
+    program = (
+        "import triten as tt\n"
+        "print(tt.cuda.is_available(), tt.cuda.device_count(), tt.cuda.is_initialized())\n"
+        "tt.cuda.init(); print(tt.cuda.device_count(), tt.cuda.is_initialized())"
+    )
+    count = tt.cuda.device_count()
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [f"True {count} False", f"{count} True"]
 
 
 def test_properties_by_pytorchs_names():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ...dispatch.generated import functions as _ops
 from ...dispatch.random import Generator
 from ...dispatch.tensor import Tensor
-from ...runtime.cuda.provider import is_available
+from ...runtime.cuda.driver import is_available
 from ...runtime.scalar_type import int64
 from .collate import default_collate, default_convert
 from .dataset import IterableDataset, Source
