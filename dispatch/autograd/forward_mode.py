@@ -200,7 +200,7 @@ def differentiated_twice(op: OperatorEntry, args: Sequence[Any], tangents: Seque
         made = value.alias()
         unmark(made)
         if not made._spec.requires_grad:
-            made.requires_grad_()
+            made._set_requires_grad()
         sources.append(made)
         directions.append(tangent)
         return made
@@ -216,7 +216,7 @@ def differentiated_twice(op: OperatorEntry, args: Sequence[Any], tangents: Seque
             return [None] * len(results)
         if any(isinstance(end.grad_fn, NotImplementedBackward) for end in ends):
             raise _not_implemented(op)
-        weights = [_zeros_like(end).requires_grad_() for end in ends]
+        weights = [_zeros_like(end)._set_requires_grad() for end in ends]
         grads = functional.grad(ends, sources, weights, create_graph=True, allow_unused=True)
         pairs = [
             (g, d) for g, d in zip(grads, directions, strict=True) if g is not None and g._spec.requires_grad

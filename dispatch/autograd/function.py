@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.thread_state import with_room
 from ...runtime.traceback_filter import hide_inner_frames
+from ...runtime.transform_stack import stack as transforms
 from .creation import Creation, unmark
 from .engine import graph_task
 from .gradients import zeros_of
@@ -204,6 +205,14 @@ class FunctionCtx(Node):
         self._saved = [(FREED, 0, -1) for _ in self._saved]
 
 
+def refuse_without_setup(function: type[Function]) -> NoReturn:
+    """Raise RuntimeError for a function whose `forward` takes the context, inside a transform."""
+    raise RuntimeError(
+        "In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), it must "
+        f"override the setup_context staticmethod: {function.__name__} does not."
+    )
+
+
 class Function:
     """User-defined differentiable function: subclass it, write `forward` and `backward`, call `apply`.
 
@@ -211,8 +220,9 @@ class Function:
     `setup_context(ctx, inputs, output)`. `backward(ctx, *grad_outputs)` returns one gradient, or None, for each
     argument of `forward`. Its other name is `vjp`. For forward mode, also write `jvp(ctx, *tangents)`.
 
-    Under `tt.vmap`, use the second form. Set `generate_vmap_rule = True` to map forward and backward, or write a
-    static method `vmap(info, in_dims, *args)` that returns an output and its mapped dimension.
+    Under `tt.vmap` and the transforms of `tt.func`, use the second form. For `tt.vmap`, set `generate_vmap_rule = True`
+    to map forward and backward, or write a static method `vmap(info, in_dims, *args)` that returns an output and its
+    mapped dimension.
 
     Example:
         >>> import triten as tt
@@ -295,13 +305,16 @@ class Function:
     def apply(cls, *args: Any) -> Any:
         """Call `forward`, and record for backward if an argument requires grad.
 
-        Raises RuntimeError for dual tensors if no `jvp` is defined.
+        Raises RuntimeError for dual tensors if no `jvp` is defined, and inside `tt.vmap` or a transform of `tt.func`
+        if `forward` takes the context.
         """
         try:
             if any(isinstance(a, TensorImpl) and a._spec.keys & _BATCHED for a in args):
                 from ..layers.batching.function import apply_batched
 
                 return apply_batched(cls, args)
+            if transforms.levels and cls.setup_context is Function.setup_context:
+                refuse_without_setup(cls)
             return cls._apply(args)
         except BaseException:
             hide_inner_frames()

@@ -529,7 +529,7 @@ def _random_gradients(func: Callable[..., Any], args: Sequence[Any], is_strided:
     for output in _tensors(_tuple(func(*args))):
         if output._spec.requires_grad:
             made = _tensor_like(output, _direction(rng, output))
-            yield (_apart(made) if is_strided else made).requires_grad_()
+            yield (_apart(made) if is_strided else made)._set_requires_grad()
 
 
 def _apart(tensor: Any) -> Any:
