@@ -125,7 +125,11 @@ MODULES: Mapping[str, Mapping[str, str]] = {
 }
 """Rows of modules that are made."""
 
-ALIASES: Mapping[str, str] = {"_VF": "_public", "_functorch.vmap": "dispatch.layers.vmap"}
+ALIASES: Mapping[str, str] = {
+    "_VF": "_public",
+    "_functorch.vmap": "dispatch.layers.vmap",
+    "_vmap_internals": "dispatch.layers.old_vmap",
+}
 """Modules of this package by PyTorch's names, for packages that replace functions in them."""
 
 NAMES: Mapping[str, Mapping[str, str]] = {
