@@ -33,6 +33,8 @@ _FUNCTIONAL = (
 _TRITON_OPS = "triton_op wrap_triton capture_triton=wrap_triton"
 
 MODULES: Mapping[str, Mapping[str, str]] = {
+    "_C._autograd": {"dispatch.autograd.node_attributes": "SavedTensor"},
+    "_C._functions": {"dispatch.autograd.node": "AccumulateGrad"},
     "_dynamo.convert_frame": {_DYNAMO: "register_bytecode_hook"},
     "_dynamo.exc": {"compiler": "Unsupported"},
     "_dynamo.types": {_DYNAMO: "FrameAction FrameExecStrategy"},
@@ -134,7 +136,7 @@ ALIASES: Mapping[str, str] = {
 
 NAMES: Mapping[str, Mapping[str, str]] = {
     "_C": {
-        "": "Tag TensorBase=Tensor _VariableFunctions=_public dtype",
+        "": "Tag TensorBase=Tensor _VariableFunctions=_public dtype is_grad_enabled is_inference_mode_enabled",
         "utils._python_dispatch": "_DisableTorchDispatch=_DisableTensorDispatch",
         _SCRIPT: "Graph Node ScriptObject Value",
     },

@@ -13,7 +13,7 @@ from ...runtime.tensor_impl import TensorImpl
 from ...runtime.thread_state import with_room
 from ...runtime.traceback_filter import hide_inner_frames
 from ...runtime.transform_stack import stack as transforms
-from .creation import Creation, unmark
+from .creation import Creation, creation_of, unmark
 from .engine import graph_task
 from .gradients import zeros_of
 from .inplace import check_inplace, rebase_history
@@ -205,6 +205,23 @@ class FunctionCtx(Node):
         self._saved = [(FREED, 0, -1) for _ in self._saved]
 
 
+def _creation_of_result(results: Sequence[Any]) -> Creation:
+    """Return the mark of a view that a function returned as one of its results."""
+    count = sum(isinstance(result, TensorImpl) for result in results)
+    return Creation.ONE_OF_SEVERAL if count > 1 else Creation.CUSTOM_FUNCTION
+
+
+def _mark_unrecorded_views(results: Sequence[Any]) -> None:
+    """Mark the views among a function's results, made by a call in which no input required grad."""
+    for result in results:
+        if (
+            isinstance(result, TensorImpl)
+            and result._view_base is not None
+            and creation_of(result) is Creation.NO_GRAD
+        ):
+            result._creation = _creation_of_result(results)
+
+
 def refuse_without_setup(function: type[Function]) -> NoReturn:
     """Raise RuntimeError for a function whose `forward` takes the context, inside a transform."""
     raise RuntimeError(
@@ -353,6 +370,8 @@ class Function:
         if recording:
             outputs = cls._record(ctx, args, tensors, edges, outputs)
         else:
+            if is_grad_enabled():
+                _mark_unrecorded_views(outputs)
             ctx._saved = [
                 (t, 0 if t is None or t._spec.is_inference else saved_version(t), -1) for t in ctx._to_save
             ]
@@ -410,7 +429,7 @@ class Function:
                 if not out._spec.requires_grad:
                     set_history(out, ctx, number)
                     if out._view_base is not None:
-                        out._creation = Creation.CUSTOM_FUNCTION
+                        out._creation = _creation_of_result(made)
             number += 1
         for tensor in ctx._to_save:
             position = next((i for i, o in enumerate(made) if o is tensor), -1)

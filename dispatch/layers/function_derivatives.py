@@ -400,7 +400,7 @@ def _rows(call: _Call, number: int) -> list[Any]:
 def _rows_at_once(call: _Call, number: int) -> list[Any]:
     output = call.outputs[number]
     count = output.numel()
-    basis = ops.eye(count, dtype=output.dtype, device=output.device)
+    (basis,) = _construct_standard_basis_for((output,), (count,))
     found = _gradients(
         (output.reshape(-1),),
         call.inputs,
@@ -413,6 +413,34 @@ def _rows_at_once(call: _Call, number: int) -> list[Any]:
         source.new_zeros((count, *source.shape)) if each is None else each
         for each, source in zip(found, call.inputs, strict=True)
     ]
+
+
+def _construct_standard_basis_for(tensors: Tensors, tensor_numels: Sequence[int]) -> Tensors:
+    """Return an identity matrix in parts: the columns for each tensor, of its class, dtype and device.
+
+    Args:
+        tensors: The tensors, at least one.
+        tensor_numels: The number of elements of each.
+
+    Raises:
+        AssertionError: There is no tensor, or not one number for each.
+    """
+    if len(tensors) != len(tensor_numels):
+        raise AssertionError(
+            "Expected tensors and tensor_numels to have the same length, but got "
+            f"{len(tensors)} and {len(tensor_numels)}"
+        )
+    if not tensors:
+        raise AssertionError("Expected at least one tensor")
+    total = sum(tensor_numels)
+    parts = tuple(
+        tensor.new_zeros((total, count)) for tensor, count in zip(tensors, tensor_numels, strict=True)
+    )
+    start = 0
+    for part, count in zip(parts, tensor_numels, strict=True):
+        part.diagonal(-start).fill_(1)
+        start += count
+    return parts
 
 
 def _by_columns(func: Func, inputs: Any, create_graph: bool, strict: bool, vectorize: bool) -> Any:
@@ -439,15 +467,9 @@ def _by_columns(func: Func, inputs: Any, create_graph: bool, strict: bool, vecto
     counts = [each.numel() for each in given]
     bases = [
         basis.reshape(-1, *each.shape)
-        for basis, each in zip(
-            ops.eye(sum(counts), dtype=given[0].dtype, device=given[0].device).split(counts, 1),
-            given,
-            strict=True,
-        )
+        for basis, each in zip(_construct_standard_basis_for(given, counts), given, strict=True)
     ]
-    columns = vmap(lambda *tangents: jvp_of(checked, given, tangents)[1])(*(
-        basis.to(each.dtype) for basis, each in zip(bases, given, strict=True)
-    ))  # fmt: skip
+    columns = vmap(lambda *tangents: jvp_of(checked, given, tangents)[1])(*bases)
     nested = []
     for each in columns:
         parts = tuple(
