@@ -109,7 +109,7 @@ def lowered(tensor: Any) -> Any:
 
 def _outputs_of(outputs: Any, name: str) -> tuple[list[Any], TreeSpec]:
     found, spec = tree_flatten(outputs)
-    if not found:
+    if not found or found == [None]:
         raise RuntimeError(
             f"{name}: Expected f to be a function that has non-empty output (got output = {outputs})"
         )

@@ -203,8 +203,37 @@ def test_results_are_tensors(transform: Any, has_aux: bool) -> None:
 
 
 def test_a_value_is_not_empty() -> None:
-    with pytest.raises(RuntimeError, match=r"non-empty output \(got output = \(\)\)"):
-        vjp(lambda x: (), tensor(X))
+    for result in ((), None):
+        with pytest.raises(RuntimeError, match=r"non-empty output \(got output = "):
+            vjp(lambda x, result=result: result, tensor(X))
+
+
+def test_a_jacobian_by_single_rows_needs_no_vmap() -> None:
+    sizes = []
+
+    class Square(tt.autograd.Function):
+        """A function whose backward reads numbers, which `vmap` refuses."""
+
+        @staticmethod
+        def forward(x: Any) -> Any:
+            return x * x
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            sizes.append(grad.sum().item())
+            return 2 * ctx.saved_tensors[0] * grad
+
+    close(jacrev(Square.apply, chunk_size=1)(tensor(X)), np.diag(2 * X))
+    assert sizes == [1.0, 1.0, 1.0]
+    close(jacrev(lambda x: {"a": x * x, "b": x.sum()}, chunk_size=1)(tensor(X))["a"], np.diag(2 * X))
+    assert jacrev(lambda x: x[:0], chunk_size=1)(tensor(X)).shape == (0, 3)
+    for size in (0, -2):
+        with pytest.raises(ValueError, match="jacrev: `chunk_size` should be greater than 0"):
+            jacrev(lambda x: x, chunk_size=size)
 
 
 class WithContext(tt.autograd.Function):
