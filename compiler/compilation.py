@@ -309,7 +309,7 @@ def _with_gradients(
             if not made:
                 made += forward(*prepared(inputs))
             for i, value in zip(
-                own, function.apply(made, *[filled[i] for i in earlier], *inputs), strict=True
+                own, function._apply((made, *[filled[i] for i in earlier], *inputs)), strict=True
             ):
                 filled[i] = value
         for i, source in same.items():

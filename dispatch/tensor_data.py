@@ -391,7 +391,7 @@ def tensor(
                 return quick  # type: ignore[no-any-return]
             if requires_grad is not True:
                 check_flags("tensor", requires_grad=requires_grad)
-            return quick.requires_grad_()  # type: ignore[no-any-return]
+            return quick._set_requires_grad()  # type: ignore[no-any-return]
     try:
         check_flags("tensor", requires_grad=requires_grad, pin_memory=pin_memory)
         dtype = _checked_dtype("tensor", dtype)
@@ -426,7 +426,7 @@ def tensor(
         if names is not None:
             made.names = names
         if requires_grad:
-            made.requires_grad_()
+            made._set_requires_grad()
         return made  # type: ignore[no-any-return]
     except BaseException:
         hide_inner_frames()
@@ -584,7 +584,7 @@ def asarray(
     if requires_grad is None:
         requires_grad = isinstance(obj, TensorImpl) and obj._spec.requires_grad
     if requires_grad:
-        return made.requires_grad_()  # type: ignore[no-any-return]
+        return made._set_requires_grad()  # type: ignore[no-any-return]
     return made.detach() if made._spec.requires_grad else made  # type: ignore[no-any-return]
 
 
@@ -604,7 +604,7 @@ def _of_bytes(data: Any, dtype: ScalarType, device: Any, copy: bool | None, requ
         if copy is False:
             raise ValueError(f"can't alias tensor from device 'cpu' to '{where}'.")
         made = made.to(device=where)
-    return made.requires_grad_() if requires_grad else made
+    return made._set_requires_grad() if requires_grad else made
 
 
 def _alias_error(obj: Any, made: Tensor) -> Exception:

@@ -33,6 +33,8 @@ _FUNCTIONAL = (
 _TRITON_OPS = "triton_op wrap_triton capture_triton=wrap_triton"
 
 MODULES: Mapping[str, Mapping[str, str]] = {
+    "_C._autograd": {"dispatch.autograd.node_attributes": "SavedTensor"},
+    "_C._functions": {"dispatch.autograd.node": "AccumulateGrad"},
     "_dynamo.convert_frame": {_DYNAMO: "register_bytecode_hook"},
     "_dynamo.exc": {"compiler": "Unsupported"},
     "_dynamo.types": {_DYNAMO: "FrameAction FrameExecStrategy"},
@@ -125,12 +127,16 @@ MODULES: Mapping[str, Mapping[str, str]] = {
 }
 """Rows of modules that are made."""
 
-ALIASES: Mapping[str, str] = {"_VF": "_public", "_functorch.vmap": "dispatch.layers.vmap"}
+ALIASES: Mapping[str, str] = {
+    "_VF": "_public",
+    "_functorch.vmap": "dispatch.layers.vmap",
+    "_vmap_internals": "dispatch.layers.old_vmap",
+}
 """Modules of this package by PyTorch's names, for packages that replace functions in them."""
 
 NAMES: Mapping[str, Mapping[str, str]] = {
     "_C": {
-        "": "Tag TensorBase=Tensor _VariableFunctions=_public dtype",
+        "": "Tag TensorBase=Tensor _VariableFunctions=_public dtype is_grad_enabled is_inference_mode_enabled",
         "utils._python_dispatch": "_DisableTorchDispatch=_DisableTensorDispatch",
         _SCRIPT: "Graph Node ScriptObject Value",
     },

@@ -312,7 +312,7 @@ def make_tensor(
         made = made.repeat_interleave(2, dim=-1)[..., ::2]
     elif memory_format is not None:
         made = made.clone(memory_format=memory_format)
-    return made.requires_grad_(requires_grad)
+    return made._set_requires_grad(requires_grad)
 
 
 def _range(dtype: st.dtype) -> tuple[float, float]:

@@ -69,7 +69,7 @@ def _wanting(leaf: Any) -> Any:
     if not isinstance(leaf, TensorImpl) or leaf._spec.requires_grad or not leaf._spec.dtype.is_floating_point:
         return leaf
     tensor: Any = leaf
-    return tensor.detach().requires_grad_()
+    return tensor.detach()._set_requires_grad()
 
 
 def differentiable_program(

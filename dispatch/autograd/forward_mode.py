@@ -42,16 +42,16 @@ def without_tangents() -> ExcludeDispatchKeyGuard:
 def forward_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]) -> None:
     """Run an operator, and set the tangents of its results at every level at which an argument has one.
 
-    Raises RuntimeError for ``out=`` forms, NotImplementedError for operators without derivative.
+    Raises NotImplementedError for ``out=`` forms and for operators without derivative.
     """
     args = tuple(stack)
     stack.clear()
     levels = sorted({level for tensor in tensors_in(args) for level in tangents_of(tensor)})
     schema = op.schema
     if levels and schema.kind == "out":
-        raise RuntimeError(
-            f"{op.name.partition('::')[2].partition('.')[0]}(): functions with out=... arguments don't support "
-            "automatic differentiation, but one of the arguments requires grad."
+        raise NotImplementedError(
+            f"Trying to use forward AD with {op.name.partition('::')[2].partition('.')[0]}_out that does not support "
+            "it because it is an out= function"
         )
     written = [t for a, v in zip(schema.arguments, args, strict=True) if a.is_write for t in tensors_in((v,))]
     had = [dict(tangents_of(t)) for t in written]
@@ -200,7 +200,7 @@ def differentiated_twice(op: OperatorEntry, args: Sequence[Any], tangents: Seque
         made = value.alias()
         unmark(made)
         if not made._spec.requires_grad:
-            made.requires_grad_()
+            made._set_requires_grad()
         sources.append(made)
         directions.append(tangent)
         return made
@@ -216,7 +216,7 @@ def differentiated_twice(op: OperatorEntry, args: Sequence[Any], tangents: Seque
             return [None] * len(results)
         if any(isinstance(end.grad_fn, NotImplementedBackward) for end in ends):
             raise _not_implemented(op)
-        weights = [_zeros_like(end).requires_grad_() for end in ends]
+        weights = [_zeros_like(end)._set_requires_grad() for end in ends]
         grads = functional.grad(ends, sources, weights, create_graph=True, allow_unused=True)
         pairs = [
             (g, d) for g, d in zip(grads, directions, strict=True) if g is not None and g._spec.requires_grad

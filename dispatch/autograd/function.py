@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.thread_state import with_room
 from ...runtime.traceback_filter import hide_inner_frames
-from .creation import Creation, unmark
+from ...runtime.transform_stack import stack as transforms
+from .creation import Creation, creation_of, unmark
 from .engine import graph_task
 from .gradients import zeros_of
 from .inplace import check_inplace, rebase_history
@@ -204,6 +205,31 @@ class FunctionCtx(Node):
         self._saved = [(FREED, 0, -1) for _ in self._saved]
 
 
+def _creation_of_result(results: Sequence[Any]) -> Creation:
+    """Return the mark of a view that a function returned as one of its results."""
+    count = sum(isinstance(result, TensorImpl) for result in results)
+    return Creation.ONE_OF_SEVERAL if count > 1 else Creation.CUSTOM_FUNCTION
+
+
+def _mark_unrecorded_views(results: Sequence[Any]) -> None:
+    """Mark the views among a function's results, made by a call in which no input required grad."""
+    for result in results:
+        if (
+            isinstance(result, TensorImpl)
+            and result._view_base is not None
+            and creation_of(result) is Creation.NO_GRAD
+        ):
+            result._creation = _creation_of_result(results)
+
+
+def refuse_without_setup(function: type[Function]) -> NoReturn:
+    """Raise RuntimeError for a function whose `forward` takes the context, inside a transform."""
+    raise RuntimeError(
+        "In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), it must "
+        f"override the setup_context staticmethod: {function.__name__} does not."
+    )
+
+
 class Function:
     """User-defined differentiable function: subclass it, write `forward` and `backward`, call `apply`.
 
@@ -211,8 +237,9 @@ class Function:
     `setup_context(ctx, inputs, output)`. `backward(ctx, *grad_outputs)` returns one gradient, or None, for each
     argument of `forward`. Its other name is `vjp`. For forward mode, also write `jvp(ctx, *tangents)`.
 
-    Under `tt.vmap`, use the second form. Set `generate_vmap_rule = True` to map forward and backward, or write a
-    static method `vmap(info, in_dims, *args)` that returns an output and its mapped dimension.
+    Under `tt.vmap` and the transforms of `tt.func`, use the second form. For `tt.vmap`, set `generate_vmap_rule = True`
+    to map forward and backward, or write a static method `vmap(info, in_dims, *args)` that returns an output and its
+    mapped dimension.
 
     Example:
         >>> import triten as tt
@@ -295,13 +322,16 @@ class Function:
     def apply(cls, *args: Any) -> Any:
         """Call `forward`, and record for backward if an argument requires grad.
 
-        Raises RuntimeError for dual tensors if no `jvp` is defined.
+        Raises RuntimeError for dual tensors if no `jvp` is defined, and inside `tt.vmap` or a transform of `tt.func`
+        if `forward` takes the context.
         """
         try:
             if any(isinstance(a, TensorImpl) and a._spec.keys & _BATCHED for a in args):
                 from ..layers.batching.function import apply_batched
 
                 return apply_batched(cls, args)
+            if transforms.levels and cls.setup_context is Function.setup_context:
+                refuse_without_setup(cls)
             return cls._apply(args)
         except BaseException:
             hide_inner_frames()
@@ -340,6 +370,8 @@ class Function:
         if recording:
             outputs = cls._record(ctx, args, tensors, edges, outputs)
         else:
+            if is_grad_enabled():
+                _mark_unrecorded_views(outputs)
             ctx._saved = [
                 (t, 0 if t is None or t._spec.is_inference else saved_version(t), -1) for t in ctx._to_save
             ]
@@ -397,7 +429,7 @@ class Function:
                 if not out._spec.requires_grad:
                     set_history(out, ctx, number)
                     if out._view_base is not None:
-                        out._creation = Creation.CUSTOM_FUNCTION
+                        out._creation = _creation_of_result(made)
             number += 1
         for tensor in ctx._to_save:
             position = next((i for i, o in enumerate(made) if o is tensor), -1)

@@ -137,17 +137,17 @@ def _check_sharing(
         if not isinstance(value, TensorImpl) or level not in tangents_of(value):
             continue
         if output is value and any(output is written for written in ctx._written):
-            if tangent is not given:
-                raise RuntimeError(
-                    "An inplace custom Function is not returning the forward mode gradients as-is. If the forward is "
-                    "modifying an input inplace, then the jvp function must modify the gradient inplace and return it "
-                    "as-is."
-                )
             if given.version_cell()[0] == version:
                 raise RuntimeError(
                     "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward "
                     "is modifying an input inplace, then the jvp function must modify the corresponding gradient "
                     "inplace."
+                )
+            if tangent is not given:
+                raise RuntimeError(
+                    "An inplace custom Function is not returning the forward mode gradients as-is. If the forward is "
+                    "modifying an input inplace, then the jvp function must modify the gradient inplace and return it "
+                    "as-is."
                 )
             return
         source = value if value._view_base is None else value._view_base
@@ -155,4 +155,13 @@ def _check_sharing(
             raise RuntimeError(
                 "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a "
                 "view."
+            )
+        if source is base and given._view_base is None and tangent._view_base is not given:
+            raise RuntimeError(
+                "A custom Function is returning a view but the jvp is not returning a view of the given grad input."
+            )
+        if source is base and given._view_base is not None and tangent._view_base is not given._view_base:
+            raise RuntimeError(
+                "A custom Function is returning a view but the jvp is not returning a view of the same base as the "
+                "given grad input."
             )

@@ -18,6 +18,7 @@ import numpy as np
 from ...runtime.layout import sparse_coo, strided
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
+from .engine import PYTHON_BIT
 from .gradients import grad, mapped
 
 if TYPE_CHECKING:
@@ -348,12 +349,18 @@ class _Check:
     # Forward mode
 
     def _tangents(self, source: Tensor, tangent: Tensor) -> list[Any]:
-        """Return the tangent of each output for one input's tangent; None for an output without a tangent."""
+        """Return the tangent of each output for one input's tangent; None for an output without a tangent.
+
+        Other inputs have zero tangents, and no input requires grad.
+        """
         from .forward_ad import dual_level, make_dual, unpack_dual
 
         with dual_level():
-            dual = make_dual(source, tangent)
-            return [unpack_dual(o).tangent for o in self.results(*_replaced(self.args, source, dual))]
+            args = self.args
+            for each in self.sources:
+                direction = tangent if each is source else _tensor_like(each, np.zeros(each._spec.sizes))
+                args = _replaced(args, each, make_dual(each.detach(), direction))
+            return [unpack_dual(o).tangent for o in self.results(*args)]
 
     def forward(self) -> None:
         """Compare forward mode with differences, in one direction of each input."""
@@ -433,7 +440,16 @@ def _array(tensor: Any) -> NDArray[Any]:
     plain = tensor.detach()
     if plain._spec.layout is not strided:
         plain = plain.to_dense()
-    return np.array(plain.host_array())
+    if not _is_wrapper(plain):
+        return np.array(plain.host_array())
+    flat = plain.reshape(-1)
+    values = [flat[place].item() for place in range(plain._spec.numel)]
+    return np.array(values, plain._spec.dtype.np).reshape(plain._spec.sizes)
+
+
+def _is_wrapper(tensor: Any) -> bool:
+    """Return True for a tensor whose operators a class implements; it has no memory of its own."""
+    return bool(tensor._spec.keys & PYTHON_BIT)
 
 
 def _tensor_like(tensor: Any, values: Any) -> Any:
@@ -496,7 +512,7 @@ class _moved:
             self._write(self.before)
 
     def _write(self, values: NDArray[Any]) -> None:
-        if self.plain._spec.device.type == "cpu":
+        if self.plain._spec.device.type == "cpu" and not _is_wrapper(self.plain):
             self.plain.host_array()[...] = values
         else:
             self.plain.copy_(_tensor_like(self.plain, values))
@@ -529,7 +545,7 @@ def _random_gradients(func: Callable[..., Any], args: Sequence[Any], is_strided:
     for output in _tensors(_tuple(func(*args))):
         if output._spec.requires_grad:
             made = _tensor_like(output, _direction(rng, output))
-            yield (_apart(made) if is_strided else made).requires_grad_()
+            yield (_apart(made) if is_strided else made)._set_requires_grad()
 
 
 def _apart(tensor: Any) -> Any:
@@ -606,8 +622,13 @@ def gradgradcheck(
         else _tuple(grad_outputs)
     )
 
+    needs = [t._spec.requires_grad for t in _tensors(args)]
+
     def first(*given: Any) -> Any:
         own, grads = given[: len(args)], given[len(args) :]
+        for tensor, is_needed in zip(_tensors(own), needs, strict=True):
+            if is_needed and not tensor._spec.requires_grad:
+                tensor._set_requires_grad()  # forward mode is checked with tensors that do not require grad
         outputs = [o for o in _tensors(_tuple(func(*own))) if o._spec.requires_grad]
         by = [t for t in _tensors(own) if t._spec.requires_grad]
         found = grad(outputs, by, grads, create_graph=True, allow_unused=True)

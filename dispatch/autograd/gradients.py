@@ -14,6 +14,8 @@ from ...runtime.memory_format import preserve_format, strides_for
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ...runtime.traceback_filter import api_boundary, hide_inner_frames
+from ...runtime.transform_stack import is_differentiating
+from ...runtime.transform_stack import stack as transforms
 from ..core.dispatcher import Dispatcher
 from ..core.tensor_function import (
     DisableTensorFunctionSubclass,
@@ -178,9 +180,15 @@ def backward(
         inputs: If given, only these tensors get gradients, leaves or not.
 
     Raises:
-        RuntimeError: where nothing requires grad, or for a second backward over a freed graph.
+        RuntimeError: where nothing requires grad, for a second backward over a freed graph, and inside a function that
+            `tt.func.grad` or a similar transform differentiates.
     """
     try:
+        if transforms.levels and is_differentiating():
+            raise RuntimeError(
+                "backward() called inside a functorch transform. This is not supported, please use functorch.grad or "
+                "functorch.vjp instead or call backward() outside of functorch transforms."
+            )
         if create_graph:
             warnings.warn(
                 "Using backward() with create_graph=True will create a reference cycle between the parameter and its "
@@ -358,7 +366,7 @@ def grad(
             if materialize_grads:
                 value = zeros_of(source._spec)
                 if create_graph:
-                    value.requires_grad_()
+                    value._set_requires_grad()
             elif not allow_unused:
                 raise RuntimeError(
                     f"The differentiated Tensor at index {position} appears to not have been used in the graph. Set "

@@ -81,9 +81,10 @@ class Task:
     @functools.cached_property
     def running(self) -> set[Node]:
         """The nodes that this run reaches."""
+        reached = set(_below(self._roots))
         if self._inputs is None:
-            return set(_below(self._roots))
-        return engine._nodes_towards(self._roots, self._inputs) | self._inputs
+            return reached
+        return reached & (engine._nodes_towards(self._roots, self._inputs) | self._inputs)
 
 
 def _below(roots: Iterable[Node]) -> Iterable[Node]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ...runtime.tensor_impl import TensorImpl
 from .node import FREED, Node, Packed, unpack, unpack_list, unpack_result
@@ -108,6 +108,11 @@ class SavedTensor:
     """
 
     __slots__ = ("_holder", "_node", "_place")
+
+    def __new__(cls, *place: Any) -> Self:
+        if not place:
+            raise RuntimeError("Trying to create a SavedTensor object from Python is forbidden.")
+        return super().__new__(cls)
 
     def __init__(self, node: Node, holder: Any, place: Any) -> None:
         self._node, self._holder, self._place = node, holder, place

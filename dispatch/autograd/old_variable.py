@@ -42,7 +42,7 @@ class _OfTensors(type):
         if not isinstance(data, Tensor):
             raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
         made: Any = data
-        return made.detach().requires_grad_(requires_grad)
+        return made.detach()._set_requires_grad(requires_grad)
 
 
 class Variable(metaclass=_OfTensors):

@@ -296,7 +296,7 @@ class _Body:
                 "if requires_grad is not False:",
                 f"    {self.check}",
                 "    if requires_grad:",
-                f"        return plan({call}).requires_grad_()",
+                f"        return plan({call})._set_requires_grad()",
             ]
         return [*lines, f"return plan({call})"]
 
@@ -322,7 +322,7 @@ class _Body:
                 lines += ["    else:", f"        made = {call}"]
             else:
                 lines += [f"    made = {call}"]
-            lines.append("    return made.requires_grad_() if requires_grad else made")
+            lines.append("    return made._set_requires_grad() if requires_grad else made")
         elif self.has_out:
             lines += [f"    if modes{rare}:", f"        return {call}"]
             lines += ["    " + line for line in self.lookup_out()]
@@ -478,9 +478,9 @@ def function_text(signature: PythonSignature, docstring: str | None, method: boo
                 "if len(args) == 1 and not kwargs and args[0].__class__ is int and not modes:",
                 f"    plan = {signature.name}_short.get(args[0])",
                 "    if plan is not None:",
-                "        return plan(args[0]).requires_grad_() if requires_grad else plan(args[0])",
+                "        return plan(args[0])._set_requires_grad() if requires_grad else plan(args[0])",
                 f'made = {calls[0]} if modes or "out" in kwargs else {calls[1]}',
-                "return made.requires_grad_() if requires_grad else made",
+                "return made._set_requires_grad() if requires_grad else made",
             ]
     else:
         made = _Body(signature, method)

@@ -303,11 +303,22 @@ def ravel(self: Tensor) -> Tensor:
 @planned_by(plan_split)
 def split(self: Tensor, split_size: int, dim: int) -> tuple[Tensor, ...]:
     """Run `torch.split` into parts of one size; the last part may be smaller."""
-    return mark_several(unsafe_split(self, split_size, dim), "Split", dim)
+    return mark_several(_parts_of_size(self, split_size, dim), "Split", dim)
 
 
 def unsafe_split(self: Tensor, split_size: int, dim: int) -> tuple[Tensor, ...]:
     """Run `torch.unsafe_split`, whose parts may be written to under autograd."""
+    return _unrelated(_parts_of_size(self, split_size, dim))
+
+
+def _unrelated(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Make autograd see tensors that share memory as unrelated: a write to one is no write to the others."""
+    for part in parts:
+        part._view_base = part._version_cell = None
+    return parts
+
+
+def _parts_of_size(self: Tensor, split_size: int, dim: int) -> tuple[Tensor, ...]:
     spec = self._spec
     if spec.ndim == 0:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
@@ -329,11 +340,15 @@ def unsafe_split(self: Tensor, split_size: int, dim: int) -> tuple[Tensor, ...]:
 @planned_by(plan_split_with_sizes)
 def split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
     """Run `torch.split` into parts of the given sizes."""
-    return mark_several(unsafe_split_with_sizes(self, split_sizes, dim), "SplitWithSizes", dim)
+    return mark_several(_parts_of_sizes(self, split_sizes, dim), "SplitWithSizes", dim)
 
 
 def unsafe_split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
     """Run `torch.unsafe_split_with_sizes`, whose parts may be written to under autograd."""
+    return _unrelated(_parts_of_sizes(self, split_sizes, dim))
+
+
+def _parts_of_sizes(self: Tensor, split_sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
     spec = self._spec
     if spec.ndim == 0:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
@@ -356,11 +371,15 @@ def unsafe_split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int) 
 @planned_by(plan_chunk)
 def chunk(self: Tensor, chunks: int, dim: int) -> tuple[Tensor, ...]:
     """Run `torch.chunk`: at most `chunks` parts of one size; the last part may be smaller."""
-    return mark_several(unsafe_chunk(self, chunks, dim), "Split", dim)
+    return mark_several(_parts_in_number(self, chunks, dim), "Split", dim)
 
 
 def unsafe_chunk(self: Tensor, chunks: int, dim: int) -> tuple[Tensor, ...]:
     """Run `torch.unsafe_chunk`, whose parts may be written to under autograd."""
+    return _unrelated(_parts_in_number(self, chunks, dim))
+
+
+def _parts_in_number(self: Tensor, chunks: int, dim: int) -> tuple[Tensor, ...]:
     spec = self._spec
     if spec.ndim == 0:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
@@ -369,8 +388,8 @@ def unsafe_chunk(self: Tensor, chunks: int, dim: int) -> tuple[Tensor, ...]:
     size = spec.sizes[wrap_dim(dim, spec.ndim)]
     if size == 0:
         refuse_too_many_views("chunk", chunks)
-        return unsafe_split_with_sizes(self, (0,) * chunks, dim)
-    return unsafe_split(self, (size + chunks - 1) // chunks, dim)
+        return _parts_of_sizes(self, (0,) * chunks, dim)
+    return _parts_of_size(self, (size + chunks - 1) // chunks, dim)
 
 
 def tensor_split_sections(self: Tensor, sections: int, dim: int) -> tuple[Tensor, ...]:
@@ -382,7 +401,7 @@ def tensor_split_sections(self: Tensor, sections: int, dim: int) -> tuple[Tensor
         raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
     refuse_too_many_views("tensor_split", sections)
     small, larger = divmod(size, sections)
-    return unsafe_split_with_sizes(self, [small + 1] * larger + [small] * (sections - larger), dim)
+    return _parts_of_sizes(self, [small + 1] * larger + [small] * (sections - larger), dim)
 
 
 def tensor_split_indices(self: Tensor, indices: Sequence[int], dim: int) -> tuple[Tensor, ...]:

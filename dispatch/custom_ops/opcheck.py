@@ -159,7 +159,7 @@ def detached_copy(tensor: Tensor) -> Tensor:
 
 def _copy_with_grad(tensor: Tensor) -> Tensor:
     copied = detached_copy(tensor)
-    return copied.requires_grad_() if tensor._spec.requires_grad else copied
+    return copied._set_requires_grad() if tensor._spec.requires_grad else copied
 
 
 def _meta_copy(tensor: Tensor) -> Tensor:
@@ -336,7 +336,7 @@ def check_gradients(sample: _Sample, tolerances: dict[str, float]) -> None:
     def checked(tensor: Any) -> bool:
         return bool(tensor._spec.requires_grad and tensor._spec.dtype.name == "float64")
 
-    args = sample.copied(lambda t: detached_copy(t).requires_grad_() if checked(t) else detached_copy(t))
+    args = sample.copied(lambda t: detached_copy(t)._set_requires_grad() if checked(t) else detached_copy(t))
     sources = [t for t in tensors_in(args) if t._spec.requires_grad]
     if not sources or sample.schema.is_mutable:
         return

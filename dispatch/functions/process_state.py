@@ -275,7 +275,7 @@ def from_file(
         raise RuntimeError(f"from_file: expected a size that is not negative, got {count}")
     storage = Storage.from_file(filename, bool(shared), count * kind.itemsize)
     made = _ops.empty(0, dtype=kind).set_(storage, 0, (count,), (1,))
-    return made.requires_grad_() if requires_grad else made
+    return made._set_requires_grad() if requires_grad else made
 
 
 @api_boundary

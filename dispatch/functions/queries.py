@@ -482,7 +482,7 @@ def _triangle(name: str, row: int, col: int, offset: int, options: dict[str, Any
     columns = _ops.arange(entries, device=rows.device) + shift
     made = _ops.stack((at_row, columns)).to(dtype or int64)
     made = made.pin_memory() if pin_memory else made
-    return made.requires_grad_() if requires_grad else made
+    return made._set_requires_grad() if requires_grad else made
 
 
 @api_boundary

@@ -104,7 +104,7 @@ def sparse_coo_tensor(
         made: Any = find_overload("aten::sparse_coo_tensor.size")(
             tuple(indices), dtype=dtype, layout=sparse_coo, device=where
         )
-        return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+        return made._set_requires_grad() if requires_grad else made  # type: ignore[no-any-return]
     values = placed(values, dtype, where)
     indices = placed(indices, int64, values.device)
     if not values._spec.ndim:
@@ -117,4 +117,4 @@ def sparse_coo_tensor(
     if are_checked(check_invariants, values.device):
         _ops._validate_sparse_coo_tensor_args(indices, values, size, is_coalesced)
     made = _ops._sparse_coo_tensor_unsafe(indices, values, size, is_coalesced=is_coalesced)
-    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+    return made._set_requires_grad() if requires_grad else made  # type: ignore[no-any-return]

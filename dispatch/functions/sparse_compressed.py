@@ -63,7 +63,7 @@ def _made(
     if are_checked(check_invariants, where):
         _ops._validate_sparse_compressed_tensor_args(compressed, plain, values, sizes, layout)
     made: Any = _ops._sparse_compressed_tensor_unsafe(compressed, plain, values, sizes, layout=layout)
-    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+    return made._set_requires_grad() if requires_grad else made  # type: ignore[no-any-return]
 
 
 def _expect(name: str, given: Layout | None, kind: Layout) -> None:

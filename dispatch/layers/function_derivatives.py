@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.grad_mode import is_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
+from ...runtime.transform_stack import OR_FUNCTIONAL, refuse_inside_transform
 from ..autograd.grad_mode import enable_grad, set_grad_enabled
 from ..autograd.gradients import grad
 from ..generated import functions as ops
@@ -145,7 +146,7 @@ def _tensors(value: Any, what: str, name: str) -> tuple[bool, Tensors]:
 def _fresh(tensor: Tensor, create_graph: bool, requires_grad: bool) -> Tensor:
     if create_graph and tensor.requires_grad:
         return tensor.view_as(tensor)
-    return tensor.detach().requires_grad_(requires_grad)
+    return tensor.detach()._set_requires_grad(requires_grad)
 
 
 def _gradients(
@@ -187,6 +188,7 @@ def vjp(
         (tensor([1., 4.]), tensor([ 2., 40.]))
     """
     with enable_grad():
+        _refuse_inside_transform()
         call = _Call("vjp", func, inputs, create_graph, strict)
         call.run()
         v = call.vector(
@@ -220,11 +222,12 @@ def jvp(
         (tensor([1., 4.]), tensor([ 2., 40.]))
     """
     with enable_grad():
+        _refuse_inside_transform()
         call = _Call("jvp", func, inputs, create_graph, strict)
         v = call.vector(v, call.inputs, call.takes_tuple, _ONE_INPUT)
         call.run()
         # The gradients are linear in these, so their values do not matter.
-        weights = tuple(ops.zeros_like(out).requires_grad_() for out in call.outputs)
+        weights = tuple(ops.zeros_like(out)._set_requires_grad() for out in call.outputs)
         gradients = tuple(_gradients(call.outputs, call.inputs, weights, True))
         call.check(gradients, "gradients")
     found = call.filled(call.last(gradients, weights, v), call.outputs)
@@ -273,7 +276,7 @@ def hvp(
     """
     call, v, gradients = _first_of_two("hvp", func, inputs, v, create_graph, strict)
     with enable_grad():
-        weights = tuple(ops.zeros_like(t).requires_grad_() for t in call.inputs)
+        weights = tuple(ops.zeros_like(t)._set_requires_grad() for t in call.inputs)
         twice = tuple(_gradients(gradients, call.inputs, weights, True))
     found = call.filled(call.last(twice, weights, v), call.inputs)
     return call.finish(call.outputs, call.gives_tuple), call.finish(found, call.takes_tuple)
@@ -288,6 +291,7 @@ def _first_of_two(
     strict: bool,
 ) -> tuple[_Call, Tensors | None, Tensors]:
     with enable_grad():
+        _refuse_inside_transform()
         call = _Call(name, func, inputs, create_graph, strict)
         vector = call.vector(v, call.inputs, call.takes_tuple, _ONE_INPUT)
         call.run()
@@ -295,6 +299,10 @@ def _first_of_two(
         gradients = tuple(_gradients(call.outputs, call.inputs, None, True))
         call.check(gradients, "jacobian")
     return call, vector, gradients
+
+
+def _refuse_inside_transform() -> None:
+    refuse_inside_transform("requires_grad_", OR_FUNCTIONAL)
 
 
 def _check_strategy(strategy: str) -> None:
@@ -329,6 +337,7 @@ def jacobian(
         TypeError: for values other than tensors.
         RuntimeError: in strict mode, and for strict with `vectorize`.
         NotImplementedError: for combinations that forward mode does not support.
+        RuntimeError: in reverse mode, inside a function that `tt.func.grad` or a similar transform differentiates.
 
     Example:
         >>> import triten as tt
@@ -339,6 +348,11 @@ def jacobian(
     _check_strategy(strategy)
     if strategy == "forward-mode":
         return _by_columns(func, inputs, create_graph, strict, vectorize)
+    _refuse_inside_transform()
+    return _by_rows(func, inputs, create_graph, strict, vectorize)
+
+
+def _by_rows(func: Func, inputs: Any, create_graph: bool, strict: bool, vectorize: bool) -> Any:
     with enable_grad():
         call = _Call("jacobian", func, inputs, create_graph, strict)
         call.run()
@@ -386,7 +400,7 @@ def _rows(call: _Call, number: int) -> list[Any]:
 def _rows_at_once(call: _Call, number: int) -> list[Any]:
     output = call.outputs[number]
     count = output.numel()
-    basis = ops.eye(count, dtype=output.dtype, device=output.device)
+    (basis,) = _construct_standard_basis_for((output,), (count,))
     found = _gradients(
         (output.reshape(-1),),
         call.inputs,
@@ -399,6 +413,34 @@ def _rows_at_once(call: _Call, number: int) -> list[Any]:
         source.new_zeros((count, *source.shape)) if each is None else each
         for each, source in zip(found, call.inputs, strict=True)
     ]
+
+
+def _construct_standard_basis_for(tensors: Tensors, tensor_numels: Sequence[int]) -> Tensors:
+    """Return an identity matrix in parts: the columns for each tensor, of its class, dtype and device.
+
+    Args:
+        tensors: The tensors, at least one.
+        tensor_numels: The number of elements of each.
+
+    Raises:
+        AssertionError: There is no tensor, or not one number for each.
+    """
+    if len(tensors) != len(tensor_numels):
+        raise AssertionError(
+            "Expected tensors and tensor_numels to have the same length, but got "
+            f"{len(tensors)} and {len(tensor_numels)}"
+        )
+    if not tensors:
+        raise AssertionError("Expected at least one tensor")
+    total = sum(tensor_numels)
+    parts = tuple(
+        tensor.new_zeros((total, count)) for tensor, count in zip(tensors, tensor_numels, strict=True)
+    )
+    start = 0
+    for part, count in zip(parts, tensor_numels, strict=True):
+        part.diagonal(-start).fill_(1)
+        start += count
+    return parts
 
 
 def _by_columns(func: Func, inputs: Any, create_graph: bool, strict: bool, vectorize: bool) -> Any:
@@ -425,15 +467,9 @@ def _by_columns(func: Func, inputs: Any, create_graph: bool, strict: bool, vecto
     counts = [each.numel() for each in given]
     bases = [
         basis.reshape(-1, *each.shape)
-        for basis, each in zip(
-            ops.eye(sum(counts), dtype=given[0].dtype, device=given[0].device).split(counts, 1),
-            given,
-            strict=True,
-        )
+        for basis, each in zip(_construct_standard_basis_for(given, counts), given, strict=True)
     ]
-    columns = vmap(lambda *tangents: jvp_of(checked, given, tangents)[1])(*(
-        basis.to(each.dtype) for basis, each in zip(bases, given, strict=True)
-    ))  # fmt: skip
+    columns = vmap(lambda *tangents: jvp_of(checked, given, tangents)[1])(*bases)
     nested = []
     for each in columns:
         parts = tuple(
@@ -463,6 +499,7 @@ def hessian(
         tensor([[ 6.,  0.],
                 [ 0., 12.]])
     """
+    _refuse_inside_transform()
     takes_tuple, given = _tensors(inputs, "inputs", "hessian")
     _check_strategy(outer_jacobian_strategy)
 
@@ -480,8 +517,8 @@ def hessian(
 
     def gradients(*values: Tensor) -> Tensors:
         if outer_jacobian_strategy == "forward-mode":
-            values = tuple(value.requires_grad_() for value in values)
-        found: Tensors = jacobian(one_element, values, create_graph=True)
+            values = tuple(value._set_requires_grad() for value in values)
+        found: Tensors = _by_rows(one_element, values, True, False, False)
         for number, each in enumerate(found):
             if strict and not each.requires_grad:
                 raise RuntimeError(CONSTANT["jacobian"].format(number))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
+from ..generated import functions as ops
 from .pytree import tree_flatten, tree_map, tree_unflatten
 from .transforms import ArgNums, chosen_arguments, jvp, vjp, with_chosen
 from .vmap import vmap
@@ -67,10 +68,12 @@ def jacrev(
             auxiliary data.
         argnums: Positions of the arguments to differentiate by. An int or a tuple of ints.
         has_aux: If True, `func` also returns auxiliary data.
-        chunk_size: Number of rows to compute at a time. Default: None, all of them.
+        chunk_size: Number of rows to compute at a time; with 1, the pull-back runs without `vmap` and its limits.
+            Default: None, all of them.
 
     Raises:
         RuntimeError: for outputs or inputs that are not tensors.
+        ValueError: for a `chunk_size` that is not positive.
 
     Example:
         >>> import triten as tt
@@ -78,6 +81,9 @@ def jacrev(
         tensor([[4., 1.],
                 [2., 5.]])
     """
+
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError(f"jacrev: `chunk_size` should be greater than 0. (got {chunk_size})")
 
     @api_boundary
     @functools.wraps(func)
@@ -94,9 +100,12 @@ def jacrev(
         outputs, spec = tree_flatten(output)
         _check_are_real(outputs, "jacrev", "outputs", "output")
         basis = _basis_of(outputs)
-        rows = vmap(
-            lambda *cotangents: pull_back(tree_unflatten(list(cotangents), spec)), chunk_size=chunk_size
-        )(*basis)
+
+        def row(*cotangents: Tensor) -> Any:
+            return pull_back(tree_unflatten(list(cotangents), spec))
+
+        one_at_a_time = chunk_size == 1 and basis[0].shape[0] > 0
+        rows = _looped(row, basis) if one_at_a_time else vmap(row, chunk_size=chunk_size)(*basis)
         jacobians = []
         start = 0
         for out in outputs:
@@ -108,6 +117,13 @@ def jacrev(
         return (found, result[2]) if has_aux else found
 
     return wrapper
+
+
+def _looped(row: Function, basis: Sequence[Any]) -> Any:
+    """Return the results of a function for each example, stacked along the first dimension."""
+    made = [row(*parts) for parts in zip(*[each.unbind(0) for each in basis], strict=True)]
+    leaves, spec = zip(*[tree_flatten(each) for each in made], strict=True)
+    return tree_unflatten([ops.stack(column) for column in zip(*leaves, strict=True)], spec[0])
 
 
 def _rows(block: Tensor, start: int, count: int, sizes: tuple[int, ...]) -> Tensor:

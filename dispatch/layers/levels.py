@@ -6,7 +6,6 @@ levels outside it, so that nested transforms unwind from the inside out.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -14,7 +13,7 @@ from typing import Any, TypeVar
 from ...runtime.dispatch_key import AUTOGRAD_BITS, Functionality, functionality_bit
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.local_dispatch_key_set import local
-from ...runtime.thread_state import inherited
+from ...runtime.transform_stack import stack as _stack
 
 Result = TypeVar("Result")
 
@@ -25,6 +24,8 @@ class Level:
     """One transform in progress; `number` is its position on the stack."""
 
     __slots__ = ("number",)
+
+    differentiates = False
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -49,19 +50,12 @@ class GradLevel(Level):
 
     __slots__ = ("depth", "outer_grad_mode")
 
+    differentiates = True
+
     def __init__(self, number: int, outer_grad_mode: bool, depth: int) -> None:
         super().__init__(number)
         self.outer_grad_mode = outer_grad_mode
         self.depth = depth
-
-
-class _Stack(threading.local):
-    """The levels that are visible in this thread, outermost first."""
-
-    levels: tuple[Level, ...] = ()
-
-
-_stack = inherited(_Stack())
 
 
 @contextmanager

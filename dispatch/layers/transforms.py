@@ -15,7 +15,7 @@ from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
 from ..autograd.creation import unmark
-from ..autograd.forward_ad import dual_level, make_dual, unpack_dual
+from ..autograd.forward_ad import _set_fwd_grad_enabled, dual_level, make_dual, unpack_dual
 from ..autograd.gradients import grad as gradients
 from ..autograd.node import AccumulateGrad, Node, root_edge
 from ..generated import functions as ops
@@ -48,15 +48,15 @@ class _Sources:
     def _take(self, given: Sequence[Any], name: str) -> None:
         for value in given:
             if not isinstance(value, TensorImpl):
-                raise ValueError(
-                    f"{name}: Expected all inputs to be Tensors, but found an input of type {type(value).__name__}"
-                )
+                raise ValueError(f"Thing passed to transform API must be Tensor, got {type(value)}: {name}")
             dtype = value._spec.dtype
             if not (dtype.is_floating_point or dtype.is_complex):
-                raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+                raise RuntimeError(
+                    f"only Tensors of floating point dtype can require gradients: {name}, got {dtype}"
+                )
             tensor: Tensor = _alias(_of_innermost_vmap(value))
             if not tensor._spec.requires_grad:
-                tensor.requires_grad_()
+                tensor._set_requires_grad()
                 self.fresh.add(id(tensor))
             self.tensors.append(tensor)
 
@@ -109,13 +109,15 @@ def lowered(tensor: Any) -> Any:
 
 def _outputs_of(outputs: Any, name: str) -> tuple[list[Any], TreeSpec]:
     found, spec = tree_flatten(outputs)
-    if not found or not all(isinstance(o, TensorImpl) for o in found):
-        kinds = (
-            ", ".join(sorted({type(o).__name__ for o in found if not isinstance(o, TensorImpl)})) or "none"
-        )
+    if not found or found == [None]:
         raise RuntimeError(
-            f"{name}: Expected f to be a function that has non-empty output consisting only of Tensors, got {kinds}"
+            f"{name}: Expected f to be a function that has non-empty output (got output = {outputs})"
         )
+    for each in found:
+        if not isinstance(each, TensorImpl):
+            raise RuntimeError(
+                f"{name}: expected f(*primals) to return only tensors, got unsupported type {type(each)}"
+            )
     return found, spec
 
 
@@ -127,25 +129,28 @@ def _split_aux(result: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
             f"{name}: output of function f should be a tuple: (output, aux) if has_aux is True, got "
             f"{type(result).__name__}"
         )
+    for each in tree_flatten(result[1])[0]:
+        if not isinstance(each, TensorImpl):
+            raise RuntimeError(f"Expected tensors, got unsupported type {type(each)} in aux of {name}")
     return result
 
 
 def chosen_arguments(args: tuple[Any, ...], argnums: ArgNums, name: str) -> tuple[int, ...]:
     """Return the positions of the arguments to differentiate by."""
     if not isinstance(argnums, int | tuple) or isinstance(argnums, bool):
-        raise RuntimeError(f"argnum must be int or Tuple[int, ...], got: {type(argnums)}")
+        raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
     if isinstance(argnums, tuple) and not argnums:
-        raise RuntimeError("argnums should be a non-empty integer or tuple of integers")
+        raise RuntimeError("argnums must be non-empty")
     chosen = (argnums,) if isinstance(argnums, int) else argnums
     positions: list[int] = []
     for number in chosen:
         if not isinstance(number, int) or isinstance(number, bool):
-            raise RuntimeError(f"argnum must be int or Tuple[int, ...], got an element of {type(number)}")
+            raise RuntimeError(f"argnum must be int, got: {type(number)}")
         if not -len(args) <= number < len(args):
-            raise RuntimeError(f"{name}: Got argnum={number}, but only {len(args)} positional inputs")
+            raise RuntimeError(f"Got argnum={number}, but only {len(args)} positional inputs: {name}")
         positions.append(number % len(args))
     if len(set(positions)) != len(positions):
-        raise RuntimeError(f"argnums elements must be unique, got {argnums}")
+        raise RuntimeError(f"argnums elements must be unique, got {tuple(positions)}")
     return tuple(positions)
 
 
@@ -197,12 +202,11 @@ def grad_and_value(func: Function, argnums: ArgNums = 0, has_aux: bool = False) 
 def _check_scalar(output: Any) -> None:
     if not isinstance(output, TensorImpl):
         raise RuntimeError(
-            "grad_and_value(f)(*args): Expected f(*args) to return a single tensor, got "
-            f"{type(output).__name__}"
+            f"grad_and_value(f)(*args): Expected f(*args) to return a Tensor, got {type(output)}"
         )
     if output._spec.ndim != 0:
         raise RuntimeError(
-            "grad_and_value(f)(*args): Expected f(*args) to return a scalar tensor, got tensor with "
+            "grad_and_value(f)(*args): Expected f(*args) to return a scalar Tensor, got tensor with "
             f"{output._spec.ndim} dims. Maybe you wanted to use the vjp or jacrev APIs instead?"
         )
 
@@ -302,14 +306,15 @@ def vjp(func: Function, *primals: Tensor, has_aux: bool = False) -> Any:
                 f"function. cotangents: {given}, primal output: {spec}"
             )
         for number, (cotangent, out) in enumerate(zip(flat, outputs, strict=True)):
-            if not isinstance(cotangent, TensorImpl) or cotangent._spec.sizes != out._spec.sizes:
-                shape = (
-                    list(cotangent._spec.sizes)
-                    if isinstance(cotangent, TensorImpl)
-                    else type(cotangent).__name__
+            if not isinstance(cotangent, TensorImpl):
+                raise TypeError(
+                    f"gradients can be either Tensors or None, but got {type(cotangent).__name__}"
                 )
+            shape: Any = cotangent.shape  # type: ignore[attr-defined]  # every tensor of this package has it
+            if shape != out.shape:
                 raise RuntimeError(
-                    f"vjp: expected cotangent {number} to be a tensor of size {list(out._spec.sizes)}, got {shape}"
+                    f"Mismatch in shape: grad_output[{number}] has a shape of {shape} and output[{number}] has a shape "
+                    f"of {out.shape}."
                 )
         graph = is_grad_enabled() and (linked or any(c._spec.requires_grad for c in flat))
         with entered_grad(level.depth):
@@ -455,12 +460,13 @@ def jvp(
         )
     if not points:
         raise RuntimeError("jvp(f, primals, tangents): Expected primals to contain at least one Tensor.")
-    for direction in directions:
-        if not isinstance(direction, TensorImpl):
-            raise RuntimeError(
-                f"jvp(f, primals, tangents): Expected tangents to only contain Tensors, got {type(direction)}"
-            )
-    with entered_grad(), dual_level() as level:
+    for what, values in (("primals", points), ("tangents", directions)):
+        for each in values:
+            if not isinstance(each, TensorImpl):
+                raise RuntimeError(
+                    f"jvp(f, primals, tangents): Expected {what} to only contain Tensors, got {type(each)}"
+                )
+    with entered_grad(), _set_fwd_grad_enabled(True), dual_level() as level:
         duals = [
             make_dual(_of_innermost_vmap(p), t, level=level) for p, t in zip(points, directions, strict=True)
         ]

@@ -17,6 +17,7 @@ from ...runtime.local_dispatch_key_set import modes
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import IN_PLACE_OF_DENSE
 from ...runtime.traceback_filter import hide_inner_frames
+from ...runtime.transform_stack import OR_FUNCTIONAL, refuse_inside_transform
 from ..autograd import gradients as functional
 from ..autograd.creation import version_at_creation
 from ..autograd.engine import own_copy
@@ -98,7 +99,7 @@ class AutogradMethods(_Base):
 
     @property
     def requires_grad(self) -> bool:
-        """True if operators record this tensor for backward. Setting it calls `requires_grad_`."""
+        """True if operators record this tensor for backward. Setting it acts like `requires_grad_`."""
         return self._spec.requires_grad
 
     @requires_grad.setter
@@ -107,7 +108,7 @@ class AutogradMethods(_Base):
             raise RuntimeError("requires_grad must be a bool")
         if not self.is_leaf:
             raise RuntimeError(_ONLY_LEAVES if value else _ONLY_LEAVES + _DETACH_INSTEAD)
-        self.requires_grad_(value)
+        self._set_requires_grad(value)
 
     @requires_grad.deleter
     def requires_grad(self) -> None:
@@ -124,7 +125,8 @@ class AutogradMethods(_Base):
 
         Raises:
             RuntimeError: The dtype is neither floating nor complex; the tensor is a non-leaf and `requires_grad` is
-                False; or it was made in inference mode and the mode is off.
+                False; it was made in inference mode and the mode is off; or the call is inside a function that
+                `tt.func.grad` or a similar transform differentiates.
 
         Example:
             >>> import triten as tt
@@ -133,12 +135,17 @@ class AutogradMethods(_Base):
             >>> x.grad
             tensor([3., 3.])
         """
-        spec = self._spec
         if not isinstance(requires_grad, bool | np.bool_):
             kind = type(requires_grad).__name__
             raise TypeError(
                 f"requires_grad_(): argument 'requires_grad' (position 1) must be bool, not {kind}"
             )
+        refuse_inside_transform("requires_grad_", OR_FUNCTIONAL)
+        return self._set_requires_grad(requires_grad)
+
+    def _set_requires_grad(self, requires_grad: bool = True) -> Self:
+        """Run `requires_grad_`, also inside a transformed function."""
+        spec = self._spec
         if requires_grad:
             try:
                 _check_may_require_grad(spec)
@@ -414,7 +421,8 @@ class AutogradMethods(_Base):
         """Make backward store the gradient of this non-leaf tensor in ``grad`` (`torch.Tensor.retain_grad`).
 
         Raises:
-            RuntimeError: The tensor does not require grad.
+            RuntimeError: The tensor does not require grad, or the call is inside a function that `tt.func.grad` or a
+                similar transform differentiates.
 
         Example:
             >>> import triten as tt
@@ -424,6 +432,7 @@ class AutogradMethods(_Base):
             >>> y.grad
             tensor([3., 3.])
         """
+        refuse_inside_transform("retain_grad")
         if not self._spec.requires_grad:
             raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
         if self.is_leaf or self.retains_grad:

@@ -140,7 +140,7 @@ class ConversionMethods(_Base):
         check_flags("new_tensor", requires_grad=requires_grad)
         spec = self._spec
         made = tensor(data, dtype=dtype or spec.dtype, device=spec.device if device is None else device)
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
 
     def item(self) -> Any:
         """Return the only element as a Python number (`torch.Tensor.item`). On a GPU, this synchronizes with its

@@ -339,4 +339,4 @@ def frombuffer(
             f"actual buffer length ({length} bytes)"
         )
     made = from_numpy(np.frombuffer(buffer, dtype.np, elements, offset))
-    return made.requires_grad_() if requires_grad else made
+    return made._set_requires_grad() if requires_grad else made

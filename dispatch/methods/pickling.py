@@ -67,7 +67,7 @@ def copied(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
         made = _of_class(type(tensor), view_at(storage, _byte_offset(tensor), kept), kept)
     memo[id(tensor)] = made
     if spec.requires_grad:
-        made.requires_grad_()
+        made._set_requires_grad()
     if tensor._autograd is not None and tensor._autograd.grad is not None:
         made.grad = copy.deepcopy(tensor._autograd.grad, memo)
     attributes = vars(tensor)
@@ -127,7 +127,7 @@ def _rebuilt(
         made = _of_class(cls, view_at(storage, offset, spec), spec)
     if names is not None:
         made.names = names
-    return made.requires_grad_() if requires_grad else made
+    return made._set_requires_grad() if requires_grad else made
 
 
 def sparse_parts(tensor: Any) -> tuple[Any, ...]:
@@ -152,7 +152,7 @@ def _rebuilt_sparse(
     layout: Layout, parts: tuple[Any, ...], sizes: tuple[int, ...], requires_grad: bool
 ) -> Any:
     made = from_parts(layout, parts, sizes)
-    return made.requires_grad_() if requires_grad else made
+    return made._set_requires_grad() if requires_grad else made
 
 
 def _of_class(cls: type[Tensor], data: Any, spec: TensorSpec) -> Tensor:

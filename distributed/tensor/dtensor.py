@@ -78,7 +78,7 @@ class DTensor(TensorOfParts):
     def __new__(cls, local_tensor: Tensor, spec: DTensorSpec, *, requires_grad: bool = False) -> DTensor:
         made: DTensor = cls.of(local_tensor, spec)
         if requires_grad:
-            made.requires_grad_()
+            made._set_requires_grad()
         return made
 
     @classmethod

@@ -96,15 +96,35 @@ def test_one_of_several_views_refuses_writes_under_autograd(name: str) -> None:
         views[0].grad_fn.name()
 
 
-@pytest.mark.parametrize(
-    "several", [lambda x: x.tensor_split(2), lambda x: x.unsafe_split(2), lambda x: x.hsplit(2)]
-)
+@pytest.mark.parametrize("several", [lambda x: x.tensor_split(2), lambda x: x.hsplit(2)])
 def test_other_views_of_several_may_be_written_to(several) -> None:
     x = tt.ones(4, 4, requires_grad=True)
     y = x * 1
     several(y)[0].mul_(2)
     y.sum().backward()
     assert sorted(set(x.grad.flatten().tolist())) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "several",
+    [
+        lambda x: x.unsafe_split(1),
+        lambda x: x.unsafe_split_with_sizes((1, 1, 1)),
+        lambda x: x.unsafe_chunk(3),
+    ],
+)
+def test_unsafe_parts_are_unrelated_to_autograd(several) -> None:
+    x = tt.ones(3, 2, requires_grad=True)
+    y = x * tt.arange(6.0).reshape(3, 2)
+    first, second, third = several(y)
+    first.mul_(second)
+    assert (first._version, second._version, y._version, first._is_view()) == (1, 0, 0, False)
+    assert y.tolist() == [[0, 3], [2, 3], [4, 5]]
+    (first.sum() + third.sum()).backward()
+    assert x.grad.tolist() == [[0, 3], [0, 3], [4, 5]]
+    plain = tt.zeros(3, 2)
+    several(plain)[0].mul_(tt.ones(1, 2, requires_grad=True))
+    assert not plain.requires_grad
 
 
 def test_views_of_several_are_written_to_where_no_gradient_is_wanted() -> None:

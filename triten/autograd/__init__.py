@@ -27,6 +27,7 @@ __getattr__, __dir__, _ = lazy_names(
     __name__,
     {
         ".variable": "Variable",
+        "..dispatch.autograd.node_attributes": "SavedTensor",
         "..dispatch.autograd.threads": (
             "is_multithreading_enabled is_view_replay_enabled set_multithreading_enabled"
         ),

@@ -1,6 +1,7 @@
 """Derivatives of functions by their graphs (`torch.autograd.functional`)."""
 
 from ..dispatch.layers.function_derivatives import (
+    _construct_standard_basis_for,
     hessian,
     hvp,
     jacobian,
@@ -10,6 +11,7 @@ from ..dispatch.layers.function_derivatives import (
 )
 
 __all__ = [
+    "_construct_standard_basis_for",
     "hessian",
     "hvp",
     "jacobian",

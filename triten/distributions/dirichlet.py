@@ -94,10 +94,12 @@ class _DirichletSample(Function):
     """Samples that move with the shapes: each with its own marginal's quantile, the others in proportion."""
 
     @staticmethod
-    def forward(ctx: Any, concentration: Tensor) -> Tensor:
-        x = _ops._sample_dirichlet(concentration)
-        ctx.save_for_backward(x, concentration)
-        return x
+    def forward(concentration: Tensor) -> Tensor:
+        return _ops._sample_dirichlet(concentration)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.save_for_backward(output, *inputs)
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:

@@ -39,7 +39,7 @@ class ExponentialFamily(Distribution):
         from ..autograd import grad
 
         found = -self._mean_carrier_measure
-        params = [p.detach().requires_grad_() for p in self._natural_params]
+        params = [p.detach()._set_requires_grad() for p in self._natural_params]
         with enable_grad():
             normalizer = self._log_normalizer(*params)
             slopes = grad(normalizer.sum(), params, create_graph=True)

@@ -252,7 +252,7 @@ def _family_family(p: ExponentialFamily, q: ExponentialFamily) -> Tensor:
         )
     from ..autograd import grad
 
-    here = [x.detach().requires_grad_() for x in p._natural_params]
+    here = [x.detach()._set_requires_grad() for x in p._natural_params]
     there = q._natural_params
     normalizer = p._log_normalizer(*here)
     slopes = grad(normalizer.sum(), here, create_graph=True)

@@ -54,7 +54,7 @@ class MaskedTensor(Tensor):
         _check(data, mask)
         made = masked(data.detach().clone(), mask.detach().clone())
         if requires_grad:
-            made._masked_data.requires_grad_()
+            made._masked_data._set_requires_grad()
         return made
 
     def get_data(self) -> Tensor:

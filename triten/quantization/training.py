@@ -26,8 +26,12 @@ class _Replaced(Function):
     """Straight-through estimator: replaces values, and passes their gradient through unchanged."""
 
     @staticmethod
-    def forward(ctx: Any, given: Tensor, values: Tensor) -> Tensor:
+    def forward(given: Tensor, values: Tensor) -> Tensor:
         return values.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        """Save nothing: the gradient does not depend on values."""
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:

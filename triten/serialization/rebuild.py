@@ -228,7 +228,7 @@ def _tensor(
     ]
     if bits:
         made = _with_bits(load, made, bits)
-    return made.requires_grad_() if requires_grad else made
+    return made._set_requires_grad() if requires_grad else made
 
 
 def _with_bits(load: Load, view: Tensor, bits: Sequence[Callable[[Tensor], Tensor]]) -> Tensor:
@@ -331,7 +331,7 @@ def _of_class(load: Load, name: str, made: Tensor, kind: Any) -> Tensor:
         given = kind.__qualname__ if isinstance(kind, type) else f"a {type(kind).__name__}"
         raise UnpicklingError(f"{name}: a class of tensors that is allowed is expected, got {given}")
     turned = Buffer(made.detach()) if kind is Buffer else detached_subclass(made.detach(), kind)
-    return turned.requires_grad_() if made.requires_grad else turned
+    return turned._set_requires_grad() if made.requires_grad else turned
 
 
 def set_attributes(load: Load, made: Tensor, state: Any) -> None:
@@ -389,7 +389,7 @@ def rebuild_own_tensor(load: Load, args: tuple[Any, ...]) -> Tensor:
     made = _rebuilt(Tensor, storage, bounds, dtype, False, names)
     if kind is not Tensor:
         made = _of_class(load, name, made, kind)
-    return made.requires_grad_() if requires_grad else made
+    return made._set_requires_grad() if requires_grad else made
 
 
 def rebuild_uninitialized_parameter(load: Load, args: tuple[Any, ...]) -> UninitializedParameter:

@@ -72,7 +72,7 @@ class _Window:
 
     def finished(self, elements: Tensor) -> Tensor:
         """Return the window as a leaf that requires grad if the caller asked for it."""
-        return elements.requires_grad_(bool(self._requires_grad))
+        return elements._set_requires_grad(bool(self._requires_grad))
 
 
 @api_boundary

@@ -302,7 +302,7 @@ def _values_of(tensor: Any) -> Any:
         (tensor._values() if tensor.layout is sparse_coo else tensor.values())
         .detach()
         .clone()
-        .requires_grad_()
+        ._set_requires_grad()
     )
 
 

@@ -315,7 +315,7 @@ class CheckpointFunction(Function):
             )
         inputs = list(ctx.inputs)
         for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
-            inputs[place] = tensor.detach().requires_grad_(tensor.requires_grad)
+            inputs[place] = tensor.detach()._set_requires_grad(tensor.requires_grad)
         with ctx.surroundings.again(), enable_grad():
             outputs = ctx.run_function(*inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
@@ -343,9 +343,12 @@ class _Inputs(Function):
     """Node that saves the call's tensors, so that an enclosing checkpoint recomputes them too."""
 
     @staticmethod
-    def forward(ctx: Any, anchor: Tensor, *tensors: Tensor) -> Tensor:
-        ctx.save_for_backward(*tensors)
+    def forward(anchor: Tensor, *tensors: Tensor) -> Tensor:
         return anchor.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.save_for_backward(*inputs[1:])
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Never:
@@ -471,7 +474,7 @@ def _recorded(
     tensors = [value for value in values if isinstance(value, Tensor)]
     others = [None if isinstance(value, Tensor) else value for value in values]
     where = [isinstance(value, Tensor) for value in values]
-    kept: Any = _Inputs.apply(_ops.empty(0).requires_grad_(), *tensors).grad_fn
+    kept: Any = _Inputs.apply(_ops.empty(0)._set_requires_grad(), *tensors).grad_fn
 
     def again() -> None:
         found = iter(kept.saved_tensors)
@@ -513,7 +516,7 @@ def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
             f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}"
         )
     return tuple(
-        each.detach().requires_grad_(each.requires_grad) if isinstance(each, Tensor) else each
+        each.detach()._set_requires_grad(each.requires_grad) if isinstance(each, Tensor) else each
         for each in inputs
     )
 

@@ -122,7 +122,7 @@ def _empty(
         made = empty_packet.call_parameters(
             size, dtype, layout, device, pin_memory, memory_format, names, out=out
         )
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = empty_plans[size][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
@@ -132,7 +132,7 @@ def _empty(
     if requires_grad is not False:
         check_requires_grad("empty", requires_grad)
         if requires_grad:
-            return plan().requires_grad_()
+            return plan()._set_requires_grad()
     return plan()
 
 
@@ -241,7 +241,7 @@ def empty_strided(
             )
         else:
             made = empty_strided_packet.call_parameters(size, stride, dtype, layout, device, pin_memory)
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = empty_strided_plans[size][stride, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
@@ -259,7 +259,7 @@ def empty_strided(
     if requires_grad is not False:
         check_requires_grad("empty_strided", requires_grad)
         if requires_grad:
-            return plan().requires_grad_()
+            return plan()._set_requires_grad()
     return plan()
 
 
@@ -318,7 +318,7 @@ def full(
             made = full_packet.call_parameters(
                 size, fill_value, dtype, layout, device, pin_memory, names, out=out
             )
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = full_plans[size][fill_value.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
@@ -334,7 +334,7 @@ def full(
     if requires_grad is not False:
         check_requires_grad("full", requires_grad)
         if requires_grad:
-            return plan(fill_value).requires_grad_()
+            return plan(fill_value)._set_requires_grad()
     return plan(fill_value)
 
 
@@ -364,7 +364,7 @@ def _zeros(
     if modes or out is not None or names is not None:
         check_requires_grad("zeros", requires_grad)
         made = zeros_packet.call_parameters(size, dtype, layout, device, pin_memory, names, out=out)
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = zeros_plans[size][dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
@@ -374,7 +374,7 @@ def _zeros(
     if requires_grad is not False:
         check_requires_grad("zeros", requires_grad)
         if requires_grad:
-            return plan().requires_grad_()
+            return plan()._set_requires_grad()
     return plan()
 
 
@@ -456,7 +456,7 @@ def _ones(
     if modes or out is not None or names is not None:
         check_requires_grad("ones", requires_grad)
         made = ones_packet.call_parameters(size, dtype, layout, device, pin_memory, names, out=out)
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = ones_plans[size][dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
@@ -466,7 +466,7 @@ def _ones(
     if requires_grad is not False:
         check_requires_grad("ones", requires_grad)
         if requires_grad:
-            return plan().requires_grad_()
+            return plan()._set_requires_grad()
     return plan()
 
 
@@ -579,7 +579,7 @@ def empty_like(
             )
         else:
             made = empty_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = empty_like_plans[input._spec][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
@@ -589,7 +589,7 @@ def empty_like(
     if requires_grad is not False:
         check_requires_grad("empty_like", requires_grad)
         if requires_grad:
-            return plan(input).requires_grad_()
+            return plan(input)._set_requires_grad()
     return plan(input)
 
 
@@ -647,7 +647,7 @@ def zeros_like(
             )
         else:
             made = zeros_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = zeros_like_plans[input._spec][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
@@ -657,7 +657,7 @@ def zeros_like(
     if requires_grad is not False:
         check_requires_grad("zeros_like", requires_grad)
         if requires_grad:
-            return plan(input).requires_grad_()
+            return plan(input)._set_requires_grad()
     return plan(input)
 
 
@@ -715,7 +715,7 @@ def ones_like(
             )
         else:
             made = ones_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = ones_like_plans[input._spec][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
@@ -725,7 +725,7 @@ def ones_like(
     if requires_grad is not False:
         check_requires_grad("ones_like", requires_grad)
         if requires_grad:
-            return plan(input).requires_grad_()
+            return plan(input)._set_requires_grad()
     return plan(input)
 
 
@@ -791,7 +791,7 @@ def full_like(
             made = full_like_packet.call_parameters(
                 input, fill_value, dtype, layout, device, pin_memory, memory_format
             )
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = full_like_plans[input._spec][
             fill_value.__class__, dtype, layout, device, pin_memory, memory_format
@@ -803,7 +803,7 @@ def full_like(
     if requires_grad is not False:
         check_requires_grad("full_like", requires_grad)
         if requires_grad:
-            return plan(input, fill_value).requires_grad_()
+            return plan(input, fill_value)._set_requires_grad()
     return plan(input, fill_value)
 
 
@@ -960,7 +960,7 @@ def scalar_tensor(
             made = scalar_tensor_packet.call_named(FUNCTION, beyond, {}, s, dtype, layout, device, pin_memory)
         else:
             made = scalar_tensor_packet.call_parameters(s, dtype, layout, device, pin_memory)
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = scalar_tensor_plans[s.__class__][dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
@@ -970,7 +970,7 @@ def scalar_tensor(
     if requires_grad is not False:
         check_requires_grad("scalar_tensor", requires_grad)
         if requires_grad:
-            return plan(s).requires_grad_()
+            return plan(s)._set_requires_grad()
     return plan(s)
 
 
@@ -1028,13 +1028,13 @@ def arange(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Tensor:
     if len(args) == 1 and not kwargs and args[0].__class__ is int and not modes:
         plan = arange_short.get(args[0])
         if plan is not None:
-            return plan(args[0]).requires_grad_() if requires_grad else plan(args[0])
+            return plan(args[0])._set_requires_grad() if requires_grad else plan(args[0])
     made = (
         arange_packet.call(*args, **kwargs)
         if modes or "out" in kwargs
         else arange_packet.general(args, kwargs)
     )
-    return made.requires_grad_() if requires_grad else made
+    return made._set_requires_grad() if requires_grad else made
 
 
 def range(
@@ -1098,7 +1098,7 @@ def range(
             )
         else:
             made = range_packet.call_parameters(start, end, step, dtype, layout, device, pin_memory, out=out)
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = range_plans[start.__class__][end.__class__, step.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
@@ -1108,7 +1108,7 @@ def range(
     if requires_grad is not False:
         check_requires_grad("range", requires_grad)
         if requires_grad:
-            return plan(start, end, step).requires_grad_()
+            return plan(start, end, step)._set_requires_grad()
     return plan(start, end, step)
 
 
@@ -1201,7 +1201,7 @@ def linspace(
             made = linspace_packet.call_parameters(
                 start, end, steps, dtype, layout, device, pin_memory, out=out
             )
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     cls_start = start.__class__
     cls_end = end.__class__
     try:
@@ -1222,7 +1222,7 @@ def linspace(
     if requires_grad is not False:
         check_requires_grad("linspace", requires_grad)
         if requires_grad:
-            return plan(start, end).requires_grad_()
+            return plan(start, end)._set_requires_grad()
     return plan(start, end)
 
 
@@ -1301,7 +1301,7 @@ def eye(
             )
         else:
             made = eye_packet.call_parameters(n, m, dtype, layout, device, pin_memory, out=out)
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = eye_plans[n][m, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
@@ -1311,7 +1311,7 @@ def eye(
     if requires_grad is not False:
         check_requires_grad("eye", requires_grad)
         if requires_grad:
-            return plan().requires_grad_()
+            return plan()._set_requires_grad()
     return plan()
 
 
@@ -1385,7 +1385,7 @@ def logspace(
             made = logspace_packet.call_parameters(
                 start, end, steps, base, dtype, layout, device, pin_memory, out=out
             )
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     cls_start = start.__class__
     cls_end = end.__class__
     try:
@@ -1407,7 +1407,7 @@ def logspace(
     if requires_grad is not False:
         check_requires_grad("logspace", requires_grad)
         if requires_grad:
-            return plan(start, end, base).requires_grad_()
+            return plan(start, end, base)._set_requires_grad()
     return plan(start, end, base)
 
 
@@ -1459,7 +1459,7 @@ def empty_permuted(
             made = empty_permuted_packet.call_parameters(
                 size, physical_layout, dtype, layout, device, pin_memory
             )
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = empty_permuted_plans[size][physical_layout, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
@@ -1481,5 +1481,5 @@ def empty_permuted(
     if requires_grad is not False:
         check_requires_grad("empty_permuted", requires_grad)
         if requires_grad:
-            return plan().requires_grad_()
+            return plan()._set_requires_grad()
     return plan()

@@ -1938,7 +1938,7 @@ def fft_fftfreq(
             )
         else:
             made = fft_fftfreq_packet.call_parameters(n, d, dtype, layout, device, pin_memory, out=out)
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = fft_fftfreq_plans[n][d.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
@@ -1948,7 +1948,7 @@ def fft_fftfreq(
     if requires_grad is not False:
         check_requires_grad("fft_fftfreq", requires_grad)
         if requires_grad:
-            return plan(d).requires_grad_()
+            return plan(d)._set_requires_grad()
     return plan(d)
 
 
@@ -1999,7 +1999,7 @@ def fft_rfftfreq(
             )
         else:
             made = fft_rfftfreq_packet.call_parameters(n, d, dtype, layout, device, pin_memory, out=out)
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = fft_rfftfreq_plans[n][d.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
@@ -2009,7 +2009,7 @@ def fft_rfftfreq(
     if requires_grad is not False:
         check_requires_grad("fft_rfftfreq", requires_grad)
         if requires_grad:
-            return plan(d).requires_grad_()
+            return plan(d)._set_requires_grad()
     return plan(d)
 
 
@@ -2296,7 +2296,7 @@ def hann_window(
             made = hann_window_packet.call_parameters(
                 window_length, periodic, dtype, layout, device, pin_memory
             )
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = hann_window_plans[window_length][periodic, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
@@ -2306,7 +2306,7 @@ def hann_window(
     if requires_grad is not False:
         check_requires_grad("hann_window", requires_grad)
         if requires_grad:
-            return plan().requires_grad_()
+            return plan()._set_requires_grad()
     return plan()
 
 
@@ -2367,7 +2367,7 @@ def bartlett_window(
             made = bartlett_window_packet.call_parameters(
                 window_length, periodic, dtype, layout, device, pin_memory
             )
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = bartlett_window_plans[window_length][periodic, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
@@ -2377,7 +2377,7 @@ def bartlett_window(
     if requires_grad is not False:
         check_requires_grad("bartlett_window", requires_grad)
         if requires_grad:
-            return plan().requires_grad_()
+            return plan()._set_requires_grad()
     return plan()
 
 
@@ -2438,7 +2438,7 @@ def blackman_window(
             made = blackman_window_packet.call_parameters(
                 window_length, periodic, dtype, layout, device, pin_memory
             )
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = blackman_window_plans[window_length][periodic, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
@@ -2448,7 +2448,7 @@ def blackman_window(
     if requires_grad is not False:
         check_requires_grad("blackman_window", requires_grad)
         if requires_grad:
-            return plan().requires_grad_()
+            return plan()._set_requires_grad()
     return plan()
 
 
@@ -2517,7 +2517,7 @@ def hamming_window(
             made = hamming_window_packet.call_parameters(
                 window_length, periodic, alpha, beta, dtype, layout, device, pin_memory
             )
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = hamming_window_plans[window_length][
             periodic, alpha.__class__, beta.__class__, dtype, layout, device, pin_memory
@@ -2531,7 +2531,7 @@ def hamming_window(
     if requires_grad is not False:
         check_requires_grad("hamming_window", requires_grad)
         if requires_grad:
-            return plan(alpha, beta).requires_grad_()
+            return plan(alpha, beta)._set_requires_grad()
     return plan(alpha, beta)
 
 
@@ -2596,7 +2596,7 @@ def kaiser_window(
             made = kaiser_window_packet.call_parameters(
                 window_length, periodic, beta, dtype, layout, device, pin_memory
             )
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = kaiser_window_plans[window_length][periodic, beta.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
@@ -2606,5 +2606,5 @@ def kaiser_window(
     if requires_grad is not False:
         check_requires_grad("kaiser_window", requires_grad)
         if requires_grad:
-            return plan(beta).requires_grad_()
+            return plan(beta)._set_requires_grad()
     return plan(beta)

@@ -722,7 +722,7 @@ def empty_quantized(
             made = empty_quantized_packet.call_parameters(
                 size, qtensor, dtype, layout, device, pin_memory, memory_format
             )
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = empty_quantized_plans[size][qtensor._spec, dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
@@ -744,7 +744,7 @@ def empty_quantized(
     if requires_grad is not False:
         check_requires_grad("empty_quantized", requires_grad)
         if requires_grad:
-            return plan(qtensor).requires_grad_()
+            return plan(qtensor)._set_requires_grad()
     return plan(qtensor)
 
 

@@ -242,7 +242,7 @@ def rand(
     if modes or out is not None or names is not None:
         check_requires_grad("rand", requires_grad)
         made = rand_packet.call_parameters(size, dtype, layout, device, pin_memory, generator, names, out=out)
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = rand_plans[size][dtype, layout, device, pin_memory, generator.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -252,7 +252,7 @@ def rand(
     if requires_grad is not False:
         check_requires_grad("rand", requires_grad)
         if requires_grad:
-            return plan(generator).requires_grad_()
+            return plan(generator)._set_requires_grad()
     return plan(generator)
 
 
@@ -325,7 +325,7 @@ def rand_like(
             made = rand_like_packet.call_parameters(
                 input, dtype, layout, device, pin_memory, memory_format, generator
             )
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = rand_like_plans[input._spec][
             dtype, layout, device, pin_memory, memory_format, generator.__class__
@@ -337,7 +337,7 @@ def rand_like(
     if requires_grad is not False:
         check_requires_grad("rand_like", requires_grad)
         if requires_grad:
-            return plan(input, generator).requires_grad_()
+            return plan(input, generator)._set_requires_grad()
     return plan(input, generator)
 
 
@@ -412,7 +412,7 @@ def randn(
         made = randn_packet.call_parameters(
             size, dtype, layout, device, pin_memory, generator, names, out=out
         )
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = randn_plans[size][dtype, layout, device, pin_memory, generator.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -422,7 +422,7 @@ def randn(
     if requires_grad is not False:
         check_requires_grad("randn", requires_grad)
         if requires_grad:
-            return plan(generator).requires_grad_()
+            return plan(generator)._set_requires_grad()
     return plan(generator)
 
 
@@ -495,7 +495,7 @@ def randn_like(
             made = randn_like_packet.call_parameters(
                 input, dtype, layout, device, pin_memory, memory_format, generator
             )
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = randn_like_plans[input._spec][
             dtype, layout, device, pin_memory, memory_format, generator.__class__
@@ -507,7 +507,7 @@ def randn_like(
     if requires_grad is not False:
         check_requires_grad("randn_like", requires_grad)
         if requires_grad:
-            return plan(input, generator).requires_grad_()
+            return plan(input, generator)._set_requires_grad()
     return plan(input, generator)
 
 
@@ -562,13 +562,13 @@ def randint(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Tensor:
     if len(args) == 1 and not kwargs and args[0].__class__ is int and not modes:
         plan = randint_short.get(args[0])
         if plan is not None:
-            return plan(args[0]).requires_grad_() if requires_grad else plan(args[0])
+            return plan(args[0])._set_requires_grad() if requires_grad else plan(args[0])
     made = (
         randint_packet.call(*args, **kwargs)
         if modes or "out" in kwargs
         else randint_packet.general(args, kwargs)
     )
-    return made.requires_grad_() if requires_grad else made
+    return made._set_requires_grad() if requires_grad else made
 
 
 def randint_like(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Tensor:
@@ -624,13 +624,13 @@ def randint_like(*args: Any, requires_grad: bool = False, **kwargs: Any) -> Tens
     if len(args) == 1 and not kwargs and args[0].__class__ is int and not modes:
         plan = randint_like_short.get(args[0])
         if plan is not None:
-            return plan(args[0]).requires_grad_() if requires_grad else plan(args[0])
+            return plan(args[0])._set_requires_grad() if requires_grad else plan(args[0])
     made = (
         randint_like_packet.call(*args, **kwargs)
         if modes or "out" in kwargs
         else randint_like_packet.general(args, kwargs)
     )
-    return made.requires_grad_() if requires_grad else made
+    return made._set_requires_grad() if requires_grad else made
 
 
 def randperm(
@@ -690,7 +690,7 @@ def randperm(
             )
         else:
             made = randperm_packet.call_parameters(n, dtype, layout, device, pin_memory, generator, out=out)
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     try:
         plan = randperm_plans[n][dtype, layout, device, pin_memory, generator.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -700,7 +700,7 @@ def randperm(
     if requires_grad is not False:
         check_requires_grad("randperm", requires_grad)
         if requires_grad:
-            return plan(generator).requires_grad_()
+            return plan(generator)._set_requires_grad()
     return plan(generator)
 
 
@@ -774,7 +774,7 @@ def normal(
             made = normal_packet.call_parameters(
                 mean, std, size, generator, dtype, layout, device, pin_memory, out=out
             )
-        return made.requires_grad_() if requires_grad else made
+        return made._set_requires_grad() if requires_grad else made
     cls_mean = mean.__class__
     cls_std = std.__class__
     try:
@@ -818,7 +818,7 @@ def normal(
     if requires_grad is not False:
         check_requires_grad("normal", requires_grad)
         if requires_grad:
-            return plan(mean, std, generator).requires_grad_()
+            return plan(mean, std, generator)._set_requires_grad()
     return plan(mean, std, generator)
 
 

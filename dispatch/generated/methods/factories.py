@@ -89,7 +89,7 @@ class FactoriesMethods:
                 made = new_empty_strided_packet.call_method_parameters(
                     self, size, stride, dtype, layout, device, pin_memory
                 )
-            return made.requires_grad_() if requires_grad else made
+            return made._set_requires_grad() if requires_grad else made
         try:
             plan = new_empty_strided_plans[self._spec][size, stride, dtype, layout, device, pin_memory]
         except (KeyError, AttributeError, TypeError):
@@ -116,7 +116,7 @@ class FactoriesMethods:
         if requires_grad is not False:
             check_requires_grad("new_empty_strided", requires_grad)
             if requires_grad:
-                return plan(self).requires_grad_()
+                return plan(self)._set_requires_grad()
         return plan(self)
 
     def new_empty(
@@ -172,7 +172,7 @@ class FactoriesMethods:
         if modes:
             check_requires_grad("new_empty", requires_grad)
             made = new_empty_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
-            return made.requires_grad_() if requires_grad else made
+            return made._set_requires_grad() if requires_grad else made
         try:
             plan = new_empty_plans[self._spec][size, dtype, layout, device, pin_memory]
         except (KeyError, AttributeError, TypeError):
@@ -182,7 +182,7 @@ class FactoriesMethods:
         if requires_grad is not False:
             check_requires_grad("new_empty", requires_grad)
             if requires_grad:
-                return plan(self).requires_grad_()
+                return plan(self)._set_requires_grad()
         return plan(self)
 
     def new_zeros(
@@ -238,7 +238,7 @@ class FactoriesMethods:
         if modes:
             check_requires_grad("new_zeros", requires_grad)
             made = new_zeros_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
-            return made.requires_grad_() if requires_grad else made
+            return made._set_requires_grad() if requires_grad else made
         try:
             plan = new_zeros_plans[self._spec][size, dtype, layout, device, pin_memory]
         except (KeyError, AttributeError, TypeError):
@@ -248,7 +248,7 @@ class FactoriesMethods:
         if requires_grad is not False:
             check_requires_grad("new_zeros", requires_grad)
             if requires_grad:
-                return plan(self).requires_grad_()
+                return plan(self)._set_requires_grad()
         return plan(self)
 
     def new_ones(
@@ -304,7 +304,7 @@ class FactoriesMethods:
         if modes:
             check_requires_grad("new_ones", requires_grad)
             made = new_ones_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
-            return made.requires_grad_() if requires_grad else made
+            return made._set_requires_grad() if requires_grad else made
         try:
             plan = new_ones_plans[self._spec][size, dtype, layout, device, pin_memory]
         except (KeyError, AttributeError, TypeError):
@@ -314,7 +314,7 @@ class FactoriesMethods:
         if requires_grad is not False:
             check_requires_grad("new_ones", requires_grad)
             if requires_grad:
-                return plan(self).requires_grad_()
+                return plan(self)._set_requires_grad()
         return plan(self)
 
     def new_full(
@@ -367,7 +367,7 @@ class FactoriesMethods:
                 made = new_full_packet.call_method_parameters(
                     self, size, fill_value, dtype, layout, device, pin_memory
                 )
-            return made.requires_grad_() if requires_grad else made
+            return made._set_requires_grad() if requires_grad else made
         try:
             plan = new_full_plans[self._spec][size, fill_value.__class__, dtype, layout, device, pin_memory]
         except (KeyError, AttributeError, TypeError):
@@ -387,7 +387,7 @@ class FactoriesMethods:
         if requires_grad is not False:
             check_requires_grad("new_full", requires_grad)
             if requires_grad:
-                return plan(self, fill_value).requires_grad_()
+                return plan(self, fill_value)._set_requires_grad()
         return plan(self, fill_value)
 
     def fill_(self, value: Number | Tensor) -> Tensor:

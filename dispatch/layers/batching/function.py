@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.grad_mode import is_grad_enabled
 from ....runtime.tensor_impl import TensorImpl
-from ...autograd.function import Function, FunctionCtx
+from ...autograd.function import Function, FunctionCtx, refuse_without_setup
 from ...autograd.function_jvp import apply_forward
 from ...autograd.node import edge_of, saved_version
 from ...autograd.tangents import FORWARD_BIT
@@ -76,10 +76,7 @@ def _check_rule(cls: type[Function]) -> None:
         return
     name = cls.__name__
     if cls.setup_context is Function.setup_context:
-        raise RuntimeError(
-            f"In order to use an autograd.Function with functorch transforms (vmap, grad, ...), {name} must override "
-            "the setup_context staticmethod."
-        )
+        refuse_without_setup(cls)
     own = cls.vmap is not Function.vmap
     if own and cls.generate_vmap_rule:
         raise RuntimeError(
@@ -103,7 +100,8 @@ def _apply_at(cls: type[Function], level: VmapLevel, args: Sequence[Any]) -> Any
         returned = run_below(level, cls.vmap, info, dims, *values)
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise RuntimeError(
-                f"{cls.__name__}.vmap: expected (output, out_dims), got {type(returned).__name__}"
+                f"Expected the vmap staticmethod of {cls.__name__} to have two returns, an output and out_dims with "
+                f"pytree structure compatible with the output. Got a {type(returned)}."
             )
         output, out_dims = returned
         if isinstance(output, tuple | list) and not isinstance(out_dims, tuple | list):

@@ -146,7 +146,7 @@ def unpacked_constant(value: Any) -> Any:
     if tensor._spec.strides != spec.strides:
         strided = tensor.new_empty_strided(spec.sizes, spec.strides)
         tensor = strided.copy_(tensor)
-    return tensor.requires_grad_() if spec.requires_grad else tensor
+    return tensor._set_requires_grad() if spec.requires_grad else tensor
 
 
 def _rebuilt(rows: list[tuple[Any, ...]], constants: dict[str, Any]) -> Graph:

@@ -209,7 +209,7 @@ def _cloned(tensor: Any) -> Any:
         )
     else:
         plain = plain.clone()
-    return plain.requires_grad_() if spec.requires_grad else plain
+    return plain._set_requires_grad() if spec.requires_grad else plain
 
 
 def _copied(tree: Any) -> Any:

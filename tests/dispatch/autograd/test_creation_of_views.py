@@ -155,6 +155,29 @@ def test_views_of_a_custom_function_cannot_be_written_to_under_grad():
     out = Reshaped.apply(source)
     out.sum().backward()
     assert out.requires_grad and not out.is_leaf
+    unrecorded = Reshaped.apply(_plain())
+    with pytest.raises(RuntimeError, match=f"^{NO_GRAD}. This view was created inside a custom Function"):
+        unrecorded.mul_(tt.ones(2, 2, requires_grad=True))
+    assert unrecorded.mul_(2).requires_grad is False
+
+
+class Both(tt.autograd.Function):
+    """Views of two arguments."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        return x.view_as(x), y.view_as(y)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        return grads
+
+
+def test_one_of_several_views_of_a_custom_function_cannot_be_written_to_under_grad():
+    for place, view in enumerate(Both.apply(_computed(), _computed())):
+        message = f"^Output {place} of Both is a view .*of a function that returns multiple views"
+        with pytest.raises(RuntimeError, match=message):
+            view.mul_(2)
 
 
 def test_a_leaf_among_views_of_a_plain_tensor_keeps_its_gradient():

@@ -6,6 +6,8 @@ import pytest
 
 import triten as tt
 from triten.autograd import Function, GradcheckError, gradcheck, gradgradcheck
+from triten.dispatch.autograd import forward_ad
+from triten.utils._pytree import tree_map
 
 
 def double(*values: float) -> tt.Tensor:
@@ -176,3 +178,48 @@ def test_inputs_are_left_as_they_were() -> None:
     gradcheck(lambda x: x.relu(), x)
     assert x.tolist() == before
     assert x.grad is None
+
+
+class Scaled(tt.Tensor):
+    """Wrapper subclass, whose numbers are in a tensor that it holds."""
+
+    elem: Any
+
+    @staticmethod
+    def __new__(cls, elem: Any) -> Any:
+        made = tt.Tensor._make_wrapper_subclass(cls, elem.size(), strides=elem.stride(), dtype=elem.dtype)
+        made.elem = elem
+        return made
+
+    @classmethod
+    def __tensor_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        args, kwargs = tree_map(lambda e: e.elem if isinstance(e, cls) else e, (args, kwargs or {}))
+        return tree_map(lambda e: cls(e) if isinstance(e, tt.Tensor) else e, func(*args, **kwargs))
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_wrapper_subclasses_are_checked(fast_mode: bool) -> None:
+    x = Scaled(tt.tensor([0.5, -1.5], dtype=tt.float64)).requires_grad_()
+    assert gradcheck(lambda x: x.exp(), (x,), fast_mode=fast_mode)
+    assert x.elem.tolist() == [0.5, -1.5]
+    with pytest.raises(GradcheckError, match="Jacobian mismatch"):
+        gradcheck(lambda x: x.exp() + x.detach(), (x,), fast_mode=fast_mode)
+
+
+def test_jacobians_of_wrapper_subclasses() -> None:
+    x = Scaled(tt.tensor([0.5, -1.5]))
+    found = tt.autograd.functional.jacobian(lambda x: x, x, vectorize=True)
+    assert isinstance(found, Scaled) and found.elem.tolist() == [[1, 0], [0, 1]]
+
+
+def test_forward_mode_is_checked_with_a_tangent_of_each_input() -> None:
+    seen: list[Any] = []
+
+    def f(x: Any, y: Any) -> Any:
+        if forward_ad.current_level() >= 0:
+            seen.append([forward_ad.unpack_dual(each).tangent.tolist() == [0] for each in (x, y)])
+            assert not x.requires_grad and not y.requires_grad
+        return x * 2 + y
+
+    assert gradcheck(f, (double(1.0), double(2.0)), check_forward_ad=True, check_backward_ad=False)
+    assert seen == [[False, True], [True, False]]

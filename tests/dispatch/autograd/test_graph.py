@@ -35,9 +35,11 @@ def test_a_hook_on_several_tensors_waits_for_those_that_are_reached():
     (c + d).sum().backward(retain_graph=True)
     tt.autograd.grad(d.sum(), b, retain_graph=True)
     assert seen == [[True] * 3 + [False], [True, False, True, False], [True] * 4, [False, True, False, True]]
+    (c * 2).sum().backward(inputs=(a, d), retain_graph=True)  # asks for what it does not reach
+    assert seen[4:] == [[True, False, True, False]]
     handle.remove()
     c.sum().backward(retain_graph=True)
-    assert len(seen) == 4
+    assert len(seen) == 5
 
 
 def test_a_hook_on_any_of_several_tensors_is_called_once_in_a_backward():

@@ -146,7 +146,7 @@ def _converted_parameter(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -
         if _has_compatible_shallow_copy_type(grad, converted_grad):
             grad.data = converted_grad
         else:
-            grad = converted_grad.requires_grad_(grad.requires_grad)
+            grad = converted_grad._set_requires_grad(grad.requires_grad)
         made.grad = grad
     return made
 

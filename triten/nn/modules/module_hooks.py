@@ -61,9 +61,12 @@ class _Boundary(Function):
     """Passes tensors through, so that a node stands between a module and what is around it."""
 
     @staticmethod
-    def forward(ctx: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
-        ctx.mark_non_differentiable(*(t for t in tensors if not t.requires_grad))
+    def forward(*tensors: Tensor) -> tuple[Tensor, ...]:
         return tuple(t.view_as(t) for t in tensors)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.mark_non_differentiable(*[o for t, o in zip(inputs, output, strict=True) if not t.requires_grad])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:

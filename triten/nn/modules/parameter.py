@@ -103,7 +103,7 @@ def _of_its_class(data: Any, requires_grad: bool) -> Any:
         )
     made._is_param = True  # type: ignore[attr-defined]  # as `isinstance(x, Parameter)` knows it
     if made.requires_grad != requires_grad:
-        made.requires_grad_(requires_grad)
+        made._set_requires_grad(requires_grad)
     return made
 
 

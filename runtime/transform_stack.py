@@ -1,0 +1,46 @@
+"""The function transforms that a thread is in, and the operations that they refuse (ATen/FuncTorchTLS.h).
+
+`dispatch/layers/levels.py` enters and leaves the levels. They are stored here because `Tensor` methods and
+`autograd.Function`, which are below the layers, read them.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from .thread_state import inherited
+
+
+class _Stack(threading.local):
+    """The levels that are visible in this thread, outermost first."""
+
+    levels: tuple[Any, ...] = ()
+
+
+stack = inherited(_Stack())
+
+OR_FUNCTIONAL = "(or perhaps using torch.autograd.functional.* APIs) "
+"""Part of the message for `requires_grad_`, which `tt.autograd.functional` calls too."""
+
+
+def is_differentiating() -> bool:
+    """Return True if this thread is inside a function that `grad`, `vjp`, `jvp` or a similar transform calls."""
+    return any(level.differentiates for level in stack.levels)
+
+
+def refuse_inside_transform(called: str, also: str = "") -> None:
+    """Raise RuntimeError if this thread is inside a function that a transform differentiates.
+
+    Inside `vmap` alone, autograd works as outside of it.
+
+    Args:
+        called: Name of the refused method, without parentheses.
+        also: Text after the first mention of the method. Default: empty.
+    """
+    if is_differentiating():
+        raise RuntimeError(
+            f"You are attempting to call Tensor.{called}() {also}inside of a function being transformed by a functorch "
+            "transform. This is unsupported, please attempt to use the functorch transforms (e.g. grad, vjp, jacrev, "
+            f"jacfwd, hessian) or call {called}() outside of a function being transformed instead."
+        )
