@@ -176,10 +176,10 @@ def overloaded(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
 
 
 def is_marked(elements: Iterable[Any]) -> bool:
-    """Return whether a call's key has the spec of a tensor that takes part."""
+    """Return whether a call's key has the spec of a tensor that takes part, or a spec that is not interned."""
     for element in elements:
-        if element.__class__ is TensorSpec:
-            if element.keys & OVERRIDE_FLAG:
+        if isinstance(element, TensorSpec):
+            if element.keys & OVERRIDE_FLAG or not element.is_interned:
                 return True
         elif element.__class__ is tuple and is_marked(element):
             return True
