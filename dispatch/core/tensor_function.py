@@ -56,6 +56,8 @@ def disabled_tensor_function(
 ) -> object:
     """Opt a class out as its ``__tensor_function__`` (`torch._C._disabled_torch_function_impl`).
 
+    A call through ``super().__tensor_function__`` calls `func` without handlers of arguments.
+
     Example:
         >>> import triten as tt
         >>> class Plain(tt.Tensor):
@@ -63,7 +65,8 @@ def disabled_tensor_function(
         >>> type(tt.ones(1).as_subclass(Plain) + 1).__name__
         'Tensor'
     """
-    return NotImplemented
+    with DisableTensorFunctionSubclass():
+        return func(*args, **(kwargs or {}))
 
 
 class _Disabling:

@@ -659,3 +659,28 @@ def test_a_subclass_shows_the_metadata_attributes_of_tensor():
     ):
         assert getattr(Plain, name) is getattr(tt.Tensor, name)
     assert Own.size is not tt.Tensor.size and tt.ones(2).as_subclass(Own).size() == "own"
+
+
+def test_a_class_that_handles_operators_opts_out_of_the_default_handler_of_calls():
+    class Held(tt.Tensor):
+        @classmethod
+        def __tensor_dispatch__(cls, func, types, args=(), kwargs=None):
+            return func(*[x.held if isinstance(x, Held) else x for x in args], **(kwargs or {}))
+
+    class Child(Held):
+        pass
+
+    class Both(Held):
+        @classmethod
+        def __tensor_function__(cls, func, types, args=(), kwargs=None):
+            return super().__tensor_function__(func, types, args, kwargs)
+
+    class Mixed(tt.Tensor, metaclass=type(tt.Tensor)):
+        pass
+
+    for cls, result in ((Held, tt.Tensor), (Child, tt.Tensor), (Both, tt.Tensor)):
+        x = tt.Tensor._make_wrapper_subclass(cls, (2,))
+        x.held = tt.ones(2)
+        assert type(x + 1) is result and (x + 1).tolist() == [2, 2]
+    assert Held.__tensor_function__ is tt._C._disabled_tensor_function_impl
+    assert Mixed.__tensor_function__.__func__ is tt.Tensor.__tensor_function__.__func__
