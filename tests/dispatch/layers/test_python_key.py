@@ -269,17 +269,16 @@ def test_metadata_of_a_wrapper():
         Whole(tt.ones(2), dispatch_sizes_strides_policy="other")
 
 
-def test_a_mode_may_leave_an_operator_to_a_subclass():
+def test_no_handler_serves_an_operator_that_a_mode_leaves():
     class Passes(tt.TensorDispatchMode):
         def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
             return NotImplemented
 
-    plain, whole = tt.ones(2), Whole(-tt.ones(2))
+    plain, whole = tt.ones(2), Whole(tt.ones(2))
     with Passes():
-        found = whole.abs()
-        with pytest.raises(TypeError, match="no implementation found for 'aten::abs'"):
-            plain.abs()
-    assert found.as_subclass(tt.Tensor).tolist() == [1, 1]
+        for x in (plain, whole):
+            with pytest.raises(TypeError, match="no implementation found for 'aten::abs'"):
+                x.abs()
 
 
 def test_grad_by_its_private_name():
@@ -684,3 +683,38 @@ def test_a_class_that_handles_operators_opts_out_of_the_default_handler_of_calls
         assert type(x + 1) is result and (x + 1).tolist() == [2, 2]
     assert Held.__tensor_function__ is tt._C._disabled_tensor_function_impl
     assert Mixed.__tensor_function__.__func__ is tt.Tensor.__tensor_function__.__func__
+
+
+def test_a_subclass_sees_operators_after_its_bytes_are_replaced():
+    seen = []
+
+    class Watched(tt.Tensor):
+        @classmethod
+        def __tensor_dispatch__(cls, func, types, args=(), kwargs=None):
+            seen.append(func.name())
+            return super().__tensor_dispatch__(func, types, args, kwargs)
+
+    x = tt.ones(2).as_subclass(Watched)
+    x.data = tt.zeros(3)
+    seen.clear()
+    assert x.abs().shape == (3,) and seen == ["aten::abs"]
+    x.set_(tt.zeros(4))
+    seen.clear()
+    assert x.abs().shape == (4,) and seen == ["aten::abs"]
+    plain = tt.ones(2)
+    plain.data = x
+    seen.clear()
+    assert plain.abs().shape == (4,) and seen == []
+
+
+def test_a_mode_sees_the_calls_of_a_subclass_to_which_it_delegates():
+    calls = []
+
+    class Delegates(tt.TensorDispatchMode):
+        def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
+            calls.append(types)
+            return NotImplemented if types else func(*args, **(kwargs or {}))
+
+    with Delegates():
+        found = Whole(-tt.ones(2)).abs()
+    assert [len(types) for types in calls if types] == [1] and calls[-1] == () and found.tolist() == [1, 1]
