@@ -75,6 +75,13 @@ def _quantized_operators() -> Callable[[], None]:
     return register
 
 
+def _metadata_queries() -> Callable[[], None]:
+    """Return the function that defines `tt.ops.prim`, imported with the first of its operators."""
+    from .layers.dispatched_metadata import register_queries
+
+    return register_queries
+
+
 def _record_launch(kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Call the operator for a launch of a user's Triton kernel, imported with the first recorded launch."""
     from .custom_ops.triton_launch import call_launch_operator
@@ -142,6 +149,7 @@ def load() -> None:
         for family, names in OPERATORS.items():
             dispatcher.defer(names, partial(_registration, family))
         dispatcher.defer(quantized_names, _quantized_operators)
+        dispatcher.defer(("prim::device", "prim::layout"), _metadata_queries)
         for (functionality, _), key in RUNTIME.items():
             kernel = fallbacks.get(functionality, passed)
             if kernel is not None:

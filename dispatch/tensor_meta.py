@@ -63,6 +63,10 @@ class TensorMeta(type):
     Definitions of a subclass and its mixins thus come first, ``super()`` finds the overridden attributes, and
     `Tensor`'s own attributes need no check for subclasses.
 
+    A subclass with ``__tensor_dispatch__`` and no ``__tensor_function__`` of its own opts out of the latter, as in
+    PyTorch: the default one would convert the results of its handler to this class, without the attributes that the
+    class sets.
+
     A subclass that defines a handler only under PyTorch's name is rejected, since no code would call it. If
     `triten.as_torch` serves PyTorch's programs, that name is a handler.
 
@@ -84,6 +88,9 @@ class TensorMeta(type):
                     f"`python -m {__name__.partition('.')[0]}.as_torch`"
                 )
             namespace[own] = handler
+        if _only_dispatches(bases, namespace):
+            for name in (HANDLER, *other_handlers):
+                namespace[name] = disabled_tensor_function
         return super().__new__(mcs, name, bases, namespace, **options)
 
     def __call__(cls, /, *args: Any, **named: Any) -> Any:
@@ -125,6 +132,25 @@ class TensorMeta(type):
         if handler is not disabled_tensor_function:
             order.insert(order.index(tensor), overridden)
         return order
+
+
+def _only_dispatches(bases: tuple[type, ...], namespace: dict[str, Any]) -> bool:
+    """Return True if a new class handles operators and inherits the default handler of public calls."""
+    if HANDLER in namespace:
+        return False
+    defined = {
+        name: [
+            each for base in bases for each in base.__mro__ if name in vars(each) and each is not Constructor
+        ]
+        for name in PYTORCH_NAMES
+    }
+    dispatches = "__tensor_dispatch__" in namespace or defined["__tensor_dispatch__"]
+    return bool(dispatches) and all(_is_root(each) for each in defined[HANDLER])
+
+
+def _is_root(cls: type) -> bool:
+    """Return True for `Tensor`, whose bases are no tensor classes."""
+    return isinstance(cls, TensorMeta) and not any(isinstance(base, TensorMeta) for base in cls.__mro__[1:])
 
 
 def _defined_as(own: str, theirs: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from . import memory_format as mf
 from .device import CPU
@@ -79,6 +79,9 @@ class TensorSpec:
         "strides",
         "twin",
     )
+
+    is_interned: ClassVar[bool] = True
+    """False for the spec of a single tensor: a plan for it would serve no other."""
 
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
@@ -196,6 +199,11 @@ class TensorSpec:
         ):
             return mf.channels_last if self.ndim == 4 else mf.channels_last_3d
         return mf.contiguous_format
+
+    def is_strides_like(self, fmt: mf.memory_format) -> bool:
+        """Return True if the strides are in the order of a channels-last format, gaps allowed."""
+        ranks = {mf.channels_last: 4, mf.channels_last_3d: 5}
+        return self.ndim == ranks.get(fmt) and mf.is_channels_last_strides(self.sizes, self.strides)
 
     def is_contiguous_in(self, fmt: mf.memory_format) -> bool:
         """Return True if the elements are contiguous in this memory format."""

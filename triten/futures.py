@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from .jit._futures import Future
+from .jit._futures import Future, check_future
 
 __all__ = ["Future", "collect_all", "wait_all"]
 
@@ -14,8 +14,14 @@ __all__ = ["Future", "collect_all", "wait_all"]
 def collect_all(futures: Sequence[Future[Any]]) -> Future[list[Future[Any]]]:
     """Return a future that completes when all given futures do (`torch.futures.collect_all`).
 
+    If futures have errors, it has the error of the first of them.
+
     Args:
-        futures: those to wait for, in the order of the result.
+        futures: The futures to wait for, in the order of the result.
+
+    Raises:
+        RuntimeError: A future is None.
+        TypeError: An element is not a future.
 
     Example:
         >>> import triten as tt
@@ -27,6 +33,8 @@ def collect_all(futures: Sequence[Future[Any]]) -> Future[list[Future[Any]]]:
     """
     found: Future[list[Future[Any]]] = Future()
     several = list(futures)
+    for each in several:
+        check_future(each)
     waiting = {index for index, _ in enumerate(several)}
     if not several:
         found.set_result([])
@@ -34,8 +42,13 @@ def collect_all(futures: Sequence[Future[Any]]) -> Future[list[Future[Any]]]:
     def completed(index: int) -> None:
         # Each index is removed once; the callback that removes the last one completes the result.
         waiting.discard(index)
-        if not waiting:
-            with suppress(RuntimeError):  # of the second thread that saw the last ones leave
+        if waiting:
+            return
+        error = next((each._error for each in several if each._error is not None), None)
+        with suppress(RuntimeError):  # of the second thread that saw the last ones leave
+            if error is not None:
+                found.set_exception(error)
+            else:
                 found.set_result(several)
 
     for index, future in enumerate(several):

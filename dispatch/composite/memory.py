@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...runtime import memory_format
 from ...runtime.device import CPU
 from ...runtime.device import device as Device
 from ..generated.functions import _pin_memory as copy_to_pinned
@@ -37,4 +36,4 @@ def _check(self: Tensor, device: Device | None) -> None:
 
 def is_non_overlapping_and_dense(self: Tensor) -> bool:
     """Return whether the elements fill their memory without gaps, in any order of dimensions."""
-    return memory_format.is_non_overlapping_and_dense(self._spec.sizes, self._spec.strides)
+    return self._spec.is_dense()

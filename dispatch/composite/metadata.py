@@ -4,9 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...runtime import memory_format as mf
+
 if TYPE_CHECKING:
     from ...runtime.scalar_type import Number
     from ..tensor import Tensor
+
+
+def dim(self: Tensor) -> int:
+    """Return the number of dimensions."""
+    return self._spec.ndim
+
+
+def sizes(self: Tensor) -> list[int]:
+    """Return the sizes of all dimensions."""
+    return list(self._spec.sizes)
+
+
+def strides(self: Tensor) -> list[int]:
+    """Return the strides of all dimensions, in elements."""
+    return list(self._spec.strides)
+
+
+def is_contiguous(self: Tensor, memory_format: mf.memory_format = mf.contiguous_format) -> bool:
+    """Return True if the tensor is contiguous in a memory format."""
+    return self._spec.is_contiguous_in(memory_format)
+
+
+def is_strides_like_format(self: Tensor, memory_format: mf.memory_format) -> bool:
+    """Return True if the strides have the order of a memory format."""
+    return self._spec.is_strides_like(memory_format)
 
 
 def sym_size(self: Tensor, dim: int) -> int:

@@ -212,8 +212,9 @@ class Library:
 
         Raises:
             TypeError: for a kernel that cannot be called.
-            RuntimeError: `op_name` is not an operator's name or has another namespace; the key is unknown; a Meta
-                kernel is for an operator that decomposes; or a second Python kernel comes without `allow_override`.
+            RuntimeError: `op_name` is not an operator's name or has another namespace; the key is unknown or not the
+                library's; a Meta kernel is for an operator that decomposes; or a second Python kernel comes without
+                `allow_override`.
 
         Example:
             >>> import triten as tt
@@ -229,6 +230,13 @@ class Library:
             raise RuntimeError(
                 "impl should be passed either a name or an OpOverload object as the first argument, got "
                 f"{type(op_name)}"
+            )
+        given = dispatch_key if isinstance(dispatch_key, str) else dispatch_key.name
+        if given and self.dispatch_key is not None and given != self.dispatch_key.name:
+            raise RuntimeError(
+                f'impl("{op_name}", ...): Explicitly provided dispatch key ({given}) is inconsistent with the dispatch '
+                f"key of the enclosing TORCH_LIBRARY_IMPL block ({self.dispatch_key.name}). Make a Library for this "
+                "dispatch key."
             )
         key = parse(dispatch_key) if dispatch_key else self.dispatch_key or parse("CompositeImplicitAutograd")
         parsed = parse_name(op_name if isinstance(op_name, str) else op_name._name)

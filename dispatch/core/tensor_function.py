@@ -56,6 +56,8 @@ def disabled_tensor_function(
 ) -> object:
     """Opt a class out as its ``__tensor_function__`` (`torch._C._disabled_torch_function_impl`).
 
+    A call through ``super().__tensor_function__`` calls `func` without handlers of arguments.
+
     Example:
         >>> import triten as tt
         >>> class Plain(tt.Tensor):
@@ -63,7 +65,8 @@ def disabled_tensor_function(
         >>> type(tt.ones(1).as_subclass(Plain) + 1).__name__
         'Tensor'
     """
-    return NotImplemented
+    with DisableTensorFunctionSubclass():
+        return func(*args, **(kwargs or {}))
 
 
 class _Disabling:
@@ -176,10 +179,10 @@ def overloaded(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
 
 
 def is_marked(elements: Iterable[Any]) -> bool:
-    """Return whether a call's key has the spec of a tensor that takes part."""
+    """Return whether a call's key has the spec of a tensor that takes part, or a spec that is not interned."""
     for element in elements:
-        if element.__class__ is TensorSpec:
-            if element.keys & OVERRIDE_FLAG:
+        if isinstance(element, TensorSpec):
+            if element.keys & OVERRIDE_FLAG or not element.is_interned:
                 return True
         elif element.__class__ is tuple and is_marked(element):
             return True

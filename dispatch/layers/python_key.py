@@ -7,7 +7,6 @@ thread's set, a subclass into its tensors' own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -213,13 +212,15 @@ def python_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]
     func = OpOverload(op)
     args, kwargs = split_arguments(op, values)
     result = NotImplemented
-    # A mode may delegate the operator to the subclasses.
-    asked = (*askers, *types) if _stack.modes else types
-    with from_python(), below_innermost() if _stack.modes else nullcontext():
-        for asker in asked:
-            result = _ask(asker, op, func, tuple(types), args, kwargs)
+    with from_python():
+        if _stack.modes:
+            with below_innermost():
+                result = _ask(askers[0], op, func, tuple(types), args, kwargs)
+        # A mode may delegate the operator to the subclasses, whose own calls the mode sees.
+        for cls in types:
             if result is not NotImplemented:
                 break
+            result = _ask(cls, op, func, tuple(types), args, kwargs)
     if result is NotImplemented:
         names = ", ".join(sorted(a.__name__ if isinstance(a, type) else type(a).__name__ for a in askers))
         raise TypeError(

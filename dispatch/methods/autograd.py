@@ -15,7 +15,7 @@ from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.grad_mode import is_inference_mode_enabled
 from ...runtime.local_dispatch_key_set import modes
 from ...runtime.tensor_impl import TensorImpl
-from ...runtime.tensor_spec import IN_PLACE_OF_DENSE
+from ...runtime.tensor_spec import IN_PLACE_OF_DENSE, OVERRIDE_FLAG
 from ...runtime.traceback_filter import hide_inner_frames
 from ...runtime.transform_stack import OR_FUNCTIONAL, refuse_inside_transform
 from ..autograd import gradients as functional
@@ -54,6 +54,9 @@ _DETACH_INSTEAD = (
 )
 
 PYTHON_BIT = functionality_bit(Functionality.Python)
+
+_OF_CLASS = functionality_bit(Functionality.Python) | OVERRIDE_FLAG
+"""Keys that a tensor has by its class; they stay with the tensor when its bytes are replaced."""
 
 
 class _Counted:
@@ -355,8 +358,12 @@ class AutogradMethods(_Base):
             raise RuntimeError(
                 "data set to a tensor that requires gradients must be floating point or complex dtype"
             )
+        spec = value._spec
+        keys = spec.keys & ~_OF_CLASS | self._spec.keys & _OF_CLASS
+        if keys != spec.keys:
+            spec = spec.replace(keys=keys)
         self._data = value._data
-        self._spec = value._spec.differentiable if self._spec.requires_grad else value._spec.detached
+        self._spec = spec.differentiable if self._spec.requires_grad else spec.detached
         expect_metadata(self)
 
     @data.deleter

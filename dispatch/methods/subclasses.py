@@ -105,11 +105,35 @@ class SubclassMethods:
         return as_subclass(self, cls)  # type: ignore[arg-type]
 
     @staticmethod
-    def _make_subclass(cls: type[Subclass], data: TensorImpl, require_grad: bool = False) -> Subclass:
-        """Return a tensor of `cls` that shares the memory of `data`, in no graph (`torch.Tensor._make_subclass`)."""
+    def _make_subclass(
+        cls: type[Subclass],
+        data: TensorImpl,
+        require_grad: bool = False,
+        *,
+        dispatch_sizes_strides_policy: str | None = None,
+        dispatch_device: bool = False,
+        dispatch_layout: bool = False,
+    ) -> Subclass:
+        """Return a tensor of `cls` that shares the memory of `data`, in no graph (`torch.Tensor._make_subclass`).
+
+        Args:
+            cls: A subclass of `Tensor`.
+            data: The tensor whose memory is shared.
+            require_grad: If True, the tensor requires grad. Default: False.
+            dispatch_sizes_strides_policy: See `_make_wrapper_subclass`.
+            dispatch_device: See `_make_wrapper_subclass`.
+            dispatch_layout: See `_make_wrapper_subclass`.
+
+        Raises:
+            TypeError: `cls` is not a subclass of Tensor.
+            ValueError: `dispatch_sizes_strides_policy` is unknown.
+        """
+        from ..layers.dispatched_metadata import dispatch_metadata, policy_of
         from ..layers.python_key import detached_subclass
 
+        policy = policy_of(dispatch_sizes_strides_policy, dispatch_device, dispatch_layout)
         made = detached_subclass(data, cls)
+        dispatch_metadata(made, policy)
         if require_grad:
             require_grad_of_new(made)
         return made
@@ -145,30 +169,26 @@ class SubclassMethods:
             device: The device. Default: the CPU.
             pin_memory: Has no effect, since there are no bytes.
             requires_grad: If True, the tensor requires grad.
-            dispatch_sizes_strides_policy: None. Sizes and strides are read from the metadata.
-            dispatch_device: False. The device is read from the metadata.
-            dispatch_layout: False. The layout is read from the metadata.
+            dispatch_sizes_strides_policy: ``"strides"`` to have ``__tensor_dispatch__`` compute strides and contiguity,
+                ``"sizes"`` to have it compute sizes, dimensions and the number of elements too. Default: None, which
+                reads them from the metadata that is given here.
+            dispatch_device: If True, ``__tensor_dispatch__`` computes the device (`tt.ops.prim.device`).
+            dispatch_layout: If True, ``__tensor_dispatch__`` computes the layout (`tt.ops.prim.layout`).
             storage_size: Has no effect, since there are no bytes.
 
         Raises:
             TypeError: `cls` defines no ``__tensor_dispatch__``.
             ValueError: `dispatch_sizes_strides_policy` is unknown.
-            NotImplementedError: Metadata is asked to be dispatched.
             RuntimeError: There is a storage offset without strides.
         """
+        from ..layers.dispatched_metadata import dispatch_metadata, policy_of
         from ..layers.python_key import wrapper_subclass
 
-        policy = dispatch_sizes_strides_policy
-        if policy not in (None, "sizes", "strides"):
-            raise ValueError(f"Unknown sizes_strides_policy: {policy}; expected 'strides' or 'sizes'")
-        if policy is not None or dispatch_device or dispatch_layout:
-            raise NotImplementedError(
-                "_make_wrapper_subclass(): dispatch_sizes_strides_policy, dispatch_device and dispatch_layout are not "
-                "supported: sizes, strides, device and layout are read from the metadata that is given here"
-            )
+        policy = policy_of(dispatch_sizes_strides_policy, dispatch_device, dispatch_layout)
         if storage_offset is not None and strides is None:
             raise RuntimeError("setting storage offset without stride not supported")
         made = wrapper_subclass(cls, size, strides, dtype, device, storage_offset or 0, memory_format, layout)
+        dispatch_metadata(made, policy)
         if requires_grad:
             require_grad_of_new(made)
         return made

@@ -25,9 +25,16 @@ class Seen(tt.TensorDispatchMode):
 
 
 class Wrapped(tt.Tensor):
-    """Subclass that records the operators that it sees, and computes with plain tensors."""
+    """Subclass that records the operators that it sees, and computes with plain tensors.
+
+    The default handler of calls converts results to this class.
+    """
 
     names: list[str]
+
+    @classmethod
+    def __tensor_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return super().__tensor_function__(func, types, args, kwargs)
 
     @classmethod
     def __tensor_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 _Value = TypeVar("_Value")
 _Other = TypeVar("_Other")
+
+_log = logging.getLogger(__name__)
 
 
 class Future(Generic[_Value]):
@@ -82,30 +85,57 @@ class Future(Generic[_Value]):
             callbacks, self._callbacks = self._callbacks, []
             self._changed.notify_all()
         for callback in callbacks:
+            self._call_back(callback)
+
+    def _call_back(self, callback: Callable[[Future[_Value]], Any]) -> None:
+        """Call a callback; log its error, since the program that completes the future did not cause it."""
+        try:
             callback(self)
+        except Exception as error:
+            _log.error(_describe(error), exc_info=error)
 
     def add_done_callback(self, callback: Callable[[Future[_Value]], Any]) -> None:
-        """Call ``callback(future)`` when it is completed, now where it is."""
+        """Call ``callback(future)`` when it is completed, now if it is. An error of the callback is logged."""
         with self._changed:
             if not self._done:
                 self._callbacks.append(callback)
                 return
-        callback(self)
+        self._call_back(callback)
 
     def then(self, callback: Callable[[Future[_Value]], _Other]) -> Future[_Other]:
-        """Return a future of the result of ``callback(future)``, or of the error that it raises."""
+        """Return a future of the result of ``callback(future)``.
+
+        If the callback raises an error, that future has a RuntimeError with the error as its ``__cause__``.
+        """
         following: Future[_Other] = Future()
 
         def complete(done: Future[_Value]) -> None:
             try:
                 result = callback(done)
             except Exception as error:
-                following.set_exception(error)
+                failure = RuntimeError(_describe(error))
+                failure.__cause__ = error
+                following.set_exception(failure)
             else:
                 following.set_result(result)
 
         self.add_done_callback(complete)
         return following
+
+    def __reduce__(self) -> NoReturn:
+        raise RuntimeError("Can not pickle torch.futures.Future")
+
+
+def _describe(error: Exception) -> str:
+    return f"Got the following error when running the callback: {type(error).__name__}: {error}"
+
+
+def check_future(future: object) -> None:
+    """Raise RuntimeError for None, and TypeError for another object that is not a future."""
+    if future is None:
+        raise RuntimeError("Future can't be None")
+    if not isinstance(future, Future):
+        raise TypeError(f"expected a Future, got {type(future).__name__}")
 
 
 def fork(func: Callable[..., _Value], *args: Any, **kwargs: Any) -> Future[_Value]:
@@ -122,5 +152,11 @@ def fork(func: Callable[..., _Value], *args: Any, **kwargs: Any) -> Future[_Valu
 
 
 def wait(future: Future[_Value]) -> _Value:
-    """Wait for a future and return its value (`torch.jit.wait`)."""
+    """Wait for a future and return its value (`torch.jit.wait`).
+
+    Raises:
+        RuntimeError: `future` is None.
+        TypeError: `future` is not a future.
+    """
+    check_future(future)
     return future.wait()

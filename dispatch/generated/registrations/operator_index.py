@@ -166,7 +166,9 @@ _NAMES = {
     "memory": """
     record_stream is_non_overlapping_and_dense is_pinned pin_memory _pin_memory""",
     "metadata": """
-    sym_size.int sym_stride.int sym_numel sym_storage_offset item _local_scalar_dense""",
+    dim size size.int stride stride.int numel storage_offset is_contiguous is_contiguous.memory_format
+    is_strides_like_format sym_is_contiguous sym_size sym_stride sym_size.int sym_stride.int sym_numel
+    sym_storage_offset item _local_scalar_dense""",
     "norm": """
     linalg_vector_norm linalg_vector_norm.out linalg_matrix_norm linalg_matrix_norm.out
     linalg_matrix_norm.str_ord linalg_matrix_norm.str_ord_out linalg_norm linalg_norm.out linalg_norm.ord_str

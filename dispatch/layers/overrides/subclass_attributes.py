@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, wraps
+from types import MethodType
 from typing import Any
 
 from ...core.tensor_function import handle, handle_operator, overloaded
@@ -32,12 +33,47 @@ def overridden_attributes() -> type:
             parts = {
                 part: _overridden(func, function, False) for part, function, func in accessors(attribute)
             }
-            body[name] = property(
+            made = OverriddenProperty(
                 parts.get("__get__"), parts.get("__set__"), parts.get("__delete__"), attribute.__doc__
             )
+            made.original = attribute
+            body[name] = made
+        elif name in QUERIES:
+            body[name] = OverriddenQuery(_overridden(presented(name), attribute, False), attribute)
         elif name not in REFLECTED_OPERATORS:
             body[name] = _overridden(presented(name), attribute, is_operator(name))
     return type("OverriddenAttributes", (), body)
+
+
+QUERIES = frozenset({"size", "stride", "dim", "numel", "is_contiguous", "storage_offset"})
+"""Methods about metadata. A subclass shows `Tensor`'s own functions for them, as it does for properties, so that
+programs can test whether a class defines its own: ``Metres.size is Tensor.size``."""
+
+
+class OverriddenProperty(property):
+    """Property that calls handlers first. The class attribute is `Tensor`'s own property, `original`."""
+
+    original: property
+
+    def __get__(self, tensor: Any, cls: type | None = None, /) -> Any:
+        """Return the value of a tensor, or `Tensor`'s property for a class."""
+        if tensor is None:
+            return self.original
+        return self.fget(tensor)  # type: ignore[misc]
+
+
+class OverriddenQuery:
+    """Method that calls handlers first. The class attribute is `Tensor`'s own function, `original`."""
+
+    __slots__ = ("ask", "original")
+
+    def __init__(self, ask: Callable[..., Any], original: Callable[..., Any]) -> None:
+        self.ask = ask
+        self.original = original
+
+    def __get__(self, tensor: Any, cls: type | None = None, /) -> Callable[..., Any]:
+        """Return the bound method of a tensor, or `Tensor`'s function for a class."""
+        return self.original if tensor is None else MethodType(self.ask, tensor)
 
 
 _ARITHMETIC = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"]

@@ -84,9 +84,8 @@ def test_an_impl_library_has_a_key_and_defines_nothing(lib: Library) -> None:
     lib.define("f(Tensor x) -> Tensor")
     with Library(NS, "IMPL", "CPU") as impl:
         impl.impl("f", lambda x: x + 1)
-        impl.impl("f", lambda x: x + 2, "Meta")
+        impl.impl("f", lambda x: x + 1, "CPU")
         assert tt.ops.t_library.f(tt.zeros(1)).item() == 1.0
-        assert tt.ops.t_library.f.default.has_kernel_for_dispatch_key(tt.DispatchKey.Meta)
         with pytest.raises(RuntimeError, match="cannot define operators"):
             impl.define("g(Tensor x) -> Tensor")
     with pytest.raises(NotImplementedError):
@@ -398,3 +397,14 @@ def test_a_library_that_is_collected_while_another_registers_is_taken_back_by_th
     with Library("t_next", "DEF") as following:
         following.define("f(Tensor x) -> Tensor")
     assert tt.sin(x).item() == 0.0
+
+
+def test_a_key_other_than_the_librarys_is_refused() -> None:
+    with tt.library.Library("aten", "IMPL", "CPU") as lib:
+        for key in ("Meta", tt.DispatchKey.Meta):
+            with pytest.raises(
+                RuntimeError, match=r"key \(Meta\) is inconsistent with the dispatch key of .* \(CPU\)"
+            ):
+                lib.impl("relu", lambda x: x, key)
+        lib.impl("relu", lambda x: x + 7, "CPU")
+        assert tt.relu(tt.ones(1)).item() == 8

@@ -267,21 +267,18 @@ def test_metadata_of_a_wrapper():
         Whole(tt.ones(2), storage_offset=1)
     with pytest.raises(ValueError, match="Unknown sizes_strides_policy: other"):
         Whole(tt.ones(2), dispatch_sizes_strides_policy="other")
-    with pytest.raises(NotImplementedError, match="read from the metadata"):
-        Whole(tt.ones(2), dispatch_sizes_strides_policy="sizes")
 
 
-def test_a_mode_may_leave_an_operator_to_a_subclass():
+def test_no_handler_serves_an_operator_that_a_mode_leaves():
     class Passes(tt.TensorDispatchMode):
         def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
             return NotImplemented
 
-    plain, whole = tt.ones(2), Whole(-tt.ones(2))
+    plain, whole = tt.ones(2), Whole(tt.ones(2))
     with Passes():
-        found = whole.abs()
-        with pytest.raises(TypeError, match="no implementation found for 'aten::abs'"):
-            plain.abs()
-    assert found.as_subclass(tt.Tensor).tolist() == [1, 1]
+        for x in (plain, whole):
+            with pytest.raises(TypeError, match="no implementation found for 'aten::abs'"):
+                x.abs()
 
 
 def test_grad_by_its_private_name():
@@ -495,3 +492,229 @@ def test_data_of_a_wrapper_goes_through_its_handler():
         assert type(found) is Slotted and found.elem.tolist() == values and not found.requires_grad
         found.mul_(2)
         assert leaf.current_version() == 0
+
+
+class Computed(tt.Tensor):
+    """Wrapper whose metadata is `answers`; operators without an answer go to the held tensor."""
+
+    __tensor_function__ = tt._C._disabled_tensor_function_impl
+
+    @staticmethod
+    def __new__(cls, held, answers, **options):
+        made = tt.Tensor._make_wrapper_subclass(
+            cls, held.size(), dtype=held.dtype, device=held.device, **options
+        )
+        made.held, made.answers, made.asked = held, answers, []
+        return made
+
+    @classmethod
+    def __tensor_dispatch__(cls, func, types, args=(), kwargs=None):
+        own = next(x for x in args if isinstance(x, cls))
+        own.asked.append(str(func))
+        if str(func) in own.answers:
+            return own.answers[str(func)]
+        return func(*[x.held if isinstance(x, cls) else x for x in args], **(kwargs or {}))
+
+
+ANSWERS = {
+    "aten.sym_size.default": (5, 3),
+    "aten.sym_stride.default": [4, 2],
+    "aten.dim.default": 7,
+    "aten.sym_numel.default": 99,
+    "aten.is_contiguous.default": False,
+    "aten.is_contiguous.memory_format": True,
+    "aten.is_strides_like_format.default": True,
+    "aten.is_non_overlapping_and_dense.default": False,
+    "prim.device.default": tt.device("meta"),
+    "prim.layout.default": tt.sparse_csr,
+}
+
+
+def _queries(x):
+    aten = tt.ops.aten
+    return {
+        "aten.sym_size.default": tuple(x.size()),
+        "aten.sym_stride.default": list(x.stride()),
+        "aten.dim.default": x.dim(),
+        "aten.sym_numel.default": x.numel(),
+        "aten.is_contiguous.default": x.is_contiguous(),
+        "aten.is_contiguous.memory_format": x.is_contiguous(memory_format=tt.channels_last),
+        "aten.is_strides_like_format.default": aten.is_strides_like_format(x, tt.channels_last),
+        "aten.is_non_overlapping_and_dense.default": aten.is_non_overlapping_and_dense(x),
+        "prim.device.default": x.device,
+        "prim.layout.default": x.layout,
+    }
+
+
+STRIDES = frozenset(name for name in ANSWERS if "stride" in name or "contiguous" in name or "dense" in name)
+SIZES = STRIDES | {"aten.sym_size.default", "aten.dim.default", "aten.sym_numel.default"}
+
+
+@pytest.mark.parametrize(
+    ("options", "computed"),
+    [
+        ({"dispatch_sizes_strides_policy": "strides"}, STRIDES),
+        ({"dispatch_sizes_strides_policy": "sizes"}, SIZES),
+        ({"dispatch_device": True}, {"prim.device.default"}),
+        ({"dispatch_layout": True}, {"prim.layout.default"}),
+        (
+            {"dispatch_layout": True, "dispatch_device": True, "dispatch_sizes_strides_policy": "sizes"},
+            set(ANSWERS),
+        ),
+    ],
+)
+def test_a_class_computes_the_metadata_that_its_tensor_was_made_for(options, computed):
+    plain = _queries(tt.ones(2, 3))
+    x = Computed(tt.ones(2, 3), ANSWERS, **options)
+    assert _queries(x) == {name: ANSWERS[name] if name in computed else plain[name] for name in ANSWERS}
+    assert set(x.asked) == computed
+    passed_on = Computed(tt.ones(2, 3), {}, **options)
+    assert _queries(passed_on) == plain and set(passed_on.asked) == computed
+
+
+def test_metadata_without_an_answer_is_that_of_creation():
+    class Silent(tt.Tensor):
+        @classmethod
+        def __tensor_dispatch__(cls, func, types, args=(), kwargs=None):
+            return None
+
+    x = tt.Tensor._make_subclass(
+        Silent, tt.ones(2, 3), dispatch_sizes_strides_policy="sizes", dispatch_layout=True
+    )
+    assert (x.shape, x.stride(), x.numel(), x.layout) == ((2, 3), (3, 1), 6, tt.strided)
+    assert x.is_contiguous() and x.storage_offset() == 0
+    with pytest.raises(RuntimeError, match="dim returned invalid type NoneType, expected int"):
+        x.dim()
+
+
+@pytest.mark.parametrize(
+    ("answer", "query", "message"),
+    [
+        ({"aten.sym_size.default": "x"}, lambda x: x.shape, "sym_size must be a list or a tuple, got str"),
+        (
+            {"aten.sym_stride.default": 3},
+            lambda x: x.stride(),
+            "sym_strides must be a list or a tuple, got int",
+        ),
+        (
+            {"aten.is_contiguous.default": 3},
+            lambda x: x.is_contiguous(),
+            "returned invalid type int, expected bool",
+        ),
+        (
+            {"aten.sym_numel.default": "x"},
+            lambda x: x.numel(),
+            "numel returned invalid type str, expected int",
+        ),
+        (
+            {"prim.device.default": "meta"},
+            lambda x: x.device,
+            "device returned invalid type str, expected Device",
+        ),
+        ({"prim.layout.default": 3}, lambda x: x.layout, "layout returned invalid type int, expected Layout"),
+    ],
+)
+def test_metadata_of_another_type_is_refused(answer, query, message):
+    x = Computed(
+        tt.ones(2), answer, dispatch_sizes_strides_policy="sizes", dispatch_device=True, dispatch_layout=True
+    )
+    with pytest.raises(RuntimeError, match=message):
+        query(x)
+
+
+def test_operators_and_views_of_a_tensor_that_computes_its_metadata(device):
+    held = tt.arange(6.0, device=device).view(2, 3)
+    x = Computed(held, {}, dispatch_sizes_strides_policy="sizes", requires_grad=True)
+    assert x.requires_grad and not x.detach().requires_grad
+    x.answers["aten.sym_size.default"] = (2, 3)
+    assert (x + 1).tolist() == [[1, 2, 3], [4, 5, 6]] and x.t().shape == (3, 2)
+    seen = []
+    with Log(seen):
+        assert x.shape == (2, 3)
+    assert seen == ["sym_size"]
+    assert tt.ops.aten.size(held) == [2, 3] and tt.ops.aten.stride.int(held, 0) == 3
+    assert tt.ops.prim.device(held).type == device and tt.ops.prim.layout(held) is tt.strided
+
+
+def test_a_subclass_shows_the_metadata_attributes_of_tensor():
+    class Plain(tt.Tensor):
+        pass
+
+    class Own(tt.Tensor):
+        def size(self, dim=None):
+            return "own"
+
+    for name in (
+        "size",
+        "stride",
+        "dim",
+        "numel",
+        "shape",
+        "dtype",
+        "device",
+        "layout",
+        "requires_grad",
+        "grad",
+    ):
+        assert getattr(Plain, name) is getattr(tt.Tensor, name)
+    assert Own.size is not tt.Tensor.size and tt.ones(2).as_subclass(Own).size() == "own"
+
+
+def test_a_class_that_handles_operators_opts_out_of_the_default_handler_of_calls():
+    class Held(tt.Tensor):
+        @classmethod
+        def __tensor_dispatch__(cls, func, types, args=(), kwargs=None):
+            return func(*[x.held if isinstance(x, Held) else x for x in args], **(kwargs or {}))
+
+    class Child(Held):
+        pass
+
+    class Both(Held):
+        @classmethod
+        def __tensor_function__(cls, func, types, args=(), kwargs=None):
+            return super().__tensor_function__(func, types, args, kwargs)
+
+    class Mixed(tt.Tensor, metaclass=type(tt.Tensor)):
+        pass
+
+    for cls, result in ((Held, tt.Tensor), (Child, tt.Tensor), (Both, tt.Tensor)):
+        x = tt.Tensor._make_wrapper_subclass(cls, (2,))
+        x.held = tt.ones(2)
+        assert type(x + 1) is result and (x + 1).tolist() == [2, 2]
+    assert Held.__tensor_function__ is tt._C._disabled_tensor_function_impl
+    assert Mixed.__tensor_function__.__func__ is tt.Tensor.__tensor_function__.__func__
+
+
+def test_a_subclass_sees_operators_after_its_bytes_are_replaced():
+    seen = []
+
+    class Watched(tt.Tensor):
+        @classmethod
+        def __tensor_dispatch__(cls, func, types, args=(), kwargs=None):
+            seen.append(func.name())
+            return super().__tensor_dispatch__(func, types, args, kwargs)
+
+    x = tt.ones(2).as_subclass(Watched)
+    x.data = tt.zeros(3)
+    seen.clear()
+    assert x.abs().shape == (3,) and seen == ["aten::abs"]
+    x.set_(tt.zeros(4))
+    seen.clear()
+    assert x.abs().shape == (4,) and seen == ["aten::abs"]
+    plain = tt.ones(2)
+    plain.data = x
+    seen.clear()
+    assert plain.abs().shape == (4,) and seen == []
+
+
+def test_a_mode_sees_the_calls_of_a_subclass_to_which_it_delegates():
+    calls = []
+
+    class Delegates(tt.TensorDispatchMode):
+        def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
+            calls.append(types)
+            return NotImplemented if types else func(*args, **(kwargs or {}))
+
+    with Delegates():
+        found = Whole(-tt.ones(2)).abs()
+    assert [len(types) for types in calls if types] == [1] and calls[-1] == () and found.tolist() == [1, 1]
