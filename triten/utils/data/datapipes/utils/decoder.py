@@ -114,14 +114,14 @@ class ImageHandler:
         if extension.lower() not in ("jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm"):
             return None
         try:
-            import PIL.Image
+            from PIL import Image
         except ImportError as error:
             raise ModuleNotFoundError(
                 "Package `PIL` is required to be installed for default image decoder.Please use `pip install Pillow` "
                 "to install the package"
             ) from error
         kind, dtype, mode = imagespecs[self.imagespec]
-        with PIL.Image.open(io.BytesIO(data)) as opened:
+        with Image.open(io.BytesIO(data)) as opened:
             image = opened.convert(mode.upper())
         if kind == "pil":
             return image
