@@ -192,11 +192,7 @@ class TensorSpec:
 
     def suggest_memory_format(self) -> mf.memory_format:
         """Return the memory format of an operator's output: channels-last if the strides are in that order."""
-        if (
-            self.ndim in (4, 5)
-            and not self.is_contiguous
-            and mf.is_channels_last_strides(self.sizes, self.strides)
-        ):
+        if self.ndim in (4, 5) and mf.is_channels_last_strides(self.sizes, self.strides):
             return mf.channels_last if self.ndim == 4 else mf.channels_last_3d
         return mf.contiguous_format
 

@@ -219,3 +219,44 @@ def test_weights_of_recurrent_layers_are_pruned():
     lstm = prune.l1_unstructured(tt.nn.LSTM(2, 3), "weight_ih_l0", 23)
     assert lstm(tt.ones(1, 1, 2))[0].shape == (1, 1, 3)
     assert (lstm.weight_ih_l0 == 0).sum().item() == 23
+
+
+class Smallest(prune.BasePruningMethod):
+    """Prune slices of the smallest maximum, with the checks that PyTorch's pruning methods call."""
+
+    PRUNING_TYPE = "structured"
+
+    def __init__(self, amount, dim):
+        prune._validate_pruning_amount_init(amount)
+        self.amount, self.dim = amount, dim
+
+    def compute_mask(self, t, default_mask):
+        prune._validate_structured_pruning(t)
+        prune._validate_pruning_dim(t, self.dim)
+        count = prune._compute_nparams_toprune(self.amount, t.shape[self.dim])
+        prune._validate_pruning_amount(count, t.shape[self.dim])
+        mask = default_mask.clone()
+        mask[t.amax(1).topk(count, largest=False)[1]] = 0
+        return mask
+
+
+def test_a_method_of_a_library_calls_the_checks(module):
+    Smallest.apply(module, "weight", 0.4, 0)
+    assert module.weight_mask.tolist() == [ONES, [0] * 4, ONES]
+    with pytest.raises(
+        ValueError, match="amount=4 should be smaller than the number of parameters to prune=2"
+    ):
+        Smallest.apply(module, "weight", 4, 0)
+    with pytest.raises(IndexError, match="Invalid index 2 for tensor of size"):
+        Smallest.apply(module, "weight", 1, 2)
+    with pytest.raises(ValueError, match="Structured pruning can only be applied to multidimensional"):
+        Smallest.apply(module, "bias", 1, 0)
+    with pytest.raises(ValueError, match=r"amount=1\.5 should either be a float"):
+        Smallest(1.5, 0)
+    with pytest.raises(TypeError, match="Invalid type for amount: half"):
+        Smallest("half", 0)
+
+
+def test_amounts_are_counts_or_fractions():
+    cases = [(0, 15), (10, 15), (1, 15), (1.0, 15), (0.4, 17)]
+    assert [prune._compute_nparams_toprune(*case) for case in cases] == [0, 10, 1, 15, 7]

@@ -127,6 +127,26 @@ def test_layouts(case: str, layout: str) -> None:
         assert found.is_contiguous(memory_format=tt.channels_last) and not found.is_contiguous()
 
 
+@pytest.mark.parametrize(
+    ("sizes", "weight", "groups", "expected"),
+    [
+        ((2, 4, 5, 6), (8, 1, 3, 3), 4, (96, 1, 32, 8)),
+        ((2, 4, 5, 6), (8, 1, 1, 1), 4, (240, 30, 6, 1)),
+        ((2, 1, 5, 6), (8, 1, 3, 3), 1, (96, 1, 32, 8)),
+        ((0, 4, 5, 6), (8, 4, 3, 3), 1, (96, 12, 4, 1)),
+    ],
+)
+def test_weights_of_one_channel_can_be_channels_last(
+    sizes: tuple[int, ...], weight: tuple[int, ...], groups: int, expected: tuple[int, ...]
+) -> None:
+    x, w = sample(*sizes), sample(*weight, seed=1)
+    last = tt.from_numpy(w).to(memory_format=tt.channels_last)
+    found = tt.conv2d(tt.from_numpy(x), last, groups=groups)
+    assert found.stride() == expected
+    if found.numel():
+        np.testing.assert_allclose(found.numpy(), reference(x, w, groups=groups), rtol=1e-10, atol=1e-10)
+
+
 def test_many_images_are_taken_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     from triten.cpu_fallback.convolution import columns as convolution_columns
 

@@ -142,7 +142,9 @@ def test_the_table_is_bounded_and_living_tensors_outlive_it(monkeypatch: pytest.
         ((2, 3, 4, 5), (60, 20, 5, 1), "contiguous_format"),
         ((2, 3, 4, 5, 6), (360, 1, 90, 18, 3), "channels_last_3d"),
         ((2, 3), (1, 2), "contiguous_format"),
-        ((2, 1, 4, 5), (20, 1, 5, 1), "contiguous_format"),
+        ((2, 1, 4, 5), (20, 1, 5, 1), "channels_last"),
+        ((2, 1, 4, 5), (20, 20, 5, 1), "contiguous_format"),
+        ((2, 1, 1, 1), (1, 1, 1, 1), "contiguous_format"),
     ],
 )
 def test_suggested_format(sizes: tuple[int, ...], strides: tuple[int, ...], expected: str) -> None:

@@ -132,8 +132,8 @@ def _columns(
             ]
     columns.append(("# of Calls", COLUMN, ">", lambda event: str(event.count)))
     if any(event.flops for event in events):
-        most = max(event.flops for event in events)
-        prefix, size = next((p, n) for p, n in FLOPS if most >= n)
+        least = min(event.flops for event in events if event.flops)
+        prefix, size = next((p, n) for p, n in FLOPS if least >= n)
         columns.append(
             (f"Total {prefix}FLOPs", COLUMN, ">", lambda e: f"{e.flops / size:.3f}" if e.flops else "--")
         )

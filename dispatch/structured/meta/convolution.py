@@ -195,7 +195,9 @@ def _transposed_sizes(
 
 
 def _strides(sizes: Sequence[int], *operands: TensorSpec) -> tuple[int, ...]:
-    """Return channels-last strides if an operand is channels-last, else contiguous ones."""
+    """Return channels-last strides if an operand is channels-last; else, and without elements, contiguous ones."""
+    if 0 in sizes:
+        return ()
     formats = (channels_last, channels_last_3d)
     for spec in operands:
         if spec.ndim == len(sizes) and spec.suggest_memory_format() in formats:

@@ -260,12 +260,7 @@ class _ByAmount(BasePruningMethod):
     amount: float
 
     def __init__(self, amount: float) -> None:
-        if not isinstance(amount, numbers.Real):
-            raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
-        if amount < 0 or (not isinstance(amount, numbers.Integral) and amount > 1.0):
-            raise ValueError(
-                f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer"
-            )
+        _validate_pruning_amount_init(amount)
         self.amount = amount
 
     def _count(self, size: int) -> int:
@@ -274,13 +269,9 @@ class _ByAmount(BasePruningMethod):
         Raises:
             ValueError: `amount` exceeds `size`.
         """
-        if not isinstance(self.amount, numbers.Integral):
-            return round(self.amount * size)
-        if self.amount > size:
-            raise ValueError(
-                f"amount={self.amount} should be smaller than the number of parameters to prune={size}"
-            )
-        return int(self.amount)
+        count = _compute_nparams_toprune(self.amount, size)
+        _validate_pruning_amount(count, size)
+        return count
 
 
 class _Unstructured(_ByAmount):
@@ -333,13 +324,8 @@ class _Structured(_ByAmount):
         raise NotImplementedError
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        if t.dim() <= 1:
-            raise ValueError(
-                "Structured pruning can only be applied to multidimensional tensors. Found tensor of shape "
-                f"{t.shape} with {t.dim()} dims"
-            )
-        if not -t.dim() <= self.dim < t.dim():
-            raise IndexError(f"Invalid index {self.dim} for tensor of size {t.shape}")
+        _validate_structured_pruning(t)
+        _validate_pruning_dim(t, self.dim)
         size = t.shape[self.dim]
         count = self._count(size)
         if not count:
@@ -631,3 +617,61 @@ def _hook_of(module: Module, name: str) -> tuple[int, BasePruningMethod] | None:
         if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
             return number, hook
     return None
+
+
+# PyTorch's names for the checks of a pruning method: pruning methods outside of this module call them.
+
+
+def _validate_pruning_amount_init(amount: float) -> None:
+    """Check that `amount` is an int of at least 0 or a float in [0, 1].
+
+    Raises:
+        TypeError: `amount` is not a number.
+        ValueError: `amount` is out of range.
+    """
+    if not isinstance(amount, numbers.Real):
+        raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
+    if amount < 0 or (not isinstance(amount, numbers.Integral) and amount > 1.0):
+        raise ValueError(
+            f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer"
+        )
+
+
+def _validate_pruning_amount(amount: float, tensor_size: int) -> None:
+    """Check that an int `amount` is at most the number of elements or slices, `tensor_size`.
+
+    Raises:
+        ValueError: `amount` exceeds `tensor_size`.
+    """
+    if isinstance(amount, numbers.Integral) and amount > tensor_size:
+        raise ValueError(
+            f"amount={amount} should be smaller than the number of parameters to prune={tensor_size}"
+        )
+
+
+def _validate_structured_pruning(t: Tensor) -> None:
+    """Check that `t` has slices to prune, that is at least two dimensions.
+
+    Raises:
+        ValueError: `t` has one dimension or none.
+    """
+    if t.dim() <= 1:
+        raise ValueError(
+            "Structured pruning can only be applied to multidimensional tensors. Found tensor of shape "
+            f"{t.shape} with {t.dim()} dims"
+        )
+
+
+def _validate_pruning_dim(t: Tensor, dim: int) -> None:
+    """Check that `dim` is a dimension of `t`; negative values count from the last one.
+
+    Raises:
+        IndexError: `dim` is out of range.
+    """
+    if not -t.dim() <= dim < t.dim():
+        raise IndexError(f"Invalid index {dim} for tensor of size {t.shape}")
+
+
+def _compute_nparams_toprune(amount: float, tensor_size: int) -> int:
+    """Return the number of elements to prune: an int `amount` itself, a float's fraction of `tensor_size`."""
+    return int(amount) if isinstance(amount, numbers.Integral) else round(amount * tensor_size)

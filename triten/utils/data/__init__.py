@@ -4,7 +4,8 @@
 - `sampler.py`: orders of samples; `distributed.py`: one process's share of an order.
 - `collate.py` builds batches; `fetching.py` fetches them; `dataloader.py` loops over them.
 - `worker_batches.py` requests batches from worker processes, which run `worker.py`; `transport.py` sends them.
-- `datapipes/`: composable data sets, imported at their first use.
+- `datapipes/`: composable data sets, imported at their first use. `graph.py` finds the pipes that a pipe reads from,
+  `graph_settings.py` sets their shares and seeds, and `loaded_pipes.py` does so for a loader.
 """
 
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ from .worker import get_worker_info
 
 if TYPE_CHECKING:
     from . import datapipes as datapipes
+    from . import graph as graph
+    from . import graph_settings as graph_settings
     from .datapipes import (
         DataChunk,
         DFIterDataPipe,
@@ -56,7 +59,7 @@ else:
                 "guaranteed_datapipes_determinism non_deterministic runtime_validation runtime_validation_disabled"
             )
         },
-        ["datapipes"],
+        ["datapipes", "graph", "graph_settings"],
     )
 
 __all__ = [

@@ -21,6 +21,7 @@ from .iteration import LocalBatches
 from .iteration import _BaseDataLoaderIter as _BaseDataLoaderIter
 from .iteration import _MultiProcessingDataLoaderIter as _MultiProcessingDataLoaderIter
 from .iteration import _SingleProcessDataLoaderIter as _SingleProcessDataLoaderIter
+from .loaded_pipes import draw_shared_seed, is_pipe, seed_pipe, share_of_process, share_pipe
 from .sampler import BatchSampler, RandomSampler, SequentialSampler
 
 if TYPE_CHECKING:
@@ -114,6 +115,10 @@ class DataLoader(Generic[T_co]):
         _warn_of_many(num_workers)
         if num_workers > 0 and prefetch_factor is None:
             prefetch_factor = 2
+        if is_pipe(dataset, iterable=True):
+            from .graph_settings import apply_shuffle_settings
+
+            dataset, shuffle = apply_shuffle_settings(dataset, shuffle), None
         self.dataset: Any = dataset
         self.num_workers = num_workers
         self.pin_memory = pin_memory
@@ -188,7 +193,9 @@ class DataLoader(Generic[T_co]):
     def __iter__(self) -> _BaseDataLoaderIter:
         if not self.num_workers:
             # The seed is drawn without workers too, so that the order that follows is the same.
+            seed_pipe(self.dataset, draw_shared_seed(self.dataset, self.generator))
             self._draw_base_seed()
+            share_pipe(self.dataset, share_of_process(self.dataset))
             return _SingleProcessDataLoaderIter(self, self._finished(LocalBatches(self)))
         running = self._iterator
         if running is not None and running._source.is_usable:
@@ -221,9 +228,10 @@ class DataLoader(Generic[T_co]):
     def _of_workers(self) -> WorkerBatches:
         from .worker_batches import WorkerBatches
 
+        shared_seed = draw_shared_seed(self.dataset, self.generator)
         base_seed = self._draw_base_seed()
         _warn_of_many(self.num_workers)
-        return WorkerBatches(self, self._context or multiprocessing.get_context(), base_seed)
+        return WorkerBatches(self, self._context or multiprocessing.get_context(), base_seed, shared_seed)
 
     def __len__(self) -> int:
         if self._is_iterable:

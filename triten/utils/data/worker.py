@@ -20,6 +20,7 @@ import numpy as np
 from ...dispatch.random import manual_seed
 from ...runtime.parallel import set_num_threads
 from .fetching import Fetching
+from .loaded_pipes import seed_pipe, share_pipe
 from .transport import receive, send
 
 GRACE = 5.0
@@ -60,11 +61,15 @@ def get_worker_info() -> WorkerInfo | None:
 
 
 class Order(NamedTuple):
-    """Request for a batch: the loop, the batch's number in it, and the indices. Without indices a loop begins."""
+    """Request for a batch: the loop, the batch's number in it, and the indices.
+
+    Without indices a loop begins, with the seed of a data pipe.
+    """
 
     loop: int
     number: int
     given: tuple[Any] | None
+    shared_seed: int | None = None
 
 
 class Batch(NamedTuple):
@@ -117,13 +122,15 @@ def failure_of(error: BaseException, where: str) -> Failure:
 
 
 class Assignment(NamedTuple):
-    """Arguments that a worker starts with."""
+    """Arguments that a worker starts with; those of data pipes are as in `loaded_pipes`."""
 
     id: int
     num_workers: int
     base_seed: int
     fetching: Fetching
     init: Callable[[int], None] | None
+    shared_seed: int | None = None
+    ranks: tuple[int, int] | None = None
 
 
 def run(orders: Connection, inherited: list[Connection], assignment: Assignment) -> None:
@@ -147,7 +154,7 @@ def _generate_state(base_seed: int, worker_id: int) -> list[int]:
 
 def _serve(orders: Connection, assignment: Assignment) -> None:
     global _info
-    number, count, base_seed, fetching, init = assignment
+    number, count, base_seed, fetching, init, shared_seed, ranks = assignment
     where = f"in DataLoader worker process {number}"
     waiting: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(orders, os.getppid(), waiting), daemon=True).start()
@@ -160,6 +167,8 @@ def _serve(orders: Connection, assignment: Assignment) -> None:
     failure: Failure | None = None
     fetch: Callable[[Any], Any] | None = None
     try:
+        seed_pipe(fetching.dataset, shared_seed)
+        share_pipe(fetching.dataset, ranks, count, number)
         if init is not None:
             init(number)
         fetch = fetching.fetcher()
@@ -170,6 +179,7 @@ def _serve(orders: Connection, assignment: Assignment) -> None:
         if order.given is None:
             ended = False
             try:
+                seed_pipe(fetching.dataset, order.shared_seed)
                 fetch = fetching.fetcher()
             except Exception as error:
                 failure = failure_of(error, where)

@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.traceback_filter import hide_inner_frames
+from .loaded_pipes import draw_shared_seed, share_of_process
 from .transport import receive, send
 from .worker import GRACE, Assignment, Batch, End, Failure, Order, run
 
@@ -51,7 +52,9 @@ class WorkerBatches(Iterator[Any]):
     immediately.
     """
 
-    def __init__(self, loader: DataLoader[Any], context: BaseContext, base_seed: int) -> None:
+    def __init__(
+        self, loader: DataLoader[Any], context: BaseContext, base_seed: int, shared_seed: int | None
+    ) -> None:
         self._in_order = loader.in_order
         self._timeout = loader.timeout or None
         self._limit = (loader.prefetch_factor or 1) * loader.num_workers
@@ -60,10 +63,13 @@ class WorkerBatches(Iterator[Any]):
         self._loop = 0
         self._close = weakref.finalize(self, _end, self._workers, os.getpid())
         fetching = loader.fetching()
+        ranks = share_of_process(loader.dataset)
         is_forking = context.get_start_method() == "fork"
         for number in range(loader.num_workers):
             ours, theirs = context.Pipe()
-            assignment = Assignment(number, loader.num_workers, base_seed, fetching, loader.worker_init_fn)
+            assignment = Assignment(
+                number, loader.num_workers, base_seed, fetching, loader.worker_init_fn, shared_seed, ranks
+            )
             inherited = [*(w.connection for w in self._workers), ours] if is_forking else []
             process = context.Process(  # type: ignore[attr-defined]  # a context of no known method has none
                 target=run, args=(theirs, inherited, assignment), daemon=True
@@ -99,10 +105,11 @@ class WorkerBatches(Iterator[Any]):
     def restart(self, loader: DataLoader[Any]) -> None:
         """Begin another loop with the same workers. Batches of the previous loop are dropped on arrival."""
         self._loop += 1
+        shared_seed = draw_shared_seed(loader.dataset, loader.generator)
         try:
             for worker in self._workers:
                 worker.is_ended = False
-                self._send(worker, Order(self._loop, 0, None))
+                self._send(worker, Order(self._loop, 0, None, shared_seed))
             self._begin(loader)
         except BaseException:
             self._close()

@@ -245,6 +245,14 @@ def test_operations_are_estimated_on_request(named, call, name, flops):
     assert not any(e.flops for e in prof.events()) and "FLOPs" not in prof.key_averages().table()
 
 
+def test_operations_are_told_in_the_unit_of_the_fewest():
+    with profile(activities=CPU, with_flops=True) as prof:
+        tt.ones(20, 100) + 1
+        tt.ones(200, 300) @ tt.ones(300, 400)
+    table = prof.key_averages().table()
+    assert "Total KFLOPs" in table and " 2.000  " in table and " 48000.000  " in table
+
+
 def test_calls_of_modules_are_recorded_on_request(tree):
     class Failing(tt.nn.Module):
         def forward(self, x):

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, TypeVar
 
 from ..dataset import Dataset, IterableDataset
+from ._hook_iterator import _resetting, _SnapshotState, hook_iterator, invalidated
 
 Item = TypeVar("Item")
 Item_co = TypeVar("Item_co", covariant=True)
 
 
 class _Methods:
-    """A base whose subclasses become methods of all its instances, by `functional_datapipe`."""
+    """A base whose subclasses become methods of all its instances, by `functional_datapipe`.
+
+    Programs that look into pipes set hooks: `set_getstate_hook` replaces the pickled state, and `set_reduce_ex_hook`
+    replaces how a pipe is pickled. `IterDataPipe` and `MapDataPipe` have their own hooks.
+    """
 
     functions: ClassVar[dict[str, Callable[..., Any]]]
+    getstate_hook: ClassVar[Callable[[Any], Any] | None]
+    reduce_ex_hook: ClassVar[Callable[[Any], Any] | None]
+    _unsaved = frozenset({"_is_running", "_fast_forward_iterator"})
+    """Names of attributes that are not pickled."""
 
     def __getattr__(self, name: str) -> Any:
         function = type(self).functions.get(name)
         if function is None:
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
         return functools.partial(function, self)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.functions]
 
     @classmethod
     def register_function(cls, function_name: str, function: Callable[..., Any]) -> None:
@@ -37,10 +50,53 @@ class _Methods:
             raise Exception(f"Unable to add DataPipe function name {function_name} as it is already taken")
         cls.functions[function_name] = cls_to_register
 
+    @classmethod
+    def set_getstate_hook(cls, hook_fn: Callable[[Any], Any] | None) -> None:
+        """Set the function of a pipe's state whose result is pickled instead; None removes it.
+
+        Raises:
+            RuntimeError: There is another one.
+        """
+        base = _base_of(cls)
+        if base.getstate_hook is not None and hook_fn is not None:
+            raise RuntimeError("Attempt to override existing getstate_hook")
+        base.getstate_hook = hook_fn
+
+    @classmethod
+    def set_reduce_ex_hook(cls, hook_fn: Callable[[Any], Any] | None) -> None:
+        """Set the function of a pipe that answers ``__reduce_ex__``; None removes it.
+
+        The function raises NotImplementedError for pipes that it leaves to pickle.
+
+        Raises:
+            RuntimeError: There is another one.
+        """
+        base = _base_of(cls)
+        if base.reduce_ex_hook is not None and hook_fn is not None:
+            raise RuntimeError("Attempt to override existing reduce_ex_hook")
+        base.reduce_ex_hook = hook_fn
+
+    def __getstate__(self) -> Any:
+        state = {name: value for name, value in self.__dict__.items() if name not in self._unsaved}
+        hook = _base_of(type(self)).getstate_hook
+        return state if hook is None else hook(state)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        hook = _base_of(type(self)).reduce_ex_hook
+        if hook is not None:
+            with contextlib.suppress(NotImplementedError):
+                return hook(self)
+        return super().__reduce_ex__(protocol)
+
     def __str__(self) -> str:
         return type(self).__qualname__
 
     __repr__ = __str__
+
+
+def _base_of(cls: type[Any]) -> Any:
+    """Return the base that holds a class's hooks: `IterDataPipe` or `MapDataPipe`."""
+    return IterDataPipe if issubclass(cls, IterDataPipe) else MapDataPipe
 
 
 class IterDataPipe(_Methods, IterableDataset[Item_co]):
@@ -53,58 +109,40 @@ class IterDataPipe(_Methods, IterableDataset[Item_co]):
 
     Example:
         >>> from triten.utils.data.datapipes.iter import IterableWrapper
-        >>> list(IterableWrapper(range(5)).filter(lambda n: n % 2 == 0).map(lambda n: n * 10).batch(2))
-        [[0, 20], [40]]
+        >>> list(IterableWrapper(range(5)).batch(2).unbatch().zip(IterableWrapper("ab")))
+        [(0, 'a'), (1, 'b')]
     """
 
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}
-    _valid: object = None
+    getstate_hook: ClassVar[Callable[[Any], Any] | None] = None
+    reduce_ex_hook: ClassVar[Callable[[Any], Any] | None] = None
+    _valid_iterator_id: int | None = None
+    _number_of_samples_yielded: int = 0
+    _snapshot_state = _SnapshotState.NotStarted
+    _fast_forward_iterator: Iterator[Any] | None = None
     _is_running = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        own = vars(cls).get("__iter__")
-        if own is not None:
-            cls.__iter__ = _with_one_iterator(own)  # type: ignore[method-assign]
+        hook_iterator(cls)
 
+    def __iter__(self) -> Iterator[Item_co]:
+        return self
+
+    @_resetting
     def reset(self) -> None:
         """Begin anew: what a subclass does before its samples are iterated over."""
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_valid", "_is_running")}
-
-
-def _with_one_iterator(iterate: Callable[[Any], Iterable[Any]]) -> Callable[[Any], Iterator[Any]]:
-    """``__iter__`` that resets the pipe, and ends the iterator before."""
-
-    @functools.wraps(iterate)
-    def begin(self: IterDataPipe[Any]) -> Iterator[Any]:
-        if self._is_running:  # an ``__iter__`` asks that of its base
-            return iter(iterate(self))
-        token = self._valid = object()
+    def _begin_iterator(self) -> int:
+        """Invalidate the previous iterator, reset the pipe, and return the number of the new iterator."""
+        self._valid_iterator_id = 0 if self._valid_iterator_id is None else self._valid_iterator_id + 1
         self.reset()
-        return samples_of(self, token)
+        return self._valid_iterator_id
 
-    def samples_of(self: IterDataPipe[Any], token: object) -> Iterator[Any]:
-        samples: Iterator[Any] | None = None
-        while True:
-            if self._valid is not token:
-                raise RuntimeError(
-                    "This iterator has been invalidated because another iterator has been created from the same "
-                    f"IterDataPipe: {self}"
-                )
-            self._is_running = True
-            try:
-                if samples is None:
-                    samples = iter(iterate(self))
-                sample = next(samples)
-            except StopIteration:
-                return
-            finally:
-                self._is_running = False
-            yield sample
-
-    return begin
+    def _check_iterator(self, number: int) -> None:
+        """Raise RuntimeError unless `number` is that of the valid iterator."""
+        if self._valid_iterator_id != number:
+            raise invalidated(self)
 
 
 class DFIterDataPipe(IterDataPipe[Item_co]):
@@ -124,6 +162,8 @@ class MapDataPipe(_Methods, Dataset[Item_co]):
     """
 
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}
+    getstate_hook: ClassVar[Callable[[Any], Any] | None] = None
+    reduce_ex_hook: ClassVar[Callable[[Any], Any] | None] = None
 
 
 class functional_datapipe:
