@@ -75,6 +75,13 @@ def _quantized_operators() -> Callable[[], None]:
     return register
 
 
+def _foreach_operators() -> Callable[[], None]:
+    """Return the function that defines the operators over lists, imported with the first of them."""
+    from .functions.foreach_operators import register
+
+    return register
+
+
 def _record_launch(kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Call the operator for a launch of a user's Triton kernel, imported with the first recorded launch."""
     from .custom_ops.triton_launch import call_launch_operator
@@ -101,6 +108,7 @@ def load() -> None:
     from ..runtime.dispatch_key import RUNTIME, Functionality
     from .autograd.recording import not_differentiable
     from .core.dispatcher import Dispatcher
+    from .core.foreach_schemas import SCHEMAS as foreach_schemas
     from .core.kernel_function import KernelFunction
     from .core.operator_entry import late_kernels
     from .core.public_spelling import set_public_places
@@ -142,6 +150,7 @@ def load() -> None:
         for family, names in OPERATORS.items():
             dispatcher.defer(names, partial(_registration, family))
         dispatcher.defer(quantized_names, _quantized_operators)
+        dispatcher.defer(foreach_schemas, _foreach_operators)
         for (functionality, _), key in RUNTIME.items():
             kernel = fallbacks.get(functionality, passed)
             if kernel is not None:

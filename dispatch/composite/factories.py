@@ -29,6 +29,8 @@ from ..structured.stub import StructuredCall, find_kernel
 from ..tensor import Tensor, blank_tensor
 from .dimnames import named_factory
 from .filled import plan_eye, plan_eye_m, plan_full, plan_full_like
+from .triangles import tril_indices as tril_indices
+from .triangles import triu_indices as triu_indices
 
 if TYPE_CHECKING:
     from ...runtime.layout import layout as Layout
