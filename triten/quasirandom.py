@@ -62,7 +62,8 @@ def _direction_numbers(dimension: int) -> np.ndarray:
 def _changed_bits(first: int, count: int) -> np.ndarray:
     """Return, for each of `count` points from number `first`, the lowest zero bit: the direction that it adds."""
     following = np.arange(first + 1, first + count + 1)
-    return np.bitwise_count((following & -following) - 1).astype(np.intp)
+    bits: np.ndarray = np.bitwise_count((following & -following) - 1)
+    return bits.astype(np.intp)
 
 
 class SobolEngine:
