@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ..core.mode_stack import sees_whole
 from ..core.overload_packet import packets
 from ..generated import functions as ops
 from ..iterator.broadcast import infer_size
@@ -286,7 +287,11 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     outputs, m, n = form
     rows = math.prod(first[:-1])
     x1, x2 = input1.reshape((rows, m)), input2.reshape((rows, n))
-    turned = weight.permute((1, 0, 2)).reshape((m, outputs * n))
-    inner = ops.mm(x1, turned).reshape((rows, outputs, n))
-    result = ops.bmm(inner, x2.unsqueeze(2)).reshape((*first[:-1], outputs))
+    if sees_whole():
+        flat = ops._trilinear(x1, weight, x2, (1, 3), (0,), (1, 2), (2, 3))
+    else:
+        turned = weight.permute((1, 0, 2)).reshape((m, outputs * n))
+        inner = ops.mm(x1, turned).reshape((rows, outputs, n))
+        flat = ops.bmm(inner, x2.unsqueeze(2))
+    result = flat.reshape((*first[:-1], outputs))
     return result if bias is None else result + bias

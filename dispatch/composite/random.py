@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.device import device as Device
 from ...runtime.generator import MersenneGenerator
+from ...runtime.memory_format import contiguous_format
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import float64, int64
 from ...runtime.tensor_impl import TensorImpl
+from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.mode_stack import sees_whole
 from ..core.operator_entry import OperatorEntry
@@ -465,6 +467,10 @@ def rrelu(self: Tensor, lower: float, upper: float, training: bool, generator: G
             raise RuntimeError(f"rrelu: {name} bound must be finite, got {bound}")
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
+    if sees_whole():
+        noise = empty_like(self, memory_format=contiguous_format)
+        operator = Dispatcher.singleton().find_schema_or_throw("aten::rrelu_with_noise")
+        return operator.call(self, noise, lower, upper, training, generator)  # type: ignore[no-any-return]
     if not training:
         return leaky_relu(self, (lower + upper) / 2)
     return self * _slopes(self, lower, upper, generator)

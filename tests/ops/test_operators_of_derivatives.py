@@ -158,3 +158,13 @@ def test_a_mode_sees_the_operators_whole() -> None:
         with _Seen() as mode:
             getattr(aten, name)(*args)
         assert [each for each, _ in mode.calls] == [f"aten.{name}.default"]
+
+
+def test_a_mode_sees_the_operators_that_composites_call() -> None:
+    x, weight = tt.linspace(-2, 2, 6).view(2, 3), tt.ones(4, 3, 3)
+    with _Seen() as mode:
+        F.rrelu(x, training=True)
+        F.bilinear(x, x, weight)
+    names = [name for name, _ in mode.calls]
+    assert names[:2] == ["aten.empty_like.default", "aten.rrelu_with_noise.default"]
+    assert "aten._trilinear.default" in names and "aten.mm.default" not in names
