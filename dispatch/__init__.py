@@ -82,6 +82,13 @@ def _metadata_queries() -> Callable[[], None]:
     return register_queries
 
 
+def _foreach_operators() -> Callable[[], None]:
+    """Return the function that defines the operators over lists, imported with the first of them."""
+    from .functions.foreach_operators import register
+
+    return register
+
+
 def _record_launch(kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Call the operator for a launch of a user's Triton kernel, imported with the first recorded launch."""
     from .custom_ops.triton_launch import call_launch_operator
@@ -108,6 +115,7 @@ def load() -> None:
     from ..runtime.dispatch_key import RUNTIME, Functionality
     from .autograd.recording import not_differentiable
     from .core.dispatcher import Dispatcher
+    from .core.foreach_schemas import SCHEMAS as foreach_schemas
     from .core.kernel_function import KernelFunction
     from .core.operator_entry import late_kernels
     from .core.public_spelling import set_public_places
@@ -150,6 +158,7 @@ def load() -> None:
             dispatcher.defer(names, partial(_registration, family))
         dispatcher.defer(quantized_names, _quantized_operators)
         dispatcher.defer(("prim::device", "prim::layout"), _metadata_queries)
+        dispatcher.defer(foreach_schemas, _foreach_operators)
         for (functionality, _), key in RUNTIME.items():
             kernel = fallbacks.get(functionality, passed)
             if kernel is not None:

@@ -251,6 +251,7 @@ if _typing.TYPE_CHECKING:
     from . import nested as nested
     from . import onnx as onnx
     from . import quantization as quantization
+    from . import quasirandom as quasirandom
     from . import random as random
     from . import safetensors as safetensors
     from . import signal as signal
@@ -285,6 +286,7 @@ else:
     # Tensors go through the queues and pipes of Python's own `multiprocessing` too.
     _when_imported("multiprocessing", lambda: _import_module(f"{__package__}.multiprocessing"))
     onnx = _LazyModule(f"{__package__}.onnx")
+    quasirandom = _LazyModule(f"{__package__}.quasirandom")
     random = _LazyModule(f"{__package__}.random")
     safetensors = _LazyModule(f"{__package__}.safetensors")
     signal = _LazyModule(f"{__package__}.signal")

@@ -16,6 +16,7 @@ from ..plans.register import planned_by
 from ..scalars import truncated
 from ..structured.meta.dims import wrap_dim
 from ..structured.supported_dtypes import check_dtype
+from .forms import out_form
 
 if TYPE_CHECKING:
     from ...runtime.scalar_type import Number
@@ -106,6 +107,20 @@ def elu_backward(
     if is_result:
         return activation.elu_backward_of_result(grad_output, self_or_result, alpha, scale, input_scale)
     return activation.elu_backward(grad_output, self_or_result, alpha, scale, input_scale)
+
+
+def log_sigmoid_forward(self: Tensor) -> tuple[Tensor, Tensor]:
+    """Return `log_sigmoid`, and exp(-|x|) as the buffer of its gradient."""
+    result = ops.log_sigmoid(self)
+    return result, ops.exp(ops.neg(ops.abs(self.detach())))
+
+
+log_sigmoid_forward_output = out_form("log_sigmoid_forward", log_sigmoid_forward, count=2)
+
+
+def log_sigmoid_backward(grad_output: Tensor, self: Tensor, buffer: Tensor) -> Tensor:
+    """Return the gradient of `log_sigmoid`; like PyTorch's CUDA kernel it does not read the buffer."""
+    return activation.log_sigmoid_backward(grad_output, self)
 
 
 def glu(self: Tensor, dim: int) -> Tensor:

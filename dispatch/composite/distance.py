@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ..core.mode_stack import sees_whole
 from ..core.overload_packet import packets
 from ..generated import functions as ops
 from ..iterator.broadcast import infer_size
@@ -219,6 +220,42 @@ def _pdist_backward(grad: Tensor, self: Tensor, p: float, pdist: Tensor) -> Tens
     return _cdist_backward(square, self, self, p, distances)
 
 
+def _trilinear(
+    i1: Tensor,
+    i2: Tensor,
+    i3: Tensor,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int,
+) -> Tensor:
+    """Return the sum over `sumdim` of the product of three tensors, each with dimensions of size 1 inserted.
+
+    `expand1` to `expand3` hold the positions of the inserted dimensions. The contraction never holds the whole
+    product, so `unroll_dim` is only checked.
+    """
+    rank = i1._spec.ndim + len(expand1)
+    if not 0 <= unroll_dim < rank:
+        raise RuntimeError(f"unroll_dim must be in [0,{rank - 1}], got {unroll_dim}")
+    given = ((i1, expand1), (i2, expand2), (i3, expand3))
+    labels = [[d for d in range(rank) if d not in expand] for _, expand in given]
+    for (x, _), dims in zip(given, labels, strict=True):
+        if x._spec.ndim != len(dims):
+            raise RuntimeError(
+                f"_trilinear(): a tensor of {x._spec.ndim} dimensions does not have {rank} dimensions after expansion"
+            )
+    kept = [d for d in range(rank) if d not in sumdim]
+    present = {d for dims in labels for d in dims}
+    inputs = ",".join("".join(chr(97 + d) for d in dims) for dims in labels)
+    output = "".join(chr(97 + d) for d in kept if d in present)
+    result = ops.einsum(f"{inputs}->{output}", [i1, i2, i3])
+    for place, d in enumerate(kept):
+        if d not in present:
+            result = result.unsqueeze(place)
+    return result
+
+
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Compute `torch.nn.functional.bilinear`: x1^T W_k x2 + b_k for each output k, over all leading dimensions."""
     first, second, form = input1._spec.sizes, input2._spec.sizes, weight._spec.sizes
@@ -250,7 +287,11 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     outputs, m, n = form
     rows = math.prod(first[:-1])
     x1, x2 = input1.reshape((rows, m)), input2.reshape((rows, n))
-    turned = weight.permute((1, 0, 2)).reshape((m, outputs * n))
-    inner = ops.mm(x1, turned).reshape((rows, outputs, n))
-    result = ops.bmm(inner, x2.unsqueeze(2)).reshape((*first[:-1], outputs))
+    if sees_whole():
+        flat = ops._trilinear(x1, weight, x2, (1, 3), (0,), (1, 2), (2, 3))
+    else:
+        turned = weight.permute((1, 0, 2)).reshape((m, outputs * n))
+        inner = ops.mm(x1, turned).reshape((rows, outputs, n))
+        flat = ops.bmm(inner, x2.unsqueeze(2))
+    result = flat.reshape((*first[:-1], outputs))
     return result if bias is None else result + bias

@@ -15,6 +15,7 @@ from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import complex128, dtype_of_fill, float32, float64, get_default_dtype, int64
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.user_frame import levels_to_user
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated.functions import _arange_, _linspace_, as_strided, empty, empty_like, empty_strided, fill_
@@ -25,10 +26,13 @@ from ..scalars import element_of, overflow_error
 from ..structured.allocation import allocator_of, numpy_may_allocate
 from ..structured.deterministic_fill import fill_uninitialized
 from ..structured.meta.factories import is_sparse, spec_from
+from ..structured.resizing import resize_to_length
 from ..structured.stub import StructuredCall, find_kernel
 from ..tensor import Tensor, blank_tensor
 from .dimnames import named_factory
 from .filled import plan_eye, plan_eye_m, plan_full, plan_full_like
+from .triangles import tril_indices as tril_indices
+from .triangles import triu_indices as triu_indices
 
 if TYPE_CHECKING:
     from ...runtime.layout import layout as Layout
@@ -254,16 +258,7 @@ def arange(
 
 def arange_start_out(start: Number, end: Number, step: Number, out: Tensor) -> Tensor:
     """Run ``arange(start, end, step, out=)``; an output with the right number of elements keeps its shape."""
-    length = _range_length(start, end, step, out.dtype)
-    if out.numel() != length:
-        if out.numel():
-            warnings.warn(
-                f"The number of elements in the out tensor of shape {list(out.shape)} is {out.numel()} which does not "
-                f"match the computed number of elements {length}. Note that this may occur as a result of rounding "
-                f"error. The out tensor will be resized to a tensor of shape ({length},).",
-                stacklevel=2,
-            )
-        out.resize_((length,))
+    resize_to_length(out, _range_length(start, end, step, out.dtype))
     return _arange_(out, start, step)
 
 
@@ -273,7 +268,13 @@ def arange_out(end: Number, out: Tensor) -> Tensor:
 
 
 def _closed_length(start: Any, end: Any, step: Any) -> int:
-    """Return the number of elements of `range`, including its end. Raises RuntimeError as `arange`."""
+    """Warn of `range`, and return the number of its elements, with its end. Raises RuntimeError as `arange`."""
+    warnings.warn(
+        "tt.range is deprecated: its end belongs to it, unlike that of Python's range. Use tt.arange, whose values "
+        "are in [start, end).",
+        UserWarning,
+        stacklevel=levels_to_user(),
+    )
     _range_length(start, end, step, get_default_dtype())
     steps: int = math.floor((end - start) / step)
     return steps + 1
@@ -289,11 +290,6 @@ def range_step(
     pin: bool | None,
 ) -> Tensor:
     """Return `torch.range`: start, start + step, ... up to and including `end`, in the default dtype unless given."""
-    warnings.warn(
-        "tt.range is deprecated: its end belongs to it, unlike that of Python's range. Use tt.arange, whose values "
-        "are in [start, end).",
-        stacklevel=2,
-    )
     length = _closed_length(start, end, step)
     made = empty(length, dtype=dtype or get_default_dtype(), layout=layout, device=device, pin_memory=pin)
     return _arange_(made, start, step)

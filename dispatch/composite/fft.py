@@ -11,6 +11,7 @@ from ...runtime.scalar_type import get_default_dtype
 from ..generated import functions as ops
 from ..plans.host_kernel import host_kernel
 from ..structured.meta.dims import wrap_dim
+from ..structured.resizing import resize_to_length
 from .forms import write_out
 from .signal_windows import bartlett_window as bartlett_window
 from .signal_windows import blackman_window as blackman_window
@@ -365,12 +366,16 @@ def fft_fftfreq(
 
 def fft_fftfreq_out(n: int, d: float, out: Tensor) -> Tensor:
     """Run ``fft.fftfreq(out=)``."""
-    return write_out("fft_fftfreq", out, fft_fftfreq(n, d, out._spec.dtype, None, out._spec.device, None))
+    made = fft_fftfreq(n, d, out._spec.dtype, None, out._spec.device, None)
+    resize_to_length(out, n)
+    return write_out("fft_fftfreq", out, made)
 
 
 def fft_rfftfreq_out(n: int, d: float, out: Tensor) -> Tensor:
     """Run ``fft.rfftfreq(out=)``."""
-    return write_out("fft_rfftfreq", out, fft_rfftfreq(n, d, out._spec.dtype, None, out._spec.device, None))
+    made = fft_rfftfreq(n, d, out._spec.dtype, None, out._spec.device, None)
+    resize_to_length(out, n // 2 + 1)
+    return write_out("fft_rfftfreq", out, made)
 
 
 def fft_rfftfreq(

@@ -30,6 +30,7 @@ from ..scalars import real
 from ..structured.meta.loss import MEAN, NONE, SUM
 from ..structured.supported_dtypes import check_dtype
 from ..tensor import Tensor
+from .forms import out_form
 
 if TYPE_CHECKING:
     from ...runtime.scalar_type import Number
@@ -308,6 +309,31 @@ def huber_loss(self: Tensor, target: Tensor, reduction: int, delta: float) -> Te
     check_common("huber_loss", self, target)
     terms = ops._huber_terms(self, target, delta)
     return reduced(terms if common is dtype else terms.to(dtype), reduction)
+
+
+def _of_terms(grad_output: Tensor, slope: Tensor, reduction: int) -> Tensor:
+    """Return the gradient of a reduced loss: the slope of each term, times the gradient of the result."""
+    grad = ops.mul(grad_output, slope)
+    return ops.div(grad, slope.numel()) if reduction == MEAN else grad
+
+
+def smooth_l1_loss_backward(
+    grad_output: Tensor, self: Tensor, target: Tensor, reduction: int, beta: float
+) -> Tensor:
+    """Return the gradient of `smooth_l1_loss` by its input."""
+    gap = ops.sub(self, target)
+    slope = ops.clamp(ops.div(gap, beta), -1, 1) if beta else ops.sign(gap)
+    return _of_terms(grad_output, slope, reduction)
+
+
+def huber_loss_backward(
+    grad_output: Tensor, self: Tensor, target: Tensor, reduction: int, delta: float
+) -> Tensor:
+    """Return the gradient of `huber_loss` by its input."""
+    return _of_terms(grad_output, ops.clamp(ops.sub(self, target), -delta, delta), reduction)
+
+
+huber_loss_backward_out = out_form("huber_loss_backward", huber_loss_backward)
 
 
 def huber_terms(self: Tensor, target: Tensor, delta: float) -> Tensor:

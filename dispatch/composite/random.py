@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.device import device as Device
 from ...runtime.generator import MersenneGenerator
+from ...runtime.memory_format import contiguous_format
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import float64, int64
 from ...runtime.tensor_impl import TensorImpl
+from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.mode_stack import sees_whole
 from ..core.operator_entry import OperatorEntry
@@ -24,6 +26,7 @@ from ..generated.functions import (
     empty_like,
     leaky_relu,
     leaky_relu_,
+    leaky_relu_backward,
     multinomial,
     native_dropout,
     normal,
@@ -40,7 +43,7 @@ from ..structured.meta.factories import like_spec, spec_from
 from ..structured.meta.random import fresh_integers, fresh_normal
 from ..structured.supported_dtypes import check_dtype
 from .dimnames import named_factory
-from .forms import check_out, out_form
+from .forms import check_out, out_form, write_out
 
 if TYPE_CHECKING:
     from ...runtime.generator import Generator
@@ -399,6 +402,63 @@ def written(self: Tensor, made: Tensor) -> Tensor:
     return self if made is self else self.copy_(made)
 
 
+def rrelu_with_noise(
+    self: Tensor, noise: Tensor, lower: float, upper: float, training: bool, generator: Generator | None
+) -> Tensor:
+    """Compute `rrelu`, and in training write the factor of each element to `noise`."""
+    if noise._spec.sizes != self._spec.sizes:
+        raise RuntimeError(
+            "noise tensor shape must match self tensor shape. Got self.shape = "
+            f"{list(self._spec.sizes)} noise.shape = {list(noise._spec.sizes)}"
+        )
+    if not training:
+        return leaky_relu(self, (real(lower) + real(upper)) / 2)
+    if noise._spec.dtype is not self._spec.dtype:
+        raise RuntimeError(
+            f"expected scalar type {self._spec.dtype.scalar_name} but found {noise._spec.dtype.scalar_name}"
+        )
+    factor = _slopes(self, real(lower), real(upper), generator)
+    noise.detach().copy_(factor)
+    return self * factor
+
+
+def rrelu_with_noise_(
+    self: Tensor, noise: Tensor, lower: float, upper: float, training: bool, generator: Generator | None
+) -> Tensor:
+    """Run `rrelu_with_noise` in place."""
+    return self.copy_(rrelu_with_noise(self, noise, lower, upper, training, generator))
+
+
+def rrelu_with_noise_out(
+    self: Tensor,
+    noise: Tensor,
+    lower: float,
+    upper: float,
+    training: bool,
+    generator: Generator | None,
+    out: Tensor,
+) -> Tensor:
+    """Run ``rrelu_with_noise(out=)``."""
+    result = rrelu_with_noise(self, noise, lower, upper, training, generator)
+    return write_out("rrelu_with_noise", out, result)
+
+
+def rrelu_with_noise_backward(
+    grad_output: Tensor,
+    self: Tensor,
+    noise: Tensor,
+    lower: float,
+    upper: float,
+    training: bool,
+    self_is_result: bool,
+) -> Tensor:
+    """Return the gradient of `rrelu_with_noise`: by the factors in training, else that of `leaky_relu`."""
+    lower, upper = real(lower), real(upper)
+    if training and upper - lower > 1e-6:
+        return grad_output * noise
+    return leaky_relu_backward(grad_output, self, (lower + upper) / 2, self_is_result)
+
+
 def rrelu(self: Tensor, lower: float, upper: float, training: bool, generator: Generator | None) -> Tensor:
     """Compute `torch.rrelu`: `leaky_relu` with a slope sampled from [lower, upper] per element, or their mean."""
     lower, upper = real(lower), real(upper)
@@ -407,21 +467,28 @@ def rrelu(self: Tensor, lower: float, upper: float, training: bool, generator: G
             raise RuntimeError(f"rrelu: {name} bound must be finite, got {bound}")
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
+    if sees_whole():
+        noise = empty_like(self, memory_format=contiguous_format)
+        operator = Dispatcher.singleton().find_schema_or_throw("aten::rrelu_with_noise")
+        return operator.call(self, noise, lower, upper, training, generator)  # type: ignore[no-any-return]
     if not training:
         return leaky_relu(self, (lower + upper) / 2)
+    return self * _slopes(self, lower, upper, generator)
+
+
+def _slopes(self: Tensor, lower: float, upper: float, generator: Generator | None) -> Tensor:
+    """Return the factor of each element in training: 1 if it is positive, else a number drawn from [lower, upper)."""
     check_dtype("rrelu", self._spec.dtype, self._spec.device)
+    positive = self > 0
     if isinstance(stream_of(generator, self._spec.device), MersenneGenerator):
         # As in PyTorch, generate float64 numbers only for elements with a slope.
         lower, upper = self.new_tensor([lower, upper]).tolist()
-        positive = self > 0
         count = int((~positive).sum())
         drawn = empty((count,), dtype=float64).uniform_(lower, upper, generator=generator)
-        noise = ones_like(self).masked_scatter_(~positive, drawn.to(self.dtype))
-        return self * noise
-    noise = empty(self._spec.sizes, dtype=self.dtype, device=self.device).uniform_(
-        lower, upper, generator=generator
-    )
-    return where(self > 0, self, self * noise)
+        return ones_like(self).masked_scatter_(~positive, drawn.to(self.dtype))
+    drawn = empty(self._spec.sizes, dtype=self.dtype, device=self.device)
+    drawn.uniform_(lower, upper, generator=generator)
+    return where(positive, 1, drawn)
 
 
 def rrelu_(self: Tensor, lower: float, upper: float, training: bool, generator: Generator | None) -> Tensor:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from .foreach_schemas import SCHEMAS as FOREACH
+
 _NAMES: Final = """
 chunk diag split.sizes
 __ilshift__.Scalar __ilshift__.Tensor __irshift__.Scalar __irshift__.Tensor __lshift__.Scalar
@@ -76,7 +78,11 @@ special_zeta.self_scalar split.Tensor split_copy.Tensor split_with_sizes split_w
 squeeze_.dim squeeze_.dims stack stack.out sub.Scalar sub_.Scalar t_ trace trace.out transpose_
 triangular_solve triangular_solve.X unbind.int unbind_copy.int unsafe_split.Tensor
 unsafe_split_with_sizes unsqueeze_ xlogy.Scalar_Other xlogy.Scalar_Self xlogy_.Scalar_Other zeros.out
+_trilinear elu_backward elu_backward.grad_input huber_loss_backward huber_loss_backward.out log_sigmoid_backward
+log_sigmoid_backward.grad_input log_sigmoid_forward log_sigmoid_forward.output rrelu_with_noise rrelu_with_noise.out
+rrelu_with_noise_ rrelu_with_noise_backward smooth_l1_loss_backward smooth_l1_loss_backward.grad_input tril_indices
+tril_indices.out triu_indices triu_indices.out
 """
 
-WHOLE: Final = frozenset(f"aten::{name}" for name in _NAMES.split())
+WHOLE: Final = frozenset(f"aten::{name}" for name in _NAMES.split()) | FOREACH.keys()
 """Operators that a handler sees as a whole, rather than as parts."""

@@ -8,11 +8,17 @@ arguments must have the length of the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.grad_mode import is_inference_mode_enabled
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.thread_state import inherited
+from ..core.foreach_schemas import BINARY, TERNARY, UNARY
+from ..core.mode_stack import sees_whole, stack
+from ..core.op_overload import OpOverloadGroup
 from ..core.tensor_function import overridable
 from ..generated import functions as _ops
 from ..structured.meta.foreach import ORDERS, TOGETHER
@@ -24,21 +30,38 @@ if TYPE_CHECKING:
 Tensors = Sequence["Tensor"]
 ForeachFunction = Callable[..., Sequence["Tensor"]]
 
-UNARY = (
-    "abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor", "frac", "lgamma",
-    "log", "log10", "log1p", "log2", "neg", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt",
-    "tan", "tanh", "trunc",
-)  # fmt: skip
-"""Unary operators."""
-
-BINARY = ("add", "sub", "mul", "div", "pow", "clamp_max", "clamp_min", "maximum", "minimum")
-"""Operators of a tensor and another operand: a number for all tensors, or a list with one tensor or number for each."""
-
-TERNARY = ("addcdiv", "addcmul")
-"""Operators of three tensors and a number."""
-
 _NUMBERS_TOO = {"maximum": "clamp_min", "minimum": "clamp_max"}
 """Operators for numbers, if the named operator accepts only tensors."""
+
+
+class _WholeCalls(threading.local):
+    """The number of calls of this thread that modes have seen whole, and that are being made of their parts."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+
+    @contextmanager
+    def seen(self) -> Iterator[None]:
+        """Return a context in which a call is made of its parts."""
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
+
+
+whole_calls = inherited(_WholeCalls())
+
+
+def _is_seen_whole() -> bool:
+    """Return whether a mode that sees the operators PyTorch dispatches must see this call."""
+    return not whole_calls.depth and sees_whole()
+
+
+def _whole(name: str, tensors: Any, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
+    """Call the operator of a function, for a mode to see."""
+    made = OpOverloadGroup(f"aten::{name}")(tensors, *args, **kwargs)
+    return tensors if name.endswith("_") else tuple(made)
 
 
 def _tensors(name: str, argument: str, position: int, value: object) -> list[Tensor]:
@@ -132,6 +155,8 @@ def unary(operator: str) -> ForeachFunction:
     plain = operator.rstrip("_")
 
     def body(self: Tensors) -> Sequence[Tensor]:
+        if stack.modes and _is_seen_whole():
+            return _whole(name, self)
         tensors = _tensors(name, "self", 1, self)
         made = _at_once(name, plain, tensors)
         if made is None:
@@ -158,6 +183,8 @@ def binary(operator: str) -> ForeachFunction:
         return None if number is None else _at_once(name, number_operator, tensors, number=number)
 
     def body(self: Any, other: Any, *, alpha: Any = None) -> Sequence[Tensor]:
+        if stack.modes and _is_seen_whole():
+            return _whole(name, self, other, **({} if alpha is None else {"alpha": alpha}))
         if plain == "pow" and not isinstance(self, list | tuple | TensorImpl):
             exponents = _tensors(name, "exponent", 2, other)
             return tuple(_ops.pow(self, each) for each in exponents)
@@ -189,6 +216,10 @@ def ternary(operator: str) -> ForeachFunction:
     def body(
         self: Tensors, tensor1: Tensors, tensor2: Tensors, scalars: Any = 1, *, value: Any = 1
     ) -> Sequence[Tensor]:
+        if stack.modes and _is_seen_whole():
+            return _whole(
+                name, self, tensor1, tensor2, value if isinstance(scalars, int) and scalars == 1 else scalars
+            )
         tensors = _tensors(name, "self", 1, self)
         first = _others(name, tensors, _tensors(name, "tensor1", 2, tensor1))
         second = _others(name, tensors, _tensors(name, "tensor2", 3, tensor2))
@@ -214,6 +245,8 @@ def lerp(operator: str) -> ForeachFunction:
     name = f"_foreach_{operator}"
 
     def body(self: Tensors, tensors1: Tensors, weight: Any) -> Sequence[Tensor]:
+        if stack.modes and _is_seen_whole():
+            return _whole(name, self, tensors1, weight)
         tensors = _tensors(name, "self", 1, self)
         ends = _others(name, tensors, _tensors(name, "tensors1", 2, tensors1))
         weights = _others(name, tensors, weight)
@@ -232,6 +265,8 @@ def lerp(operator: str) -> ForeachFunction:
 @overridable
 def _foreach_norm(self: Tensors, ord: float = 2, dtype: Any = None) -> tuple[Tensor, ...]:
     """Return the norm of each tensor of a list (`torch._foreach_norm`)."""
+    if stack.modes and _is_seen_whole():
+        return _whole("_foreach_norm", self, ord, dtype)
     tensors = _tensors("_foreach_norm", "self", 1, self)
     order = ORDERS.get(ord) if dtype is None and len(tensors) > 1 else None
     if order is not None and go_together(tensors) and not is_inference_mode_enabled():
@@ -242,6 +277,8 @@ def _foreach_norm(self: Tensors, ord: float = 2, dtype: Any = None) -> tuple[Ten
 @overridable
 def _foreach_powsum(self: Tensors, ord: float = 2, dtype: Any = None) -> tuple[Tensor, ...]:
     """Return the sum of powers of absolute values of each tensor of a list (`torch._foreach_powsum`)."""
+    if stack.modes and _is_seen_whole():
+        return _whole("_foreach_powsum", self, ord, dtype)
     return tuple(
         _ops.sum(_ops.pow(_ops.abs(t), ord), dtype=dtype)
         for t in _tensors("_foreach_powsum", "self", 1, self)
@@ -251,12 +288,16 @@ def _foreach_powsum(self: Tensors, ord: float = 2, dtype: Any = None) -> tuple[T
 @overridable
 def _foreach_max(self: Tensors) -> tuple[Tensor, ...]:
     """Return the maximum of each tensor of a list (`torch._foreach_max`)."""
+    if stack.modes and _is_seen_whole():
+        return _whole("_foreach_max", self)
     return tuple(_ops.max(t) for t in _tensors("_foreach_max", "self", 1, self))
 
 
 @overridable
 def _foreach_mm(self: Tensors, mat2: Tensors) -> tuple[Tensor, ...]:
     """Return the pairwise matmuls of the tensors of two lists (`torch._foreach_mm`)."""
+    if stack.modes and _is_seen_whole():
+        return _whole("_foreach_mm", self, mat2)
     tensors = _tensors("_foreach_mm", "self", 1, self)
     return tuple(_ops.mm(a, b) for a, b in zip(tensors, _others("_foreach_mm", tensors, mat2), strict=True))
 
@@ -264,6 +305,8 @@ def _foreach_mm(self: Tensors, mat2: Tensors) -> tuple[Tensor, ...]:
 @overridable
 def _foreach_clone(self: Tensors, *, memory_format: Any = None) -> tuple[Tensor, ...]:
     """Return a copy of each tensor of a list (`torch._foreach_clone`)."""
+    if stack.modes and _is_seen_whole():
+        return _whole("_foreach_clone", self, memory_format=memory_format)
     return tuple(
         _ops.clone(t, memory_format=memory_format) for t in _tensors("_foreach_clone", "self", 1, self)
     )
@@ -272,6 +315,8 @@ def _foreach_clone(self: Tensors, *, memory_format: Any = None) -> tuple[Tensor,
 @overridable
 def _foreach_copy_(self: Tensors, src: Tensors, non_blocking: bool = False) -> Tensors:
     """Copy the elements of another list's tensors into a list's tensors (`torch._foreach_copy_`)."""
+    if stack.modes and _is_seen_whole():
+        return _whole("_foreach_copy_", self, src, non_blocking)
     tensors = _tensors("_foreach_copy_", "self", 1, self)
     sources = _others("_foreach_copy_", tensors, _tensors("_foreach_copy_", "src", 2, src))
     if _at_once("_foreach_copy_", "copy", tensors, (sources,)) is None:
@@ -283,6 +328,8 @@ def _foreach_copy_(self: Tensors, src: Tensors, non_blocking: bool = False) -> T
 @overridable
 def _foreach_zero_(self: Tensors) -> Tensors:
     """Fill each tensor of a list with zeros (`torch._foreach_zero_`)."""
+    if stack.modes and _is_seen_whole():
+        return _whole("_foreach_zero_", self)
     tensors = _tensors("_foreach_zero_", "self", 1, self)
     if _at_once("_foreach_zero_", "fill", tensors, number=0) is None:
         for each in tensors:

@@ -6,28 +6,19 @@ The root re-exports them. Most call the tensor's method of the same name.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from itertools import accumulate
 from operator import mul
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...runtime.errors import Message, check, not_a_tensor
 from ...runtime.layout import sparse_coo, strided
-from ...runtime.scalar_type import bool_, int32, int64
+from ...runtime.scalar_type import bool_, int64
 from ...runtime.storage import Storage, TypedStorageBase
-from ...runtime.traceback_filter import api_boundary
 from ..core.tensor_function import numpy_named, overridable
 from ..generated import functions as _ops
-from ..schema import bind, parse_schema
 from ..schema.type_check import overflows
 from ..tensor import Tensor
 from ..tensor_data import tensor
-
-if TYPE_CHECKING:
-    from ...runtime.device import DeviceLike
-    from ...runtime.layout import layout as Layout
-    from ...runtime.scalar_type import dtype as ScalarType
-    from ..schema import FunctionSchema
 
 __all__ = [
     "_assert",
@@ -48,8 +39,6 @@ __all__ = [
     "is_storage",
     "is_tensor",
     "numel",
-    "tril_indices",
-    "triu_indices",
     "typename",
     "unravel_index",
 ]
@@ -430,141 +419,6 @@ def detach_(input: Tensor) -> Tensor:
         False
     """
     return _checked("detach_", input).detach_()
-
-
-@cache
-def _triangle_schema(name: str) -> FunctionSchema:
-    return parse_schema(
-        f"{name}(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, "
-        "bool? pin_memory=None, bool requires_grad=False) -> Tensor"
-    )
-
-
-def _entries_below(row: int, col: int, offset: int) -> int:
-    """Return the number of entries of a lower triangle; `offset` is within -row and col."""
-    first, whole = max(0, -offset), min(row, max(0, col - offset - 1))
-    # Row r holds r + offset + 1 entries, up to all of them.
-    growing = (whole - first) * (first + whole + 2 * offset + 1) // 2 if whole > first else 0
-    return growing + max(0, row - max(first, whole)) * col
-
-
-def _triangle(name: str, row: int, col: int, offset: int, options: dict[str, Any]) -> Tensor:
-    schema = _triangle_schema(name)
-    row, col, offset, dtype, layout, device, pin_memory, requires_grad = bind(
-        schema, (row, col, offset), options
-    )
-    schema.signature.check_range((row, col, offset))
-    for side, size in (("row", row), ("col", col)):
-        if size < 0:
-            raise RuntimeError(f"{side} must be non-negative, got{size}")
-    if layout not in (None, strided):
-        raise NotImplementedError(f"{name}(): expected the layout {strided}, got {layout}")
-    if dtype not in (None, int32, int64):
-        raise NotImplementedError(f"\"{name}\" not implemented for '{dtype.scalar_name}'")
-    offset, upper = max(-row, min(offset, col)), name == "triu_indices"
-    first, last = (0, min(row, col - offset)) if upper else (max(0, -offset), row)
-    last = max(first, last) if col else first
-    entries = (
-        row * col - _entries_below(row, col, max(-row, offset - 1))
-        if upper
-        else _entries_below(row, col, offset)
-    )
-    if entries >= 1 << 62:
-        raise RuntimeError(f"Storage size calculation overflowed with sizes={[2, entries]}")
-    _ops.empty((2, entries), dtype=int64, device=device)  # rejects oversized results before any computation
-    rows = _ops.arange(first, last, device=device)
-    start = (rows + offset).clamp(min=0) if upper else rows * 0
-    lengths = col - start if upper else (rows + (offset + 1)).clamp(max=col)
-    before = lengths.cumsum(0) - lengths
-    at_row, shift = (
-        _ops.repeat_interleave(each, lengths, output_size=entries) for each in (rows, start - before)
-    )
-    columns = _ops.arange(entries, device=rows.device) + shift
-    made = _ops.stack((at_row, columns)).to(dtype or int64)
-    made = made.pin_memory() if pin_memory else made
-    return made._set_requires_grad() if requires_grad else made
-
-
-@api_boundary
-def tril_indices(
-    row: int,
-    col: int,
-    offset: int = 0,
-    *,
-    dtype: ScalarType | None = int64,
-    device: DeviceLike = None,
-    layout: Layout | None = None,
-    pin_memory: bool | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Return the row and column indices of a matrix's lower triangle, row by row (`torch.tril_indices`).
-
-    Args:
-        row: Number of rows of the matrix.
-        col: Number of columns of the matrix.
-        offset: The last diagonal that is included: 0 is the main one, 1 the one above it, -1 the one below.
-        dtype: The result's dtype, int64 or int32.
-        device: The result's device; by default `tt.get_default_device()`.
-        layout: The result's layout, which is `tt.strided`.
-        pin_memory: If True, place a CPU result in pinned memory.
-        requires_grad: False, as integers have no gradients.
-
-    Returns:
-        A tensor of shape (2, n): the rows of n elements, and their columns.
-
-    Raises:
-        RuntimeError: A size is negative.
-        NotImplementedError: `dtype` is neither int64 nor int32.
-
-    Example:
-        >>> import triten as tt
-        >>> tt.tril_indices(2, 2).tolist()
-        [[0, 1, 1], [0, 0, 1]]
-    """
-    options = {"dtype": dtype, "layout": layout, "device": device}
-    options |= {"pin_memory": pin_memory, "requires_grad": requires_grad}
-    return _triangle("tril_indices", row, col, offset, options)
-
-
-@api_boundary
-def triu_indices(
-    row: int,
-    col: int,
-    offset: int = 0,
-    *,
-    dtype: ScalarType | None = int64,
-    device: DeviceLike = None,
-    layout: Layout | None = None,
-    pin_memory: bool | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Return the row and column indices of a matrix's upper triangle, row by row (`torch.triu_indices`).
-
-    Args:
-        row: Number of rows of the matrix.
-        col: Number of columns of the matrix.
-        offset: The first diagonal that is included: 0 is the main one, 1 the one above it, -1 the one below.
-        dtype: The result's dtype, int64 or int32.
-        device: The result's device; by default `tt.get_default_device()`.
-        layout: The result's layout, which is `tt.strided`.
-        pin_memory: If True, place a CPU result in pinned memory.
-        requires_grad: False, as integers have no gradients.
-
-    Returns:
-        A tensor of shape (2, n): the rows of n elements, and their columns.
-
-    Raises:
-        RuntimeError: A size is negative.
-        NotImplementedError: `dtype` is neither int64 nor int32.
-
-    Example:
-        >>> import triten as tt
-        >>> tt.triu_indices(2, 2).tolist()
-        [[0, 0, 1], [0, 1, 1]]
-    """
-    options = {"dtype": dtype, "layout": layout, "device": device}
-    options |= {"pin_memory": pin_memory, "requires_grad": requires_grad}
-    return _triangle("triu_indices", row, col, offset, options)
 
 
 @overridable

@@ -48,6 +48,21 @@ def resize_output(out: Tensor, sizes: tuple[int, ...], strides: tuple[int, ...] 
         out._version_cell[0] = version
 
 
+def resize_to_length(out: Tensor, length: int) -> None:
+    """Make `out` a vector of `length` elements unless it has as many, with PyTorch's warning unless it is empty."""
+    if out.numel() == length:
+        return
+    if out.numel():
+        warnings.warn(
+            f"The number of elements in the out tensor of shape {list(out.shape)} is {out.numel()} which does not "
+            f"match the computed number of elements {length}. Note that this may occur as a result of rounding "
+            f"error. The out tensor will be resized to a tensor of shape ({length},).",
+            UserWarning,
+            stacklevel=levels_to_user(),
+        )
+    out.resize_((length,))
+
+
 def set_geometry(self: Tensor, storage: Storage, spec: TensorSpec, offset: int) -> None:
     """Make `self` a tensor of this spec, `offset` elements into a storage that grows if it is too small."""
     needed = (storage_size(spec.sizes, spec.strides) + offset) * spec.itemsize if spec.numel else 0

@@ -1,6 +1,7 @@
 """Factories: values, dtypes, strides, devices, options, and what they refuse."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -314,3 +315,31 @@ def test_full_of_a_complex_number_is_never_complex32():
         assert tt.full((2,), 1 + 1j).dtype is tt.complex64 and tt.full((2,), 1.0).dtype is tt.float16
     finally:
         tt.set_default_dtype(tt.float32)
+
+
+@pytest.mark.parametrize(
+    ("factory", "count"),
+    [
+        (lambda out: tt.arange(9, out=out), 9),
+        (lambda out: tt.fft.fftfreq(9, out=out), 9),
+        (lambda out: tt.fft.rfftfreq(9, out=out), 5),
+    ],
+)
+def test_an_output_of_another_length_is_resized_with_a_warning(factory, count):
+    given = tt.empty(2)
+    with pytest.warns(
+        UserWarning, match=rf"is 2 which does not match the computed number of elements {count}"
+    ):
+        assert factory(given) is given
+    assert given.shape == (count,)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert tt.equal(factory(tt.empty(0)), given)
+        factory(given)
+
+
+def test_a_range_into_an_output_is_deprecated():
+    with pytest.warns(UserWarning, match="range is deprecated") as caught:
+        made = tt.range(1, 4, out=tt.empty(0))
+    assert made.tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert caught[0].filename == __file__

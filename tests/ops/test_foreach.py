@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import triten as tt
-from triten.dispatch.functions.foreach import BINARY, FOREACH, UNARY
+from triten.dispatch.core.foreach_schemas import BINARY, UNARY
+from triten.dispatch.functions.foreach import FOREACH
 
 
 def _lists(device: str) -> list[tt.Tensor]:
@@ -117,3 +118,67 @@ def test_every_one_is_public() -> None:
         assert getattr(tt, name) is function
         assert function.__name__ == name
         assert function.__doc__
+
+
+class _Names(tt.TensorDispatchMode):
+    """The names of the operators that the mode sees."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def __tensor_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "expected"),
+    [
+        (lambda x: tt._foreach_add(x, 1.0), "_foreach_add.Scalar", [[2.0, 3.0], [4.0]]),
+        (lambda x: tt._foreach_add(x, x, alpha=2), "_foreach_add.List", [[3.0, 6.0], [9.0]]),
+        (lambda x: tt._foreach_sub_(x, [1, 2]), "_foreach_sub_.ScalarList", [[0.0, 1.0], [1.0]]),
+        (lambda x: tt._foreach_mul(x, x[1].sum()), "_foreach_mul.Tensor", [[3.0, 6.0], [9.0]]),
+        (lambda x: tt._foreach_pow(2, x), "_foreach_pow.ScalarAndTensor", [[2.0, 4.0], [8.0]]),
+        (lambda x: tt._foreach_addcmul(x, x, x, value=2), "_foreach_addcmul.Scalar", [[3.0, 10.0], [21.0]]),
+        (
+            lambda x: tt._foreach_addcdiv_(x, x, x, [1, 2]),
+            "_foreach_addcdiv_.ScalarList",
+            [[2.0, 3.0], [5.0]],
+        ),
+        (lambda x: tt._foreach_lerp(x, x, 0.5), "_foreach_lerp.Scalar", [[1.0, 2.0], [3.0]]),
+        (lambda x: tt._foreach_norm(x, 1), "_foreach_norm.Scalar", [3.0, 3.0]),
+        (lambda x: tt._foreach_neg_(x), "_foreach_neg_.default", [[-1.0, -2.0], [-3.0]]),
+        (lambda x: tt._foreach_max(x), "_foreach_max.default", [2.0, 3.0]),
+        (lambda x: tt._foreach_clone(x), "_foreach_clone.default", [[1.0, 2.0], [3.0]]),
+        (lambda x: tt._foreach_copy_(x, [x[1], x[1]]), "_foreach_copy_.default", [[3.0, 3.0], [3.0]]),
+        (lambda x: tt._foreach_zero_(x), "_foreach_zero_.default", [[0.0, 0.0], [0.0]]),
+    ],
+)
+def test_a_mode_sees_the_operator_over_a_list(call: Any, name: str, expected: Any) -> None:
+    for requires_grad in (False, True):
+        x = [tt.tensor([1.0, 2.0]), tt.tensor([3.0])]
+        if requires_grad:
+            weight = tt.ones((), requires_grad=True)
+            x = [each * weight for each in x]
+        with _Names() as mode:
+            made = call(x)
+        assert [each.tolist() for each in made] == expected
+        if not requires_grad:
+            assert mode.names[-1] == f"aten.{name}"
+            overload = name.partition(".")[2]
+            assert overload in getattr(tt.ops.aten, name.partition(".")[0]).overloads()
+
+
+def test_operators_over_lists_by_their_names() -> None:
+    aten = tt.ops.aten
+    x = [tt.tensor([1.0, 4.0], requires_grad=True), tt.tensor([9.0])]
+    roots = aten._foreach_sqrt.default(x)
+    assert isinstance(roots, list | tuple) and [each.tolist() for each in roots] == [[1.0, 2.0], [3.0]]
+    roots[0].sum().backward()
+    assert x[0].grad.tolist() == [0.5, 0.25]
+    ys = [tt.ones(2), tt.ones(1)]
+    assert aten._foreach_add_.List(ys, ys, alpha=3) is None
+    assert [each.tolist() for each in ys] == [[4.0, 4.0], [4.0]]
+    assert [each.tolist() for each in aten._foreach_mul(ys, [2, 3])] == [[8.0, 8.0], [12.0]]
+    schema = "aten::_foreach_add.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1) -> Tensor[]"
+    assert str(aten._foreach_add.List._schema) == schema

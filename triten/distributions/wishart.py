@@ -6,7 +6,6 @@ import math
 import warnings
 from typing import Any
 
-from ..dispatch.functions.queries import tril_indices
 from ..dispatch.generated import functions as _ops
 from ..dispatch.iterator.broadcast import broadcast_shapes
 from ..dispatch.tensor import Tensor
@@ -184,7 +183,7 @@ class Wishart(ExponentialFamily):
         diagonal = self._chi2.rsample(sample_shape).clamp(min=finfo(self._factor.dtype).tiny).sqrt()
         below = _standard_normal((*diagonal.shape[:-1], size * (size - 1) // 2), self._factor)
         noise = diagonal.diag_embed()
-        noise[(..., *tril_indices(size, size, -1, device=noise.device).unbind())] = below
+        noise[(..., *_ops.tril_indices(size, size, -1, device=noise.device).unbind())] = below
         root = self._factor @ noise
         found: Tensor = root @ root.mT
         return found

@@ -715,6 +715,30 @@ def _pdist_forward(input: Tensor, p: float = ..., *, out: Tensor) -> Tensor: ...
 def _pdist_backward(grad: Tensor, input: Tensor, p: float, pdist: Tensor) -> Tensor: ...
 @overload
 def _pdist_backward(grad: Tensor, input: Tensor, p: float, pdist: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def _trilinear(
+    i1: Tensor,
+    i2: Tensor,
+    i3: Tensor,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = ...,
+) -> Tensor: ...
+@overload
+def _trilinear(
+    i1: Tensor,
+    i2: Tensor,
+    i3: Tensor,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = ...,
+    *,
+    out: Tensor,
+) -> Tensor: ...
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = ...) -> Tensor:
     """Bilinear map of two vectors, with a matrix of weights for each output and an optional bias (`torch.nn.functional.bilinear`)."""
 
@@ -1190,6 +1214,60 @@ def eye(
 def eye(n: int, *, out: Tensor, requires_grad: bool = ...) -> Tensor: ...
 @overload
 def eye(n: int, m: int, *, out: Tensor, requires_grad: bool = ...) -> Tensor: ...
+@overload
+def tril_indices(
+    row: int,
+    col: int,
+    offset: int = ...,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+    requires_grad: bool = ...,
+) -> Tensor:
+    """The row and column indices of a matrix's lower triangle, row by row (`torch.tril_indices`)."""
+
+@overload
+def tril_indices(
+    row: int,
+    col: int,
+    offset: int = ...,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+    out: Tensor,
+    requires_grad: bool = ...,
+) -> Tensor: ...
+@overload
+def triu_indices(
+    row: int,
+    col: int,
+    offset: int = ...,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+    requires_grad: bool = ...,
+) -> Tensor:
+    """The row and column indices of a matrix's upper triangle, row by row (`torch.triu_indices`)."""
+
+@overload
+def triu_indices(
+    row: int,
+    col: int,
+    offset: int = ...,
+    *,
+    dtype: dtype | None = ...,
+    layout: layout | None = ...,
+    device: device | str | int | None = ...,
+    pin_memory: bool | None = ...,
+    out: Tensor,
+    requires_grad: bool = ...,
+) -> Tensor: ...
 @overload
 def logspace(
     start: Number,
@@ -8731,7 +8809,7 @@ __all__ = [
     "_thnn_fused_gru_cell", "_thnn_fused_gru_cell_backward", "_thnn_fused_lstm_cell",
     "_thnn_fused_lstm_cell_backward", "_thnn_fused_lstm_cell_backward_impl", "_to_copy", "_to_dense",
     "_to_sparse", "_to_sparse_bsc", "_to_sparse_bsr", "_to_sparse_csc", "_to_sparse_csr",
-    "_to_sparse_semi_structured", "_unique", "_unique2", "_unsafe_index", "_unsafe_index_put",
+    "_to_sparse_semi_structured", "_trilinear", "_unique", "_unique2", "_unsafe_index", "_unsafe_index_put",
     "_unsafe_masked_index", "_unsafe_masked_index_put_accumulate", "_unsafe_view", "_upsample_bicubic2d_aa",
     "_upsample_bicubic2d_aa_backward", "_upsample_bilinear2d_aa", "_upsample_bilinear2d_aa_backward",
     "_upsample_nearest_exact1d", "_upsample_nearest_exact1d_backward", "_upsample_nearest_exact2d",
@@ -8862,14 +8940,14 @@ __all__ = [
     "sum", "svd", "swapaxes", "swapdims", "t", "t_copy", "take", "take_along_dim", "tan", "tan_", "tanh",
     "tanh_", "tanh_backward", "tensor_split", "tensordot", "threshold", "threshold_", "threshold_backward",
     "tile", "to_dense_backward", "topk", "trace", "transpose", "transpose_copy", "trapezoid", "trapz",
-    "triangular_solve", "tril", "tril_", "triplet_margin_loss", "triu", "triu_", "true_divide",
-    "true_divide_", "trunc", "trunc_", "unbind", "unbind_copy", "unflatten", "unfold_copy", "unsafe_chunk",
-    "unsafe_split", "unsafe_split_with_sizes", "unsqueeze", "unsqueeze_copy", "upsample_bicubic2d",
-    "upsample_bicubic2d_backward", "upsample_bilinear2d", "upsample_bilinear2d_backward", "upsample_linear1d",
-    "upsample_linear1d_backward", "upsample_nearest1d", "upsample_nearest1d_backward", "upsample_nearest2d",
-    "upsample_nearest2d_backward", "upsample_nearest3d", "upsample_nearest3d_backward",
-    "upsample_trilinear3d", "upsample_trilinear3d_backward", "value_selecting_reduction_backward",
-    "values_copy", "vander", "var", "var_mean", "vdot", "view_as_complex", "view_as_complex_copy",
-    "view_as_real", "view_as_real_copy", "view_copy", "vsplit", "vstack", "where", "xlogy", "xlogy_", "zero_",
-    "zeros", "zeros_like",
+    "triangular_solve", "tril", "tril_", "tril_indices", "triplet_margin_loss", "triu", "triu_",
+    "triu_indices", "true_divide", "true_divide_", "trunc", "trunc_", "unbind", "unbind_copy", "unflatten",
+    "unfold_copy", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "unsqueeze", "unsqueeze_copy",
+    "upsample_bicubic2d", "upsample_bicubic2d_backward", "upsample_bilinear2d",
+    "upsample_bilinear2d_backward", "upsample_linear1d", "upsample_linear1d_backward", "upsample_nearest1d",
+    "upsample_nearest1d_backward", "upsample_nearest2d", "upsample_nearest2d_backward", "upsample_nearest3d",
+    "upsample_nearest3d_backward", "upsample_trilinear3d", "upsample_trilinear3d_backward",
+    "value_selecting_reduction_backward", "values_copy", "vander", "var", "var_mean", "vdot",
+    "view_as_complex", "view_as_complex_copy", "view_as_real", "view_as_real_copy", "view_copy", "vsplit",
+    "vstack", "where", "xlogy", "xlogy_", "zero_", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -13,10 +13,13 @@ from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...tensor import Tensor
 
 __all__ = [
-    "_cdist_backward", "_cdist_forward", "_pdist_backward", "_pdist_forward", "bilinear", "cdist", "pdist",
+    "_cdist_backward", "_cdist_forward", "_pdist_backward", "_pdist_forward", "_trilinear", "bilinear",
+    "cdist", "pdist",
 ]  # fmt: skip
 
 # fmt: off
@@ -32,6 +35,8 @@ _pdist_forward_packet = packet("_pdist_forward", ("_pdist_forward", "_pdist_forw
 _pdist_forward_plans, _pdist_forward_outs = _pdist_forward_packet.plans, _pdist_forward_packet.outs
 _pdist_backward_packet = packet("_pdist_backward", ("_pdist_backward", "_pdist_backward.out"), (("grad", "tensor"), ("input", "tensor"), ("p", "number"), ("pdist", "tensor")))
 _pdist_backward_plans, _pdist_backward_outs = _pdist_backward_packet.plans, _pdist_backward_packet.outs
+_trilinear_packet = packet("_trilinear", ("_trilinear", "_trilinear.out"), (("i1", "tensor"), ("i2", "tensor"), ("i3", "tensor"), ("expand1", "static"), ("expand2", "static"), ("expand3", "static"), ("sumdim", "static"), ("unroll_dim", "static", 1)))
+_trilinear_plans, _trilinear_outs = _trilinear_packet.plans, _trilinear_packet.outs
 bilinear_packet = packet("bilinear", ("bilinear",), (("input1", "tensor"), ("input2", "tensor"), ("weight", "tensor"), ("bias", "optional", None)))
 bilinear_plans = bilinear_packet.plans
 # fmt: on
@@ -195,6 +200,61 @@ def _pdist_backward(
     except (KeyError, AttributeError, TypeError):
         plan = _pdist_backward_packet.miss(grad, input, p, pdist)
     return plan(grad, input, p, pdist)
+
+
+def _trilinear(
+    i1: Tensor,
+    i2: Tensor,
+    i3: Tensor,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+    beyond: Any = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """_trilinear(Tensor i1, Tensor i2, Tensor i3, int[] expand1, int[] expand2, int[] expand3, int[] sumdim, int unroll_dim=1) -> Tensor"""
+    if modes or out is not None or beyond is not None:
+        if beyond is not None:
+            return _trilinear_packet.call_named(
+                FUNCTION, beyond, {}, i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim, out=out
+            )
+        if modes:
+            return _trilinear_packet.call_parameters(
+                i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim, out=out
+            )
+        try:
+            plan = _trilinear_outs[
+                i1._spec, i2._spec, i3._spec, expand1, expand2, expand3, sumdim, unroll_dim, out._spec
+            ]
+        except (KeyError, AttributeError, TypeError):
+            plan = _trilinear_packet.miss_out(i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim, out)
+        return plan(i1, i2, i3, out)
+    try:
+        plan = _trilinear_plans[i1._spec][i2._spec, i3._spec, expand1, expand2, expand3, sumdim, unroll_dim]
+    except (KeyError, AttributeError, TypeError):
+        if (
+            expand1.__class__ is list
+            or expand2.__class__ is list
+            or expand3.__class__ is list
+            or sumdim.__class__ is list
+        ):
+            try:
+                plan = _trilinear_plans[i1._spec][
+                    i2._spec,
+                    i3._spec,
+                    (tuple(expand1) if expand1.__class__ is list else expand1),
+                    (tuple(expand2) if expand2.__class__ is list else expand2),
+                    (tuple(expand3) if expand3.__class__ is list else expand3),
+                    (tuple(sumdim) if sumdim.__class__ is list else sumdim),
+                    unroll_dim,
+                ]
+            except (KeyError, AttributeError, TypeError):
+                plan = _trilinear_packet.miss(i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim)
+        else:
+            plan = _trilinear_packet.miss(i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim)
+    return plan(i1, i2, i3)
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

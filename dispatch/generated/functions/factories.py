@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
+from ....runtime.scalar_type import int64
 from ....runtime.traceback_filter import hide_inner_frames
 from ...core.call_arguments import NOT_GIVEN, REQUIRED
 from ...core.factory_options import check_requires_grad
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "_arange_", "_linspace_", "arange", "empty", "empty_like", "empty_permuted", "empty_strided", "eye",
     "fill", "fill_", "full", "full_like", "linspace", "logspace", "ones", "ones_like", "range",
-    "scalar_tensor", "zero_", "zeros", "zeros_like",
+    "scalar_tensor", "tril_indices", "triu_indices", "zero_", "zeros", "zeros_like",
 ]  # fmt: skip
 
 # fmt: off
@@ -86,6 +87,10 @@ _linspace__packet = packet("_linspace_", ("_linspace_",), (("input", "tensor"), 
 _linspace__plans = _linspace__packet.plans
 eye_packet = packet("eye", ("eye", "eye.m", "eye.out", "eye.m_out"), (("n", "static"), ("m", "static", NOT_GIVEN), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 eye_plans = eye_packet.plans
+tril_indices_packet = packet("tril_indices", ("tril_indices", "tril_indices.out"), (("row", "static"), ("col", "static"), ("offset", "static", 0), ("dtype", "static", int64, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
+tril_indices_plans = tril_indices_packet.plans
+triu_indices_packet = packet("triu_indices", ("triu_indices", "triu_indices.out"), (("row", "static"), ("col", "static"), ("offset", "static", 0), ("dtype", "static", int64, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
+triu_indices_plans = triu_indices_packet.plans
 logspace_packet = packet("logspace", ("logspace", "logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor", "logspace.out", "logspace.Tensor_Tensor_out", "logspace.Tensor_Scalar_out", "logspace.Scalar_Tensor_out"), (("start", "operand"), ("end", "operand"), ("steps", "static"), ("base", "number", 10.0), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 logspace_plans = logspace_packet.plans
 empty_permuted_packet = packet("empty_permuted", ("empty_permuted",), (("size", "static"), ("physical_layout", "static"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
@@ -1312,6 +1317,144 @@ def eye(
         check_requires_grad("eye", requires_grad)
         if requires_grad:
             return plan()._set_requires_grad()
+    return plan()
+
+
+def tril_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    beyond: Any = None,
+    dtype: dtype | None = int64,
+    layout: layout | None = None,
+    device: device | str | int | None = None,
+    pin_memory: bool | None = None,
+    out: Tensor | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """The row and column indices of a matrix's lower triangle, row by row (`torch.tril_indices`).
+
+    Args:
+        row: The number of rows of the matrix.
+        col: The number of columns of the matrix.
+        offset: The last diagonal of the triangle; 0 is the main diagonal, 1 the one above it, -1 the
+            one below it.
+        dtype: The dtype, int64 or int32.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A tensor of shape (2, n) for n entries; row 0 holds the rows, row 1 the columns.
+
+    Raises:
+        RuntimeError: `row` or `col` is negative.
+        NotImplementedError: `dtype` is neither int64 nor int32.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.tril_indices(2, 2)
+        tensor([[0, 1, 1],
+                [0, 0, 1]])
+
+    Schema::
+
+        tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """
+    if modes or out is not None or beyond is not None:
+        check_requires_grad("tril_indices", requires_grad)
+        if beyond is not None:
+            made = tril_indices_packet.call_named(
+                FUNCTION, beyond, {}, row, col, offset, dtype, layout, device, pin_memory, out=out
+            )
+        else:
+            made = tril_indices_packet.call_parameters(
+                row, col, offset, dtype, layout, device, pin_memory, out=out
+            )
+        return made.requires_grad_() if requires_grad else made
+    try:
+        plan = tril_indices_plans[row][col, offset, dtype, layout, device, pin_memory]
+    except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("tril_indices", requires_grad)
+        plan = tril_indices_packet.miss(row, col, offset, dtype, layout, device, pin_memory)
+    if requires_grad is not False:
+        check_requires_grad("tril_indices", requires_grad)
+        if requires_grad:
+            return plan().requires_grad_()
+    return plan()
+
+
+def triu_indices(
+    row: int,
+    col: int,
+    offset: int = 0,
+    beyond: Any = None,
+    dtype: dtype | None = int64,
+    layout: layout | None = None,
+    device: device | str | int | None = None,
+    pin_memory: bool | None = None,
+    out: Tensor | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """The row and column indices of a matrix's upper triangle, row by row (`torch.triu_indices`).
+
+    Args:
+        row: The number of rows of the matrix.
+        col: The number of columns of the matrix.
+        offset: The first diagonal of the triangle; 0 is the main diagonal, 1 the one above it, -1 the
+            one below it.
+        dtype: The dtype, int64 or int32.
+        layout: The result's layout, which is `tt.strided`.
+        device: The result's device; by default `tt.get_default_device()`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
+            may overlap with other work.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
+        requires_grad: Whether autograd records operations on the result.
+
+    Returns:
+        A tensor of shape (2, n) for n entries; row 0 holds the rows, row 1 the columns.
+
+    Raises:
+        RuntimeError: `row` or `col` is negative.
+        NotImplementedError: `dtype` is neither int64 nor int32.
+
+    Example:
+        >>> import triten as tt
+        >>> tt.triu_indices(2, 2)
+        tensor([[0, 0, 1],
+                [0, 1, 1]])
+
+    Schema::
+
+        triu_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+    """
+    if modes or out is not None or beyond is not None:
+        check_requires_grad("triu_indices", requires_grad)
+        if beyond is not None:
+            made = triu_indices_packet.call_named(
+                FUNCTION, beyond, {}, row, col, offset, dtype, layout, device, pin_memory, out=out
+            )
+        else:
+            made = triu_indices_packet.call_parameters(
+                row, col, offset, dtype, layout, device, pin_memory, out=out
+            )
+        return made.requires_grad_() if requires_grad else made
+    try:
+        plan = triu_indices_plans[row][col, offset, dtype, layout, device, pin_memory]
+    except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("triu_indices", requires_grad)
+        plan = triu_indices_packet.miss(row, col, offset, dtype, layout, device, pin_memory)
+    if requires_grad is not False:
+        check_requires_grad("triu_indices", requires_grad)
+        if requires_grad:
+            return plan().requires_grad_()
     return plan()
 
 

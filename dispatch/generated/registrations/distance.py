@@ -26,5 +26,7 @@ def register() -> None:
     operator("_pdist_forward.out(Tensor self, float p=2., *, Tensor(a!) out) -> Tensor(a!)", entry="_pdist_forward", tags="core", dispatch={"CompositeExplicitAutograd": out_form("_pdist_forward", composition._pdist_forward)}, autograd=out_refuses_grad)
     operator("_pdist_backward(Tensor grad, Tensor self, float p, Tensor pdist) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._pdist_backward})
     operator("_pdist_backward.out(Tensor grad, Tensor self, float p, Tensor pdist, *, Tensor(a!) out) -> Tensor(a!)", entry="_pdist_backward", dispatch={"CompositeImplicitAutograd": out_form("_pdist_backward", composition._pdist_backward)})
+    operator("_trilinear(Tensor i1, Tensor i2, Tensor i3, int[] expand1, int[] expand2, int[] expand3, int[] sumdim, int unroll_dim=1) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._trilinear})
+    operator("_trilinear.out(Tensor i1, Tensor i2, Tensor i3, int[] expand1, int[] expand2, int[] expand3, int[] sumdim, int unroll_dim=1, *, Tensor(a!) out) -> Tensor(a!)", entry="_trilinear", dispatch={"CompositeImplicitAutograd": out_form("_trilinear", composition._trilinear)})
     operator("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.bilinear})
     # fmt: on

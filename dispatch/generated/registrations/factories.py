@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ...autograd.recording import never_differentiable
 from ...composite import factories as composition
+from ...composite.forms import out_form
 from ...plans.register import operators_of
 from ...structured.meta import factories as meta
 from ..autograd import factories as derivatives
@@ -68,6 +69,10 @@ def register() -> None:
     operator("eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.eye_m})
     operator("eye.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.eye_out})
     operator("eye.m_out(SymInt n, SymInt m, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.eye_m_out})
+    operator("tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.tril_indices})
+    operator("tril_indices.out(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None, Tensor(a!) out) -> Tensor(a!)", entry="tril_indices", dispatch={"CompositeImplicitAutograd": out_form("tril_indices", composition.tril_indices)})
+    operator("triu_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.triu_indices})
+    operator("triu_indices.out(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None, Tensor(a!) out) -> Tensor(a!)", entry="triu_indices", dispatch={"CompositeImplicitAutograd": out_form("triu_indices", composition.triu_indices)})
     operator("logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.logspace})
     operator("logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.logspace})
     operator("logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.logspace})

@@ -8,9 +8,10 @@ from __future__ import annotations
 _NAMES = {
     "activation": """
     elu elu_ elu.out hardswish hardswish_ hardswish.out hardsigmoid hardsigmoid_ hardsigmoid.out hardshrink
-    hardshrink.out softshrink softshrink.out mish mish_ mish.out log_sigmoid log_sigmoid.out threshold
-    threshold_ threshold.out hardtanh hardtanh_ hardtanh.out relu6 relu6_ selu selu_ celu celu_ elu_backward
-    elu_backward.grad_input glu_backward glu_backward.grad_input glu glu.out _prelu_kernel prelu""",
+    hardshrink.out softshrink softshrink.out mish mish_ mish.out log_sigmoid log_sigmoid.out
+    log_sigmoid_forward log_sigmoid_forward.output log_sigmoid_backward log_sigmoid_backward.grad_input
+    threshold threshold_ threshold.out hardtanh hardtanh_ hardtanh.out relu6 relu6_ selu selu_ celu celu_
+    elu_backward elu_backward.grad_input glu_backward glu_backward.grad_input glu glu.out _prelu_kernel prelu""",
     "attention": """
     scaled_dot_product_attention _fused_sdp_choice _scaled_dot_product_attention_math
     _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward
@@ -37,7 +38,7 @@ _NAMES = {
     _ctc_loss_backward.Tensor ctc_loss.IntList ctc_loss.Tensor""",
     "distance": """
     cdist _cdist_forward _cdist_forward.out _cdist_backward _cdist_backward.out pdist _pdist_forward
-    _pdist_forward.out _pdist_backward _pdist_backward.out bilinear""",
+    _pdist_forward.out _pdist_backward _pdist_backward.out _trilinear _trilinear.out bilinear""",
     "embedding_bag": """
     embedding_bag embedding_bag.padding_idx _embedding_bag _embedding_bag.out _embedding_bag_forward_only
     _embedding_bag_forward_only.out _embedding_bag_backward _embedding_bag_dense_backward
@@ -49,9 +50,9 @@ _NAMES = {
     arange.start arange.start_step arange.out arange.start_out range range.step range.out_ range.out
     fill_diagonal_ _arange_ linspace linspace.Tensor_Tensor linspace.Tensor_Scalar linspace.Scalar_Tensor
     linspace.out linspace.Tensor_Tensor_out linspace.Tensor_Scalar_out linspace.Scalar_Tensor_out _linspace_
-    eye eye.m eye.out eye.m_out logspace logspace.Tensor_Tensor logspace.Tensor_Scalar logspace.Scalar_Tensor
-    logspace.out logspace.Tensor_Tensor_out logspace.Tensor_Scalar_out logspace.Scalar_Tensor_out
-    empty_permuted""",
+    eye eye.m eye.out eye.m_out tril_indices tril_indices.out triu_indices triu_indices.out logspace
+    logspace.Tensor_Tensor logspace.Tensor_Scalar logspace.Scalar_Tensor logspace.out
+    logspace.Tensor_Tensor_out logspace.Tensor_Scalar_out logspace.Scalar_Tensor_out empty_permuted""",
     "factorization": """
     linalg_lu_factor_ex linalg_lu_factor_ex.out _lu_solve linalg_cholesky_ex linalg_cholesky_ex.L
     linalg_solve_triangular linalg_solve_triangular.out geqrf geqrf.a linalg_householder_product
@@ -147,7 +148,8 @@ _NAMES = {
     nll_loss_forward nll_loss_forward.output nll_loss_backward nll_loss_backward.grad_input nll_loss2d_forward
     nll_loss2d_forward.output nll_loss2d_backward nll_loss2d_backward.grad_input nll_loss nll_loss2d
     nll_loss_nd cross_entropy_loss _cross_entropy_forward _cross_entropy_backward mse_loss mse_loss.out
-    mse_loss_backward mse_loss_backward.grad_input l1_loss smooth_l1_loss huber_loss _huber_terms kl_div
+    mse_loss_backward mse_loss_backward.grad_input l1_loss smooth_l1_loss huber_loss smooth_l1_loss_backward
+    smooth_l1_loss_backward.grad_input huber_loss_backward huber_loss_backward.out _huber_terms kl_div
     hinge_embedding_loss margin_ranking_loss cosine_embedding_loss poisson_nll_loss soft_margin_loss
     triplet_margin_loss binary_cross_entropy _binary_cross_entropy_terms binary_cross_entropy_with_logits
     multi_margin_loss multilabel_margin_loss multilabel_margin_loss.out""",
@@ -301,8 +303,9 @@ _NAMES = {
     normal.Tensor_Tensor_out normal.float_float_out multinomial multinomial.out _standard_gamma
     _standard_gamma.out _standard_gamma_grad _standard_gamma_grad.out _sample_dirichlet _sample_dirichlet.out
     _dirichlet_grad _dirichlet_grad.out poisson poisson.out binomial binomial.out native_dropout
-    native_dropout_backward native_dropout_backward.out dropout dropout_ rrelu rrelu_ alpha_dropout
-    alpha_dropout_ feature_dropout feature_dropout_ feature_alpha_dropout feature_alpha_dropout_""",
+    native_dropout_backward native_dropout_backward.out dropout dropout_ rrelu rrelu_ rrelu_with_noise
+    rrelu_with_noise_ rrelu_with_noise.out rrelu_with_noise_backward rrelu_with_noise_backward.out
+    alpha_dropout alpha_dropout_ feature_dropout feature_dropout_ feature_alpha_dropout feature_alpha_dropout_""",
     "recurrent": """
     _thnn_fused_lstm_cell _thnn_fused_lstm_cell.out _thnn_fused_lstm_cell_backward_impl
     _thnn_fused_lstm_cell_backward _thnn_differentiable_lstm_cell_backward _thnn_fused_gru_cell

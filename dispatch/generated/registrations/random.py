@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ...autograd.recording import never_differentiable, out_refuses_grad
 from ...composite import random as composition
+from ...composite.forms import out_form
 from ...plans.register import operators_of
 from ...structured.meta import random as meta
 from ..autograd import random as derivatives
@@ -93,6 +94,11 @@ def register() -> None:
     operator("dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.dropout_})
     operator("rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor", tags="nondeterministic_seeded pointwise", dispatch={"CompositeImplicitAutograd": composition.rrelu})
     operator("rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.rrelu_})
+    operator("rrelu_with_noise(Tensor self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.rrelu_with_noise})
+    operator("rrelu_with_noise_(Tensor(a!) self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.rrelu_with_noise_})
+    operator("rrelu_with_noise.out(Tensor self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None, *, Tensor(a!) out) -> Tensor(a!)", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.rrelu_with_noise_out})
+    operator("rrelu_with_noise_backward(Tensor grad_output, Tensor self, Tensor noise, Scalar lower, Scalar upper, bool training, bool self_is_result) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.rrelu_with_noise_backward})
+    operator("rrelu_with_noise_backward.out(Tensor grad_output, Tensor self, Tensor noise, Scalar lower, Scalar upper, bool training, bool self_is_result, *, Tensor(a!) out) -> Tensor(a!)", entry="rrelu_with_noise_backward", dispatch={"CompositeImplicitAutograd": out_form("rrelu_with_noise_backward", composition.rrelu_with_noise_backward)})
     operator("alpha_dropout(Tensor input, float p, bool train) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.alpha_dropout})
     operator("alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.alpha_dropout_})
     operator("feature_dropout(Tensor input, float p, bool train) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.feature_dropout})

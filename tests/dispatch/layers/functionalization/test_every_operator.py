@@ -188,7 +188,9 @@ OUT = [
     )
 ]
 # Copies of views write to lists of one kind alone: tests/ops/test_out_of_compositions.py.
-LISTS = [name for name in operators(writes_lists) if "_copy." not in name]
+LISTS = [name for name in operators(writes_lists) if "_copy." not in name and "::_foreach" not in name]
+FOREACH = ("_foreach_exp_", "_foreach_add_.List", "_foreach_addcmul_.ScalarList", "_foreach_zero_")
+LISTS += [f"aten::{name}" for name in FOREACH]  # the others have the same kernel
 VIEWS = operators(lambda s: not s.is_mutable and any(r.alias_info for r in s.returns), PARTS)
 
 
@@ -219,6 +221,7 @@ WRITES_BESIDE = {
     "aten::_batch_norm_with_update",
     "aten::_fused_moving_avg_obs_fq_helper",
     "aten::fused_moving_avg_obs_fake_quant",
+    "aten::rrelu_with_noise",
 }
 """Operators with results of their own that write to arguments beside."""
 OF_COMPILED_GRAPHS = {"aten::_batch_norm_statistics"}
@@ -650,6 +653,10 @@ def write_lists(name, lists):
         return
     if base.startswith("_multi_tensor"):
         assert op(lists[0], "add", lists[1], [], 2.0) is None
+        return
+    if base.startswith("_foreach"):
+        count = sum(str(argument.type) == "Tensor[]" for argument in op._schema.arguments)
+        assert op(*lists[:count], *([[2.0, 3.0]] if overload == "ScalarList" else [])) is None
         return
     count, options = LIST_SAMPLES[base.rstrip("_")]
     steps = [] if "sgd" in base else [[tt.tensor(3.0), tt.tensor(4.0)]]
