@@ -445,7 +445,8 @@ class _Grouping:
     def _fits(self, here: int, there: int, together: int) -> bool:
         """Return True if the groups of two steps have one index space."""
         spaces = {self.spaces[here], self.spaces[there]} - {None}
-        if not spaces and together.bit_count() > MOST_POINTWISE:
+        is_part = isinstance(self.calls[self.nodes[here]], ResultOf)  # of a step with several results
+        if not spaces and together.bit_count() > MOST_POINTWISE and not is_part:
             return False
         members = [self.nodes[i] for i in bits_of(together)]
         if not spaces:
@@ -453,8 +454,8 @@ class _Grouping:
             return (
                 is_one and not _picks_inside(members, self.calls) and not _mixed_on_host(members, self.calls)
             )
-        if isinstance(self.calls[self.nodes[here]], ResultOf):
-            return True  # it is always in the kernel of the step with several results
+        if is_part:
+            return True  # it is always in the kernel of that step
         space = next(iter(spaces))
         if len(spaces) > 1 or space is None or together.bit_count() > MOST_STEPS:
             return False

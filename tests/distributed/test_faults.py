@@ -127,7 +127,9 @@ def test_a_world_that_does_not_come_together() -> None:
 @needs_mpi
 def test_two_processes_of_one_rank() -> None:
     program = "os.environ['RANK'] = '1'; start()"
-    for status, text in run_programs([program, program]):  # the one that came first does not wait for the time limit
+    for status, text in run_programs(
+        [program, program]
+    ):  # the one that came first does not wait for the time limit
         assert status == 1 and "rank 1 of group '0': another process has come as rank 1 of 2 before" in text
 
 
