@@ -10,7 +10,7 @@ from ...runtime.float_errors import quietly
 from ..elementwise.constants import RangedConstants
 from ..plain_numpy import np
 from ..widen import FLOAT32, NARROW
-from .index_bounds import check_bounds
+from .index_bounds import check_bounds, own
 from .scatter_reduction import COMBINED_BY, accumulate_at, combine_at, divide_by_counts, identity_of
 
 
@@ -76,7 +76,7 @@ def scatter_reduce(call: StructuredCall) -> PlannedKernel:
             np.copyto(out, data)
         if places is None:
             return
-        index = index.reshape(picked)
+        index = own(index.reshape(picked))
         check_bounds(index, sizes[axis], axis, False, RuntimeError)
         where = places(index).reshape(-1)
         values = (src if src.ndim else src.reshape(1))[part].reshape(-1).astype(wide)
@@ -108,7 +108,7 @@ def scatter(call: StructuredCall) -> PlannedKernel:
             np.copyto(out, data)
         if places is None:
             return
-        index = index.reshape(picked)
+        index = own(index.reshape(picked))
         check_bounds(index, sizes[axis], axis, False, RuntimeError)
         where = places(index).reshape(-1)
         if from_tensor:
