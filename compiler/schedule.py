@@ -428,14 +428,15 @@ class _Grouping:
     def _fits(self, here: int, there: int, together: int) -> bool:
         """Return True if the groups of two steps have one index space."""
         spaces = {self.spaces[here], self.spaces[there]} - {None}
-        if not spaces and together.bit_count() > MOST_POINTWISE:
+        is_part = not self.calls[self.nodes[here]].is_computed  # of a step with several results
+        if not spaces and together.bit_count() > MOST_POINTWISE and not is_part:
             return False
         members = [self.calls[self.nodes[i]] for i in bits_of(together)]
         if not spaces:
             is_one = _one_domain(self.nodes[here], self.nodes[there])
             return is_one and not _gathers_inside(members) and not _exclude_each_other(members)
-        if not self.calls[self.nodes[here]].is_computed:
-            return True  # it is always in the kernel of the step with several results
+        if is_part:
+            return True  # it is always in the kernel of that step
         space = next(iter(spaces))
         if len(spaces) > 1 or space is None or together.bit_count() > MOST_STEPS:
             return False

@@ -105,7 +105,7 @@ def _registered(made: ProcessGroup) -> ProcessGroup:
     spec = made.spec
     fake = Backend.FAKE in made.backends.device_backend_map.values()
     if len(spec.ranks) > 1 and not fake:
-        meet(spec, "new_group")
+        meet(spec, made.backends, "new_group")
         if made.backends.device_backend_map.get("cpu") in (Backend.MPI, Backend.GLOO):
             made.communicator("cpu")
     state.groups[spec.name] = made

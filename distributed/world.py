@@ -88,7 +88,7 @@ def init_process_group(
     world = ProcessGroup(spec, backends)
     try:
         if failures.size > 1:
-            meet(spec, "init_process_group")
+            meet(spec, backends, "init_process_group")
         eager = {"cpu": (Backend.MPI, Backend.GLOO), "cuda": (Backend.NCCL,) if device is not None else ()}
         for kind, names in eager.items() if failures.size > 1 else ():  # at once, as all processes are here
             if backends.device_backend_map.get(kind) in names:

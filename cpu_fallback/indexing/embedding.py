@@ -8,7 +8,7 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...runtime.float_errors import quietly
 from ..plain_numpy import np
 from ..widen import FLOAT32, NARROW
-from .index_bounds import check_rows
+from .index_bounds import check_rows, own
 from .scatter_reduction import add_rows
 
 
@@ -41,8 +41,8 @@ def embedding_renorm(call: StructuredCall) -> PlannedKernel:
 
     @quietly
     def into(out: Any, table: Any, indices: Any, max_norm: float, norm_type: float) -> None:
-        check_rows(indices, size)
         rows = np.unique(indices)
+        check_rows(rows, size)
         values = table[rows].astype(FLOAT32) if narrow else table[rows]
         norms = np.linalg.norm(values, norm_type, axis=1)
         large = norms > max_norm
@@ -62,7 +62,7 @@ def embedding_dense_backward(call: StructuredCall) -> PlannedKernel:
 
     @quietly
     def into(out: Any, grad: Any, indices: Any) -> None:
-        rows = indices.reshape(-1)
+        rows = own(indices.reshape(-1))
         check_rows(rows, count)
         values = np.ascontiguousarray(grad).reshape(rows.size, width)
         work = out if out.flags.c_contiguous else np.empty(out.shape, out.dtype)
@@ -71,7 +71,7 @@ def embedding_dense_backward(call: StructuredCall) -> PlannedKernel:
             kept = rows != padding
             rows, values = rows[kept], values[kept]
         if by_frequency and rows.size:
-            times = np.bincount(rows.copy(), minlength=count)[rows]  # `bincount` reads its argument twice.
+            times = np.bincount(rows, minlength=count)[rows]
             scale = FLOAT32 if narrow else values.dtype
             values = values.astype(scale) / times[:, None].astype(scale)
         add_rows(work, rows, values, narrow)

@@ -11,6 +11,15 @@ UNSIGNED = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 greatest = np.maximum.reduce
 
 
+def own(indices: Any) -> Any:
+    """Return a copy of indices, or of a mask, that no other thread can change.
+
+    NumPy checks indices, or counts the elements of a mask, in one pass and reads them again in a second one, without
+    the global lock. `take` and `put` read each index once, and need no copy.
+    """
+    return indices.copy()
+
+
 def is_within(index: Any, size: int) -> bool:
     """Return True if every index is in ``[0, size)``."""
     return not index.size or bool(greatest(index.view(UNSIGNED[index.dtype.itemsize]), None) < size)

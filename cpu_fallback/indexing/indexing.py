@@ -20,7 +20,7 @@ from ..elementwise.constants import Constants
 from ..plain_numpy import concatenate, copyto, np
 from ..widen import FLOAT32, NARROW
 from . import sparse_rows
-from .index_bounds import check_bounds, check_rows, is_within
+from .index_bounds import check_bounds, check_rows, is_within, own
 from .scatter_reduction import (
     COMBINED_BY,
     add_rows,
@@ -78,7 +78,8 @@ def _wrapped(index: Any, size: int, dim: int) -> Any:
 
 
 def _key(indices: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple([slice(None) if i is None else i for i in indices])
+    """Return indices as NumPy takes them."""
+    return tuple([slice(None) if i is None else own(i) for i in indices])
 
 
 def _translated(failure: IndexError) -> IndexError:
@@ -151,7 +152,9 @@ def index_masked(call: StructuredCall) -> PlannedKernel:
         and spec.is_contiguous
         and indices[0].is_contiguous
     ):
-        return PlannedKernel(fresh, lambda data, indices: data.reshape(-1).compress(indices[0].reshape(-1)))
+        return PlannedKernel(
+            fresh, lambda data, indices: data.reshape(-1).compress(own(indices[0].reshape(-1)))
+        )
     return PlannedKernel(fresh, fresh)
 
 
@@ -268,7 +271,7 @@ def _rows_of(
     places = _row_places(sizes, axis) if few else None
 
     def checked(index: Any) -> Any:
-        rows = index if index.ndim == 1 else index.reshape(-1)
+        rows = own(index.reshape(-1))
         check_bounds(rows, size, axis, False, IndexError)
         return rows
 

@@ -12,6 +12,7 @@ from ..elementwise.constants import RangedConstants
 from ..elementwise.selection import selected
 from ..plain_numpy import np
 from ..widen import FLOAT32
+from .index_bounds import own
 
 BLOCK_OF_CHOICES = 1 << 13
 """Elements from which a mask's choices are made by bits, a block at a time."""
@@ -60,7 +61,7 @@ def nonzero(call: StructuredCall) -> PlannedKernel:
     def fresh(data: Any) -> Any:
         if data.dtype.kind == "V":
             data = data.astype(FLOAT32)
-        places = data.reshape(-1).nonzero()[0]
+        places = own(data.reshape(-1)).nonzero()[0]
         if rank == 1:
             return places.reshape(-1, 1), len(places)
         block = np.empty((rank, len(places)), np.int64)
@@ -83,7 +84,7 @@ def nonzero_static(call: StructuredCall) -> PlannedKernel:
     def into(out: Any, data: Any) -> None:
         if data.dtype.kind == "V":
             data = data.astype(FLOAT32)
-        places = np.flatnonzero(data.reshape(-1))[: len(out)]
+        places = np.flatnonzero(own(data.reshape(-1)))[: len(out)]
         out.fill(fill)
         if sizes:
             for d, found in enumerate(np.unravel_index(places, sizes)):

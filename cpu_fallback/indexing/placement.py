@@ -16,7 +16,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.constants import RangedConstants
 from ..plain_numpy import copyto, np
 from ..widen import FULL_FLOATS
-from .index_bounds import UNSIGNED, check_bounds, greatest
+from .index_bounds import UNSIGNED, check_bounds, greatest, own
 from .scatter_gather import places_function
 
 WORD = UNSIGNED[8]
@@ -56,7 +56,7 @@ def put(self: TensorSpec, index: TensorSpec, source: TensorSpec, accumulate: boo
 
     def write(out: Any, index: Any, source: Any) -> Any:
         if index.size:
-            where = _from_start(index.reshape(-1), numel, 0)
+            where = _from_start(own(index.reshape(-1)), numel, 0)
             if accumulate:
                 add_at(out.reshape(-1), where, source.reshape(-1))
             else:
@@ -87,7 +87,7 @@ def index_fill(self: TensorSpec, dim: int, index: TensorSpec, value: Any) -> Hos
     def fresh(data: Any, index: Any, value: Any) -> Any:
         out = data.copy()
         if index.size:
-            out[(*before, _from_start(index.reshape(-1), size, 0))] = constant[value]
+            out[(*before, _from_start(own(index.reshape(-1)), size, 0))] = constant[value]
         return out
 
     return _copying(self.sizes, self, fresh)

@@ -10,13 +10,20 @@ from ...runtime.float_errors import quietly
 from ..elementwise.constants import RangedConstants
 from ..plain_numpy import np
 from ..widen import FLOAT32, NARROW
-from .index_bounds import check_bounds
+from .index_bounds import check_bounds, own
 from .scatter_reduction import COMBINED_BY, accumulate_at, combine_at, divide_by_counts, identity_of
 
 
-def places_function(sizes: tuple[int, ...], axis: int, picked: tuple[int, ...]) -> Callable[[Any], Any]:
-    """Return a function from an index of shape `picked` along `axis` to flat indices of a contiguous array of
-    `sizes`.
+def places_function(
+    sizes: tuple[int, ...], axis: int, picked: tuple[int, ...], copies: bool = False
+) -> Callable[[Any], Any]:
+    """Return a function from an index to flat indices of a contiguous array.
+
+    Args:
+        sizes: sizes of the array.
+        axis: the dimension that the index is for.
+        picked: the index's shape.
+        copies: If True, the flat indices are never the index itself. Default: False.
     """
     strides = [1] * len(sizes)
     for d in range(len(sizes) - 2, -1, -1):
@@ -32,7 +39,7 @@ def places_function(sizes: tuple[int, ...], axis: int, picked: tuple[int, ...]) 
         scaled = index if stride == 1 else index * np.int64(stride)
         return scaled if rest is None else scaled + rest
 
-    return places
+    return (lambda index: own(index)) if copies and stride == 1 and rest is None else places
 
 
 def gather(call: StructuredCall) -> PlannedKernel:
@@ -64,7 +71,7 @@ def scatter_reduce(call: StructuredCall) -> PlannedKernel:
     spec = call.args["self"]
     sizes = spec.sizes or (1,)
     picked = call.args["index"].sizes or (1,)
-    places = None if 0 in picked else places_function(sizes, axis, picked)
+    places = None if 0 in picked else places_function(sizes, axis, picked, copies=True)
     part = tuple([slice(0, n) for n in picked])
     wide = FLOAT32 if spec.dtype in NARROW else spec.np_dtype
     function = COMBINED_BY.get(reduce, np.add)
@@ -100,7 +107,7 @@ def scatter(call: StructuredCall) -> PlannedKernel:
     from_tensor = "src" in call.args
     constant = RangedConstants(spec.np_dtype, float, spec.dtype)
     empty = 0 in picked
-    places = None if empty else places_function(sizes, axis, picked)
+    places = None if empty else places_function(sizes, axis, picked, copies=True)
     part = tuple([slice(0, n) for n in picked])
 
     def into(out: Any, data: Any, index: Any, src: Any) -> None:

@@ -12,6 +12,7 @@ from ...runtime.parallel import parallel_for
 from ...runtime.scalar_type import dtype as ScalarType
 from ..plain_numpy import np
 from ..widen import FLOAT32, NARROW
+from .index_bounds import own
 
 
 def bisected(sequence: Any, values: Any, right: bool) -> Any:
@@ -74,6 +75,7 @@ def searchsorted(call: StructuredCall) -> PlannedKernel:
 
     def into(out: Any, sequence: Any, values: Any, sorter: Any = None) -> None:
         if sorter is not None:
+            sorter = own(sorter)
             if sorter.size and (int(sorter.min()) < 0 or int(sorter.max()) >= n):
                 raise RuntimeError("torch.searchsorted(): sorter index out of range")
             sequence = np.take_along_axis(sequence, sorter, -1)

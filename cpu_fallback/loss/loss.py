@@ -8,6 +8,7 @@ from typing import Any
 from ...dispatch.structured.meta.loss import MEAN, NONE
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
+from ..indexing.index_bounds import own
 from ..plain_numpy import np
 from ..reduction.sums import SMALL, pairwise_sum
 from ..widen import compute_np
@@ -175,7 +176,7 @@ def nll_loss_backward(call: StructuredCall) -> PlannedKernel:
             # At positions of the flat array, in half of the time that an index for each dimension takes.
             out.put(target + starts, values)
         else:
-            out[rows, target] = values
+            out[rows, own(target)] = values
 
     return PlannedKernel(into_unweighted, quiet=True)
 

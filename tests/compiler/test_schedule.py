@@ -195,6 +195,20 @@ def test_a_long_chain_gives_the_values_of_eager_calls() -> None:
         assert tt.equal(found, wanted)
 
 
+@pytest.mark.parametrize("length", [126, 127, 128, 129])
+def test_a_step_with_several_results_is_not_cut(length: int) -> None:
+    def f(x: Any) -> Any:
+        for _ in range(length):
+            x = x * 1.01
+        return tt.nn.functional.dropout(x, 0.25) + 1
+
+    x = drawn(3, 41)
+    tt.manual_seed(3)
+    expected = f(x)
+    tt.manual_seed(3)
+    assert tt.equal(tt.compile(f)(x), expected)
+
+
 def test_names_of_long_kernels_are_short() -> None:
     def f(x: Any, y: Any, z: Any) -> Any:
         for _ in range(20):

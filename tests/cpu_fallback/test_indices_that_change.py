@@ -14,7 +14,16 @@ import pytest
 
 import triten as tt
 from triten.compiler.host import picks
-from triten.cpu_fallback.indexing import index_bounds, sparse_rows
+from triten.cpu_fallback.indexing import (
+    embedding,
+    index_bounds,
+    indexing,
+    masks,
+    placement,
+    scatter_gather,
+    searching,
+    sparse_rows,
+)
 from triten.cpu_fallback.sparse import products, structure, triangular
 from triten.runtime import lapack
 from triten.tests.compiled_code import needs_llvm
@@ -100,6 +109,57 @@ def test_operators(operator: str, changing: Callable[[Array], Array]) -> None:
     else:
         assert not found.double().isnan().any()
     assert np.isnan(whole[:MARGIN]).all() and np.isnan(whole[MARGIN + ROWS :]).all()
+
+
+ONES = tt.ones(COUNT, dtype=tt.float64)
+AFTER_COPY: dict[str, Callable[[tt.Tensor, tt.Tensor], Any]] = {
+    "two indices": lambda x, i: x[i, i.clone()],
+    "two indices of two sizes": lambda x, i: x[i[:, None], i[:4].clone()],
+    "index_put": lambda x, i: x[0].clone().index_put_((i,), ONES),
+    "index_put of rows": lambda x, i: x.clone().index_put_((i,), ONES[:, None]),
+    "index_put of two indices": lambda x, i: x.clone().index_put_((i, i.clone()), ONES),
+    "scatter": lambda x, i: x[0].scatter(0, i, ONES),
+    "scatter of a number": lambda x, i: x[0].scatter(0, i, 2.0),
+    "scatter with multiply": lambda x, i: x[0].scatter(0, i, ONES * 2, reduce="multiply"),
+    "scatter_add": lambda x, i: x[0].scatter_add(0, i, ONES),
+    "scatter_reduce": lambda x, i: x[0].scatter_reduce(0, i, ONES, "amax", include_self=False),
+    "index_add": lambda x, i: x[0].index_add(0, i, ONES),
+    "index_copy": lambda x, i: x[0].index_copy(0, i, ONES * 2),
+    "index_copy of columns": lambda x, i: x.index_copy(1, i, ONES.expand(ROWS, -1) * 2),
+    "index_fill": lambda x, i: x.index_fill(1, i, 3.0),
+    "index_reduce": lambda x, i: x[0].index_reduce(0, i, ONES, "amax", include_self=False),
+    "index_reduce of rows": lambda x, i: x.index_reduce(
+        0, i, ONES[:, None] * x[0], "prod", include_self=False
+    ),
+    "put": lambda x, i: x[0].put(i, ONES * 2),
+    "put with accumulate": lambda x, i: x[0].put(i, ONES, accumulate=True),
+    "searchsorted": lambda x, i: tt.searchsorted(ONES[:ROWS], ONES[:3], sorter=i[:ROWS]),
+    "embedding_backward": lambda x, i: tt.ops.aten.embedding_dense_backward(ONES[:, None], i, ROWS, -1, True),
+    "nonzero": lambda x, i: i.nonzero(),
+    "nonzero_static": lambda x, i: tt.nonzero_static(i, size=COUNT),
+    "mask of rows": lambda x, i: ONES[:, None].expand(-1, 3)[i.view(tt.bool)[::8]],
+    "mask": lambda x, i: ONES[i.view(tt.bool)[:COUNT]],
+    "mask and index": lambda x, i: ONES[:, None][i.view(tt.bool)[:COUNT], 0],
+}
+
+
+@pytest.mark.parametrize("operator", AFTER_COPY)
+def test_indices_are_read_once(operator: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Change the indices and masks once they have been copied: NumPy would check them and read them again."""
+    numbers = np.arange(COUNT) % ROWS
+    table, index = tt.arange(1.0, ROWS * WIDTH + 1).reshape(ROWS, WIDTH).double(), tt.from_numpy(numbers)
+    expected = AFTER_COPY[operator](table, index).tolist()
+    copies = []
+
+    def copied(given: Array) -> Array:
+        copies.append(given.copy())
+        numbers[...] = WRONG + 256 * WRONG
+        return copies[-1]
+
+    for module in (embedding, indexing, masks, placement, scatter_gather, searching):
+        monkeypatch.setattr(module, "own", copied)
+    assert AFTER_COPY[operator](table, index).tolist() == expected
+    assert copies
 
 
 @pytest.mark.parametrize("operator", ["csr_mm", "csr_mv", "csr_csr", "to_csc", "triangular"])

@@ -128,6 +128,28 @@ def test_one_rank_of_four_and_two_groups(rank: int, size: int) -> None:
     dist.destroy_process_group(own)
 
 
+@on_ranks(4)
+def test_groups_that_are_made_differently(rank: int, size: int) -> None:
+    last, limit = rank == 3, timedelta(seconds=60)
+    everyone = [0, 1, 2, 3]
+    calls: list[tuple[Callable[[], Any], str]] = [
+        (lambda: dist.new_group([0, 1, 3] if last else everyone, limit), "ranks [0, 1, 3], cpu:mpi"),
+        (lambda: dist.new_group([1, 0, 2, 3] if last else everyone, limit, sort_ranks=False),
+         "ranks [1, 0, 2, 3], cpu:mpi"),
+        (lambda: dist.new_group(everyone, limit, "nccl" if last else "mpi"), "ranks [0, 1, 2, 3], cuda:nccl"),
+        (lambda: dist.split_group(None, [[0, 3], [1, 2]] if last else [everyone], limit), "ranks [0, 3], cpu:mpi"),
+    ]  # fmt: skip
+    for call, words in calls:
+        with pytest.raises(dist.DistStoreError, match=r"differ: rank \d: .*; rank \d: new_group\(") as caught:
+            call()
+        assert words in str(caught.value) and "ranks [0, 1, 2, 3], cpu:mpi" in str(caught.value)
+    group = dist.new_group(everyone, limit, "gloo" if last else "mpi")  # two names of one backend
+    x = tt.ones(1)
+    dist.all_reduce(x, group=group)
+    assert x.item() == size
+    dist.destroy_process_group(group)
+
+
 @on_ranks(2)
 def test_messages_that_differ(rank: int, size: int) -> None:
     big = 1 << 17

@@ -19,7 +19,7 @@ from ..agreement import Call, call_of, is_enabled
 from ..communicator import Communicator
 from .agreement import Agreement
 from .jobs import Job, Jobs, Requests, meet
-from .library import remove_names_of_shared_memory, start
+from .library import do_not_finalize, remove_names_of_shared_memory, start
 from .messages import Headers
 from .reductions import plan
 
@@ -60,6 +60,7 @@ def connect(group: ProcessGroup) -> MPICommunicator:
         return spec.failures.watch(lambda: _connect(group), spec.ranks, spec.timeout, name)
     except BaseException:
         remove_names_of_shared_memory()  # a rank that is gone has not removed them
+        do_not_finalize()  # a thread may still wait inside of MPI
         raise
 
 

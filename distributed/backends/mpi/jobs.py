@@ -356,7 +356,7 @@ class Jobs:
             _release()
         try:
             return _MessageWork(job, self, job.begin(), source)
-        except self.mpi.Exception as error:
+        except (self.mpi.Exception, OverflowError) as error:  # a tag that is no C int
             raise self.failure(job, error) from error
 
     def lose(self, job: Job, why: str) -> DistBackendError:

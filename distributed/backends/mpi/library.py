@@ -17,7 +17,7 @@ from ...errors import DistBackendError
 from ...stores.store import Store
 from .process_management import process_management
 
-__all__ = ["is_installed", "launched", "remove_names_of_shared_memory", "start"]
+__all__ = ["do_not_finalize", "is_installed", "launched", "remove_names_of_shared_memory", "start"]
 
 
 def is_installed() -> bool:
@@ -98,6 +98,11 @@ def remove_names_of_shared_memory() -> None:
     for name in set(re.findall(r"/dev/shm/mpich_shm_\w+", maps)):
         with contextlib.suppress(OSError):  # another process was faster
             os.unlink(name)
+
+
+def do_not_finalize() -> None:
+    """Have the process end without MPI_Finalize, which crashes if a thread is still inside of MPI."""
+    atexit.unregister(_end_well)
 
 
 def _end_well(process: int) -> None:
