@@ -7,10 +7,11 @@ first line's operators, handlers see the operator that PyTorch's composite calls
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 _NAMES: Final = """
-chunk diag split.sizes
+chunk diag split.sizes unsafe_chunk
 __ilshift__.Scalar __ilshift__.Tensor __irshift__.Scalar __irshift__.Tensor __lshift__.Scalar
 __lshift__.Tensor __rshift__.Scalar __rshift__.Tensor _batch_norm_no_update _batch_norm_with_update
 _batch_norm_with_update_functional _cdist_backward _cdist_backward.out _chunk_cat _chunk_cat.out
@@ -80,3 +81,9 @@ unsafe_split_with_sizes unsqueeze_ xlogy.Scalar_Other xlogy.Scalar_Self xlogy_.S
 
 WHOLE: Final = frozenset(f"aten::{name}" for name in _NAMES.split())
 """Operators that a handler sees as a whole, rather than as parts."""
+
+recorders: Final[dict[str, Callable[..., Any]]] = {}
+"""Functions that record an operator of this table as one node, for operators without a row of derivatives.
+
+Autograd adds those of several views. A recorder receives the operator, the key set and all arguments.
+"""
