@@ -169,7 +169,9 @@ class Recorder:
         ]
         if len(recording.inputs) == 1 and recording.inputs[0] in lists:
             self._kept = []
-        self._written: dict[int, tuple[Callable[..., Plan], list[tuple[int, Callable[[Any], Any]]]]] = {}
+        self._written: dict[
+            int | tuple[int, ...], tuple[Callable[..., Plan], list[tuple[int, Callable[[Any], Any]]]]
+        ] = {}
 
     def plan(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         """Return the plan of a call: the one below autograd, and the recording around it."""
@@ -185,16 +187,19 @@ class Recorder:
             return inner
         positions = op.runtime_positions(args)
         count = len(positions)
+        kept_as: int | tuple[int, ...] = count
         if count != len(op.positions) and count != len(op.positions) - len(op.bakeable):
-            return partly_scaled(op, key_set, args)
-        written = self._written.get(count)
+            if not key_set & PYTHON_BIT:
+                return partly_scaled(op, key_set, args)
+            kept_as = tuple(positions)  # a handler sees which scales are given
+        written = self._written.get(kept_as)
         if written is None:
             text = RecorderText(self._recording, op, positions)
             name = f"plan_{op.name.partition('::')[2].replace('.', '_')}"
             names = {**_GLOBALS, self._recording.node.__name__: self._recording.node}
             names["__name__"] = self._recording.node.__module__
             make = defined(name, text.written(name), f"record {op.name}", names)
-            written = self._written[count] = (make, text.known)
+            written = self._written[kept_as] = (make, text.known)
         make, known = written
         # Planning fixes these specs and values, so the call does not check them.
         record: Plan = make(inner, *[value_of(args[position]) for position, value_of in known])

@@ -1,7 +1,7 @@
 """Shared nodes of operators that split a tensor into views: one node joins the gradients of all views.
 
-The views are recorded one by one, and `join_nodes` gives them a shared node. Where a mode or a subclass sees the operator
-whole, `record_whole` records it whole, and its backward calls PyTorch's operators.
+The views are recorded one by one, and `join_nodes` gives them a shared node. Where a mode or a subclass sees the
+operator whole, `record_whole` records it whole, and its backward calls PyTorch's operators.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any
 from ...runtime.tensor_spec import TensorSpec
 from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from ..core.whole_operators import recorders
-from ..tensor import Tensor
 from .node import Node, edge_of, next_sequence, set_history
 
 
@@ -121,9 +120,6 @@ def record_whole(op: OperatorEntry, key_set: int, values: Sequence[Any]) -> tupl
     if not self._spec.requires_grad or self._spec.is_inference:
         return views
     name = _NAMES[op.name]
-    is_view = not name.startswith("Unsafe")
-    if not is_view:
-        views = tuple([Tensor.from_data(v._data, v._spec) if v.__class__ is Tensor else v for v in views])
     node = NODES[name]()
     node.views = ()
     node.next_edges = (edge_of(self),)
@@ -133,7 +129,7 @@ def record_whole(op: OperatorEntry, key_set: int, values: Sequence[Any]) -> tupl
     node.specs = tuple([view._spec.detached for view in views])
     for number, view in enumerate(views):
         set_history(view, node, number)
-    return mark_several(views, name, dim) if is_view else views
+    return views if name.startswith("Unsafe") else mark_several(views, name, dim)
 
 
 _NAMES = {

@@ -18,19 +18,32 @@ from ..iterator.broadcast import broadcast_shapes
 from ..plans.host_kernel import host_kernel
 from ..structured.meta.dims import wrap_dim
 from ..tensor_data import tensor
-from .views import (
-    narrow,
-    tensor_split_indices,
-    tensor_split_sections,
-    unsafe_chunk,
-    unsafe_split,
-    unsafe_split_with_sizes,
-)
+from . import views
+from .views import narrow, tensor_split_indices, tensor_split_sections
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-__all__ = ["unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes"]
+
+def unsafe_split(self: Tensor, split_size: int, dim: int) -> tuple[Tensor, ...]:
+    """Run `torch.unsafe_split`: parts that autograd does not know as views, so that writes to them are allowed."""
+    return _no_views(views.unsafe_split(self, split_size, dim))
+
+
+def unsafe_split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
+    """Run `torch.unsafe_split_with_sizes`."""
+    return _no_views(views.unsafe_split_with_sizes(self, split_sizes, dim))
+
+
+def unsafe_chunk(self: Tensor, chunks: int, dim: int) -> tuple[Tensor, ...]:
+    """Run `torch.unsafe_chunk`."""
+    return _no_views(views.unsafe_chunk(self, chunks, dim))
+
+
+def _no_views(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    for part in parts:
+        part._view_base = part._version_cell = None  # each part has its own version
+    return parts
 
 
 def _divisible(name: str, self: Tensor, least: int, dim: int, sections: int) -> int:

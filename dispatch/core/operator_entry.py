@@ -37,9 +37,9 @@ from ..schema import FunctionSchema, base_type, parse_schema
 from .bound_arguments import is_runtime, key_of, static_key_of, tensors_in
 from .inference import as_inference, guarded_write, keys_in_inference_mode
 from .kernel_function import KernelFunction, Plan
+from .mode_stack import stack as mode_stack
 from .native_calls import as_native, from_composites
 from .version_tracking import tracked
-from .mode_stack import stack as mode_stack
 from .whole_operators import WHOLE, recorders
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ bitwise_xor.Scalar_Tensor_out bitwise_xor.Scalar_out bitwise_xor_.Scalar block_d
 bucketize.Scalar bucketize.Scalar_out bucketize.Tensor bucketize.Tensor_out celu celu_ channel_shuffle
 cholesky cholesky.out complex complex.out conj_physical.out conj_physical_ conv_tbc convolution_backward
 copysign.Scalar copysign_.Scalar count_nonzero count_nonzero.dim_IntList deg2rad deg2rad.out deg2rad_
-diag_embed diag_embed.out dist dist.out div.Scalar div.Scalar_mode div_.Scalar empty_permuted eq.Scalar
+diag_embed diag_embed.out dist dist.out div.Scalar div.Scalar_mode div_.Scalar elu_backward empty_permuted eq.Scalar
 eq.Scalar_out eq_.Scalar equal eye eye.m eye.m_out eye.out fill_.Tensor floor_divide.Scalar fmod.Scalar
 fmod.Scalar_out fmod_.Scalar frexp.Tensor frexp.Tensor_out full full.out full_like ge.Scalar
 ge.Scalar_out ge_.Scalar glu glu.out glu_backward gt.Scalar gt.Scalar_out gt_.Scalar histc histc.out huber_loss

@@ -96,15 +96,33 @@ def test_one_of_several_views_refuses_writes_under_autograd(name: str) -> None:
         views[0].grad_fn.name()
 
 
-@pytest.mark.parametrize(
-    "several", [lambda x: x.tensor_split(2), lambda x: x.unsafe_split(2), lambda x: x.hsplit(2)]
-)
+@pytest.mark.parametrize("several", [lambda x: x.tensor_split(2), lambda x: x.hsplit(2)])
 def test_other_views_of_several_may_be_written_to(several) -> None:
     x = tt.ones(4, 4, requires_grad=True)
     y = x * 1
     several(y)[0].mul_(2)
     y.sum().backward()
     assert sorted(set(x.grad.flatten().tolist())) == [1, 2]
+
+
+UNSAFE = {
+    "unsafe_split": lambda x: x.unsafe_split(2),
+    "unsafe_chunk": lambda x: x.unsafe_chunk(2),
+    "unsafe_split_with_sizes": lambda x: x.unsafe_split_with_sizes([2, 2]),
+}
+
+
+@pytest.mark.parametrize("name", UNSAFE)
+def test_autograd_does_not_know_the_parts_of_an_unsafe_split_as_views(name: str) -> None:
+    x = tt.ones(4, requires_grad=True)
+    y = x * 1
+    first, second = UNSAFE[name](y)
+    assert not first._is_view()
+    first.add_(1)
+    assert first.grad_fn.name() == "AddBackward0"
+    assert y.tolist() == [2, 2, 1, 1]
+    (gradient,) = tt.autograd.grad(y.sum() + (first * second).sum(), x)
+    assert gradient.tolist() == [2, 2, 3, 3]
 
 
 def test_views_of_several_are_written_to_where_no_gradient_is_wanted() -> None:
