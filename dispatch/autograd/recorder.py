@@ -7,6 +7,7 @@ fills in the node and links the results to it. Its free variables hold what the 
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from ...runtime.tensor_impl import TensorImpl
 from ...runtime.written_code import defined
 from ..core.inference import saves_refused
 from ..core.kernel_function import Plan
-from ..core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
+from ..core.operator_entry import BELOW_AUTOGRAD, PYTHON_BIT, OperatorEntry
 from ..schema.function_schema import local_name
 from ..schema.types import is_list_type
 from ..tensor import Tensor, blank_tensor
@@ -124,10 +125,26 @@ class RecordingPlanner:
 
     def __call__(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         """Return the plan of a call."""
+        if key_set & PYTHON_BIT and op.name in _WHOLE:
+            return _whole_planner(op.name)._recorder_of(op).plan(op, key_set, args)
+        return self._recorder_of(op).plan(op, key_set, args)
+
+    def _recorder_of(self, op: OperatorEntry) -> Recorder:
         recorder = self._recorders.get(op.name)
         if recorder is None:
             recorder = self._recorders[op.name] = Recorder(self.recording, op)
-        return recorder.plan(op, key_set, args)
+        return recorder
+
+
+_WHOLE = {"aten::convolution": ".whole_convolution:plan_convolution"}
+"""Planners of operators whose backward calls other operators if a mode or a subclass sees it, by their places."""
+
+
+def _whole_planner(name: str) -> RecordingPlanner:
+    """Return the planner of an operator's calls that a mode or a subclass sees, imported with the first one."""
+    module, _, attribute = _WHOLE[name].partition(":")
+    planner: RecordingPlanner = getattr(importlib.import_module(module, __package__), attribute)
+    return planner
 
 
 class Recorder:
@@ -152,7 +169,9 @@ class Recorder:
         ]
         if len(recording.inputs) == 1 and recording.inputs[0] in lists:
             self._kept = []
-        self._written: dict[int, tuple[Callable[..., Plan], list[tuple[int, Callable[[Any], Any]]]]] = {}
+        self._written: dict[
+            int | tuple[int, ...], tuple[Callable[..., Plan], list[tuple[int, Callable[[Any], Any]]]]
+        ] = {}
 
     def plan(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         """Return the plan of a call: the one below autograd, and the recording around it."""
@@ -168,16 +187,19 @@ class Recorder:
             return inner
         positions = op.runtime_positions(args)
         count = len(positions)
+        kept_as: int | tuple[int, ...] = count
         if count != len(op.positions) and count != len(op.positions) - len(op.bakeable):
-            return partly_scaled(op, key_set, args)
-        written = self._written.get(count)
+            if not key_set & PYTHON_BIT:
+                return partly_scaled(op, key_set, args)
+            kept_as = tuple(positions)  # a handler sees which scales are given
+        written = self._written.get(kept_as)
         if written is None:
             text = RecorderText(self._recording, op, positions)
             name = f"plan_{op.name.partition('::')[2].replace('.', '_')}"
             names = {**_GLOBALS, self._recording.node.__name__: self._recording.node}
             names["__name__"] = self._recording.node.__module__
             make = defined(name, text.written(name), f"record {op.name}", names)
-            written = self._written[count] = (make, text.known)
+            written = self._written[kept_as] = (make, text.known)
         make, known = written
         # Planning fixes these specs and values, so the call does not check them.
         record: Plan = make(inner, *[value_of(args[position]) for position, value_of in known])

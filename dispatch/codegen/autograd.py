@@ -85,7 +85,7 @@ def node_text(d: Derivative) -> str:
 
 
 def _backward_lines(d: Derivative, one_list: bool) -> list[str]:
-    """The body of `backward` after the gradient is at hand."""
+    """The body of `backward` after the gradient is at hand: the gradients in the order of their names, as PyTorch's."""
     inputs = d.inputs
     formulas = d.formulas
     if one_list:
@@ -113,14 +113,18 @@ def _backward_lines(d: Derivative, one_list: bool) -> list[str]:
         lines += [*evaluated(f, together=True), "else:"]
         lines += [
             f"    {line}"
-            for each in formulas
+            for each in sorted(formulas, key=_input_names)
             if each.inputs[0] in f.inputs and each is not f
             for line in evaluated(each, together=False)
         ]
-    for f in d.separate:
+    for f in sorted(d.separate, key=_input_names):
         if f.inputs[0] not in joined:
             lines += evaluated(f, together=False)
     return [*lines, f"return {', '.join(outs)}"]
+
+
+def _input_names(f: Formula) -> str:
+    return ", ".join(f.inputs)
 
 
 def _unpack_lines(d: Derivative, f: Formula) -> list[str]:

@@ -23,9 +23,11 @@ from ...runtime.attention_backends import (
 from ...runtime.device import CPU
 from ...runtime.generator import MersenneGenerator, default_generator
 from ...runtime.grad_mode import is_grad_enabled
+from ...runtime.local_dispatch_key_set import modes
 from ...runtime.scalar_type import bfloat16, bool_, float16, float32
 from ..autograd.tangents import tangents_of
 from ..core.kernel_function import Plan
+from ..core.mode_stack import sees_whole
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..plans.delegated import plan_of_part
@@ -33,6 +35,7 @@ from ..plans.register import planned_by
 from ..structured.meta.attention import LARGEST_HEAD
 
 if TYPE_CHECKING:
+    from ...runtime.scalar_type import dtype as ScalarType
     from ..tensor import Tensor
 
 
@@ -201,6 +204,8 @@ def scaled_dot_product_attention(
             "math kernel and the fused kernels."
         )
     if choice == FLASH and query.device.type == "cpu":
+        if attn_mask is not None and attn_mask.dtype is bool_ and modes and sees_whole():
+            attn_mask = _added_mask(attn_mask, query.dtype)
         return ops._scaled_dot_product_flash_attention_for_cpu(
             query, key, value, 0.0, is_causal, attn_mask=attn_mask, scale=scale
         )[0]
@@ -213,6 +218,12 @@ def scaled_dot_product_attention(
     return ops._scaled_dot_product_attention_math(
         query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
     )[0]
+
+
+def _added_mask(mask: Tensor, dtype: ScalarType) -> Tensor:
+    """Return the numbers to add to the scores for a mask of bools: minus infinity where it is False."""
+    seen, hidden = (ops.scalar_tensor(x, dtype=dtype, device=mask.device) for x in (0.0, -math.inf))
+    return ops.where(mask, seen, hidden)
 
 
 def _scaled_dot_product_attention_math(

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...runtime.scalar_type import bool_, get_default_dtype
 from ..core.kernel_function import Plan
+from ..core.mode_stack import sees_whole
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..plans.host_kernel import is_unseen
@@ -48,6 +49,8 @@ def isclose(self: Tensor, other: Tensor, rtol: float, atol: float, equal_nan: bo
         distance = ops.abs(ops.sub(self.to(get_default_dtype()), reference))
     else:
         distance = ops.abs(ops.sub(self, reference))
+    if sees_whole():
+        return close.__ior__(ops.isfinite(distance).__iand__(ops.le(distance, allowed)))
     finite = ops.lt(distance, math.inf)
     return ops.logical_or(close, ops.logical_and(finite, ops.le(distance, allowed)))
 

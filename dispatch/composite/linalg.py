@@ -150,15 +150,14 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         raise RuntimeError(
             f"both arguments to linear need to be at least 1D, but they are {spec.ndim}D and {rank}D"
         )
-    transposed = weight.t()
     if bias is None:
-        return matmul(input, transposed)
+        return matmul(input, weight.t())
     if spec.ndim == 2:
-        return addmm(bias, input, transposed)
+        return addmm(bias, input, weight.t())
     if rank == 2 and spec.ndim > 2 and spec.is_contiguous and bias._spec.ndim == 1:
         rows = input.view((_product(spec.sizes[:-1]), spec.sizes[-1]))
-        return addmm(bias, rows, transposed).view((*spec.sizes[:-1], weight._spec.sizes[0]))
-    return matmul(input, transposed) + bias
+        return addmm(bias, rows, weight.t()).view((*spec.sizes[:-1], weight._spec.sizes[0]))
+    return matmul(input, weight.t()) + bias
 
 
 def linear_out(input: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:

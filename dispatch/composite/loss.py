@@ -226,9 +226,10 @@ def _with_probabilities(
     classes = self.shape[class_dim]
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    likelihood = ops.log_softmax(self, class_dim)
     if label_smoothing > 0.0:
         target = target * (1.0 - label_smoothing) + label_smoothing / classes
-    terms = ops.log_softmax(self, class_dim) * target
+    terms = likelihood * target
     if weight is not None:
         terms = terms * _aligned(weight, self.dim(), classes, class_dim)
     if reduction == NONE:
@@ -257,10 +258,14 @@ def _with_label_smoothing(
     ignored = ops.eq(target, ignore_index)
     smooth = smoothed.masked_fill_(ignored, 0.0) if sees_whole() else ops.masked_fill(smoothed, ignored, 0.0)
     if reduction == MEAN:
-        counted = ops.bitwise_not(ignored)
-        if weight is not None:
-            chosen = ops.masked_fill(target, ignored, 0).reshape(-1)
-            counted = counted.reshape(-1) * ops.gather(weight, 0, chosen)
+        if weight is not None and sees_whole():
+            chosen = ops.masked_fill(target, ignored, 0).flatten()
+            counted = ops.gather(weight, 0, chosen).masked_fill_(ignored.flatten(), 0)
+        else:
+            counted = ops.bitwise_not(ignored)
+            if weight is not None:
+                chosen = ops.masked_fill(target, ignored, 0).reshape(-1)
+                counted = counted.reshape(-1) * ops.gather(weight, 0, chosen)
         smooth = smooth.sum() / counted.sum()
     elif reduction != NONE:
         smooth = smooth.sum()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ..core.mode_stack import sees_whole
 from ..generated import functions as ops
 
 if TYPE_CHECKING:
@@ -32,18 +33,15 @@ def _pad_circular(self: Tensor, pad: Sequence[int]) -> Tensor:
             f"Invalid padding size, expected 1 or 2 non-padded dimensions, which would be equivalent to padding of "
             f"length {(len(sizes) - 1) * 2} or {(len(sizes) - 2) * 2} respectively but got {len(pad)}"
         )
+    borders = [(len(sizes) - 1 - i, pad[2 * i], pad[2 * i + 1]) for i in range(padded)]
+    for dim, left, right in borders:
+        _check_border(sizes[dim], left, right)
+    if sees_whole():
+        return _pad_circular_by_copies(self, borders)
     whole = out = self.contiguous()
-    for i in range(padded):
-        dim = len(sizes) - 1 - i
-        left, right, n = pad[2 * i], pad[2 * i + 1], sizes[dim]
-        if left > n or right > n:
-            raise RuntimeError("Padding value causes wrapping around more than once.")
-        if n + left + right < 0:
-            raise RuntimeError("Negative padding value is resulting in an empty dimension")
-        kept = out.narrow(dim, max(-left, 0), n + min(left, 0) + min(right, 0))
-        length = kept._spec.sizes[dim]
-        if max(left, right) > length:
-            raise RuntimeError("Padding value causes wrapping around more than once.")
+    for dim, left, right in borders:
+        length = sizes[dim] + min(left, 0) + min(right, 0)
+        kept = out.narrow(dim, max(-left, 0), length)
         parts = [kept]
         if left > 0:
             parts.insert(0, kept.narrow(dim, length - left, left))
@@ -51,6 +49,41 @@ def _pad_circular(self: Tensor, pad: Sequence[int]) -> Tensor:
             parts.append(kept.narrow(dim, 0, right))
         out = ops.cat(parts, dim) if len(parts) > 1 else kept
     return out if out is not whole and not _is_view(pad) else out.clone()
+
+
+def _check_border(size: int, left: int, right: int) -> None:
+    """Raise RuntimeError for a border that a dimension of this size cannot have."""
+    if left > size or right > size:
+        raise RuntimeError("Padding value causes wrapping around more than once.")
+    if size + left + right < 0:
+        raise RuntimeError("Negative padding value is resulting in an empty dimension")
+    if max(left, right) > size + min(left, 0) + min(right, 0):
+        raise RuntimeError("Padding value causes wrapping around more than once.")
+
+
+def _pad_circular_by_copies(self: Tensor, borders: Sequence[tuple[int, int, int]]) -> Tensor:
+    """Write the tensor and its borders into a new one, by PyTorch's operators, for a mode that sees them.
+
+    `borders` has for each padded dimension its number, and the widths in front and behind.
+    """
+    sizes = list(self._spec.sizes)
+    for dim, left, right in borders:
+        sizes[dim] += left + right
+    out = self.new_empty(sizes)
+    inside, kept = out, self
+    for dim, left, right in borders:
+        inside = inside.slice(dim, max(left, 0), sizes[dim] - max(right, 0), 1)
+        kept = kept.slice(dim, max(-left, 0), self._spec.sizes[dim] - max(-right, 0), 1)
+    inside.copy_(kept)
+    for dim, left, right in borders:
+        size = sizes[dim]
+        if left > 0:
+            end = size - max(right, 0)
+            out.slice(dim, 0, left, 1).copy_(out.slice(dim, end - left, end, 1))
+        if right > 0:
+            begin = max(left, 0)
+            out.slice(dim, size - right, size, 1).copy_(out.slice(dim, begin, begin + right, 1))
+    return out
 
 
 def _is_view(pad: Sequence[int]) -> bool:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...runtime.device import CPU
 from ...runtime.grad_mode import is_grad_enabled
+from ...runtime.local_dispatch_key_set import modes
 from ...runtime.scalar_type import float32, float64
 from ..autograd.tangents import tangents_of
+from ..core.mode_stack import sees_whole
 from ..generated import functions as ops
 from ..structured.operand_checks import check_ranks
 
@@ -38,7 +40,8 @@ class Cell(NamedTuple):
     """A cell: its input's share of the gates, including added biases, and a step from that share.
 
     `step` gets the share of one step, the state, the transposed weights of the hidden state, the bias that is not
-    in the share, and the transposed projection.
+    in the share, and the transposed projection. `whole_step` takes PyTorch's steps, for a mode that sees them: it gets
+    the share, with the input's bias only, the state and the weights.
     """
 
     share: Callable[[Any, Weights], Any]
@@ -46,6 +49,7 @@ class Cell(NamedTuple):
     bias: Callable[[Weights], Any]
     mode: int
     gates: int
+    whole_step: Callable[[Any, State, Weights], State]
 
 
 def _share_with_both(input: Tensor, weights: Weights) -> Tensor:
@@ -102,10 +106,50 @@ def _simple_step(activation: Callable[[Any], Any]) -> Callable[[Any, State, Any,
     return step
 
 
-LSTM = Cell(_share_with_both, _lstm_step, _no_bias, 2, 4)
-GRU = Cell(_share_with_one, _gru_step, lambda weights: weights.b_hh, 3, 3)
-TANH = Cell(_share_with_both, _simple_step(lambda x: x.tanh()), _no_bias, 1, 1)
-RELU = Cell(_share_with_both, _simple_step(lambda x: x.relu()), _no_bias, 0, 1)
+def _whole_lstm_step(share: Tensor, state: State, weights: Weights) -> State:
+    hx, cx = state
+    gates = ops.linear(hx, weights.w_hh, weights.b_hh).add_(share)
+    i, f, g, o = gates.unsafe_chunk(4, 1)
+    i, f, g, o = i.sigmoid_(), f.sigmoid_(), g.tanh_(), o.sigmoid_()
+    cy = (f * cx).add_(i * g)
+    hy = o * cy.tanh()
+    return (hy if weights.w_hr is None else ops.matmul(hy, weights.w_hr.t())), cy
+
+
+def _whole_gru_step(share: Tensor, state: State, weights: Weights) -> State:
+    (hx,) = state
+    xr, xi, xn = share.unsafe_chunk(3, 1)
+    hr, hi, hn = ops.linear(hx, weights.w_hh, weights.b_hh).unsafe_chunk(3, 1)
+    r = hr.add_(xr).sigmoid_()
+    i = hi.add_(xi).sigmoid_()
+    n = xn.add(hn.mul_(r)).tanh_()
+    return ((hx - n).mul_(i).add_(n),)
+
+
+def _whole_simple_step(activation: Callable[[Any], Any]) -> Callable[[Any, State, Weights], State]:
+    def step(share: Tensor, state: State, weights: Weights) -> State:
+        return (activation(ops.linear(state[0], weights.w_hh, weights.b_hh).add_(share)),)
+
+    return step
+
+
+def _tanh(x: Tensor) -> Tensor:
+    return x.tanh()
+
+
+def _relu(x: Tensor) -> Tensor:
+    return x.relu()
+
+
+LSTM = Cell(_share_with_both, _lstm_step, _no_bias, 2, 4, _whole_lstm_step)
+GRU = Cell(_share_with_one, _gru_step, lambda weights: weights.b_hh, 3, 3, _whole_gru_step)
+TANH = Cell(_share_with_both, _simple_step(_tanh), _no_bias, 1, 1, _whole_simple_step(_tanh))
+RELU = Cell(_share_with_both, _simple_step(_relu), _no_bias, 0, 1, _whole_simple_step(_relu))
+
+
+def _takes_whole_steps(input: Tensor) -> bool:
+    """Return True if a mode sees PyTorch's steps of a cell, which PyTorch's CPU backend composes of operators."""
+    return bool(modes) and sees_whole() and input._spec.device is CPU
 
 
 def _transposed(weights: Weights) -> tuple[Tensor, Tensor | None]:
@@ -139,6 +183,8 @@ def _joined(states: Sequence[State]) -> State:
 
 def _direction(cell: Cell, input: Steps, state: State, weights: Weights, reverse: bool) -> tuple[Any, State]:
     """Return the output of all steps and the last state; for packed sequences, the state after each one's last step."""
+    if _takes_whole_steps(input.data):
+        return _whole_direction(cell, input, state, weights, reverse)
     share = cell.share(input.data, weights)
     if input.sizes is None and _is_one_operator(cell, share, state, weights):
         bias = cell.bias(weights)
@@ -148,6 +194,16 @@ def _direction(cell: Cell, input: Steps, state: State, weights: Weights, reverse
         )
         return output, (hy,) if cx is None else (hy, cy)
     made, end = _by_steps(cell, input._replace(data=share), state, weights, reverse)
+    return input.made_of(made).data, end
+
+
+def _whole_direction(
+    cell: Cell, input: Steps, state: State, weights: Weights, reverse: bool
+) -> tuple[Any, State]:
+    """Compute `_direction` by PyTorch's steps."""
+    share = input._replace(data=_share_with_one(input.data, weights))
+    whole = cell._replace(step=lambda share, state, *_: cell.whole_step(share, state, weights))
+    made, end = _by_steps(whole, share, state, weights, reverse)
     return input.made_of(made).data, end
 
 
@@ -183,8 +239,9 @@ def _by_steps(
     steps = input.steps()
     if not steps:
         raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
-    w_hh, w_hr = _transposed(weights)
-    bias = cell.bias(weights)
+    w_hh, w_hr, bias = None, None, None
+    if not _takes_whole_steps(input.data):
+        (w_hh, w_hr), bias = _transposed(weights), cell.bias(weights)
     outputs: list[Any] = []
     if input.sizes is None:
         for share in reversed(steps) if reverse else steps:
@@ -299,6 +356,11 @@ def _one_state(
     return output, hidden
 
 
+def _turned_back(output: Tensor) -> Tensor:
+    """Return an output with the batch first, by PyTorch's operator for a mode that sees it."""
+    return output.transpose_(0, 1) if _takes_whole_steps(output) else output.transpose(0, 1)
+
+
 def _of_input(cell: Cell) -> Callable[..., tuple[Tensor, Tensor]]:
     """Return the overload of whole sequences of a layer with one state."""
 
@@ -306,7 +368,7 @@ def _of_input(cell: Cell) -> Callable[..., tuple[Tensor, Tensor]]:
         *rest, batch_first = options
         turned = Steps(input.transpose(0, 1) if batch_first else input)
         output, hidden = _one_state(cell, turned, hx, params, *rest)
-        return output.transpose(0, 1) if batch_first else output, hidden
+        return _turned_back(output) if batch_first else output, hidden
 
     return layer
 
@@ -401,6 +463,8 @@ def lstm_cell(
 
 
 def _one_step(cell: Cell, input: Tensor, state: State, weights: Weights) -> State:
+    if _takes_whole_steps(input):
+        return cell.whole_step(_share_with_one(input, weights), state, weights)
     return cell.step(cell.share(input, weights), state, weights.w_hh.t(), cell.bias(weights), None)
 
 

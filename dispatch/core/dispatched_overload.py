@@ -147,15 +147,16 @@ def _corrected(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry,
 
 
 def _chunk(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Sequence[Any]]:
-    """Split a dimension as PyTorch's composite ``chunk`` does."""
+    """Split a dimension as PyTorch's composites ``chunk`` and ``unsafe_chunk`` do."""
     self, chunks, dim = values
+    split = op.name.replace("chunk", "split")
     find = Dispatcher.singleton().find_schema_or_throw
     sizes = self._spec.sizes
     if chunks <= 0 or not -len(sizes) <= dim < len(sizes):
         return op, values
     if not sizes[dim]:
-        return find("aten::split_with_sizes"), [self, (0,) * chunks, dim]
-    return find("aten::split.Tensor"), [self, -(-sizes[dim] // chunks), dim]
+        return find(f"{split}_with_sizes"), [self, (0,) * chunks, dim]
+    return find(f"{split}.Tensor"), [self, -(-sizes[dim] // chunks), dim]
 
 
 def _split_with_sizes(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Sequence[Any]]:
@@ -196,6 +197,7 @@ _REWRITES: Final[dict[str, Rewrite]] = {
     "aten::diag": _diag,
     "aten::slice.Tensor": _slice,
     "aten::slice_backward": _slice_backward,
+    "aten::unsafe_chunk": _chunk,
     "aten::split.sizes": _split_with_sizes,
     **{f"aten::{name}{form}": _corrected for name in ("std", "var") for form in ("", ".dim", ".out")},
 }

@@ -37,9 +37,10 @@ from ..schema import FunctionSchema, base_type, parse_schema
 from .bound_arguments import is_runtime, key_of, static_key_of, tensors_in
 from .inference import as_inference, guarded_write, keys_in_inference_mode
 from .kernel_function import KernelFunction, Plan
+from .mode_stack import stack as mode_stack
 from .native_calls import as_native, from_composites
 from .version_tracking import tracked
-from .whole_operators import WHOLE
+from .whole_operators import WHOLE, recorders
 
 if TYPE_CHECKING:
     from ...runtime.dispatch_key_set import DispatchKeySet
@@ -602,7 +603,9 @@ def _decompose_recorded(op: OperatorEntry, key_set: DispatchKeySet, stack: list[
     """Call a composite without a derivative of its own: as parts if autograd records them, else whole."""
     values = list(stack)
     stack.clear()
-    if is_grad_enabled():
+    if is_grad_enabled() and op.name in recorders and _is_seen_whole(values):
+        result = recorders[op.name](op, key_set.raw_repr(), values)
+    elif is_grad_enabled():
         composite = op.kernels[IMPLICIT][-1].function
         assert composite is not None
         with from_composites():
@@ -610,6 +613,12 @@ def _decompose_recorded(op: OperatorEntry, key_set: DispatchKeySet, stack: list[
     else:
         result = op.call_with_keys(key_set.raw_repr() & BELOW_AUTOGRAD, values)
     stack.extend((result,) if len(op.schema.returns) == 1 else result or ())
+
+
+def _is_seen_whole(values: Sequence[Any]) -> bool:
+    """Return True if the mode or the subclasses that a call reaches see this package's composites whole."""
+    askers = mode_stack.modes[-1:] or [type(tensor) for tensor in tensors_in(values)]
+    return not any(getattr(asker, "sees_parts", False) for asker in askers)
 
 
 _UNRECORDED = KernelFunction(_decompose_recorded, boxed=True, source="composite under grad mode")

@@ -7,12 +7,13 @@ first line's operators, handlers see the operator that PyTorch's composite calls
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from .foreach_schemas import SCHEMAS as FOREACH
 
 _NAMES: Final = """
-chunk diag split.sizes
+chunk diag split.sizes unsafe_chunk
 __ilshift__.Scalar __ilshift__.Tensor __irshift__.Scalar __irshift__.Tensor __lshift__.Scalar
 __lshift__.Tensor __rshift__.Scalar __rshift__.Tensor _batch_norm_no_update _batch_norm_with_update
 _batch_norm_with_update_functional _cdist_backward _cdist_backward.out _chunk_cat _chunk_cat.out
@@ -36,7 +37,7 @@ bitwise_xor.Scalar_Tensor_out bitwise_xor.Scalar_out bitwise_xor_.Scalar block_d
 bucketize.Scalar bucketize.Scalar_out bucketize.Tensor bucketize.Tensor_out celu celu_ channel_shuffle
 cholesky cholesky.out complex complex.out conj_physical.out conj_physical_ conv_tbc convolution_backward
 copysign.Scalar copysign_.Scalar count_nonzero count_nonzero.dim_IntList deg2rad deg2rad.out deg2rad_
-diag_embed diag_embed.out dist dist.out div.Scalar div.Scalar_mode div_.Scalar empty_permuted eq.Scalar
+diag_embed diag_embed.out dist dist.out div.Scalar div.Scalar_mode div_.Scalar elu_backward empty_permuted eq.Scalar
 eq.Scalar_out eq_.Scalar equal eye eye.m eye.m_out eye.out fill_.Tensor floor_divide.Scalar fmod.Scalar
 fmod.Scalar_out fmod_.Scalar frexp.Tensor frexp.Tensor_out full full.out full_like ge.Scalar
 ge.Scalar_out ge_.Scalar glu glu.out glu_backward gt.Scalar gt.Scalar_out gt_.Scalar histc histc.out huber_loss
@@ -86,3 +87,9 @@ tril_indices.out triu_indices triu_indices.out
 
 WHOLE: Final = frozenset(f"aten::{name}" for name in _NAMES.split()) | FOREACH.keys()
 """Operators that a handler sees as a whole, rather than as parts."""
+
+recorders: Final[dict[str, Callable[..., Any]]] = {}
+"""Functions that record an operator of this table as one node, for operators without a row of derivatives.
+
+Autograd adds those of several views. A recorder receives the operator, the key set and all arguments.
+"""

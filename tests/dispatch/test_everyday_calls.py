@@ -35,8 +35,6 @@ DIFFERENT: dict[str, str] = {
     "F.triplet_margin_loss(x, y, p)": SHORTER,
     "F.multilabel_soft_margin_loss(x, p)": SHORTER,
     "F.ctc_loss(x.log_softmax(-1)[:, None], k[None] % 5 + 1, torch.tensor([4]), torch.tensor([3]))": SHORTER,
-    "torch.nn.GRUCell(6, 3)(x)": FUSED,
-    "torch.nn.LSTMCell(6, 3)(x)": FUSED,
     "torch.nn.Bilinear(6, 6, 2)(x, y)": SHORTER,
     "torch.nn.PairwiseDistance()(x, y)": SHORTER,
     "torch.nn.EmbeddingBag(10, 4)(k[None])": SHORTER,
@@ -46,37 +44,17 @@ DIFFERENT: dict[str, str] = {
     "x.view(torch.int32)": ALIAS,
     "g.prod().backward()": FORMULA,
     "torch.quantile(x, torch.tensor([0.25, 0.75]), dim=1)": SHORTER,
-    "F.cross_entropy(x, k4, weight=p6, label_smoothing=0.1)": SHORTER,
-    "F.cross_entropy(x, p, label_smoothing=0.2)": SHORTER,
-    "F.scaled_dot_product_attention(m4, m4, m4, attn_mask=torch.ones(4, 4, dtype=torch.bool))": SHORTER,
-    'F.pad(im, (1, 2, 0, 1), mode="circular")': SHORTER,
-    "F.linear(m, w, v5)": SHORTER,
     "F.pairwise_distance(x, y)": SHORTER,
     "F.bilinear(x, y, torch.ones(2, 6, 6))": SHORTER,
     "torch.nn.LSTM(6, 3)(m)": FUSED,
     "torch.nn.GRU(6, 3, batch_first=True)(m)": FUSED,
-    "torch.nn.RNN(6, 3)(m)": FUSED,
-    "torch.nn.TransformerEncoderLayer(6, 2, 8, dropout=0.0)(m)": FUSED,
-    "torch.nn.MultiheadAttention(6, 2)(m, m, m)": FUSED,
     "F.scaled_dot_product_attention(g[None, None], m4, m4).sum().backward()": FORMULA,
-    "F.normalize(g).sum().backward()": FORMULA,
-    "F.cosine_similarity(g, y).sum().backward()": FORMULA,
     "F.smooth_l1_loss(g, y).backward()": FORMULA,
     "F.huber_loss(g, y).backward()": FORMULA,
     "F.binary_cross_entropy(torch.sigmoid(g), p).backward()": FORMULA,
     "F.logsigmoid(g).mean().backward()": FORMULA,
-    "F.elu(g).sum().backward()": FORMULA,
-    "F.conv2d(im.requires_grad_(), c2).sum().backward()": FORMULA,
-    "g.split(2)[0].sum().backward()": FORMULA,
-    "g.chunk(2, 1)[1].sum().backward()": FORMULA,
-    "sum(each.sum() for each in g.unbind(0)).backward()": FORMULA,
     "g.permute(1, 0).reshape(2, 12).sum(0).prod().backward()": FORMULA,
-    "torch.masked_select(g, b).sum().backward()": FORMULA,
-    "g.max().backward()": FORMULA,
-    "g.logsumexp(0).sum().backward()": FORMULA,
     "g.cumprod(0).sum().backward()": FORMULA,
-    "torch.maximum(g, y).sum().backward()": FORMULA,
-    "torch.atan2(g, y).sum().backward()": FORMULA,
     "torch.autograd.grad((g ** 2).sum(), g, create_graph=True)[0].sum().backward()": FORMULA,
     "optimizer = torch.optim.SGD([g], momentum=0.9); (g * 2).sum().backward(); optimizer.step(); optimizer.zero_grad()": OPTIMIZER,  # noqa: E501
     "optimizer = torch.optim.Adam([g], lr=0.1); (g * 2).sum().backward(); optimizer.step()": OPTIMIZER,
@@ -87,7 +65,6 @@ DIFFERENT: dict[str, str] = {
     "torch._foreach_norm([x, y])": FUSED,
     "torch.nn.utils.clip_grad_norm_([g.requires_grad_()], 1.0)": FUSED,
     "torch.from_numpy(x.numpy())": SHORTER,
-    "x.isclose(y).any()": SHORTER,
 }
 """Calls that dispatch other operators than PyTorch's on purpose, and why."""
 
@@ -121,4 +98,4 @@ def test_the_table_of_differences_holds_differences_alone(call: str) -> None:
 
 def test_nearly_all_calls_agree() -> None:
     assert list(PYTORCH) == calls()
-    assert len(DIFFERENT) <= 0.06 * len(PYTORCH)
+    assert len(DIFFERENT) <= 0.04 * len(PYTORCH)

@@ -10,8 +10,10 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..dispatch.core.mode_stack import sees_whole
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as _ops
+from ..runtime.local_dispatch_key_set import modes
 from ..runtime.scalar_type import bool_
 from ..runtime.scalar_type import dtype as ScalarType
 
@@ -103,6 +105,8 @@ def _projected_together(
     PyTorch refuses a weight and a bias of other sizes, unless all three are one batched tensor and the bias broadcasts.
     """
     width = query.size(-1)
+    if modes and sees_whole():
+        return _projected_like_pytorch(query, key, value, weight, bias, is_batched)
     if query is key is value and is_batched:
         product = _ops.linear(query, weight, bias)
         if product.size(-1) != 3 * width:
@@ -125,6 +129,29 @@ def _projected_together(
         made += product.split(width, -1)
         begin += count
     return made
+
+
+def _projected_like_pytorch(
+    query: Tensor, key: Tensor, value: Tensor, weight: Tensor, bias: Tensor | None, is_batched: bool
+) -> Sequence[Tensor]:
+    """Project query, key and value by PyTorch's operators, for a mode that sees them."""
+    width = query.size(-1)
+
+    def thirds(x: Tensor, weight: Tensor, bias: Tensor | None, count: int) -> list[Tensor]:
+        product = _ops.linear(x, weight, bias).unflatten(-1, (count, width))
+        product = product.unsqueeze(0).transpose(0, -2).squeeze(-2).contiguous()
+        return [product[i] for i in range(count)]
+
+    if is_batched and query is key is value:
+        return thirds(query, weight, bias, 3)
+    if is_batched and key is value:
+        sizes = [width, 2 * width]
+        of_query, of_both = weight.split(sizes)
+        query_bias, both_bias = (None, None) if bias is None else bias.split(sizes)
+        projected = _ops.linear(query, of_query, query_bias)
+        return [projected, *thirds(key, of_both, both_bias, 2)]
+    biases = (None, None, None) if bias is None else bias.chunk(3)
+    return [_ops.linear(*each) for each in zip((query, key, value), weight.chunk(3), biases, strict=True)]
 
 
 def _refuse_thirds(x: Tensor, width: int, in_two: bool) -> None:

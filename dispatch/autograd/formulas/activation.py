@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from ...core.mode_stack import sees_whole
 from ...generated import functions as ops
 from ..tangents import is_differentiated
 
@@ -24,6 +25,13 @@ def glu_halves_backward(grad: Tensor, self: Tensor, dim: int) -> Tensor:
     value, gate = self.narrow(dim, 0, size), self.narrow(dim, size, size)
     opened = gate.sigmoid()
     return ops.cat([grad * opened, ops.sigmoid_backward(grad * value, opened)], dim)
+
+
+def elu_gradient(grad: Tensor, self: Tensor, alpha: Number, scale: Number, input_scale: Number) -> Tensor:
+    """Return the gradient of `elu`: one operator for a mode that sees it, as in PyTorch."""
+    if sees_whole():
+        return ops.elu_backward(grad, alpha, scale, input_scale, False, self)
+    return elu_backward(grad, self, alpha, scale, input_scale)
 
 
 def elu_backward(grad: Tensor, self: Tensor, alpha: Number, scale: Number, input_scale: Number) -> Tensor:

@@ -9,6 +9,7 @@ from ....runtime.layout import strided
 from ....runtime.scalar_type import int64
 from ....runtime.tensor_spec import TensorSpec
 from ...generated import functions as ops
+from ...iterator.broadcast import infer_size
 
 if TYPE_CHECKING:
     from ....runtime.scalar_type import Number
@@ -124,6 +125,12 @@ def scatter_src_backward(grad: Tensor, dim: int, index: Tensor, shape: Sequence[
         target = target.slice(d, 0, size, 1)
     target.copy_(part)
     return whole
+
+
+def masked_select_backward(grad: Tensor, self: Tensor, mask: Tensor) -> Tensor:
+    """Return zeros with the gradient at the elements of the broadcast input where the mask is True."""
+    sizes = infer_size(self._spec.sizes, mask._spec.sizes) or (1,)
+    return ops.masked_scatter(ops.zeros_like(self.expand(sizes)), mask, grad)
 
 
 def take_backward(grad: Tensor, shape: Sequence[int], index: Tensor) -> Tensor:

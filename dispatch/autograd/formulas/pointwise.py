@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, overload
 
+from ....runtime.grad_mode import is_grad_enabled
 from ....runtime.layout import strided
 from ....runtime.tensor_impl import TensorImpl
 from ....runtime.thread_state import origin
 from ...core.mode_stack import sees_whole
 from ...core.native_calls import from_python
 from ...generated import functions as ops
+from ..ownership import is_alone
 
 if TYPE_CHECKING:
     from ....runtime.scalar_type import Number
@@ -134,25 +136,43 @@ def _real(x: Tensor) -> Tensor:
 
 
 def maximum_backward(grad: Tensor, self: Tensor, other: Tensor) -> Tensor:
-    """Return the gradient of an operand of `maximum`."""
-    shared = ops.where(self == other, grad / 2, grad)
-    return _unless(shared, self < other)
+    """Return the gradient of the first operand of `maximum`."""
+    half = grad / 2
+    return _unless(ops.where(self == other, half, grad), self < other)
+
+
+def maximum_backward_other(grad: Tensor, self: Tensor, other: Tensor) -> Tensor:
+    """Return the gradient of the second operand of `maximum`."""
+    return minimum_backward(grad, self, other)
 
 
 def minimum_backward(grad: Tensor, self: Tensor, other: Tensor) -> Tensor:
-    """Return the gradient of an operand of `minimum`."""
-    shared = ops.where(self == other, grad / 2, grad)
-    return _unless(shared, self > other)
+    """Return the gradient of the first operand of `minimum`."""
+    half = grad / 2
+    return _unless(ops.where(self == other, half, grad), self > other)
+
+
+def minimum_backward_other(grad: Tensor, self: Tensor, other: Tensor) -> Tensor:
+    """Return the gradient of the second operand of `minimum`."""
+    return maximum_backward(grad, self, other)
 
 
 def _unless(shared: Tensor, loses: Tensor) -> Tensor:
     """Return the gradient of an operand, halved for ties already: zero where the operand loses."""
-    return shared.masked_fill_(loses, 0) if sees_whole() else ops.where(loses, 0, shared)
+    if not sees_whole():
+        return ops.where(loses, 0, shared)
+    alone = is_alone(shared) and not is_grad_enabled()
+    shared.masked_fill_(loses, 0)
+    if alone:
+        shared._version_cell = None
+    return shared
 
 
 def atan2_backward(grad: Tensor, numerator: Tensor, self: Tensor, other: Tensor) -> Tensor:
     """Return grad * numerator / (self^2 + other^2), and zero where both are zero."""
     square = self * self + other * other
+    if sees_whole():
+        return grad * (numerator * ops.masked_fill(ops.reciprocal(square), ops.eq(square, 0), 0))
     return grad * ops.where(square == 0, 0, numerator / square)
 
 

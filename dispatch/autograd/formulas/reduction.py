@@ -57,6 +57,10 @@ def mean_backward(grad: Tensor, shape: Sequence[int], dim: Sequence[int] | None,
 
 def scale_by_ties(grad: Tensor, self: Tensor, result: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
     """Return the gradient of `max` or `min`, shared evenly by the elements that attain it; NaN attains NaN."""
+    if not dim and sees_whole():
+        both = ops.logical_and(ops.isnan(self), ops.isnan(result))
+        attained = ops.eq(self, result).logical_or_(both)
+        return grad / attained.sum() * attained
     whole = restored_at_once(result, self.dim(), dim, keepdim)
     attained = ops.logical_or(ops.eq(self, whole), ops.logical_and(ops.isnan(self), ops.isnan(whole)))
     return _shared(grad, attained, dim, keepdim)
@@ -208,8 +212,9 @@ def logsumexp_backward(
 ) -> Tensor:
     """Return grad * exp(self - result)."""
     rank = self.dim()
+    grad = restored(grad, rank, dim, keepdim)
     share = ops.exp(self - restored(result, rank, dim, keepdim))
-    return restored(grad, rank, dim, keepdim) * (share.conj() if share.is_complex() else share)
+    return grad * (share.conj() if share.is_complex() else share)
 
 
 def gathered(tangent: Tensor, dim: int, indices: Tensor) -> Tensor:

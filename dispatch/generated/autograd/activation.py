@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...autograd.formulas.activation import (
-    elu_backward,
     elu_backward_of_result,
+    elu_gradient,
     hardsigmoid_backward,
     hardswish_backward,
     hardtanh_backward,
@@ -42,7 +42,7 @@ class EluBackward0(Node):
         alpha = self.alpha
         scale = self.scale
         input_scale = self.input_scale
-        return (elu_backward(grad, self_, alpha, scale, input_scale),)
+        return (elu_gradient(grad, self_, alpha, scale, input_scale),)
 
     def release(self) -> None:
         self.self_ = FREED

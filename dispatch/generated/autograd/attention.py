@@ -60,6 +60,17 @@ class ScaledDotProductFlashAttentionForCpuBackward0(Node):
         grad_key: Any = None
         grad_value: Any = None
         grad_attn_mask: Any = None
+        if edges[3] is not None:
+            query = unpack(self, self.query, self.query_version)
+            key = unpack(self, self.key, self.key_version)
+            value = unpack(self, self.value, self.value_version)
+            attn_mask = unpack(self, self.attn_mask, self.attn_mask_version)
+            dropout_p = self.dropout_p
+            is_causal = self.is_causal
+            scale = self.scale
+            grad_attn_mask = attention_mask_backward(
+                grad, query, key, value, attn_mask, dropout_p, is_causal, scale
+            )
         if edges[0] is not None or edges[1] is not None or edges[2] is not None:
             query = unpack(self, self.query, self.query_version)
             key = unpack(self, self.key, self.key_version)
@@ -81,17 +92,6 @@ class ScaledDotProductFlashAttentionForCpuBackward0(Node):
                 is_causal,
                 attn_mask=attn_mask,
                 scale=scale,
-            )
-        if edges[3] is not None:
-            query = unpack(self, self.query, self.query_version)
-            key = unpack(self, self.key, self.key_version)
-            value = unpack(self, self.value, self.value_version)
-            attn_mask = unpack(self, self.attn_mask, self.attn_mask_version)
-            dropout_p = self.dropout_p
-            is_causal = self.is_causal
-            scale = self.scale
-            grad_attn_mask = attention_mask_backward(
-                grad, query, key, value, attn_mask, dropout_p, is_causal, scale
             )
         return grad_query, grad_key, grad_value, grad_attn_mask
 
@@ -166,6 +166,17 @@ class ScaledDotProductEfficientAttentionBackward0(Node):
         grad_key: Any = None
         grad_value: Any = None
         grad_attn_bias: Any = None
+        if edges[3] is not None:
+            query = unpack(self, self.query, self.query_version)
+            key = unpack(self, self.key, self.key_version)
+            value = unpack(self, self.value, self.value_version)
+            attn_bias = unpack(self, self.attn_bias, self.attn_bias_version)
+            dropout_p = self.dropout_p
+            is_causal = self.is_causal
+            scale = self.scale
+            grad_attn_bias = attention_mask_backward(
+                grad, query, key, value, attn_bias, dropout_p, is_causal, scale
+            )
         if edges[0] is not None or edges[1] is not None or edges[2] is not None:
             query = unpack(self, self.query, self.query_version)
             key = unpack(self, self.key, self.key_version)
@@ -194,17 +205,6 @@ class ScaledDotProductEfficientAttentionBackward0(Node):
                 is_causal,
                 scale=scale,
             )[:3]
-        if edges[3] is not None:
-            query = unpack(self, self.query, self.query_version)
-            key = unpack(self, self.key, self.key_version)
-            value = unpack(self, self.value, self.value_version)
-            attn_bias = unpack(self, self.attn_bias, self.attn_bias_version)
-            dropout_p = self.dropout_p
-            is_causal = self.is_causal
-            scale = self.scale
-            grad_attn_bias = attention_mask_backward(
-                grad, query, key, value, attn_bias, dropout_p, is_causal, scale
-            )
         return grad_query, grad_key, grad_value, grad_attn_bias
 
     def release(self) -> None:

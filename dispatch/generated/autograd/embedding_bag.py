@@ -61,6 +61,16 @@ class EmbeddingBagBackward0(Node):
         edges = self.next_edges
         grad_weight: Any = None
         grad_per_sample_weights: Any = None
+        if edges[1] is not None:
+            weight = unpack(self, self.weight, self.weight_version)
+            indices = unpack(self, self.indices, self.indices_version)
+            offsets = unpack(self, self.offsets, self.offsets_version)
+            mode = self.mode
+            padding_idx = self.padding_idx
+            result1 = unpack(self, self.result1, self.result1_version)
+            grad_per_sample_weights = _embedding_bag_per_sample_weights_backward(
+                grads[0], weight, indices, offsets, result1, mode, padding_idx
+            )
         if edges[0] is not None:
             indices = unpack(self, self.indices, self.indices_version)
             offsets = unpack(self, self.offsets, self.offsets_version)
@@ -85,16 +95,6 @@ class EmbeddingBagBackward0(Node):
                 sparse,
                 per_sample_weights,
                 padding_idx,
-            )
-        if edges[1] is not None:
-            weight = unpack(self, self.weight, self.weight_version)
-            indices = unpack(self, self.indices, self.indices_version)
-            offsets = unpack(self, self.offsets, self.offsets_version)
-            mode = self.mode
-            padding_idx = self.padding_idx
-            result1 = unpack(self, self.result1, self.result1_version)
-            grad_per_sample_weights = _embedding_bag_per_sample_weights_backward(
-                grads[0], weight, indices, offsets, result1, mode, padding_idx
             )
         return grad_weight, grad_per_sample_weights
 

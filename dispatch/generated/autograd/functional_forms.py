@@ -573,10 +573,10 @@ class BernoulliBackward4(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_p: Any = None
-        if edges[0] is not None:
-            grad_self = grad.new_zeros(grad.shape)
         if edges[1] is not None:
             grad_p = grad.new_zeros(self.p_spec.shape)
+        if edges[0] is not None:
+            grad_self = grad.new_zeros(grad.shape)
         return grad_self, grad_p
 
 

@@ -39,14 +39,14 @@ class GroupedMmBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_mat2: Any = None
-        if edges[0] is not None:
-            mat2 = unpack(self, self.mat2, self.mat2_version)
-            offs = unpack(self, self.offs, self.offs_version)
-            grad_self = grouped_mm_mat1_backward(grad, mat2, self.self_spec.strides, offs)
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             offs = unpack(self, self.offs, self.offs_version)
             grad_mat2 = grouped_mm_mat2_backward(grad, self_, self.mat2_spec.strides, offs)
+        if edges[0] is not None:
+            mat2 = unpack(self, self.mat2, self.mat2_version)
+            offs = unpack(self, self.offs, self.offs_version)
+            grad_self = grouped_mm_mat1_backward(grad, mat2, self.self_spec.strides, offs)
         return grad_self, grad_mat2
 
     def release(self) -> None:

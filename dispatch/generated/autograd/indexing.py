@@ -19,6 +19,7 @@ from ...autograd.formulas.indexing import (
     index_reduce_source_backward,
     index_select_self_backward,
     masked_fill_value_backward,
+    masked_select_backward,
     repeat_backward,
     roll_backward,
     scatter_reduce_self_backward,
@@ -573,6 +574,30 @@ plan_masked_fill_Tensor = recorded(
     MaskedFillBackward1, inputs="self value", saves={"mask": "self value"}, refused="mask"
 )
 plan_masked_fill__Tensor = writes_are_refused_first(plan_masked_fill_Tensor)
+
+
+class MaskedSelectBackward0(Node):
+    """masked_select(Tensor self, Tensor mask) -> Tensor"""
+
+    __slots__ = ("mask", "mask_version", "self_", "self__version")
+
+    mask: Any
+    mask_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        mask = unpack(self, self.mask, self.mask_version)
+        return (masked_select_backward(grad, self_, mask),)
+
+    def release(self) -> None:
+        self.self_ = self.mask = FREED
+
+
+plan_masked_select = recorded(
+    MaskedSelectBackward0, inputs="self", saves={"self": "self", "mask": "self"}, refused="mask"
+)
 
 
 class TakeBackward0(Node):

@@ -40,12 +40,12 @@ class MmBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_mat2: Any = None
-        if edges[0] is not None:
-            mat2 = unpack(self, self.mat2, self.mat2_version)
-            grad_self = mm_mat1_backward(grad, mat2, self.self_spec.sizes, self.self_spec.strides)
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             grad_mat2 = mm_mat2_backward(grad, self_, self.mat2_spec.sizes, self.mat2_spec.strides)
+        if edges[0] is not None:
+            mat2 = unpack(self, self.mat2, self.mat2_version)
+            grad_self = mm_mat1_backward(grad, mat2, self.self_spec.sizes, self.self_spec.strides)
         return grad_self, grad_mat2
 
     def release(self) -> None:
@@ -69,12 +69,12 @@ class BmmBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_mat2: Any = None
-        if edges[0] is not None:
-            mat2 = unpack(self, self.mat2, self.mat2_version)
-            grad_self = bmm_mat1_backward(grad, mat2)
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             grad_mat2 = bmm_mat2_backward(grad, self_)
+        if edges[0] is not None:
+            mat2 = unpack(self, self.mat2, self.mat2_version)
+            grad_self = bmm_mat1_backward(grad, mat2)
         return grad_self, grad_mat2
 
     def release(self) -> None:
@@ -156,12 +156,12 @@ class VdotBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            other = unpack(self, self.other, self.other_version)
-            grad_self = conjugated(grad) * other
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             grad_other = grad * self_
+        if edges[0] is not None:
+            other = unpack(self, self.other, self.other_version)
+            grad_self = conjugated(grad) * other
         return grad_self, grad_other
 
     def release(self) -> None:
@@ -190,9 +190,6 @@ class AddmmBackward0(Node):
         grad_self: Any = None
         grad_mat1: Any = None
         grad_mat2: Any = None
-        if edges[0] is not None:
-            beta = self.beta
-            grad_self = times(grad, beta)
         if edges[1] is not None:
             mat2 = unpack(self, self.mat2, self.mat2_version)
             alpha = self.alpha
@@ -201,6 +198,9 @@ class AddmmBackward0(Node):
             mat1 = unpack(self, self.mat1, self.mat1_version)
             alpha = self.alpha
             grad_mat2 = mm_mat2_backward(grad, mat1, self.mat2_spec.sizes, self.mat2_spec.strides, alpha)
+        if edges[0] is not None:
+            beta = self.beta
+            grad_self = times(grad, beta)
         return grad_self, grad_mat1, grad_mat2
 
     def release(self) -> None:
@@ -226,10 +226,10 @@ class MmBackward1(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_mat2: Any = None
-        if edges[0] is not None:
-            grad_self = underivable("mm with out_dtype")
         if edges[1] is not None:
             grad_mat2 = underivable("mm with out_dtype")
+        if edges[0] is not None:
+            grad_self = underivable("mm with out_dtype")
         return grad_self, grad_mat2
 
 
@@ -245,10 +245,10 @@ class BmmBackward1(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_mat2: Any = None
-        if edges[0] is not None:
-            grad_self = underivable("bmm with out_dtype")
         if edges[1] is not None:
             grad_mat2 = underivable("bmm with out_dtype")
+        if edges[0] is not None:
+            grad_self = underivable("bmm with out_dtype")
         return grad_self, grad_mat2
 
 
@@ -265,12 +265,12 @@ class AddmmBackward1(Node):
         grad_self: Any = None
         grad_mat1: Any = None
         grad_mat2: Any = None
-        if edges[0] is not None:
-            grad_self = underivable("addmm with out_dtype")
         if edges[1] is not None:
             grad_mat1 = underivable("addmm with out_dtype")
         if edges[2] is not None:
             grad_mat2 = underivable("addmm with out_dtype")
+        if edges[0] is not None:
+            grad_self = underivable("addmm with out_dtype")
         return grad_self, grad_mat1, grad_mat2
 
 
@@ -287,12 +287,12 @@ class BaddbmmBackward0(Node):
         grad_self: Any = None
         grad_batch1: Any = None
         grad_batch2: Any = None
-        if edges[0] is not None:
-            grad_self = underivable("baddbmm with out_dtype")
         if edges[1] is not None:
             grad_batch1 = underivable("baddbmm with out_dtype")
         if edges[2] is not None:
             grad_batch2 = underivable("baddbmm with out_dtype")
+        if edges[0] is not None:
+            grad_self = underivable("baddbmm with out_dtype")
         return grad_self, grad_batch1, grad_batch2
 
 
@@ -316,13 +316,13 @@ class AddmvBackward0(Node):
         grad_self: Any = None
         grad_mat: Any = None
         grad_vec: Any = None
-        if edges[0] is not None:
-            beta = self.beta
-            grad_self = times(grad, beta)
         if edges[1] is not None:
             vec = unpack(self, self.vec, self.vec_version)
             alpha = self.alpha
             grad_mat = mv_mat_backward(grad, vec, alpha)
+        if edges[0] is not None:
+            beta = self.beta
+            grad_self = times(grad, beta)
         if edges[2] is not None:
             mat = unpack(self, self.mat, self.mat_version)
             alpha = self.alpha
@@ -356,9 +356,6 @@ class BaddbmmBackward1(Node):
         grad_self: Any = None
         grad_batch1: Any = None
         grad_batch2: Any = None
-        if edges[0] is not None:
-            beta = self.beta
-            grad_self = times(grad, beta)
         if edges[1] is not None:
             batch2 = unpack(self, self.batch2, self.batch2_version)
             alpha = self.alpha
@@ -367,6 +364,9 @@ class BaddbmmBackward1(Node):
             batch1 = unpack(self, self.batch1, self.batch1_version)
             alpha = self.alpha
             grad_batch2 = bmm_mat2_backward(grad, batch1, alpha)
+        if edges[0] is not None:
+            beta = self.beta
+            grad_self = times(grad, beta)
         return grad_self, grad_batch1, grad_batch2
 
     def release(self) -> None:
@@ -400,9 +400,6 @@ class AddbmmBackward0(Node):
         grad_self: Any = None
         grad_batch1: Any = None
         grad_batch2: Any = None
-        if edges[0] is not None:
-            beta = self.beta
-            grad_self = times(grad, beta)
         if edges[1] is not None:
             batch2 = unpack(self, self.batch2, self.batch2_version)
             alpha = self.alpha
@@ -411,6 +408,9 @@ class AddbmmBackward0(Node):
             batch1 = unpack(self, self.batch1, self.batch1_version)
             alpha = self.alpha
             grad_batch2 = bmm_mat2_backward(over_batch(grad, batch1.shape[0]), batch1, alpha)
+        if edges[0] is not None:
+            beta = self.beta
+            grad_self = times(grad, beta)
         return grad_self, grad_batch1, grad_batch2
 
     def release(self) -> None:

@@ -745,10 +745,10 @@ class NativeBatchNormBackwardBackward0(Node):
             grad_grad_out, grad_input, grad_weight = batch_norm_double_backward(
                 grads, grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps
             )
-        if edges[3] is not None:
-            grad_save_mean = underivable("native_batch_norm_backward save_mean")
         if edges[4] is not None:
             grad_save_invstd = underivable("native_batch_norm_backward save_invstd")
+        if edges[3] is not None:
+            grad_save_mean = underivable("native_batch_norm_backward save_mean")
         return grad_grad_out, grad_input, grad_weight, grad_save_mean, grad_save_invstd
 
     def release(self) -> None:

@@ -22,7 +22,9 @@ from ...autograd.formulas.pointwise import (
     gelu_double_backward,
     log1p_backward,
     maximum_backward,
+    maximum_backward_other,
     minimum_backward,
+    minimum_backward_other,
     negated_product,
     pow_backward,
     pow_backward_exponent,
@@ -76,11 +78,11 @@ class AddBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            grad_self = grad
         if edges[1] is not None:
             alpha = self.alpha
             grad_other = scaled(grad, alpha)
+        if edges[0] is not None:
+            grad_self = grad
         return grad_self, grad_other
 
 
@@ -119,10 +121,10 @@ class EqBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            grad_self = grad.new_zeros(grad.shape)
         if edges[1] is not None:
             grad_other = grad.new_zeros(self.other_spec.shape)
+        if edges[0] is not None:
+            grad_self = grad.new_zeros(grad.shape)
         return grad_self, grad_other
 
 
@@ -140,10 +142,10 @@ class NeBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            grad_self = grad.new_zeros(grad.shape)
         if edges[1] is not None:
             grad_other = grad.new_zeros(self.other_spec.shape)
+        if edges[0] is not None:
+            grad_self = grad.new_zeros(grad.shape)
         return grad_self, grad_other
 
 
@@ -161,10 +163,10 @@ class LtBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            grad_self = grad.new_zeros(grad.shape)
         if edges[1] is not None:
             grad_other = grad.new_zeros(self.other_spec.shape)
+        if edges[0] is not None:
+            grad_self = grad.new_zeros(grad.shape)
         return grad_self, grad_other
 
 
@@ -182,10 +184,10 @@ class LeBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            grad_self = grad.new_zeros(grad.shape)
         if edges[1] is not None:
             grad_other = grad.new_zeros(self.other_spec.shape)
+        if edges[0] is not None:
+            grad_self = grad.new_zeros(grad.shape)
         return grad_self, grad_other
 
 
@@ -203,10 +205,10 @@ class GtBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            grad_self = grad.new_zeros(grad.shape)
         if edges[1] is not None:
             grad_other = grad.new_zeros(self.other_spec.shape)
+        if edges[0] is not None:
+            grad_self = grad.new_zeros(grad.shape)
         return grad_self, grad_other
 
 
@@ -224,10 +226,10 @@ class GeBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            grad_self = grad.new_zeros(grad.shape)
         if edges[1] is not None:
             grad_other = grad.new_zeros(self.other_spec.shape)
+        if edges[0] is not None:
+            grad_self = grad.new_zeros(grad.shape)
         return grad_self, grad_other
 
 
@@ -275,11 +277,11 @@ class SubBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            grad_self = grad
         if edges[1] is not None:
             alpha = self.alpha
             grad_other = scaled(-grad, alpha)
+        if edges[0] is not None:
+            grad_self = grad
         return grad_self, grad_other
 
 
@@ -298,11 +300,11 @@ class RsubBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
+        if edges[1] is not None:
+            grad_other = grad
         if edges[0] is not None:
             alpha = self.alpha
             grad_self = scaled(-grad, alpha)
-        if edges[1] is not None:
-            grad_other = grad
         return grad_self, grad_other
 
 
@@ -338,12 +340,12 @@ class MulBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            other = unpack(self, self.other, self.other_version)
-            grad_self = product_backward(grad, other)
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             grad_other = product_backward(grad, self_)
+        if edges[0] is not None:
+            other = unpack(self, self.other, self.other_version)
+            grad_self = product_backward(grad, other)
         return grad_self, grad_other
 
     def release(self) -> None:
@@ -368,13 +370,13 @@ class DivBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            other = unpack(self, self.other, self.other_version)
-            grad_self = quotient_backward(grad, other)
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             other = unpack(self, self.other, self.other_version)
             grad_other = div_backward_other(grad, self_, other)
+        if edges[0] is not None:
+            other = unpack(self, self.other, self.other_version)
+            grad_self = quotient_backward(grad, other)
         return grad_self, grad_other
 
     def release(self) -> None:
@@ -400,15 +402,15 @@ class DivBackward1(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            other = unpack(self, self.other, self.other_version)
-            rounding_mode = self.rounding_mode
-            grad_self = div_mode_backward_self(grad, other, rounding_mode)
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             other = unpack(self, self.other, self.other_version)
             rounding_mode = self.rounding_mode
             grad_other = div_mode_backward_other(grad, self_, other, rounding_mode)
+        if edges[0] is not None:
+            other = unpack(self, self.other, self.other_version)
+            rounding_mode = self.rounding_mode
+            grad_self = div_mode_backward_self(grad, other, rounding_mode)
         return grad_self, grad_other
 
     def release(self) -> None:
@@ -435,12 +437,12 @@ class RemainderBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            grad_self = grad
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             other = unpack(self, self.other, self.other_version)
             grad_other = -grad * div(self_, other, rounding_mode="floor")
+        if edges[0] is not None:
+            grad_self = grad
         return grad_self, grad_other
 
     def release(self) -> None:
@@ -503,12 +505,12 @@ class FmodBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            grad_self = grad
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             other = unpack(self, self.other, self.other_version)
             grad_other = -grad * div(self_, other, rounding_mode="trunc")
+        if edges[0] is not None:
+            grad_self = grad
         return grad_self, grad_other
 
     def release(self) -> None:
@@ -570,15 +572,15 @@ class PowBackward1(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_exponent: Any = None
-        if edges[0] is not None:
-            self_ = unpack(self, self.self_, self.self__version)
-            exponent = unpack(self, self.exponent, self.exponent_version)
-            grad_self = pow_backward_self(grad, self_, exponent)
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             exponent = unpack(self, self.exponent, self.exponent_version)
             result = unpack_result(self, self.result, self.result_version, 0)
             grad_exponent = pow_backward_exponent(grad, self_, exponent, result)
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            exponent = unpack(self, self.exponent, self.exponent_version)
+            grad_self = pow_backward_self(grad, self_, exponent)
         return grad_self, grad_exponent
 
     def release(self) -> None:
@@ -634,14 +636,14 @@ class MaximumBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            other = unpack(self, self.other, self.other_version)
+            grad_other = maximum_backward_other(grad, self_, other)
         if edges[0] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             other = unpack(self, self.other, self.other_version)
             grad_self = maximum_backward(grad, self_, other)
-        if edges[1] is not None:
-            other = unpack(self, self.other, self.other_version)
-            self_ = unpack(self, self.self_, self.self__version)
-            grad_other = maximum_backward(grad, other, self_)
         return grad_self, grad_other
 
     def release(self) -> None:
@@ -667,14 +669,14 @@ class MinimumBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            other = unpack(self, self.other, self.other_version)
+            grad_other = minimum_backward_other(grad, self_, other)
         if edges[0] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             other = unpack(self, self.other, self.other_version)
             grad_self = minimum_backward(grad, self_, other)
-        if edges[1] is not None:
-            other = unpack(self, self.other, self.other_version)
-            self_ = unpack(self, self.self_, self.self__version)
-            grad_other = minimum_backward(grad, other, self_)
         return grad_self, grad_other
 
     def release(self) -> None:
@@ -700,14 +702,14 @@ class FmaxBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            self_ = unpack(self, self.self_, self.self__version)
-            other = unpack(self, self.other, self.other_version)
-            grad_self = where((self_ >= other) | isnan(other), grad, 0)
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             other = unpack(self, self.other, self.other_version)
             grad_other = where((self_ >= other) | isnan(other), 0, grad)
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            other = unpack(self, self.other, self.other_version)
+            grad_self = where((self_ >= other) | isnan(other), grad, 0)
         return grad_self, grad_other
 
     def release(self) -> None:
@@ -731,14 +733,14 @@ class FminBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            self_ = unpack(self, self.self_, self.self__version)
-            other = unpack(self, self.other, self.other_version)
-            grad_self = where((self_ <= other) | isnan(other), grad, 0)
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             other = unpack(self, self.other, self.other_version)
             grad_other = where((self_ <= other) | isnan(other), 0, grad)
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            other = unpack(self, self.other, self.other_version)
+            grad_self = where((self_ <= other) | isnan(other), grad, 0)
         return grad_self, grad_other
 
     def release(self) -> None:
@@ -762,14 +764,14 @@ class Atan2Backward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            other = unpack(self, self.other, self.other_version)
-            self_ = unpack(self, self.self_, self.self__version)
-            grad_self = atan2_backward(grad, other, self_, other)
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             other = unpack(self, self.other, self.other_version)
             grad_other = atan2_backward(-grad, self_, self_, other)
+        if edges[0] is not None:
+            other = unpack(self, self.other, self.other_version)
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_self = atan2_backward(grad, other, self_, other)
         return grad_self, grad_other
 
     def release(self) -> None:
@@ -1774,21 +1776,21 @@ class ClampBackward1(Node):
         grad_self: Any = None
         grad_min: Any = None
         grad_max: Any = None
-        if edges[0] is not None:
-            self_ = unpack(self, self.self_, self.self__version)
-            min = unpack(self, self.min, self.min_version)
-            max = unpack(self, self.max, self.max_version)
-            grad_self = clamp_backward(grad, self_, min, max)
-        if edges[1] is not None:
-            self_ = unpack(self, self.self_, self.self__version)
-            min = unpack(self, self.min, self.min_version)
-            max = unpack(self, self.max, self.max_version)
-            grad_min = clamp_backward_min(grad, self_, min, max)
         if edges[2] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             min = unpack(self, self.min, self.min_version)
             max = unpack(self, self.max, self.max_version)
             grad_max = clamp_backward_max(grad, self_, min, max)
+        if edges[1] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            min = unpack(self, self.min, self.min_version)
+            max = unpack(self, self.max, self.max_version)
+            grad_min = clamp_backward_min(grad, self_, min, max)
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            min = unpack(self, self.min, self.min_version)
+            max = unpack(self, self.max, self.max_version)
+            grad_self = clamp_backward(grad, self_, min, max)
         return grad_self, grad_min, grad_max
 
     def release(self) -> None:
@@ -1839,14 +1841,14 @@ class ClampMinBackward1(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_min: Any = None
-        if edges[0] is not None:
-            self_ = unpack(self, self.self_, self.self__version)
-            min = unpack(self, self.min, self.min_version)
-            grad_self = where(self_ >= min, grad, zero_of(grad))
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             min = unpack(self, self.min, self.min_version)
             grad_min = where(self_ < min, grad, zero_of(grad))
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            min = unpack(self, self.min, self.min_version)
+            grad_self = where(self_ >= min, grad, zero_of(grad))
         return grad_self, grad_min
 
     def release(self) -> None:
@@ -1895,14 +1897,14 @@ class ClampMaxBackward1(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_max: Any = None
-        if edges[0] is not None:
-            self_ = unpack(self, self.self_, self.self__version)
-            max = unpack(self, self.max, self.max_version)
-            grad_self = where(self_ <= max, grad, zero_of(grad))
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             max = unpack(self, self.max, self.max_version)
             grad_max = where(self_ > max, grad, zero_of(grad))
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            max = unpack(self, self.max, self.max_version)
+            grad_self = where(self_ <= max, grad, zero_of(grad))
         return grad_self, grad_max
 
     def release(self) -> None:
@@ -1927,12 +1929,12 @@ class WhereBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            condition = unpack(self, self.condition, self.condition_version)
-            grad_self = where(condition, grad, 0)
         if edges[1] is not None:
             condition = unpack(self, self.condition, self.condition_version)
             grad_other = where(condition, 0, grad)
+        if edges[0] is not None:
+            condition = unpack(self, self.condition, self.condition_version)
+            grad_self = where(condition, grad, 0)
         return grad_self, grad_other
 
     def release(self) -> None:
@@ -1955,12 +1957,12 @@ class LerpBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_end: Any = None
-        if edges[0] is not None:
-            weight = self.weight
-            grad_self = grad * conjugated(1 - weight)
         if edges[1] is not None:
             weight = self.weight
             grad_end = grad * conjugated(weight)
+        if edges[0] is not None:
+            weight = self.weight
+            grad_self = grad * conjugated(1 - weight)
         return grad_self, grad_end
 
 
@@ -1985,12 +1987,12 @@ class LerpBackward1(Node):
         grad_self: Any = None
         grad_end: Any = None
         grad_weight: Any = None
-        if edges[0] is not None:
-            weight = unpack(self, self.weight, self.weight_version)
-            grad_self = grad * conjugated(1 - weight)
         if edges[1] is not None:
             weight = unpack(self, self.weight, self.weight_version)
             grad_end = grad * conjugated(weight)
+        if edges[0] is not None:
+            weight = unpack(self, self.weight, self.weight_version)
+            grad_self = grad * conjugated(1 - weight)
         if edges[2] is not None:
             end = unpack(self, self.end, self.end_version)
             self_ = unpack(self, self.self_, self.self__version)
@@ -2140,12 +2142,12 @@ class CopysignBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
+        if edges[1] is not None:
+            grad_other = zeros_like(grad)
         if edges[0] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             result = unpack_result(self, self.result, self.result_version, 0)
             grad_self = copysign_backward(grad, self_, result)
-        if edges[1] is not None:
-            grad_other = zeros_like(grad)
         return grad_self, grad_other
 
     def release(self) -> None:
@@ -2197,14 +2199,14 @@ class HypotBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            self_ = unpack(self, self.self_, self.self__version)
-            result = unpack_result(self, self.result, self.result_version, 0)
-            grad_self = grad * self_ / result
         if edges[1] is not None:
             other = unpack(self, self.other, self.other_version)
             result = unpack_result(self, self.result, self.result_version, 0)
             grad_other = grad * other / result
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            result = unpack_result(self, self.result, self.result_version, 0)
+            grad_self = grad * self_ / result
         return grad_self, grad_other
 
     def release(self) -> None:
@@ -2231,12 +2233,12 @@ class NextafterBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
+        if edges[1] is not None:
+            grad_other = zeros_like(grad)
         if edges[0] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             other = unpack(self, self.other, self.other_version)
             grad_self = where(self_ != other, grad, 0)
-        if edges[1] is not None:
-            grad_other = zeros_like(grad)
         return grad_self, grad_other
 
     def release(self) -> None:
@@ -2300,14 +2302,14 @@ class LogaddexpBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            other = unpack(self, self.other, self.other_version)
-            self_ = unpack(self, self.self_, self.self__version)
-            grad_self = grad / conjugated(1 + exp(other - self_))
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             other = unpack(self, self.other, self.other_version)
             grad_other = grad / conjugated(1 + exp(self_ - other))
+        if edges[0] is not None:
+            other = unpack(self, self.other, self.other_version)
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_self = grad / conjugated(1 + exp(other - self_))
         return grad_self, grad_other
 
     def release(self) -> None:
@@ -2333,14 +2335,14 @@ class Logaddexp2Backward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            other = unpack(self, self.other, self.other_version)
-            self_ = unpack(self, self.self_, self.self__version)
-            grad_self = grad / (1 + exp2(other - self_))
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             other = unpack(self, self.other, self.other_version)
             grad_other = grad / (1 + exp2(self_ - other))
+        if edges[0] is not None:
+            other = unpack(self, self.other, self.other_version)
+            self_ = unpack(self, self.self_, self.self__version)
+            grad_self = grad / (1 + exp2(other - self_))
         return grad_self, grad_other
 
     def release(self) -> None:
@@ -2366,14 +2368,14 @@ class XlogyBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            self_ = unpack(self, self.self_, self.self__version)
-            other = unpack(self, self.other, self.other_version)
-            grad_self = xlogy_backward(grad, self_, other)
         if edges[1] is not None:
             other = unpack(self, self.other, self.other_version)
             self_ = unpack(self, self.self_, self.self__version)
             grad_other = grad * self_ / other
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            other = unpack(self, self.other, self.other_version)
+            grad_self = xlogy_backward(grad, self_, other)
         return grad_self, grad_other
 
     def release(self) -> None:

@@ -134,10 +134,10 @@ class BernoulliBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_p: Any = None
-        if edges[0] is not None:
-            grad_self = grad.new_zeros(grad.shape)
         if edges[1] is not None:
             grad_p = grad.new_zeros(self.p_spec.shape)
+        if edges[0] is not None:
+            grad_self = grad.new_zeros(grad.shape)
         return grad_self, grad_p
 
 
@@ -288,12 +288,12 @@ class DirichletGradBackward0(Node):
         grad_x: Any = None
         grad_alpha: Any = None
         grad_total: Any = None
-        if edges[0] is not None:
-            grad_x = underivable("_dirichlet_grad: x")
         if edges[1] is not None:
             grad_alpha = underivable("_dirichlet_grad: alpha")
         if edges[2] is not None:
             grad_total = underivable("_dirichlet_grad: total")
+        if edges[0] is not None:
+            grad_x = underivable("_dirichlet_grad: x")
         return grad_x, grad_alpha, grad_total
 
 

@@ -32,9 +32,6 @@ class SparseAddmmBackward0(Node):
         grad_self: Any = None
         grad_mat1: Any = None
         grad_mat2: Any = None
-        if edges[0] is not None:
-            beta = self.beta
-            grad_self = times(grad, beta)
         if edges[1] is not None:
             mat1 = unpack(self, self.mat1, self.mat1_version)
             mat2 = unpack(self, self.mat2, self.mat2_version)
@@ -45,6 +42,9 @@ class SparseAddmmBackward0(Node):
             mat2 = unpack(self, self.mat2, self.mat2_version)
             alpha = self.alpha
             grad_mat2 = mm_mat2_sparse_backward(grad, mat1, mat2, alpha)
+        if edges[0] is not None:
+            beta = self.beta
+            grad_self = times(grad, beta)
         return grad_self, grad_mat1, grad_mat2
 
     def release(self) -> None:
@@ -78,9 +78,6 @@ class SparseSampledAddmmBackward0(Node):
         grad_self: Any = None
         grad_mat1: Any = None
         grad_mat2: Any = None
-        if edges[0] is not None:
-            beta = self.beta
-            grad_self = times(grad, beta)
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             mat2 = unpack(self, self.mat2, self.mat2_version)
@@ -91,6 +88,9 @@ class SparseSampledAddmmBackward0(Node):
             mat1 = unpack(self, self.mat1, self.mat1_version)
             alpha = self.alpha
             grad_mat2 = times(_sparse_mm(conjugated(mat1).t(), grad.sparse_mask(self_)), alpha)
+        if edges[0] is not None:
+            beta = self.beta
+            grad_self = times(grad, beta)
         return grad_self, grad_mat1, grad_mat2
 
     def release(self) -> None:
@@ -119,14 +119,14 @@ class SparseSparseMatmulBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            self_ = unpack(self, self.self_, self.self__version)
-            other = unpack(self, self.other, self.other_version)
-            grad_self = grad.matmul(conjugated(other).t()).sparse_mask(self_.coalesce())
         if edges[1] is not None:
             other = unpack(self, self.other, self.other_version)
             self_ = unpack(self, self.self_, self.self__version)
             grad_other = conjugated(self_).t().matmul(grad).sparse_mask(other.coalesce())
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            other = unpack(self, self.other, self.other_version)
+            grad_self = grad.matmul(conjugated(other).t()).sparse_mask(self_.coalesce())
         return grad_self, grad_other
 
     def release(self) -> None:

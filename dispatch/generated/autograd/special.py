@@ -95,12 +95,12 @@ class IgammaBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            grad_self = underivable("igamma: input")
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             other = unpack(self, self.other, self.other_version)
             grad_other = grad * incomplete_gamma_slope(self_, other)
+        if edges[0] is not None:
+            grad_self = underivable("igamma: input")
         return grad_self, grad_other
 
     def release(self) -> None:
@@ -125,12 +125,12 @@ class IgammacBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            grad_self = underivable("igammac: input")
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             other = unpack(self, self.other, self.other_version)
             grad_other = -grad * incomplete_gamma_slope(self_, other)
+        if edges[0] is not None:
+            grad_self = underivable("igammac: input")
         return grad_self, grad_other
 
     def release(self) -> None:
@@ -155,12 +155,12 @@ class SpecialZetaBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            grad_self = underivable("zeta")
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             other = unpack(self, self.other, self.other_version)
             grad_other = -grad * self_ * special_zeta(self_ + 1, other)
+        if edges[0] is not None:
+            grad_self = underivable("zeta")
         return grad_self, grad_other
 
     def release(self) -> None:
@@ -290,14 +290,14 @@ class SpecialXlog1pyBackward0(Node):
         edges = self.next_edges
         grad_self: Any = None
         grad_other: Any = None
-        if edges[0] is not None:
-            self_ = unpack(self, self.self_, self.self__version)
-            other = unpack(self, self.other, self.other_version)
-            grad_self = xlog1py_backward(grad, self_, other)
         if edges[1] is not None:
             self_ = unpack(self, self.self_, self.self__version)
             other = unpack(self, self.other, self.other_version)
             grad_other = grad * self_ / (other + 1)
+        if edges[0] is not None:
+            self_ = unpack(self, self.self_, self.self__version)
+            other = unpack(self, self.other, self.other_version)
+            grad_self = xlog1py_backward(grad, self_, other)
         return grad_self, grad_other
 
     def release(self) -> None:

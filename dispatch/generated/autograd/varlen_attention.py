@@ -137,10 +137,10 @@ class VarlenAttnBackwardBackward0(Node):
         grad_value: Any = None
         if edges[0] is not None:
             grad_grad_out = underivable("_varlen_attn_backward grad_out")
-        if edges[1] is not None:
-            grad_query = underivable("_varlen_attn_backward query")
         if edges[2] is not None:
             grad_key = underivable("_varlen_attn_backward key")
+        if edges[1] is not None:
+            grad_query = underivable("_varlen_attn_backward query")
         if edges[3] is not None:
             grad_value = underivable("_varlen_attn_backward value")
         return grad_grad_out, grad_query, grad_key, grad_value

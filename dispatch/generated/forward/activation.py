@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...autograd.formulas.activation import (
-    elu_backward,
+    elu_gradient,
     hardsigmoid_backward,
     hardswish_backward,
     hardtanh_backward,
@@ -32,7 +32,7 @@ def jvp_elu(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     result_t = None
     if self_t is not None:
         result_t = conjugated(
-            elu_backward(conjugated(tangent_like(self_t, result)), self_, alpha, scale, input_scale)
+            elu_gradient(conjugated(tangent_like(self_t, result)), self_, alpha, scale, input_scale)
         )
     return (result_t,)
 

@@ -14,7 +14,7 @@ from ...autograd.formulas.indexing import (
     scatter_reduce_src_jvp,
 )
 from ...autograd.tangents import plus, zero_tangent
-from ..functions import where
+from ..functions import masked_select, where
 
 
 def jvp_cat(op: Any, args: Any, tangents: Any, result: Any) -> Any:
@@ -239,6 +239,16 @@ def jvp_masked_fill_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> An
     return (result_t,)
 
 
+def jvp_masked_select(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """masked_select(Tensor self, Tensor mask) -> Tensor"""
+    mask = args[1]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = masked_select(self_t, mask)
+    return (result_t,)
+
+
 def jvp_take(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """take(Tensor self, Tensor index) -> Tensor"""
     index = args[1]
@@ -323,6 +333,7 @@ FORMULAS = {
     "aten::scatter_reduce.two": jvp_scatter_reduce_two,
     "aten::masked_fill.Scalar": jvp_masked_fill_Scalar,
     "aten::masked_fill.Tensor": jvp_masked_fill_Tensor,
+    "aten::masked_select": jvp_masked_select,
     "aten::take": jvp_take,
     "aten::embedding": jvp_embedding,
     "aten::embedding_dense_backward": jvp_embedding_dense_backward,

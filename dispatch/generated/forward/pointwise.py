@@ -21,7 +21,9 @@ from ...autograd.formulas.pointwise import (
     gelu_double_backward,
     log1p_backward,
     maximum_backward,
+    maximum_backward_other,
     minimum_backward,
+    minimum_backward_other,
     negated_product,
     pow_backward,
     pow_backward_exponent,
@@ -362,7 +364,8 @@ def jvp_maximum(op: Any, args: Any, tangents: Any, result: Any) -> Any:
         result_t = conjugated(maximum_backward(conjugated(tangent_like(self_t, result)), self_, other))
     if other_t is not None:
         result_t = plus(
-            result_t, conjugated(maximum_backward(conjugated(tangent_like(other_t, result)), other, self_))
+            result_t,
+            conjugated(maximum_backward_other(conjugated(tangent_like(other_t, result)), self_, other)),
         )
     return (result_t,)
 
@@ -378,7 +381,8 @@ def jvp_minimum(op: Any, args: Any, tangents: Any, result: Any) -> Any:
         result_t = conjugated(minimum_backward(conjugated(tangent_like(self_t, result)), self_, other))
     if other_t is not None:
         result_t = plus(
-            result_t, conjugated(minimum_backward(conjugated(tangent_like(other_t, result)), other, self_))
+            result_t,
+            conjugated(minimum_backward_other(conjugated(tangent_like(other_t, result)), self_, other)),
         )
     return (result_t,)
 

@@ -94,7 +94,7 @@ def register() -> None:
     operator("masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)", entry="masked_fill.Scalar", tags="core", structured=(meta.masked_fill, "masked_fill_stub", "inplace"), autograd=derivatives.plan_masked_fill__Scalar)
     operator("masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor", structured=(meta.masked_fill, "masked_fill_stub", "functional"), autograd=derivatives.plan_masked_fill_Tensor)
     operator("masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)", entry="masked_fill.Tensor", structured=(meta.masked_fill, "masked_fill_stub", "inplace"), autograd=derivatives.plan_masked_fill__Tensor)
-    operator("masked_select(Tensor self, Tensor mask) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.masked_select})
+    operator("masked_select(Tensor self, Tensor mask) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.masked_select}, autograd=derivatives.plan_masked_select)
     operator("masked_select.out(Tensor self, Tensor mask, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.masked_select_out})
     operator("nonzero(Tensor self) -> Tensor", tags="core nondifferentiable", planner=meta.nonzero, stub="nonzero_stub", autograd=never_differentiable)
     operator("nonzero.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.nonzero_out})

@@ -120,9 +120,9 @@ class MultiheadAttention(Module):
             if weight is not None:
                 init.xavier_uniform_(weight)
         if self.in_proj_bias is not None:
-            init.zeros_(self.in_proj_bias)
+            init.constant_(self.in_proj_bias, 0.0)
         if self.in_proj_bias is not None and self.out_proj.bias is not None:
-            init.zeros_(self.out_proj.bias)
+            init.constant_(self.out_proj.bias, 0.0)
         for bias in (self.bias_k, self.bias_v):
             if bias is not None:
                 init.xavier_normal_(bias)
@@ -146,7 +146,8 @@ class MultiheadAttention(Module):
         turned = self.batch_first and query.dim() == 3
         if turned:
             # Transpose a shared tensor once, so that one matmul projects it.
-            outer = {id(x): x.transpose(1, 0) for x in (query, key, value)}
+            outer = {id(x): x for x in (query, key, value)}
+            outer = {at: x.transpose(1, 0) for at, x in outer.items()}
             query, key, value = outer[id(query)], outer[id(key)], outer[id(value)]
         out, weights = F.multi_head_attention_forward(
             query,
