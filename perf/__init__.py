@@ -1,5 +1,5 @@
 """Performance measurements against a baseline, and costs and predictions of programs: `python -m
-triten.perf`, `tt.perf.benchmark`, `tt.perf.cost`, `tt.perf.plan`.
+triten.perf`, `tt.perf.benchmark`, `tt.perf.cost`, `tt.perf.plan`, `tt.perf.profile_step`.
 
 - `costs/` counts bytes and operations on Meta tensors; `planning/` predicts memory and time from them.
 - `suite/` is the benchmark suite with its result file.
@@ -7,6 +7,7 @@ triten.perf`, `tt.perf.benchmark`, `tt.perf.cost`, `tt.perf.plan`.
 - `ahead_of_time/` compiles kernels without a GPU.
 - `history/` stores runs and finds change points; `gate/` judges a change in CI; `report/` and `serve/`
   show runs.
+- `step_profile/` profiles a training step for the report: `tt.perf.profile_step`.
 - `user_benchmarks/` are benchmarks in the user's own files: `tt.perf.benchmark`.
 - `programs/` runs third-party programs written for PyTorch.
 
@@ -27,6 +28,7 @@ from .planning import (
     TensorParallel,
     plan,
 )
+from .step_profile import StepProfile, profile_step
 from .user_benchmarks import Benchmark, benchmark
 
 __all__ = [
@@ -41,8 +43,10 @@ __all__ = [
     "OperatorPlan",
     "Pipeline",
     "Plan",
+    "StepProfile",
     "TensorParallel",
     "benchmark",
     "cost",
     "plan",
+    "profile_step",
 ]

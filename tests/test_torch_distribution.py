@@ -17,6 +17,7 @@ import triten as tt
 from triten import _torch_distribution as local
 
 VERSION = "2.13.0+triten.0.1.0"
+OWN_VERSION = f"2.13.0+triten.{tt.__version__.replace('+', '.')}"
 PROGRAM = """
 import concurrent.futures, importlib.metadata, multiprocessing, subprocess, sys
 
@@ -74,7 +75,7 @@ def test_programs_pip_and_commands_of_the_environment_see_torch(environment: Pat
     python = environment / "bin" / "python"
     before = contents(environment)
     for _ in range(2):  # the second call writes the same files
-        assert f"torch {VERSION} is triten in" in run(python, "-P", "-m", "triten.as_torch", "--install")
+        assert f"torch {OWN_VERSION} is triten in" in run(python, "-P", "-m", "triten.as_torch", "--install")
     (tmp_path / "program.py").write_text(PROGRAM)
     assert "triten" in run(python, "program.py", cwd=tmp_path)
     assert "--nproc-per-node" in run(environment / "bin" / "torchrun", "--help")
@@ -87,7 +88,7 @@ def test_programs_pip_and_commands_of_the_environment_see_torch(environment: Pat
     run(*pip, "check")
     run(*pip, "uninstall", "-y", "needs-torch")
 
-    assert f"removed torch {VERSION}" in run(python, "-P", "-m", "triten.as_torch", "--uninstall")
+    assert f"removed torch {OWN_VERSION}" in run(python, "-P", "-m", "triten.as_torch", "--uninstall")
     assert contents(environment) == before
 
 

@@ -209,7 +209,6 @@ from .runtime.size import Size as Size
 from .serialization import PyTorchFileReader as PyTorchFileReader
 from .serialization import load as load
 from .serialization import save as save
-from .version import __version__ as __version__
 
 # isort: split
 # Written by hand over operators of the same names, and so imported after them.
@@ -362,7 +361,6 @@ if not _typing.TYPE_CHECKING:
         {
             *_functions.__all__,
             *(name for name in globals() if not name.startswith("_") or name.startswith("_check")),
-            "__version__",
             "_assert",
             "_assert_async",
             "_has_compatible_shallow_copy_type",

@@ -178,7 +178,7 @@ def _install() -> None:
     from .random import set_cpu_engine
     from .torch_version import TorchVersion
 
-    own_version = root.__version__
+    own_version = root.__version__.replace("+", ".")  # a version has a single plus sign
     _torch_names.add()
     _torch_modules.install()
     root.__version__ = root.version.__version__ = TorchVersion(f"{TORCH_VERSION}+{_OURS}.{own_version}")

@@ -1,4 +1,6 @@
-"""`tt.version`: which triten this is (`torch.version`). `pyproject.toml` takes the number from here.
+"""`tt.version`: which triten this is (`torch.version`).
+
+`__version__` comes from the tags of a checkout, or from the metadata of an installed package, at its first use.
 
 Example:
     >>> import triten as tt
@@ -10,7 +12,8 @@ from __future__ import annotations
 
 __all__ = ["__version__", "cuda", "debug", "git_version", "hip", "xpu"]
 
-__version__ = "0.1.0"
+__version__: str
+"""The version, such as ``0.2.0``, or ``0.2.1.dev5+g1234567`` five commits after that tag."""
 
 debug = False
 git_version = "Unknown"
@@ -22,6 +25,8 @@ cuda: str | None
 
 
 def __getattr__(name: str) -> str | None:
+    if name == "__version__":
+        return _version()
     if name != "cuda":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     global cuda
@@ -33,3 +38,20 @@ def __getattr__(name: str) -> str | None:
         number = get_local_runtime_version()
         cuda = f"{number // 1000}.{number % 1000 // 10}"
     return cuda
+
+
+def _version() -> str:
+    """Return the version of this checkout, or of the installed package."""
+    global __version__
+    from ._source_version import FIRST, ROOT, source_version
+
+    found = source_version(ROOT)
+    if found is None:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            found = version(__name__.partition(".")[0])
+        except PackageNotFoundError:
+            found = f"{FIRST}.dev0"  # a copy of the folder, neither a checkout nor installed
+    __version__ = found
+    return found

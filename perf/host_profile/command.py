@@ -1,7 +1,8 @@
 """Host time of a script, by operator and layer: wrapper, dispatch, autograd, plan, allocation, kernel.
 
 The script runs as under `python SCRIPT ARGUMENTS`, with a sampling timer. On CUDA, a kernel's time is its
-launch; the profiler (`tt.profiler`) has the device time.
+launch; the profiler (`tt.profiler`) has the device time. With --step, the profiler records one training step
+instead.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from pathlib import Path
 
 from ..refusal import RefusalError, require_writable
 from ..result_file import write_whole
+from ..step_profile.comparison import format_rows
+from ..step_profile.script import ScriptStep
+from ..step_profile.trace import read_trace
 from .layers import LAYERS, OUTSIDE, ROOT
 from .sampling import HostProfile, is_available, sampled
 
@@ -31,6 +35,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--top", type=int, default=20, metavar="N", help="operators and lines to show")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="also write the profile as JSON")
+    parser.add_argument(
+        "--step",
+        type=Path,
+        metavar="FILE",
+        help="record one training step, between two calls of an optimizer's step, as a trace for Perfetto and for "
+        "`report --profile FILE`; the script ends after it",
+    )
+    parser.add_argument(
+        "--after", type=int, default=3, metavar="N", help="optimizer steps before --step; default 3"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -39,10 +53,13 @@ def run(arguments: argparse.Namespace) -> int:
     if fault:
         raise RefusalError(fault)
     require_writable(arguments.output)
+    require_writable(arguments.step)
     status, argv, path = 0, sys.argv, sys.path[:]
     sys.argv = [str(arguments.script), *arguments.arguments]
     sys.path.insert(0, str(arguments.script.resolve().parent))
     try:
+        if arguments.step:
+            return _record_step(arguments)
         with sampled(arguments.interval / 1e3) as profile:
             status = _run_script(arguments.script)
     finally:
@@ -56,6 +73,25 @@ def run(arguments: argparse.Namespace) -> int:
     return status
 
 
+def _record_step(arguments: argparse.Namespace) -> int:
+    """Record a step of the script, write its trace, and print its operators."""
+    recorder = ScriptStep(arguments.after)
+    status = recorder.run(lambda: _run_script(arguments.script))
+    if recorder.profile is None:
+        if status:
+            return status
+        raise RefusalError(
+            f"{arguments.script} made {recorder.count} optimizer steps, and --after {arguments.after} needs "
+            f"{arguments.after + 3}; tt.perf.profile_step records a step without an optimizer"
+        )
+    try:
+        recorder.save(arguments.step)
+    except OSError as error:
+        raise RefusalError(f"cannot write {arguments.step}: {error.strerror}") from None
+    print(format_rows(read_trace(arguments.step), arguments.top))
+    return status
+
+
 def _fault(arguments: argparse.Namespace) -> str | None:
     if not arguments.script.is_file():
         return f"no such script: {arguments.script}"
@@ -63,6 +99,10 @@ def _fault(arguments: argparse.Namespace) -> str | None:
         return f"--interval must be from {LEAST_INTERVAL} to {MOST_INTERVAL} ms, got {arguments.interval:g}"
     if arguments.top < 1:
         return f"--top must be at least 1, got {arguments.top}"
+    if arguments.after < 1:
+        return f"--after must be at least 1, got {arguments.after}"
+    if arguments.step:
+        return "-o is the file of the samples, which --step does not take" if arguments.output else None
     if not is_available():
         return "this system has no interval timer (signal.setitimer), by which samples are taken"
     return None

@@ -56,6 +56,8 @@ def changes(
         named: For each run, its own key of a benchmark by the benchmark's newest key.
         threshold: Relative change of the time that is tolerated.
     """
+    if not runs:
+        return []
     last = len(runs) - 1
     earlier = [index for index in range(last) if runs[index].environment == runs[last].environment]
     bases = {

@@ -138,11 +138,18 @@ const resized = new ResizeObserver((entries) => {
   }
 });
 
+/** The distance of a position from a point; from a box it is 0 inside, and too far outside. */
+function distanceTo({ x, y, box }, atX, atY) {
+  if (!box) return Math.hypot(x - atX, y - atY);
+  return atX >= box[0] && atX <= box[2] && atY >= box[1] && atY < box[3] ? 0 : Infinity;
+}
+
 /**
  * Show a chart in an element, and again whenever its width changes.
  *
  * `draw(width)` returns `{ root, height, points }`: an SVG group and its points, each with x, y, text, and
- * optionally `group` (the class name of what is emphasized) and `open` (called on a click or Enter).
+ * optionally `group` (the class name of what is emphasized), `open` (called on a click or Enter), and `box` (left, top,
+ * right, bottom of a block, which takes the place of the point).
  */
 function showChart(target, name, draw) {
   const tip = make("div", { class: "tip", hidden: "" });
@@ -154,7 +161,7 @@ function showChart(target, name, draw) {
   picture.addEventListener("pointermove", (event) => {
     const box = picture.getBoundingClientRect();
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
-    const found = charts.get(target).points.map((each, index) => [Math.hypot(each.x - x, each.y - y), index]);
+    const found = charts.get(target).points.map((each, index) => [distanceTo(each, x, y), index]);
     const [distance, index] = found.reduce((a, b) => (b[0] < a[0] ? b : a), [Infinity, -1]);
     point(target, distance < 28 ? index : -1);
   });
@@ -188,7 +195,7 @@ function redraw(target) {
   chart.points = points;
   chart.at = -1;
   chart.tip.hidden = true;
-  chart.cursor = svg("circle", { r: 8, class: "cursor", visibility: "hidden" });
+  chart.cursor = svg("rect", { class: "cursor", visibility: "hidden" });
   chart.picture.replaceChildren(svg("svg", { width: chart.width, height, "aria-hidden": "true" }, root, chart.cursor));
 }
 
@@ -205,11 +212,12 @@ function point(target, index) {
   chart.tip.hidden = !found;
   chart.picture.classList.toggle("opens", Boolean(found?.open));
   if (!found) return;
-  chart.cursor.setAttribute("cx", found.x);
-  chart.cursor.setAttribute("cy", found.y);
+  const [left, top, right, bottom] = found.box ?? [found.x - 8, found.y - 8, found.x + 8, found.y + 8];
+  const frame = { x: left, y: top, width: right - left, height: bottom - top, rx: found.box ? 2 : 8 };
+  for (const [name, value] of Object.entries(frame)) chart.cursor.setAttribute(name, value);
   chart.tip.textContent = found.text;
-  const left = Math.min(Math.max(found.x - chart.tip.offsetWidth / 2, 0), chart.width - chart.tip.offsetWidth);
+  const tipLeft = Math.min(Math.max(found.x - chart.tip.offsetWidth / 2, 0), chart.width - chart.tip.offsetWidth);
   const above = found.y - chart.tip.offsetHeight - 12;
-  chart.tip.style.left = `${left}px`;
+  chart.tip.style.left = `${tipLeft}px`;
   chart.tip.style.top = `${above < 0 ? found.y + 14 : above}px`;
 }

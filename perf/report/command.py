@@ -1,6 +1,7 @@
 """Show result files of `run`: a page that works offline, tables of markdown for a log, or the derived data as JSON.
 
-Several files, or a store, make a history, ordered by the time of their commits. Exit status 2: a file is no result,
+Several files, or a store, make a history, ordered by the time of their commits. Profiles of training steps are shown
+below the benchmarks. Exit status 2: a file is no result,
 or the report cannot be written.
 """
 
@@ -31,6 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--history", type=Path, metavar="FILE", help="also the runs of this store, of `history add`"
+    )
+    parser.add_argument(
+        "--profile",
+        nargs="+",
+        action="extend",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="also show these traces of tt.profiler, or snapshots of tt.cuda.memory (.pickle); alone: only them",
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: standard output")
     parser.add_argument("--format", choices=("html", "markdown", "json"), default="html")
@@ -72,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _data(arguments: argparse.Namespace) -> dict[str, Any]:
     """Arrange the files and the runs of the store."""
     if arguments.history is None:
-        return report_data(arguments.files, arguments.threshold)
+        return report_data(arguments.files, arguments.threshold, arguments.profile)
     with (
         History(arguments.history) as history,
         tempfile.TemporaryDirectory(prefix="triten-report-") as folder,
@@ -80,20 +90,22 @@ def _data(arguments: argparse.Namespace) -> dict[str, Any]:
         stored = export_runs(history, Path(folder), last_states=True)
         if not stored and not arguments.files:
             raise ResultFileError(f"{arguments.history}: the store has no run")
-        return report_data([*arguments.files, *stored], arguments.threshold)
+        return report_data([*arguments.files, *stored], arguments.threshold, arguments.profile)
 
 
 def _check(arguments: argparse.Namespace) -> None:
     """Raise an error for arguments that would overwrite a file or have no effect, before reading anything."""
-    if not arguments.files and arguments.history is None:
-        raise ResultFileError("the following arguments are required: FILE, or --history FILE")
+    if not (arguments.files or arguments.history or arguments.profile):
+        raise ResultFileError("the following arguments are required: FILE, --history FILE, or --profile FILE")
+    if arguments.profile and arguments.format == "markdown":
+        raise ResultFileError("--format markdown has no profiles; html and json have")
     if not arguments.threshold >= 0:
         raise ResultFileError(f"--threshold must not be negative, got {arguments.threshold}")
     if arguments.output is None:
         if arguments.format == "html":
             raise PageError("--format html needs -o FILE, such as -o dashboard.html")
         return
-    read = [*arguments.files, *([arguments.history] if arguments.history else [])]
+    read = [*arguments.files, *arguments.profile, *([arguments.history] if arguments.history else [])]
     if arguments.output.resolve() in {path.resolve() for path in read}:
         raise ResultFileError(f"{arguments.output} is one of the files to read: it would be lost")
 

@@ -31,6 +31,7 @@ unknown. A row is a benchmark, as in the result file.
     changes     list, of the rows of the last file that an earlier file of its environment has (see `changes`): row,
                 base_file, base_seconds, new_seconds, ratio, low, high, verdict, regression
     summary     sentences and tiles (see `summary`)
+    profiles    list of profiles of training steps (see `step_profile/page_record`)
     threshold   share of the time
     doubts      list of sentences: reasons why the numbers are less reliable
 """
@@ -43,6 +44,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ..step_profile.page_record import profile_records
 from ..suite.compare import THRESHOLD
 from ..suite.display import NEW_SHAPES
 from ..suite.results import MET, MISSED, OURS, UNSURE, Result, Row, RowKey
@@ -56,20 +58,24 @@ from .trends import trends
 FORMAT, VERSION = "triten.perf.report", 2
 PREFERRED_PEERS = ("torch", "cupy", "numpy", "numexpr", "numba")
 WORST = 10
+NO_SUMMARY: dict[str, Any] = {"sentences": [], "tiles": []}
 
 Record = dict[str, Any]
 
 
-def report_data(paths: Sequence[Path], threshold: float = THRESHOLD) -> Record:
+def report_data(paths: Sequence[Path], threshold: float = THRESHOLD, profiles: Sequence[Path] = ()) -> Record:
     """Arrange the data of result files.
 
     Args:
-        paths: One or more result files of `python -m triten.perf run`, in any order.
+        paths: Result files of `python -m triten.perf run`, in any order; none if there are only profiles.
         threshold: Minimum relative change of a row's time that counts as a change.
+        profiles: Traces of `tt.profiler`, and snapshots of `tt.cuda.memory`.
 
     Raises:
-        ResultFileError: if a file cannot be read, or is given twice.
+        ResultFileError: if a result file cannot be read, or is given twice.
+        TraceError: if a profile cannot be read.
     """
+    shown = profile_records(profiles)
     found = read_history(paths)
     runs = [run_of(*each) for each in found]
     renamed = renames(runs)
@@ -100,7 +106,7 @@ def report_data(paths: Sequence[Path], threshold: float = THRESHOLD) -> Record:
         "threshold": threshold,
         "doubts": _doubts(results),
     }
-    return data | {"summary": summary(data)}
+    return data | {"summary": summary(data) if paths else NO_SUMMARY, "profiles": shown}
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:

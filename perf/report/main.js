@@ -54,6 +54,12 @@ byId("history-benchmark").addEventListener("change", (event) => {
   event.stopPropagation();
   drawBenchmark(DATA.rows[Number(event.target.value)]);
 });
-showAbout();
-showFiles();
-showAll();
+prepareProfiles();
+if (DATA.files.length) {
+  showAbout();
+  showFiles();
+  showAll();
+} else {
+  byId("about").textContent = PROFILES.map(({ name }) => name).join(", ");
+  for (const id of ["summary", "first", "filter-box", "attention", "changes", "history", "speed", "roofline", "overhead", "files"]) byId(id).hidden = true;
+}

@@ -21,7 +21,16 @@ from typing import Any
 
 from ..refusal import RefusalError
 
-SCRIPTS = ("base.js", "chart.js", "tables.js", "headline.js", "benchmarks.js", "history.js", "main.js")
+SCRIPTS = (
+    "base.js",
+    "chart.js",
+    "tables.js",
+    "headline.js",
+    "benchmarks.js",
+    "history.js",
+    "profiles.js",
+    "main.js",
+)
 # Significant digits of the page's numbers.
 DIGITS = 4
 # Fields of a row that only `--format json` has.
@@ -40,7 +49,8 @@ def format_page(data: Mapping[str, Any]) -> str:
         f"default-src 'none'; script-src {_hash(ours)}; style-src 'unsafe-inline'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
     )
-    labels = " to ".join(dict.fromkeys(str(data["files"][index]["label"]) for index in (0, -1)))
+    shown = [file["label"] for file in data["files"]] or [each["name"] for each in data["profiles"]]
+    labels = " to ".join(dict.fromkeys(str(shown[index]) for index in (0, -1)))
     parts = {
         "policy": html.escape(policy),
         "title": html.escape(f"triten performance: {labels}"),

@@ -1,6 +1,7 @@
 """Examples as modules, for tests that run them in this process."""
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +18,7 @@ def load_example() -> Callable[[str], ModuleType]:
     def load(name: str) -> ModuleType:
         spec = importlib.util.spec_from_file_location(name.replace("/", "_"), EXAMPLES / f"{name}.py")
         assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
+        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         return module
 

@@ -16,6 +16,7 @@ from triten.perf.report.linking import linked_means, renames
 from triten.perf.report.page import format_page
 from triten.perf.report.runs import Run, read_history, run_of
 from triten.perf.report.trends import is_partial
+from triten.perf.step_profile.page_record import profile_records
 
 
 def _load(name: str) -> ModuleType:
@@ -207,5 +208,21 @@ def test_dropped_benchmarks_leave_the_totals(paths: list[Path], tmp_path: Path) 
     assert sum(not row["current"] for row in data["rows"]) == 2
 
 
-def test_thirty_runs_make_a_small_page(data: dict[str, Any]) -> None:
-    assert len(format_page(data).encode()) < LARGEST_PAGE
+def test_thirty_runs_and_a_long_profile_make_a_small_page(data: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "train.json"
+    spans = [
+        {
+            "ph": "X",
+            "cat": "cpu_op",
+            "name": f"aten::operator_{step % 97}",
+            "pid": 1,
+            "tid": 1,
+            "ts": 50.5 * step,
+            "dur": 40.25 + step % 11,
+            "args": {"Call stack": f"/home/user/model_{step % 50}.py({step}): forward"},
+        }
+        for step in range(20_000)
+    ]
+    path.write_text(json.dumps({"traceEvents": spans}))
+    page = format_page(data | {"profiles": profile_records([path])})
+    assert len(page.encode()) < LARGEST_PAGE

@@ -13,8 +13,8 @@ from triten.perf.report.data import report_data
 from triten.perf.report.page import format_page
 
 
-def _load(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+def _load(name: str, folder: Path = Path(__file__).parent) -> Any:
+    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -22,6 +22,7 @@ def _load(name: str) -> Any:
 
 
 report_files, synthetic_history = _load("report_files"), _load("synthetic_history")
+trace_files = _load("trace_files", Path(__file__).parents[1] / "step_profile")
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the page's test needs playwright")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -52,17 +53,22 @@ def browse(tmp_path: Path) -> Iterator[Open]:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
 
         def opened(
-            files: Sequence[Path], viewport: dict[str, int] = DESKTOP, scheme: str = "light", **more: Any
+            files: Sequence[Path],
+            viewport: dict[str, int] = DESKTOP,
+            scheme: str = "light",
+            profiles: Sequence[Path] = (),
+            **more: Any,
         ) -> Any:
             path = tmp_path / "dashboard.html"
-            path.write_text(format_page(report_data(files)), encoding="utf-8")
+            path.write_text(format_page(report_data(files, profiles=profiles)), encoding="utf-8")
             shown = browser.new_context(viewport=viewport, color_scheme=scheme, **more).new_page()
             shown.on("console", lambda message: said.append(message.text))
             shown.on("pageerror", lambda error: said.append(str(error)))
             shown.on("dialog", lambda dialog: said.append("a file's script ran") or dialog.dismiss())
             shown.on("request", lambda request: request.url.startswith("http") and said.append(request.url))
             shown.goto(path.as_uri())
-            shown.wait_for_selector("#headline-plot svg .dot", state="attached")
+            drawn = "#headline-plot svg .dot" if files else "#timeline-plot svg .block"
+            shown.wait_for_selector(drawn, state="attached")
             return shown
 
         yield opened
@@ -136,7 +142,7 @@ def test_a_benchmark_opens_its_history_and_the_keyboard_reads_its_points(
 
 def test_what_a_file_lacks_is_not_shown(browse: Open) -> None:
     page = browse([synthetic_history.SOURCE])
-    assert hidden_sections(page) == {"roofline", "overhead", "changes", "history"}
+    assert hidden_sections(page) == {"roofline", "overhead", "changes", "history", "profiles"}
     assert not page.locator("#headline-plot .line").count(), "a history of one run is no history"
     assert page.locator("#headline-plot .dot").count() == 132
     assert page.locator(".sparkline").count() == 0
@@ -145,7 +151,7 @@ def test_what_a_file_lacks_is_not_shown(browse: Open) -> None:
 
 def test_thirty_runs_have_lines_sparklines_and_whole_labels(browse: Open, tmp_path: Path) -> None:
     page = browse(synthetic_history.write_history(tmp_path))
-    assert hidden_sections(page) == {"roofline", "overhead"}
+    assert hidden_sections(page) == {"roofline", "overhead", "profiles"}
     assert page.locator("#suites-table .sparkline").count() == 12
     assert page.locator("#headline-plot [data-group=all] .line").count() > 20
     ticks = page.locator("#headline-plot .tick").all_text_contents()
@@ -176,8 +182,49 @@ def test_axe_finds_no_violation(browse: Open, tmp_path: Path, viewport: dict[str
         "axe_playwright_python", reason="the accessibility test needs axe-playwright-python"
     )
     source = (Path(package.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
-    page = browse(synthetic_history.write_history(tmp_path, runs=3), viewport, scheme, bypass_csp=True)
+    trace = trace_files.write_trace(tmp_path / "train.json")
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    files = synthetic_history.write_history(runs, runs=3)
+    page = browse(files, viewport, scheme, profiles=[trace], bypass_csp=True)
     page.evaluate(source)
     found = page.evaluate("axe.run()")
     assert [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]] == []
     assert len(found["passes"]) > 20
+
+
+def test_a_profile_has_a_flame_graph_a_timeline_operators_and_memory(browse: Open, tmp_path: Path) -> None:
+    page = browse([], profiles=[trace_files.write_trace(tmp_path / "train.json")])
+    shown = "[...document.querySelectorAll('section')].filter((each) => each.offsetParent)"
+    assert page.evaluate(f"{shown}.map(({{ id }}) => id)") == ["profiles"]
+    assert "Predicted by tt.perf.plan: 14.0 us on h200" in page.locator("#profile-sentences").inner_text()
+    assert page.locator("#operators-table tbody tr").first.inner_text().split()[-1] == "60.0"
+    assert page.locator("#memory-plot polygon.area").count() == 2
+
+    flame = page.locator("#flame-plot")
+    assert flame.locator(".block").count() == 11, "the kernel takes no time of the host"
+    flame.locator(".block", has_text="nn.Module: Net_0").first.click()
+    playwright.expect(flame.locator(".block", has_text="MmBackward0")).to_have_count(0)
+    assert page.locator("#flame-whole").is_enabled()
+    page.click("#flame-whole")
+    playwright.expect(flame.locator(".block")).to_have_count(11)
+    page.select_option("#flame-clock", "device")
+    playwright.expect(flame.locator(".block", has_text="mm_kernel")).to_have_count(1)
+    playwright.expect(flame.locator(".block", has_text="aten::add")).to_have_count(0)
+
+    timeline = page.locator("#timeline-plot")
+    assert timeline.locator(".block").count() == 16
+    picture = timeline.locator(".picture")
+    picture.focus()
+    for _ in range(3):
+        picture.press("ArrowRight")
+    said = timeline.locator("output").text_content()
+    assert said == "aten::mm: 20.0 us, from 15.0 us; float32[4x8]; forward (net.py:3)"
+    picture.press("Enter")
+    assert page.locator("#timeline-note").text_content() == "14.6 us to 35.4 us of 200 us"
+    page.click("#timeline-out")
+    assert page.locator("#timeline-note").text_content() == "4.20 us to 45.8 us of 200 us"
+    page.click("#timeline-whole")
+    assert page.locator("#timeline-note").text_content() == "0 us to 200 us of 200 us"
+    page.set_viewport_size(PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
