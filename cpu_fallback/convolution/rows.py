@@ -56,7 +56,7 @@ class Part(NamedTuple):
     """Number of rows of the result."""
 
     def of(self, array: Array) -> Array:
-        """This part of a result (images, channels, rows, width)."""
+        """Return the view of a result (images, channels, rows, width) that this part covers."""
         array = array if self.images is None else array[self.images]
         return array if self.rows is None else array[:, :, self.rows]
 

@@ -241,7 +241,7 @@ class Geometry(NamedTuple):
         return [self._band(first, min(first + count, whole), beyond) for first in range(0, whole, count)]
 
     def _band(self, first: int, last: int, beyond: int) -> Geometry:
-        """Some of the lines, which meet as many rows, and some beyond them."""
+        """Return the geometry of a range of lines, the rows that they meet, and `beyond` more."""
         rows = self.rows._replace(
             before=self.rows.before - first * self.rows.step, count=last - first + beyond
         )

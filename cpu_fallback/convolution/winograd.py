@@ -141,7 +141,7 @@ class Pairs:
         return made
 
     def _fill(self, sums: Array, rows: list[Array]) -> None:
-        """Sums (some, 4, taps, elements) from the four rows of each pair; a tap's are shifted, zero in the border."""
+        """Fill the sums (some, 4, taps, elements) from each pair's four rows, shifted by tap, zero in the border."""
         taps, (a, b, c, d) = len(self.shifts), rows
         middle = sums[:, :, taps // 2]
         targets = [middle[:, i].reshape(a.shape) for i in range(4)]

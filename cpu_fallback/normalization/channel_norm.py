@@ -53,7 +53,7 @@ class Channels:
     """
 
     def __init__(self, spec: TensorSpec, merged: bool = False) -> None:
-        """`merged` where all samples share their statistics: channels-last, positions of all are those of one."""
+        """Set up the blocks; `merged` if all samples share their statistics, in channels-last order."""
         n, c, *spatial = spec.sizes
         self.sizes = (n, c, math.prod(spatial))
         self.dtype = compute_np(spec.dtype)

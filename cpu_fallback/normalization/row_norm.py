@@ -60,7 +60,7 @@ class Parameter:
             self.line = np.tile(self.row, (1, self.repeats))
 
     def apply(self, operation: Any, block: Any, out: Any) -> None:
-        """out = operation(block, row) for each row."""
+        """Compute out = operation(block, row) for each row."""
         if self.repeats == 1:
             operation(block, self.row, out)
             return

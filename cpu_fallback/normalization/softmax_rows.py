@@ -62,7 +62,7 @@ and nothing underflows that would not after it."""
 
 
 def exp_of_rows(out: Array, a: Array, peak: Array) -> None:
-    """out = exp(a - peak) for each row, or exp(a) where a row's maximum is neither small nor large.
+    """Compute out = exp(a - peak) for each row, or exp(a) if the row's maximum is neither small nor large.
 
     Compiled rows do the same (cpu_fallback/reduction/reduction_rows.py).
     """

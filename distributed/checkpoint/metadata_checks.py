@@ -32,7 +32,7 @@ def file_name(value: Any) -> str:
 
 
 def check_metadata(metadata: Metadata) -> None:
-    """Raises ValueError unless chunks make up their tensors, and keys lead to a place for each name."""
+    """Raise ValueError unless the chunks cover their tensors and the keys lead to a place for each name."""
     for name, value in metadata.state_dict_metadata.items():
         if isinstance(value, TensorStorageMetadata):
             _check_tensor(name, value, metadata.storage_data)
@@ -106,7 +106,7 @@ class _Node:
 
 
 def _check_places(paths: Iterable[Sequence[Any]]) -> None:
-    """Raises ValueError where keys lead to or through the place of another value, or to a place far behind others."""
+    """Raise ValueError if keys lead to or through the place of another value, or far beyond the others."""
     root, names, places = _Node(), 0, 0
     for keys in paths:
         names += 1
@@ -126,7 +126,7 @@ def _check_places(paths: Iterable[Sequence[Any]]) -> None:
 
 
 def check_files(metadata: Metadata, folder: str | os.PathLike[str]) -> None:
-    """Raises RuntimeError where a file of the folder has fewer bytes than the items have that are said to be in it."""
+    """Raise RuntimeError if a file of the folder is shorter than the items that it should contain."""
     lengths: dict[str, int] = defaultdict(int)
     for info in metadata.storage_data.values():
         lengths[info.relative_path] += info.length

@@ -81,7 +81,7 @@ def products(call: RecordedCall) -> Kind:
 
 
 def batched_products(call: RecordedCall) -> Kind:
-    """Some products of squares in a batch, by the operations of one."""
+    """Return the kind of a batch of square matmuls, by the operations of one matmul."""
 
     def probe(side: int) -> Arguments:
         return map_operands(

@@ -31,7 +31,7 @@ def scores_of(
     COLUMNS: gl.constexpr,
     LAYOUT: gl.constexpr,
 ):
-    """Some columns of a tile's scores, minus infinity from a row's `limit` on; `start` is the tile's first key."""
+    """Load columns of a tile's scores, -inf from `limit` on; `start` is the tile's first key."""
     scores = own.slice(PART * COLUMNS, COLUMNS).load(LAYOUT)
     if MASKED:
         key = PART * COLUMNS + gl.arange(0, COLUMNS, gl.SliceLayout(0, LAYOUT))

@@ -13,7 +13,7 @@ from ..products.product import tile_of
 
 @triton.jit
 def quotient(n, divisor, magic, shift, INDEX: tl.constexpr):
-    """n // divisor by a multiplication, for n below 2^31.
+    """Compute n // divisor by a multiplication, for n below 2^31.
 
     Source: T. Granlund, P. L. Montgomery, Division by Invariant Integers using Multiplication, PLDI 1994.
     """

@@ -78,7 +78,7 @@ def by_library(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
 
 
 def plan_routine(call: StructuredCall, routine: LibraryRoutine) -> PlannedKernel:
-    """Copies into outputs and buffers, and the routine over them."""
+    """Plan copies into outputs and buffers, and the routine over them."""
     names, outputs, device = call.runtime, call.outputs, call.device
     allocate = get_allocator("cuda").allocate
     first = call.args[(*routine.reads, *(name for _, name in routine.copies))[0]]

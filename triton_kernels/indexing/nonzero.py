@@ -137,7 +137,7 @@ def truths_of(call: StructuredCall, spec: TensorSpec) -> tuple[TensorSpec, Calla
 
 
 def nonzero(call: StructuredCall) -> PlannedKernel:
-    """Gives the places, as (n, rank) over a (rank, n) block, and n."""
+    """Plan the indices, as (n, rank) over a (rank, n) block, and n."""
     spec = call.args["self"]
     if spec.dtype.is_complex:
         truth, truths = truths_of(call, spec)

@@ -56,7 +56,7 @@ class Scores(NamedTuple):
         return 0 if self.spec.ndim == 1 else 1
 
     def sides(self, first: list[TensorSpec], samples: list[tuple[int, ...]]) -> Sides:
-        """Samples and classes. `first` are outputs of the scores' sizes; `samples` strides of others over samples.
+        """Return the sides of samples and classes; `samples` are further strides over samples.
 
         Strides over samples are those of `first`, scores, targets and `samples`.
         """

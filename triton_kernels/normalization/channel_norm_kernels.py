@@ -91,7 +91,7 @@ def channel_moments(
 
 @triton.jit
 def updated(running, at, new, momentum, wanted, ACCUMULATOR: tl.constexpr):
-    """Running statistics brought up to date."""
+    """Update running statistics."""
     old = convert(tl.load(running + at, mask=wanted, other=0), ACCUMULATOR)
     return convert(new * momentum + old * (1 - momentum), running.dtype.element_ty)
 
@@ -324,7 +324,7 @@ def channel_gradients(
     BLOCK_O: tl.constexpr,
     BLOCK_R: tl.constexpr,
 ):
-    """rstd * (grad * weight - shift - x^ * scaled shift).
+    """Compute rstd * (grad * weight - shift - x^ * scaled shift).
 
     Shifts are weighted already, or sums over a channel that are multiplied by weight and `scale` here; without them
     the statistics were constants.

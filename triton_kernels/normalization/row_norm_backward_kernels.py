@@ -23,7 +23,7 @@ def kept_statistic(at, o, wanted, ACCUMULATOR: tl.constexpr):
 
 @triton.jit
 def standardised(at, mask, centre, scale, CENTRED: tl.constexpr, ACCUMULATOR: tl.constexpr):
-    """Inputs less their mean, over their deviation; 0 where there are none."""
+    """Standardize inputs: subtract the mean and divide by the deviation; 0 outside the mask."""
     value = loaded(at, mask, ACCUMULATOR)
     if CENTRED:
         value = value - centre
@@ -202,7 +202,7 @@ def weight_gradients(
     BLOCK_R: tl.constexpr,
     LEADS: tl.constexpr,
 ):
-    """Sums down some columns of `chunk` rows, which are summed after; either result may be None.
+    """Sum columns over `chunk` rows, to be summed again later; either result may be None.
 
     The first programs of a part also have the columns outside of whole vectors.
     """

@@ -17,7 +17,7 @@ from .vectors import edge_columns, first_vector, sum_of_all
 
 @triton.jit
 def not_negative(a):
-    """`a`, or 0 where it is negative; NaN stays."""
+    """Replace negative elements by 0 and keep NaN."""
     return tl.where(a < 0, tl.zeros_like(a), a)
 
 

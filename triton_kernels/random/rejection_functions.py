@@ -101,7 +101,7 @@ def log_standard_gamma(alpha, other, seed, counter, inside, WIDE: tl.constexpr):
 
 @triton.jit
 def log_factorial_excess(k):
-    """log k! - k log k + k, which grows as log(2 pi k) / 2."""
+    """Compute log k! - k log k + k, which grows as log(2 pi k) / 2."""
     small = k < SMALL_COUNT
     safe = tl.where(small, SMALL_COUNT, k)
     z = 1.0 / (safe * safe)
@@ -117,7 +117,7 @@ def log_factorial_excess(k):
 
 @triton.jit
 def deviance(k, mean):
-    """k log(k / mean) + mean - k, without cancellation where they are near."""
+    """Compute k log(k / mean) + mean - k without cancellation for k near the mean."""
     t = (k - mean) / mean
     safe = tl.where(t > -1.0, t, 0.0)
     return mean * (tl.where(t > -1.0, (1.0 + safe) * libdevice.log1p(safe), 0.0) - t)

@@ -63,7 +63,7 @@ def lstm_step(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
 ):
-    """c' = f c + i g and h' = o tanh(c'); the activated gates i, f, g, o."""
+    """Compute c' = f c + i g and h' = o tanh(c'), and keep the activated gates i, f, g, o."""
     row, column = tile_of(rows, hidden, INDEX, BLOCK_ROWS, BLOCK_COLS)
     mask = (row < rows)[:, None] & (column < hidden)[None, :]
     at_x, at_h = (row * x_row)[:, None] + column[None, :], (row * h_row)[:, None] + column[None, :]
@@ -149,7 +149,7 @@ def gru_step(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLS: tl.constexpr,
 ):
-    """h' = n + i (h - n) with n = tanh(x_n + r h_n); r, i, n, h and h_n."""
+    """Compute h' = n + i (h - n) with n = tanh(x_n + r h_n), and keep r, i, n, h and h_n."""
     row, column = tile_of(rows, hidden, INDEX, BLOCK_ROWS, BLOCK_COLS)
     mask = (row < rows)[:, None] & (column < hidden)[None, :]
     at_x, at_h = (row * x_row)[:, None] + column[None, :], (row * h_row)[:, None] + column[None, :]

@@ -23,7 +23,7 @@ def extremes_across(t):
 
 @triton.jit
 def finite(a):
-    """`a`, or 0 where it is infinite or NaN: what exponents are shifted by."""
+    """Replace infinities and NaN by 0, to shift exponents by the result."""
     return tl.where(a - a == 0, a, tl.zeros_like(a))
 
 
@@ -90,7 +90,7 @@ def as_one(t, number):
 
 @triton.jit
 def multiply_pairs(a, a_other, b, b_other):
-    """(a + i a') (b + i b')."""
+    """Compute (a + i a') (b + i b')."""
     return a * b - a_other * b_other, a * b_other + a_other * b
 
 

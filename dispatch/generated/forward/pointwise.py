@@ -62,7 +62,7 @@ from ..functions import (
 
 
 def jvp_add_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    """Compute the tangents of ``add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     alpha = args[2]
@@ -75,7 +75,7 @@ def jvp_add_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_relu(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """relu(Tensor self) -> Tensor"""
+    """Compute the tangents of ``relu(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -84,7 +84,7 @@ def jvp_relu(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_eq__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """Compute the tangents of ``eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -93,7 +93,7 @@ def jvp_eq__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_ne__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """Compute the tangents of ``ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -102,7 +102,7 @@ def jvp_ne__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_lt__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """Compute the tangents of ``lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -111,7 +111,7 @@ def jvp_lt__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_le__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """Compute the tangents of ``le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -120,7 +120,7 @@ def jvp_le__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_gt__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """Compute the tangents of ``gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -129,7 +129,7 @@ def jvp_gt__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_ge__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
+    """Compute the tangents of ``ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -138,7 +138,7 @@ def jvp_ge__Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_threshold_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor"""
+    """Compute the tangents of ``threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor``."""
     self_ = args[1]
     threshold = args[2]
     grad_output_t = tangents[0]
@@ -154,7 +154,7 @@ def jvp_threshold_backward(op: Any, args: Any, tangents: Any, result: Any) -> An
 
 
 def jvp_sub_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    """Compute the tangents of ``sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     alpha = args[2]
@@ -167,7 +167,7 @@ def jvp_sub_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_rsub_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
+    """Compute the tangents of ``rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     alpha = args[2]
@@ -180,7 +180,7 @@ def jvp_rsub_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_rsub_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"""
+    """Compute the tangents of ``rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor``."""
     alpha = args[2]
     self_t = tangents[0]
     result_t = None
@@ -190,7 +190,7 @@ def jvp_rsub_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_mul_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """mul.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``mul.Tensor(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -204,7 +204,7 @@ def jvp_mul_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_div_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """div.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``div.Tensor(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -220,7 +220,7 @@ def jvp_div_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_div_Tensor_mode(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor"""
+    """Compute the tangents of ``div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     rounding_mode = args[2]
@@ -244,7 +244,7 @@ def jvp_div_Tensor_mode(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_remainder_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """remainder.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``remainder.Tensor(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -261,7 +261,7 @@ def jvp_remainder_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_remainder_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """remainder.Scalar(Tensor self, Scalar other) -> Tensor"""
+    """Compute the tangents of ``remainder.Scalar(Tensor self, Scalar other) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -270,7 +270,7 @@ def jvp_remainder_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_remainder_Scalar_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     other_t = tangents[1]
@@ -283,7 +283,7 @@ def jvp_remainder_Scalar_Tensor(op: Any, args: Any, tangents: Any, result: Any) 
 
 
 def jvp_fmod_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """fmod.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``fmod.Tensor(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -300,7 +300,7 @@ def jvp_fmod_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_fmod_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """fmod.Scalar(Tensor self, Scalar other) -> Tensor"""
+    """Compute the tangents of ``fmod.Scalar(Tensor self, Scalar other) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -309,7 +309,7 @@ def jvp_fmod_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_pow_Tensor_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"""
+    """Compute the tangents of ``pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor``."""
     self_ = args[0]
     exponent = args[1]
     self_t = tangents[0]
@@ -320,7 +320,7 @@ def jvp_pow_Tensor_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 
 def jvp_pow_Tensor_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"""
+    """Compute the tangents of ``pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor``."""
     self_ = args[0]
     exponent = args[1]
     self_t = tangents[0]
@@ -339,7 +339,7 @@ def jvp_pow_Tensor_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 
 def jvp_pow_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """pow.Scalar(Scalar self, Tensor exponent) -> Tensor"""
+    """Compute the tangents of ``pow.Scalar(Scalar self, Tensor exponent) -> Tensor``."""
     self_ = args[0]
     exponent = args[1]
     exponent_t = tangents[1]
@@ -352,7 +352,7 @@ def jvp_pow_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_maximum(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """maximum(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``maximum(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -368,7 +368,7 @@ def jvp_maximum(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_minimum(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """minimum(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``minimum(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -384,7 +384,7 @@ def jvp_minimum(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_fmax(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """fmax(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``fmax(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -403,7 +403,7 @@ def jvp_fmax(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_fmin(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """fmin(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``fmin(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -422,7 +422,7 @@ def jvp_fmin(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_atan2(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """atan2(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``atan2(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -439,7 +439,7 @@ def jvp_atan2(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_neg(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """neg(Tensor self) -> Tensor"""
+    """Compute the tangents of ``neg(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -448,7 +448,7 @@ def jvp_neg(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_abs(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """abs(Tensor self) -> Tensor"""
+    """Compute the tangents of ``abs(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -458,7 +458,7 @@ def jvp_abs(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_sign(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """sign(Tensor self) -> Tensor"""
+    """Compute the tangents of ``sign(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -467,7 +467,7 @@ def jvp_sign(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_floor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """floor(Tensor self) -> Tensor"""
+    """Compute the tangents of ``floor(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -476,7 +476,7 @@ def jvp_floor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_ceil(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """ceil(Tensor self) -> Tensor"""
+    """Compute the tangents of ``ceil(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -485,7 +485,7 @@ def jvp_ceil(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_round(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """round(Tensor self) -> Tensor"""
+    """Compute the tangents of ``round(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -494,7 +494,7 @@ def jvp_round(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_trunc(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """trunc(Tensor self) -> Tensor"""
+    """Compute the tangents of ``trunc(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -503,7 +503,7 @@ def jvp_trunc(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_round_decimals(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """round.decimals(Tensor self, *, int decimals) -> Tensor"""
+    """Compute the tangents of ``round.decimals(Tensor self, *, int decimals) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -512,7 +512,7 @@ def jvp_round_decimals(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_reciprocal(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """reciprocal(Tensor self) -> Tensor"""
+    """Compute the tangents of ``reciprocal(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -523,7 +523,7 @@ def jvp_reciprocal(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_exp(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """exp(Tensor self) -> Tensor"""
+    """Compute the tangents of ``exp(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -532,7 +532,7 @@ def jvp_exp(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_exp2(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """exp2(Tensor self) -> Tensor"""
+    """Compute the tangents of ``exp2(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -543,7 +543,7 @@ def jvp_exp2(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_expm1(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """expm1(Tensor self) -> Tensor"""
+    """Compute the tangents of ``expm1(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -552,7 +552,7 @@ def jvp_expm1(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_log(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """log(Tensor self) -> Tensor"""
+    """Compute the tangents of ``log(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -562,7 +562,7 @@ def jvp_log(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_log1p(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """log1p(Tensor self) -> Tensor"""
+    """Compute the tangents of ``log1p(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -572,7 +572,7 @@ def jvp_log1p(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_log2(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """log2(Tensor self) -> Tensor"""
+    """Compute the tangents of ``log2(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -584,7 +584,7 @@ def jvp_log2(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_log10(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """log10(Tensor self) -> Tensor"""
+    """Compute the tangents of ``log10(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -596,7 +596,7 @@ def jvp_log10(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_sqrt(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """sqrt(Tensor self) -> Tensor"""
+    """Compute the tangents of ``sqrt(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -605,7 +605,7 @@ def jvp_sqrt(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_rsqrt(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """rsqrt(Tensor self) -> Tensor"""
+    """Compute the tangents of ``rsqrt(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -614,7 +614,7 @@ def jvp_rsqrt(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_sin(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """sin(Tensor self) -> Tensor"""
+    """Compute the tangents of ``sin(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -624,7 +624,7 @@ def jvp_sin(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_cos(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """cos(Tensor self) -> Tensor"""
+    """Compute the tangents of ``cos(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -634,7 +634,7 @@ def jvp_cos(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_tan(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """tan(Tensor self) -> Tensor"""
+    """Compute the tangents of ``tan(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -643,7 +643,7 @@ def jvp_tan(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_sinh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """sinh(Tensor self) -> Tensor"""
+    """Compute the tangents of ``sinh(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -653,7 +653,7 @@ def jvp_sinh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_cosh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """cosh(Tensor self) -> Tensor"""
+    """Compute the tangents of ``cosh(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -663,7 +663,7 @@ def jvp_cosh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_tanh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """tanh(Tensor self) -> Tensor"""
+    """Compute the tangents of ``tanh(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -672,7 +672,7 @@ def jvp_tanh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_asin(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """asin(Tensor self) -> Tensor"""
+    """Compute the tangents of ``asin(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -684,7 +684,7 @@ def jvp_asin(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_acos(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """acos(Tensor self) -> Tensor"""
+    """Compute the tangents of ``acos(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -696,7 +696,7 @@ def jvp_acos(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_atan(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """atan(Tensor self) -> Tensor"""
+    """Compute the tangents of ``atan(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -706,7 +706,7 @@ def jvp_atan(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_asinh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """asinh(Tensor self) -> Tensor"""
+    """Compute the tangents of ``asinh(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -718,7 +718,7 @@ def jvp_asinh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_acosh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """acosh(Tensor self) -> Tensor"""
+    """Compute the tangents of ``acosh(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -730,7 +730,7 @@ def jvp_acosh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_atanh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """atanh(Tensor self) -> Tensor"""
+    """Compute the tangents of ``atanh(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -740,7 +740,7 @@ def jvp_atanh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_sigmoid(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """sigmoid(Tensor self) -> Tensor"""
+    """Compute the tangents of ``sigmoid(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -749,7 +749,7 @@ def jvp_sigmoid(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_erf(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """erf(Tensor self) -> Tensor"""
+    """Compute the tangents of ``erf(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -759,7 +759,7 @@ def jvp_erf(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_erfc(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """erfc(Tensor self) -> Tensor"""
+    """Compute the tangents of ``erfc(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -769,7 +769,7 @@ def jvp_erfc(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp__conj_physical(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_conj_physical(Tensor self) -> Tensor"""
+    """Compute the tangents of ``_conj_physical(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -778,7 +778,7 @@ def jvp__conj_physical(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_gelu(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """gelu(Tensor self, *, str approximate='none') -> Tensor"""
+    """Compute the tangents of ``gelu(Tensor self, *, str approximate='none') -> Tensor``."""
     self_ = args[0]
     approximate = args[1]
     self_t = tangents[0]
@@ -791,7 +791,7 @@ def jvp_gelu(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_silu(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """silu(Tensor self) -> Tensor"""
+    """Compute the tangents of ``silu(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -801,7 +801,7 @@ def jvp_silu(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_softplus(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"""
+    """Compute the tangents of ``softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor``."""
     self_ = args[0]
     beta = args[1]
     threshold = args[2]
@@ -815,7 +815,7 @@ def jvp_softplus(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_leaky_relu(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"""
+    """Compute the tangents of ``leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor``."""
     self_ = args[0]
     negative_slope = args[1]
     self_t = tangents[0]
@@ -828,7 +828,7 @@ def jvp_leaky_relu(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_sigmoid_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor"""
+    """Compute the tangents of ``sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor``."""
     grad_output = args[0]
     output = args[1]
     grad_output_t = tangents[0]
@@ -851,7 +851,7 @@ def jvp_sigmoid_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_tanh_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """tanh_backward(Tensor grad_output, Tensor output) -> Tensor"""
+    """Compute the tangents of ``tanh_backward(Tensor grad_output, Tensor output) -> Tensor``."""
     grad_output = args[0]
     output = args[1]
     grad_output_t = tangents[0]
@@ -874,7 +874,7 @@ def jvp_tanh_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_gelu_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor"""
+    """Compute the tangents of ``gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     approximate = args[2]
@@ -898,7 +898,7 @@ def jvp_gelu_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_silu_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """silu_backward(Tensor grad_output, Tensor self) -> Tensor"""
+    """Compute the tangents of ``silu_backward(Tensor grad_output, Tensor self) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     grad_output_t = tangents[0]
@@ -915,7 +915,7 @@ def jvp_silu_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_softplus_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor"""
+    """Compute the tangents of ``softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     beta = args[2]
@@ -940,7 +940,7 @@ def jvp_softplus_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 
 def jvp_leaky_relu_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor"""
+    """Compute the tangents of ``leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor``."""
     self_ = args[1]
     negative_slope = args[2]
     self_is_result = args[3]
@@ -959,7 +959,7 @@ def jvp_leaky_relu_backward(op: Any, args: Any, tangents: Any, result: Any) -> A
 
 
 def jvp_clamp(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor"""
+    """Compute the tangents of ``clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor``."""
     self_ = args[0]
     min = args[1]
     max = args[2]
@@ -971,7 +971,7 @@ def jvp_clamp(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_clamp_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor"""
+    """Compute the tangents of ``clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor``."""
     self_ = args[0]
     min = args[1]
     max = args[2]
@@ -993,7 +993,7 @@ def jvp_clamp_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_clamp_min(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """clamp_min(Tensor self, Scalar min) -> Tensor"""
+    """Compute the tangents of ``clamp_min(Tensor self, Scalar min) -> Tensor``."""
     self_ = args[0]
     min = args[1]
     self_t = tangents[0]
@@ -1004,7 +1004,7 @@ def jvp_clamp_min(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_clamp_min_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """clamp_min.Tensor(Tensor self, Tensor min) -> Tensor"""
+    """Compute the tangents of ``clamp_min.Tensor(Tensor self, Tensor min) -> Tensor``."""
     self_ = args[0]
     min = args[1]
     self_t = tangents[0]
@@ -1033,7 +1033,7 @@ def jvp_clamp_min_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_clamp_max(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """clamp_max(Tensor self, Scalar max) -> Tensor"""
+    """Compute the tangents of ``clamp_max(Tensor self, Scalar max) -> Tensor``."""
     self_ = args[0]
     max = args[1]
     self_t = tangents[0]
@@ -1044,7 +1044,7 @@ def jvp_clamp_max(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_clamp_max_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """clamp_max.Tensor(Tensor self, Tensor max) -> Tensor"""
+    """Compute the tangents of ``clamp_max.Tensor(Tensor self, Tensor max) -> Tensor``."""
     self_ = args[0]
     max = args[1]
     self_t = tangents[0]
@@ -1073,7 +1073,7 @@ def jvp_clamp_max_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_where_self(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``where.self(Tensor condition, Tensor self, Tensor other) -> Tensor``."""
     condition = args[0]
     self_t = tangents[1]
     other_t = tangents[2]
@@ -1086,7 +1086,7 @@ def jvp_where_self(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_lerp_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor"""
+    """Compute the tangents of ``lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor``."""
     weight = args[2]
     self_t = tangents[0]
     end_t = tangents[1]
@@ -1099,7 +1099,7 @@ def jvp_lerp_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_lerp_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor"""
+    """Compute the tangents of ``lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor``."""
     self_ = args[0]
     end = args[1]
     weight = args[2]
@@ -1119,7 +1119,7 @@ def jvp_lerp_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_addcmul(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
+    """Compute the tangents of ``addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor``."""
     tensor1 = args[1]
     tensor2 = args[2]
     value = args[3]
@@ -1143,7 +1143,7 @@ def jvp_addcmul(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_addcdiv(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
+    """Compute the tangents of ``addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor``."""
     tensor1 = args[1]
     tensor2 = args[2]
     value = args[3]
@@ -1161,7 +1161,7 @@ def jvp_addcdiv(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_sgn(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """sgn(Tensor self) -> Tensor"""
+    """Compute the tangents of ``sgn(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -1171,7 +1171,7 @@ def jvp_sgn(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_frac(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """frac(Tensor self) -> Tensor"""
+    """Compute the tangents of ``frac(Tensor self) -> Tensor``."""
     self_t = tangents[0]
     result_t = None
     if self_t is not None:
@@ -1180,7 +1180,7 @@ def jvp_frac(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_copysign_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """copysign.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``copysign.Tensor(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     other_t = tangents[1]
@@ -1193,7 +1193,7 @@ def jvp_copysign_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_copysign_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """copysign.Scalar(Tensor self, Scalar other) -> Tensor"""
+    """Compute the tangents of ``copysign.Scalar(Tensor self, Scalar other) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -1203,7 +1203,7 @@ def jvp_copysign_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_hypot(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """hypot(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``hypot(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -1217,7 +1217,7 @@ def jvp_hypot(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_nextafter(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """nextafter(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``nextafter(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -1231,7 +1231,7 @@ def jvp_nextafter(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_nan_to_num(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor"""
+    """Compute the tangents of ``nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -1241,7 +1241,7 @@ def jvp_nan_to_num(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp__frexp_mantissa(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """_frexp_mantissa(Tensor self) -> Tensor"""
+    """Compute the tangents of ``_frexp_mantissa(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None
@@ -1251,7 +1251,7 @@ def jvp__frexp_mantissa(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_logaddexp(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """logaddexp(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``logaddexp(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -1268,7 +1268,7 @@ def jvp_logaddexp(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_logaddexp2(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """logaddexp2(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``logaddexp2(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -1284,7 +1284,7 @@ def jvp_logaddexp2(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_xlogy_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """xlogy.Tensor(Tensor self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``xlogy.Tensor(Tensor self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -1298,7 +1298,7 @@ def jvp_xlogy_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_xlogy_Scalar_Self(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor"""
+    """Compute the tangents of ``xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     other_t = tangents[1]
@@ -1309,7 +1309,7 @@ def jvp_xlogy_Scalar_Self(op: Any, args: Any, tangents: Any, result: Any) -> Any
 
 
 def jvp_xlogy_Scalar_Other(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor"""
+    """Compute the tangents of ``xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor``."""
     self_ = args[0]
     other = args[1]
     self_t = tangents[0]
@@ -1320,7 +1320,7 @@ def jvp_xlogy_Scalar_Other(op: Any, args: Any, tangents: Any, result: Any) -> An
 
 
 def jvp_logit(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """logit(Tensor self, float? eps=None) -> Tensor"""
+    """Compute the tangents of ``logit(Tensor self, float? eps=None) -> Tensor``."""
     self_ = args[0]
     eps = args[1]
     self_t = tangents[0]
@@ -1331,7 +1331,7 @@ def jvp_logit(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_logit_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor"""
+    """Compute the tangents of ``logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor``."""
     grad_output = args[0]
     self_ = args[1]
     eps = args[2]
@@ -1351,7 +1351,7 @@ def jvp_logit_backward(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 
 def jvp_sinc(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """sinc(Tensor self) -> Tensor"""
+    """Compute the tangents of ``sinc(Tensor self) -> Tensor``."""
     self_ = args[0]
     self_t = tangents[0]
     result_t = None

@@ -75,7 +75,7 @@ class IterDataPipe(_Methods, IterableDataset[Item_co]):
 
 
 def _with_one_iterator(iterate: Callable[[Any], Iterable[Any]]) -> Callable[[Any], Iterator[Any]]:
-    """``__iter__`` that resets the pipe, and ends the iterator before."""
+    """Wrap ``__iter__`` so that it resets the pipe and ends the previous iterator."""
 
     @functools.wraps(iterate)
     def begin(self: IterDataPipe[Any]) -> Iterator[Any]:
